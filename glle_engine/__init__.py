@@ -1,0 +1,31 @@
+"""Generative locally linear embedding: embeddings with their uncertainty.
+
+`fit` a posterior over reconstruction weights once, then `Posterior.draw` as many embeddings as you like.
+
+Sources, by the short names used throughout: **GLLE** is Ghojogh, Ghodsi, Karray, Crowley, "Generative Locally
+Linear Embedding" (arXiv 2104.01525); equation numbers are its own.
+"""
+
+from glle_engine import manifolds, quality
+from glle_engine.diagnostics import Diagnostics, Note
+from glle_engine.draws import Draw
+from glle_engine.errors import GlleError
+from glle_engine.fit import fit, fit_spec
+from glle_engine.posterior import Posterior, load
+from glle_engine.spec import FitSpec
+from glle_engine.version import __version__
+
+__all__ = [
+    "Diagnostics",
+    "Draw",
+    "FitSpec",
+    "GlleError",
+    "Note",
+    "Posterior",
+    "__version__",
+    "fit",
+    "fit_spec",
+    "load",
+    "manifolds",
+    "quality",
+]

@@ -1,0 +1,111 @@
+r"""The constrained posteriors: reconstruction noise modelled, the constraint of GLLE Eq. 7 kept.
+
+The model of one neighbourhood is
+
+.. math:: D_i w_i + e = 0,\quad e \sim N(0, s_i^2 I_d),\quad
+          w_i \sim N(1/k,\ (s_i^2 / \lambda_i) I)\ \text{on}\ 1^T w = 1,
+
+:math:`\lambda_i = \mathrm{reg}\cdot\mathrm{tr}(G_i)`: `reg` is the declared ratio of noise to prior variance. The
+posterior on the plane is Gaussian; its mean is LLE's regularised solution and its covariance
+
+.. math:: s_i^2 \left(A_i^{-1} - A_i^{-1} 1 1^T A_i^{-1} / (1^T A_i^{-1} 1)\right),
+
+of rank k - 1, annihilating 1. *direct* (Algorithm 2) adds the embedding's own differences to the precision:
+:math:`A_i + c\,D_{y,i}^T D_{y,i}`, with c = mean tr G / mean tr D_y^T D_y, so that the embedding counts in the
+data's units.
+
+With :math:`A_i = L L^T`, :math:`v = L^{-T} z` and z standard normal, :math:`s_i (v - g_i 1^T v)`,
+:math:`g_i = A_i^{-1} 1 / (1^T A_i^{-1} 1)`, has exactly that covariance: the factor is
+:math:`F_i = s_i (I - g_i 1^T) L^{-T}`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from glle_engine.law import WeightLaw
+from glle_engine.progress import OnProgress, silent
+from glle_engine.weights import affine_solution, inverse_factor, neighborhoods, normalised_precision
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from glle_engine.spec import FitSpec
+
+
+def chosen_variance(spec: FitSpec, n_features: int) -> Literal["dirichlet", "ml"]:
+    """Resolve ``variance="auto"``: dirichlet where d < k - 1, since there the residual identifies nothing."""
+    if spec.variance != "auto":
+        return spec.variance
+    return "dirichlet" if n_features < spec.n_neighbors - 1 else "ml"
+
+
+def constrained_law(
+    X: NDArray[np.float64],
+    neighbors: NDArray[np.int32],
+    embedding: NDArray[np.float64],
+    spec: FitSpec,
+    on_progress: OnProgress = silent,
+) -> WeightLaw:
+    r"""Return the constrained posterior of the weights, em or direct.
+
+    The noise variance is, by `spec.variance`,
+
+    - *dirichlet*: :math:`s_i^2 = \lambda_i / (k (k + 1))`, so that the prior variance is that of flat
+      Dirichlet weights, :math:`(I - 11^T/k) / (k (k + 1))`;
+    - *ml*: the M-step in closed form, :math:`s_i^2 = (1 / (1^T A_i^{-1} 1) - \lambda_i / k) / d`, d + p for direct.
+
+    Parameters
+    ----------
+    X : (n, d) float64
+    neighbors : (n, k) int32
+    embedding : (n, p) float64
+        The LLE embedding; only direct looks at it.
+    spec : FitSpec
+    on_progress
+        Called with (points done, n, "posterior").
+
+    Returns
+    -------
+    WeightLaw
+
+    """
+    n, k = neighbors.shape
+    direct = spec.method == "direct"
+    variance = chosen_variance(spec, X.shape[1])
+    mean, factor, prior = np.empty((n, k)), np.empty((n, k, k)), np.empty(n)
+    noise_ratio = np.empty(n)
+    unit_ratio = _unit_ratio(X, neighbors, embedding) if direct else 0.0
+    dimension = X.shape[1] + (spec.n_components if direct else 0)
+    for block in neighborhoods(X, neighbors, "posterior", on_progress):
+        rows = block.rows
+        precision, unit = normalised_precision(block, spec.reg)
+        lle = affine_solution(inverse_factor(precision))[0]
+        if direct:
+            apart = embedding[neighbors[rows]] - embedding[rows, None, :]
+            precision += (unit_ratio / unit)[:, None, None] * (apart @ apart.transpose(0, 2, 1))
+        root = inverse_factor(precision)
+        centre, minimum = affine_solution(root)
+        if variance == "dirichlet":
+            noise = np.full(len(unit), spec.reg / (k * (k + 1)))  # s_i^2 in units of u_i
+        else:
+            noise = np.maximum(minimum - spec.reg / k, 0.0) / dimension
+        mean[rows] = centre if spec.mean == "derived" else lle
+        factor[rows] = (root - centre[:, :, None] * root.sum(axis=1)[:, None, :]) * np.sqrt(noise)[:, None, None]
+        prior[rows] = np.sqrt(noise / spec.reg)
+        noise_ratio[rows] = noise
+    facts = {
+        "variance": variance,
+        "noise_to_neighborhood": float(np.median(noise_ratio)),
+        "prior_standard_deviation": float(np.median(prior)),
+    }
+    return WeightLaw(mean, factor, 1 / k, prior, constrained=True, sigma=None, facts=facts)
+
+
+def _unit_ratio(X: NDArray[np.float64], neighbors: NDArray[np.int32], Y: NDArray[np.float64]) -> float:
+    """Return mean tr(G) / mean tr(D_y^T D_y): the square of the data's unit in units of the embedding."""
+    data = sum(float(block.trace.sum()) for block in neighborhoods(X, neighbors))
+    drawn = sum(float(block.trace.sum()) for block in neighborhoods(Y, neighbors))
+    return data / drawn

@@ -1,0 +1,183 @@
+"""What a fit tells of the data and of its own equations: the figures and the notes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from glle_engine.diagnostics import Diagnostics, Note
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from glle_engine.embedding import Eigenpairs
+    from glle_engine.law import WeightLaw
+    from glle_engine.spec import FitSpec
+
+SMALL_GAP = 0.1
+
+
+def diagnose(
+    X: NDArray[np.float64],
+    distances: NDArray[np.float64],
+    classes: list[NDArray[np.intp]],
+    pairs: Eigenpairs,
+    law: WeightLaw,
+    spec: FitSpec,
+) -> Diagnostics:
+    """Return the figures and notes of a fit.
+
+    Parameters
+    ----------
+    X : (n, d) float64
+    distances : (n, k) float64
+        To the neighbours.
+    classes
+        The closed classes of the graph.
+    pairs
+        p + 1 eigenpairs at LLE's weights.
+    law
+        The fitted law; its facts are taken over.
+    spec : FitSpec
+
+    """
+    n, d = X.shape
+    p = spec.n_components
+    constant = np.flatnonzero(np.ptp(X, axis=0) == 0)
+    gap = _relative_gap(pairs.values, p)
+    figures: dict[str, Any] = {
+        "n_points": n,
+        "n_features": d,
+        "constant_features": [int(j) for j in constant],
+        "points_with_duplicates": int((distances[:, 0] == 0).sum()),
+        "points_buried_in_duplicates": int((distances[:, -1] == 0).sum()),
+        "closed_classes": [len(members) for members in classes],
+        "eigenvalues": [float(value) for value in pairs.values],
+        "relative_gap": gap,
+        "solver": pairs.diagnostics["solver"],
+        **law.facts,
+    }
+    notes = [*_data_notes(figures, spec), *_spectrum_notes(figures, pairs, p)]
+    if spec.variant == "published":
+        notes += _published_notes(figures, law, d, spec)
+    return Diagnostics(figures, tuple(notes))
+
+
+def _relative_gap(values: NDArray[np.float64], p: int) -> float:
+    """(lambda_{p+1} - lambda_p) / lambda_{p+1}: 0 when the last coordinate is not determined."""
+    return float((values[p] - values[p - 1]) / values[p]) if values[p] > 0 else 0.0
+
+
+def _data_notes(figures: dict[str, Any], spec: FitSpec) -> list[Note]:
+    notes = []
+    if constant := figures["constant_features"]:
+        shown = ", ".join(map(str, constant[:20])) + (", ..." if len(constant) > 20 else "")
+        notes.append(
+            Note(
+                "constant-features",
+                f"{len(constant)} of {figures['n_features']} features are constant (columns {shown}, counted from 0). "
+                "They are accepted and change nothing.",
+            )
+        )
+    if duplicated := figures["points_with_duplicates"]:
+        buried = figures["points_buried_in_duplicates"]
+        notes.append(
+            Note(
+                "duplicates",
+                f"{duplicated} points have an exact duplicate among their neighbours"
+                + (
+                    f", and {buried} have nothing but duplicates: any weights reconstruct those, their posterior is "
+                    "the prior."
+                    if buried
+                    else "."
+                ),
+            )
+        )
+    if spec.n_components >= spec.n_neighbors:
+        notes.append(
+            Note(
+                "more-components-than-neighbors",
+                f"n_components={spec.n_components} is not below n_neighbors={spec.n_neighbors}: neighbourhoods "
+                "cannot span the embedding. Raise n_neighbors.",
+            )
+        )
+    return notes
+
+
+def _spectrum_notes(figures: dict[str, Any], pairs: Eigenpairs, p: int) -> list[Note]:
+    notes = []
+    classes = figures["closed_classes"]
+    if len(classes) > 1:
+        notes.append(
+            Note(
+                "closed-classes",
+                f"The directed graph has {len(classes)} closed classes, of {', '.join(map(str, classes[:5]))} points: "
+                f"{min(len(classes) - 1, p)} of the {p} coordinates only tell the classes apart, with eigenvalue 0. "
+                "Raise n_neighbors until one class is left.",
+            )
+        )
+    if figures["relative_gap"] < SMALL_GAP:
+        notes.append(
+            Note(
+                "small-gap",
+                f"Eigenvalues {p} and {p + 1} differ by {figures['relative_gap']:.2g} of the latter: the last "
+                "coordinate can change places with the next one between draws. Look at n_components one higher.",
+            )
+        )
+    if pairs.diagnostics["solver"] == "eigsh":
+        notes.append(
+            Note(
+                "fallback-solver",
+                "The reference embedding comes from the last solver of the chain and is accurate to some 1e-6 only.",
+            )
+        )
+    return notes
+
+
+def _published_notes(figures: dict[str, Any], law: WeightLaw, d: int, spec: FitSpec) -> list[Note]:
+    n, k, p = figures["n_points"], spec.n_neighbors, spec.n_components
+    sums = law.mean.sum(axis=1)
+    figures["row_sums_of_mean"] = [float(sums.min()), float(sums.max())]
+    notes = [
+        Note(
+            "published-not-invariant",
+            "The published equations change when the data are shifted or rescaled, and draws do not sum to one: rows "
+            f"of the mean sum to between {sums.min():.4g} and {sums.max():.4g}.",
+        )
+    ]
+    if negative := figures.get("negative_variances"):
+        notes.append(
+            Note(
+                "negative-variances",
+                f"The M-step gave {negative} of {n} points a negative variance (Eq. 22 lacks the outer product of the "
+                "mean). Draws use the absolute value.",
+            )
+        )
+    if figures.get("converged") is False:
+        notes.append(Note("not-converged", f"em stopped at max_iter={spec.max_iter} before reaching tol={spec.tol:g}."))
+    if exact := figures.get("exact_reconstructions"):
+        notes.append(
+            Note(
+                "linear-projection",
+                f"d={d} is below k={k}: draws reconstruct {exact} of {n} centred points exactly, so that the bottom "
+                "eigenvectors are linear projections of the data.",
+            )
+        )
+    if full := figures.get("full_rank_neighborhoods"):
+        notes.append(
+            Note(
+                "zero-covariance",
+                f"{full} of {n} neighbourhoods have full column rank (d={d}, k={k}): their posterior covariance is "
+                "exactly 0" + (", and every draw is the same embedding." if full == n else "."),
+            )
+        )
+    if singular := figures.get("singular_precisions"):
+        notes.append(
+            Note(
+                "singular-precision",
+                f"The precision of Eq. 35 is singular for {singular} of {n} points (d + p = {d + p}, k = {k}); the "
+                "pseudo-inverse stands in.",
+            )
+        )
+    return notes

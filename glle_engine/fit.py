@@ -1,0 +1,201 @@
+"""Fit a posterior: data in, `Posterior` with diagnostics out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from glle_engine.constrained import constrained_law
+from glle_engine.embedding import Eigenproblem, scaled
+from glle_engine.errors import (
+    DegenerateDataError,
+    DisconnectedGraphError,
+    InvalidShapeError,
+    NotFiniteError,
+    TooFewPointsError,
+)
+from glle_engine.findings import diagnose
+from glle_engine.graph import closed_classes, components, smallest_connecting_k
+from glle_engine.neighbors import kneighbors
+from glle_engine.posterior import Posterior
+from glle_engine.progress import OnProgress, silent
+from glle_engine.published import published_law
+from glle_engine.spec import Covariance, FitSpec, Mean, Method, Variance, Variant
+from glle_engine.weights import lle_weights
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+
+def fit(
+    X: ArrayLike,
+    *,
+    method: Method = "em",
+    variant: Variant = "constrained",
+    n_neighbors: int = 10,
+    n_components: int = 2,
+    reg: float = 1e-3,
+    variance: Variance = "auto",
+    mean: Mean = "lle",
+    covariance: Covariance = "spherical",
+    max_iter: int = 50,
+    tol: float = 1e-6,
+    on_progress: OnProgress | None = None,
+) -> Posterior:
+    r"""Fit a posterior over LLE's reconstruction weights.
+
+    kNN graph; LLE's weights :math:`w_i = A_i^{-1} 1 / (1^T A_i^{-1} 1)` (GLLE Eq. 9); the reference embedding, the p
+    bottom eigenvectors of :math:`(I - W)^T (I - W)` other than the constant (Eq. 37-43); and the posterior of the
+    weights by Algorithm 1 (em) or 2 (direct), with the constraint 1^T w = 1 kept (`glle_engine.constrained`) or as
+    printed (`glle_engine.published`).
+
+    Parameters
+    ----------
+    X : (n, d) array-like
+        Finite numbers, in one unit or scaled to one; computed in float64.
+    method, variant, n_neighbors, n_components, reg, variance, mean, covariance, max_iter, tol
+        See `FitSpec`.
+    on_progress : callable, optional
+        Called with (done, total, stage) between blocks of work; stages are "neighbors", "weights",
+        "embedding", "posterior". What it raises leaves the fit, which is how a fit is cancelled.
+
+    Returns
+    -------
+    Posterior
+
+    Raises
+    ------
+    InvalidParameterError
+        A parameter outside its domain, or without meaning beside the others.
+    InvalidShapeError, NotFiniteError
+        X is not a finite matrix of numbers.
+    TooFewPointsError
+        k >= n, or p > n - 2.
+    DegenerateDataError
+        All points are equal.
+    DisconnectedGraphError
+        The graph has several components; names their sizes and the smallest k that connects.
+    ConvergenceError
+        No solver found the embedding.
+
+    Examples
+    --------
+    >>> from glle_engine import fit, manifolds
+    >>> sheet = manifolds.make("swiss_roll", 1000, seed=0)
+    >>> posterior = fit(sheet.X, n_neighbors=10)
+    >>> posterior.draw(731, seed=1).embedding.shape
+    (1000, 2)
+
+    """
+    spec = FitSpec(
+        method=method,
+        variant=variant,
+        n_neighbors=n_neighbors,
+        n_components=n_components,
+        reg=reg,
+        variance=variance,
+        mean=mean,
+        covariance=covariance,
+        max_iter=max_iter,
+        tol=tol,
+    )
+    return fit_spec(X, spec, on_progress=on_progress)
+
+
+def fit_spec(X: ArrayLike, spec: FitSpec, *, on_progress: OnProgress | None = None) -> Posterior:
+    """Fit the posterior of a specification: see `fit`."""
+    on_progress = on_progress or silent
+    data = checked_data(X, spec)
+    nearest, distances = kneighbors(data, spec.n_neighbors, on_progress)
+    if not distances.any() and np.all(data == data[0]):
+        raise DegenerateDataError(
+            f"All {len(data)} points are equal.", remedy="Check that the data were read as intended."
+        )
+    require_connected(data, nearest)
+    # Ascending rows: the draw does not depend on distances that rounding may reorder.
+    neighbors = np.sort(nearest, axis=1)
+    weights = lle_weights(data, neighbors, spec.reg, on_progress)
+    on_progress(0, 1, "embedding")
+    problem = Eigenproblem.prepare(neighbors, weights)
+    pairs = problem.solve(weights, spec.n_components + 1, exhaustive=True)
+    embedding = scaled(pairs.vectors[:, : spec.n_components])
+    on_progress(1, 1, "embedding")
+    make_law = constrained_law if spec.variant == "constrained" else published_law
+    law = make_law(data, neighbors, embedding, spec, on_progress)
+    return Posterior(
+        spec=spec,
+        neighbors=neighbors,
+        law=law,
+        embedding=embedding,
+        eigenvalues=pairs.values,
+        order=problem.order,
+        pins=problem.pins if law.constrained else problem.pins[:0],
+        diagnostics=diagnose(data, distances, closed_classes(neighbors), pairs, law, spec),
+    )
+
+
+def checked_data(X: ArrayLike, spec: FitSpec) -> NDArray[np.float64]:
+    """Return X as a C-contiguous float64 matrix, or raise the error that names the remedy."""
+    raw = np.asarray(X)
+    if raw.dtype.kind not in "fiub":
+        raise InvalidShapeError(
+            f"The data are of type {raw.dtype}, not numbers.", remedy="Give real numbers, such as float64."
+        )
+    if raw.ndim != 2 or 0 in raw.shape:
+        raise InvalidShapeError(
+            f"The data have shape {raw.shape}.",
+            remedy="Give a matrix, one point a row, one feature a column.",
+        )
+    data = np.ascontiguousarray(raw, np.float64)
+    if not np.isfinite(data).all():
+        row, column = (int(i) for i in np.argwhere(~np.isfinite(data))[0])
+        raise NotFiniteError(
+            f"X[{row}, {column}] is {data[row, column]}.",
+            remedy="Remove or impute rows with NaN or infinity; nothing is dropped silently.",
+            details={"row": row, "column": column},
+        )
+    require_enough_points(len(data), spec)
+    return data
+
+
+def require_enough_points(n: int, spec: FitSpec) -> None:
+    """Raise `TooFewPointsError` unless n points have k neighbours each and p dimensions between them."""
+    if spec.n_neighbors >= n:
+        raise TooFewPointsError(
+            f"n_neighbors={spec.n_neighbors} needs more than {n} points.",
+            remedy=f"Give n_neighbors of at most {n - 1}, or more points.",
+            details={"n_points": n, "n_neighbors": spec.n_neighbors},
+        )
+    if spec.n_components > n - 2:
+        raise TooFewPointsError(
+            f"n_components={spec.n_components} needs at least {spec.n_components + 2} points, not {n}.",
+            remedy=f"Give n_components of at most {n - 2}, or more points.",
+            details={"n_points": n, "n_components": spec.n_components},
+        )
+
+
+def require_connected(X: NDArray[np.float64], neighbors: NDArray[np.int32]) -> None:
+    """Raise `DisconnectedGraphError`, with sizes and the smallest k that connects, unless one component."""
+    label = components(neighbors)
+    if not label.any():
+        return
+    sizes = np.sort(np.bincount(label))[::-1]
+    k = neighbors.shape[1]
+    enough = smallest_connecting_k(X, k)
+    shown = ", ".join(str(size) for size in sizes[:5]) + (", ..." if len(sizes) > 5 else "")
+    raise DisconnectedGraphError(
+        f"With n_neighbors={k} the graph falls into {len(sizes)} components, of {shown} points.",
+        remedy=(
+            f"The smallest n_neighbors that connects it is {enough}."
+            if enough
+            else "No n_neighbors of reasonable size connects it; fit each component as data of its own."
+        )
+        + (" Duplicated points may be the cause." if sizes[-1] <= k + 1 else ""),
+        details={
+            "n_neighbors": k,
+            "components": len(sizes),
+            "sizes": [int(size) for size in sizes[:100]],
+            "smallest_connecting_k": enough,
+        },
+    )

@@ -1,0 +1,88 @@
+"""How the kNN graph hangs together: components, closed classes, the k that connects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
+from glle_engine.neighbors import kneighbors
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_SEARCH_ENTRIES = 100_000_000
+
+
+def components(neighbors: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Label the weak components of a kNN graph.
+
+    Parameters
+    ----------
+    neighbors : (n, k) int
+
+    Returns
+    -------
+    (n,) int32, the component of each point.
+
+    """
+    return np.asarray(connected_components(_adjacency(neighbors), directed=True, connection="weak")[1])
+
+
+def closed_classes(neighbors: NDArray[np.int32]) -> list[NDArray[np.intp]]:
+    r"""List the closed strong components of the directed kNN graph.
+
+    A class is closed when no edge leaves it. The left null space of :math:`I - W`, for weights W on
+    this graph whose rows sum to one, has one dimension per closed class, and its vectors live there
+    only; more than one means as many functions that LLE cannot tell from the constant.
+
+    Parameters
+    ----------
+    neighbors : (n, k) int
+
+    Returns
+    -------
+    list of index arrays, one a class, in the order of their smallest index.
+
+    """
+    count, label = connected_components(_adjacency(neighbors), directed=True, connection="strong")
+    leaves = (label[neighbors] != label[:, None]).any(axis=1)
+    closed = np.ones(count, bool)
+    closed[label[leaves]] = False
+    members = [np.flatnonzero(label == c) for c in np.flatnonzero(closed)]
+    return sorted(members, key=lambda points: int(points[0]))
+
+
+def smallest_connecting_k(X: NDArray[np.float64], n_neighbors: int) -> int | None:
+    """Return the smallest k > n_neighbors at which the kNN graph of X is one weak component.
+
+    Returns
+    -------
+    int or None
+        None when no k whose graph has at most 100 million edges connects.
+
+    """
+    n = len(X)
+    k = n_neighbors
+    while k < n - 1 and k * n < _SEARCH_ENTRIES:
+        k = min(2 * k, n - 1)
+        neighbors, _ = kneighbors(X, k)
+        if components(neighbors).max() > 0:
+            continue
+        low, high = n_neighbors, k  # not connected at low, connected at high: nearest come first
+        while high - low > 1:
+            middle = (low + high) // 2
+            if components(neighbors[:, :middle]).max() > 0:
+                low = middle
+            else:
+                high = middle
+        return high
+    return None
+
+
+def _adjacency(neighbors: NDArray[np.int32]) -> csr_array:
+    n, k = neighbors.shape
+    indptr = np.arange(0, n * k + 1, k)
+    return csr_array((np.ones(n * k, np.int8), neighbors.ravel(), indptr), shape=(n, n))

@@ -1,0 +1,70 @@
+"""Lanczos for the few largest eigenpairs of a symmetric operator, fully reorthogonalised."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.linalg import eigh_tridiagonal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+MAX_STEPS = 60
+TOLERANCE = 1e-10
+
+
+def lanczos(
+    apply: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    start: NDArray[np.float64],
+    wanted: int,
+    max_steps: int = MAX_STEPS,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
+    r"""Return the `wanted` largest eigenpairs of a symmetric positive semidefinite operator.
+
+    Stops when every wanted Ritz pair :math:`(\theta, x)` has a residual of at most 1e-10 :math:`\theta`, or after
+    `max_steps`; whether the pairs are good enough is for the caller's acceptance test to say.
+
+    Parameters
+    ----------
+    apply : callable
+        (n,) -> (n,).
+    start : (n,) float64
+        Not zero. A fixed one makes the result a function of the operator.
+    wanted : int
+    max_steps : int
+
+    Returns
+    -------
+    values : (wanted,) float64, descending
+    vectors : (n, wanted) float64, orthonormal
+    steps : int
+        Applications of the operator.
+
+    """
+    n = len(start)
+    basis = np.empty((max_steps + 1, n))
+    basis[0] = start / np.linalg.norm(start)
+    diagonal, off = np.empty(max_steps), np.empty(max_steps)
+    for step in range(max_steps):
+        image = apply(basis[step])
+        known = basis[: step + 1]
+        overlap = known @ image
+        diagonal[step] = overlap[step]
+        image -= overlap @ known
+        image -= (known @ image) @ known
+        off[step] = np.linalg.norm(image)
+        size = step + 1
+        if not np.isfinite(off[step]):
+            raise FloatingPointError("the operator is not finite")
+        exhausted = off[step] <= np.finfo(float).eps * np.abs(diagonal[:size]).max()
+        if size >= wanted or exhausted:
+            values, ritz = eigh_tridiagonal(diagonal[:size], off[:step])
+            top = slice(None, -wanted - 1, -1)
+            residual = off[step] * np.abs(ritz[-1, top])
+            if exhausted or size == max_steps or np.all(residual <= TOLERANCE * values[top]):
+                return values[top], (ritz[:, top].T @ known).T, size
+        basis[size] = image / off[step]
+    raise AssertionError("unreachable: the last step returns")

@@ -1,0 +1,66 @@
+"""The law of the reconstruction weights: what a fit produces and a draw consumes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from glle_engine.spec import Source
+
+
+@dataclass(frozen=True)
+class WeightLaw:
+    r"""Independent Gaussians over the weights of each point.
+
+    Posterior: :math:`w_i \sim N(m_i, a F_i F_i^T)`; prior: :math:`w_i \sim N(m_0, a R_i R_i^T)`, a the scale.
+
+    Attributes
+    ----------
+    mean : (n, k) float64
+        m_i.
+    factor : (n, k, k) float64
+        F_i; the covariance is F F^T. It depends continuously on the data (no eigenvectors), so
+        that rounding cannot change a draw.
+    prior_mean : float
+        Every entry of m_0: 1/k (constrained) or 0 (published).
+    prior_factor : (n,) or (n, k, k) float64, or None
+        R_i, as a standard deviation or as a matrix; None where the method has no prior.
+    constrained : bool
+        Whether 1^T w_i = 1 holds for every draw.
+    sigma : (n,) float64 or None
+        Published em, spherical: sigma_i of GLLE Eq. 29, signs kept.
+    facts : dict
+        What was found while fitting, JSON-able, for the diagnostics.
+
+    """
+
+    mean: NDArray[np.float64]
+    factor: NDArray[np.float64]
+    prior_mean: float
+    prior_factor: NDArray[np.float64] | None
+    constrained: bool
+    sigma: NDArray[np.float64] | None
+    facts: dict[str, Any]
+
+    def weights(self, z: NDArray[np.float64], scale: float, source: Source) -> NDArray[np.float64]:
+        """Map standard normal z (n, k) to weights (n, k) of the posterior or the prior."""
+        spread = float(np.sqrt(scale))
+        if source == "posterior":
+            return self.mean + spread * _apply(self.factor, z)
+        if self.prior_factor is None:
+            raise ValueError("this law has no prior")
+        if self.prior_factor.ndim == 3:
+            return self.prior_mean + spread * _apply(self.prior_factor, z)
+        if self.constrained:  # the prior lives on the plane, too
+            z = z - z.mean(axis=1, keepdims=True)
+        return self.prior_mean + spread * self.prior_factor[:, None] * z
+
+
+def _apply(factor: NDArray[np.float64], z: NDArray[np.float64]) -> NDArray[np.float64]:
+    product: NDArray[np.float64] = np.matmul(factor, z[:, :, None])[:, :, 0]
+    return product

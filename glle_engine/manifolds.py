@@ -1,0 +1,124 @@
+"""Four synthetic sheets in three dimensions, with their true coordinates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from glle_engine.errors import InvalidParameterError
+from glle_engine.spec import check_integer, check_positive
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class Manifold:
+    """Points on a sheet.
+
+    Attributes
+    ----------
+    name : str
+    X : (n, 3) float64
+    coordinates : (n, 2) float64
+        Where each point lies on the sheet: the arc or angle first, which colours pictures well, the
+        width or height second.
+
+    """
+
+    name: str
+    X: NDArray[np.float64]
+    coordinates: NDArray[np.float64]
+
+
+def make(name: str, n: int, *, noise: float = 0.0, seed: int = 0) -> Manifold:
+    """Sample one of the four sheets.
+
+    Parameters
+    ----------
+    name : {"s_curve", "swiss_roll", "swiss_roll_hole", "severed_bowl"}
+    n : int
+        Number of points.
+    noise : float
+        Standard deviation of Gaussian noise on every coordinate, relative to the root mean square
+        distance of the points from their centroid.
+    seed : int
+        The same seed gives the same points; the noise does not move them along the sheet.
+
+    Raises
+    ------
+    InvalidParameterError
+
+    """
+    if name not in _SHEETS:
+        raise InvalidParameterError(f"name={name!r} is not known.", remedy=f"Choose one of {', '.join(NAMES)}.")
+    check_integer("n", n, 1)
+    check_integer("seed", seed, 0)
+    check_positive("noise", noise, zero=True)
+    X, coordinates = _SHEETS[name](n, np.random.default_rng(seed))
+    if noise:
+        radius = np.sqrt(((X - X.mean(axis=0)) ** 2).sum(axis=1).mean())
+        X = X + noise * radius * np.random.default_rng([seed, 1]).standard_normal(X.shape)
+    return Manifold(name, X, coordinates)
+
+
+def _s_curve(n: int, rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Three half circles' worth of an S, radius 1, width 2; the arc is the angle t in [-3 pi/2, 3 pi/2]."""
+    t = 3 * np.pi * (rng.random(n) - 0.5)
+    height = 2 * rng.random(n)
+    X = np.stack([np.sin(t), height, np.sign(t) * (np.cos(t) - 1)], axis=1)
+    return X, np.stack([t, height], axis=1)
+
+
+def _roll(t: NDArray[np.float64], height: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.stack([t * np.cos(t), height, t * np.sin(t)], axis=1)
+
+
+def _swiss_roll(n: int, rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The spiral r = t, t in [3 pi/2, 9 pi/2], width 21."""
+    t = 1.5 * np.pi * (1 + 2 * rng.random(n))
+    height = 21 * rng.random(n)
+    return _roll(t, height), np.stack([t, height], axis=1)
+
+
+def _swiss_roll_hole(n: int, rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The roll without the middle ninth of its (t, height) rectangle."""
+
+    def inside(block: NDArray[np.float64]) -> NDArray[np.bool_]:
+        return np.asarray((np.abs(block - 0.5) >= 1 / 6).any(axis=1))
+
+    unit = _accepted(n, rng, inside)
+    t, height = 1.5 * np.pi * (1 + 2 * unit[:, 0]), 21 * unit[:, 1]
+    return _roll(t, height), np.stack([t, height], axis=1)
+
+
+def _severed_bowl(n: int, rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The unit sphere without its two polar caps of 22.5 degrees and a slit of .55 rad, uniform in the angles."""
+    angle = (2 * np.pi - 0.55) * rng.random(n)
+    polar = np.pi * (1 / 8 + 3 / 4 * rng.random(n))
+    X = np.stack([np.sin(polar) * np.cos(angle), np.sin(polar) * np.sin(angle), np.cos(polar)], axis=1)
+    return X, np.stack([angle, polar], axis=1)
+
+
+def _accepted(
+    n: int, rng: np.random.Generator, inside: Callable[[NDArray[np.float64]], NDArray[np.bool_]]
+) -> NDArray[np.float64]:
+    """Draw uniform points of the unit square until n are inside."""
+    kept = np.empty((0, 2))
+    while len(kept) < n:
+        block = rng.random((n, 2))
+        kept = np.concatenate([kept, block[inside(block)]])
+    return kept[:n]
+
+
+_SHEETS = {
+    "s_curve": _s_curve,
+    "swiss_roll": _swiss_roll,
+    "swiss_roll_hole": _swiss_roll_hole,
+    "severed_bowl": _severed_bowl,
+}
+NAMES = tuple(_SHEETS)

@@ -1,0 +1,236 @@
+"""A fitted posterior: the law of the weights, the reference embedding, and draws of both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+from glle_engine import storage
+from glle_engine.diagnostics import Diagnostics
+from glle_engine.draws import Draw, check_draw, draw, standard_normal
+from glle_engine.embedding import Eigenproblem
+from glle_engine.law import WeightLaw
+from glle_engine.spec import FitSpec, check_integer
+from glle_engine.version import __version__
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator, Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from glle_engine.spec import Align, Source
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Posterior:
+    r"""A posterior over LLE's reconstruction weights, as `glle_engine.fit` returns it. Arrays are read-only.
+
+    Attributes
+    ----------
+    spec : FitSpec
+        The parameters it was fitted with.
+    neighbors : (n, k) int32
+        The kNN graph, each row ascending.
+    law : WeightLaw
+        Mean, covariance factor and prior of the weights.
+    embedding : (n, p) float64
+        The reference: the LLE embedding of the data, (1/n) Y^T Y = I, 1^T Y = 0 (GLLE Eq. 37-43). Most libraries
+        return unit-norm eigenvectors; these are sqrt(n) times those.
+    eigenvalues : (p + 1,) float64, ascending
+        Of M = (I - W)^T (I - W) at LLE's weights, the constant's left out; the last is the first one
+        not in the embedding, so that the gap can be seen.
+    order, pins
+        The fill-reducing order and the pins of the eigenproblem (`glle_engine.embedding`).
+    diagnostics : Diagnostics
+        Figures of the fit, and notes in words on what is remarkable.
+
+    """
+
+    spec: FitSpec
+    neighbors: NDArray[np.int32]
+    law: WeightLaw
+    embedding: NDArray[np.float64]
+    eigenvalues: NDArray[np.float64]
+    order: NDArray[np.int32]
+    pins: NDArray[np.int32]
+    diagnostics: Diagnostics
+    version: str = __version__
+
+    def __post_init__(self) -> None:
+        for array in self.arrays().values():
+            array.flags.writeable = False
+
+    @property
+    def mean(self) -> NDArray[np.float64]:
+        """Mean of the weights (n, k)."""
+        return self.law.mean
+
+    @property
+    def covariance_factor(self) -> NDArray[np.float64]:
+        """F (n, k, k): the covariance of the weights of point i at scale 1 is F_i F_i^T."""
+        return self.law.factor
+
+    @property
+    def sigma(self) -> NDArray[np.float64] | None:
+        """sigma_i (n,) of the published em with spherical covariance (GLLE Eq. 29), signs kept; else None."""
+        return self.law.sigma
+
+    @property
+    def n_points(self) -> int:
+        """The number of points, n."""
+        return len(self.neighbors)
+
+    @cached_property
+    def eigenproblem(self) -> Eigenproblem:
+        """What the eigenproblems of all draws share."""
+        return Eigenproblem(self.neighbors, self.order, self.pins)
+
+    def weights(
+        self, index: int, *, seed: int = 0, scale: float = 1.0, source: Source = "posterior"
+    ) -> NDArray[np.float64]:
+        r"""Draw reconstruction weights.
+
+        :math:`w_i = m_i + \sqrt{a} F_i z_i` with z_i standard normal from a Philox stream keyed by (seed, index)
+        and a the scale (GLLE Eq. 31 and 36; Fig. 4 varies a), or the same of the prior (Eq. 30).
+
+        Parameters
+        ----------
+        index, seed : int
+            In [0, 2^64).
+        scale : float
+            The factor a >= 0 on the covariance; 0 gives the mean.
+        source : {"posterior", "prior"}
+
+        Returns
+        -------
+        (n, k) float64
+            Aligned with `neighbors`; rows sum to 1 for the constrained variant.
+
+        Raises
+        ------
+        InvalidParameterError
+
+        """
+        check_draw(self, index, seed, scale, source)
+        return self.law.weights(standard_normal(seed, index, self.neighbors.shape), scale, source)
+
+    def draw(
+        self,
+        index: int,
+        *,
+        seed: int = 0,
+        scale: float = 1.0,
+        source: Source = "posterior",
+        align: Align = "procrustes",
+    ) -> Draw:
+        """Draw one embedding: the bottom eigenvectors of M at drawn weights (GLLE Eq. 37-43).
+
+        A pure function of the posterior and the arguments: draw 731 is the same alone or in a batch,
+        bit for bit on one machine, to solver tolerance across machines.
+
+        Parameters
+        ----------
+        index, seed, scale, source
+            As for `weights`.
+        align : {"procrustes", "none"}
+            Rotate the draw to the reference embedding, or leave the eigenvectors with the sign
+            convention that the entry of largest absolute value is positive.
+
+        Returns
+        -------
+        Draw
+
+        Raises
+        ------
+        InvalidParameterError
+        ConvergenceError
+            When no solver passes the acceptance test.
+
+        """
+        return draw(self, index, seed, scale, source, align)
+
+    def draws(
+        self,
+        count: int,
+        *,
+        first: int = 0,
+        seed: int = 0,
+        scale: float = 1.0,
+        source: Source = "posterior",
+        align: Align = "procrustes",
+    ) -> Iterator[Draw]:
+        """Yield draws first, ..., first + count - 1, each as `draw` returns it."""
+        check_integer("count", count, 0)
+        return (
+            self.draw(index, seed=seed, scale=scale, source=source, align=align)
+            for index in range(first, first + count)
+        )
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return every array by name; with `head`, all there is to a posterior."""
+        named: dict[str, NDArray[Any] | None] = {
+            "neighbors": self.neighbors,
+            "mean": self.law.mean,
+            "covariance_factor": self.law.factor,
+            "prior_factor": self.law.prior_factor,
+            "sigma": self.law.sigma,
+            "embedding": self.embedding,
+            "eigenvalues": self.eigenvalues,
+            "order": self.order,
+            "pins": self.pins,
+        }
+        return {name: array for name, array in named.items() if array is not None}
+
+    def head(self) -> dict[str, Any]:
+        """Return what is not an array, JSON-able: spec, diagnostics, version."""
+        return {
+            "version": self.version,
+            "spec": self.spec.to_dict(),
+            "prior_mean": self.law.prior_mean,
+            "facts": self.law.facts,
+            "diagnostics": self.diagnostics.to_dict(),
+        }
+
+    @classmethod
+    def from_parts(cls, head: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Put a posterior together from `head` and `arrays`; nothing is computed anew."""
+        spec = FitSpec.from_dict(head["spec"])
+        law = WeightLaw(
+            mean=arrays["mean"],
+            factor=arrays["covariance_factor"],
+            prior_mean=head["prior_mean"],
+            prior_factor=arrays.get("prior_factor"),
+            constrained=spec.variant == "constrained",
+            sigma=arrays.get("sigma"),
+            facts=head["facts"],
+        )
+        return cls(
+            spec=spec,
+            neighbors=arrays["neighbors"],
+            law=law,
+            embedding=arrays["embedding"],
+            eigenvalues=arrays["eigenvalues"],
+            order=arrays["order"],
+            pins=arrays["pins"],
+            diagnostics=Diagnostics.from_dict(head["diagnostics"]),
+            version=head["version"],
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the posterior to one uncompressed .npz file, without pickle, replacing `path` atomically."""
+        storage.save(path, self.head(), self.arrays())
+
+
+def load(path: str | os.PathLike[str]) -> Posterior:
+    """Read a posterior that `Posterior.save` wrote.
+
+    Raises
+    ------
+    StorageError
+        When the file is not one, or is damaged.
+
+    """
+    return Posterior.from_parts(*storage.load(path))

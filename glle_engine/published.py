@@ -1,0 +1,224 @@
+r"""The posteriors as published: the equations of GLLE as printed, with what they do reported.
+
+*em* (Algorithm 1): :math:`x_i = X_i w_i + \mu`, :math:`w_i \sim N(0, \Omega_i)`, X_i the raw neighbours (d x k), mu the
+data mean. E-step (Eq. 21-22): mean :math:`\Omega X^T (X \Omega X^T)^+ (x - \mu)`, covariance
+:math:`\Omega - \Omega X^T (X \Omega X^T)^+ X \Omega`. M-step: the global scatters S1 (Eq. 24) and S2 (Eq. 25), then
+:math:`\sigma_i = (\mathrm{tr}((X_i X_i^T)^+ S_1) + \mathrm{tr} S_2) / (d + k)` (Eq. 29). Eq. 22 prints the conditional
+covariance where E[w w^T] stands; the outer product of the mean is missing, S1 is no scatter, and sigma_i turns
+negative. A draw then uses \|sigma_i\|, and the diagnostics count the negative ones.
+
+*direct* (Algorithm 2): precision :math:`X_i^T X_i + Y_i^T Y_i` (Eq. 35), singular where d + p < k: the pseudo-inverse
+then, and the diagnostics say so.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from glle_engine.law import WeightLaw
+from glle_engine.progress import OnProgress, blocks, silent
+from glle_engine.weights import lle_weights
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from glle_engine.spec import FitSpec
+
+_BLOCK_ENTRIES = 1 << 20
+
+
+def published_law(
+    X: NDArray[np.float64],
+    neighbors: NDArray[np.int32],
+    embedding: NDArray[np.float64],
+    spec: FitSpec,
+    on_progress: OnProgress = silent,
+) -> WeightLaw:
+    """Return the published posterior: em with Eq. 29 or with the zero of Eq. 26, or direct.
+
+    Parameters
+    ----------
+    X : (n, d) float64
+        As given: nothing here is invariant to shifting or rescaling it.
+    neighbors : (n, k) int32
+    embedding : (n, p) float64
+        The LLE embedding, (1/n) Y^T Y = I; only direct looks at it.
+    spec : FitSpec
+    on_progress
+        Called with (points or iterations done, all, "posterior").
+
+    """
+    if spec.method == "direct":
+        return _direct(X, neighbors, embedding, spec, on_progress)
+    if spec.covariance == "full":
+        return _em_full(X, neighbors, spec, on_progress)
+    return _em_spherical(X, neighbors, spec, on_progress)
+
+
+def _em_spherical(
+    X: NDArray[np.float64], neighbors: NDArray[np.int32], spec: FitSpec, on_progress: OnProgress
+) -> WeightLaw:
+    """Eq. 21-29 with Omega_i = sigma_i I, which leaves the mean X_i^+ (x_i - mu) whatever sigma_i is."""
+    n, k = neighbors.shape
+    d = X.shape[1]
+    centred = X - X.mean(axis=0)
+    mean, null, rank = np.empty((n, k)), np.empty((n, k, k)), np.empty(n)
+    scatter = centred.T @ centred
+    rows_of = list(blocks(n, max(1, _BLOCK_ENTRIES // (k * max(k, d))), "posterior"))
+    for rows in rows_of:
+        raw = X[neighbors[rows]].transpose(0, 2, 1)  # X_i, (m, d, k)
+        inverse = np.linalg.pinv(raw)
+        mean[rows] = (inverse @ centred[rows, :, None])[:, :, 0]
+        null[rows] = np.eye(k) - inverse @ raw
+        rank[rows] = np.rint(k - np.trace(null[rows], axis1=1, axis2=2))
+        # X E[w w^T] X^T as printed is sigma X (I - X^+ X) X^T = 0; what is left of Eq. 24:
+        scatter -= 2 * (raw @ mean[rows, :, None])[:, :, 0].T @ centred[rows]
+        on_progress(rows.stop, n, "posterior")
+    null[rank == k] = 0.0  # full column rank: the covariance is 0, not rounding
+    scatter /= n
+    explained = np.empty(n)
+    for rows in rows_of:
+        inverse = np.linalg.pinv(X[neighbors[rows]].transpose(0, 2, 1))
+        explained[rows] = ((inverse @ scatter) * inverse).sum(axis=(1, 2))  # tr((X X^T)^+ S1)
+    sigma = np.ones(n)
+    free = k - rank
+    iterations, converged = 0, False
+    while iterations < spec.max_iter and not converged:
+        before, sigma = sigma, (explained + np.mean(sigma * free)) / (d + k)
+        iterations += 1
+        converged = bool(np.all(np.abs(sigma - before) <= spec.tol * np.abs(sigma)))
+        on_progress(iterations, spec.max_iter, "posterior")
+    spread = np.sqrt(np.abs(sigma))
+    facts = {
+        "iterations": iterations,
+        "converged": converged,
+        "negative_variances": int((sigma < 0).sum()),
+        "median_sigma": float(np.median(sigma)),
+        "full_rank_neighborhoods": int((rank == k).sum()),
+        "exact_reconstructions": int((rank == d).sum()) if d < k else 0,
+    }
+    return WeightLaw(mean, spread[:, None, None] * null, 0.0, spread, constrained=False, sigma=sigma, facts=facts)
+
+
+def _em_full(X: NDArray[np.float64], neighbors: NDArray[np.int32], spec: FitSpec, on_progress: OnProgress) -> WeightLaw:
+    r"""Eq. 21-26 with a full Omega_i.
+
+    The gradient Eq. 26 vanishes where :math:`\Omega + A \Omega A = X^T S_1 X + S_2 =: B`, A = X^T X: in the eigenbasis
+    of A, :math:`\Omega_{ab} = B_{ab} / (1 + l_a l_b)`, a closed form where the paper descends the gradient.
+    """
+    n, k = neighbors.shape
+    d = X.shape[1]
+    centred = X - X.mean(axis=0)
+    omega = np.broadcast_to(np.eye(k), (n, k, k)).copy()
+    mean, covariance = np.empty((n, k)), np.empty((n, k, k))
+    rows_of = list(blocks(n, max(1, _BLOCK_ENTRIES // (k * max(k, d))), "posterior"))
+    iterations, converged = 0, False
+    while True:
+        scatter, second = centred.T @ centred, np.zeros((k, k))
+        for rows in rows_of:
+            raw = X[neighbors[rows]].transpose(0, 2, 1)
+            mean[rows], covariance[rows] = _condition(raw, omega[rows], centred[rows])
+            rebuilt = raw @ np.concatenate([mean[rows, :, None], covariance[rows]], axis=2)
+            scatter -= 2 * rebuilt[:, :, 0].T @ centred[rows]
+            scatter += np.einsum("mik,mjk->ij", rebuilt[:, :, 1:], raw, optimize=True)
+            second += covariance[rows].sum(axis=0)
+        if converged or iterations == spec.max_iter:
+            break
+        scatter, second = (scatter + scatter.T) / (2 * n), second / n
+        before, omega = omega, np.empty_like(omega)
+        for rows in rows_of:
+            raw = X[neighbors[rows]].transpose(0, 2, 1)
+            values, basis = np.linalg.eigh(raw.transpose(0, 2, 1) @ raw)
+            target = raw.transpose(0, 2, 1) @ scatter @ raw + second
+            inner = basis.transpose(0, 2, 1) @ target @ basis / (1 + values[:, :, None] * values[:, None, :])
+            omega[rows] = basis @ inner @ basis.transpose(0, 2, 1)
+        iterations += 1
+        change = np.linalg.norm(omega - before, axis=(1, 2))
+        converged = bool(np.all(change <= spec.tol * np.linalg.norm(omega, axis=(1, 2))))
+        on_progress(iterations, spec.max_iter, "posterior")
+    factor, negative = _absolute_root(covariance)
+    prior, negative_prior = _absolute_root(omega)
+    facts = {
+        "iterations": iterations,
+        "converged": converged,
+        "negative_variances": int(np.maximum(negative, negative_prior).astype(bool).sum()),
+    }
+    return WeightLaw(mean, factor, 0.0, prior, constrained=False, sigma=None, facts=facts)
+
+
+def _condition(
+    raw: NDArray[np.float64], omega: NDArray[np.float64], centred: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Eq. 21-22, the pseudo-inverse taken in the column space of X_i, min(d, k) wide, instead of in d."""
+    basis, triangle = np.linalg.qr(raw)  # X_i = Q R
+    cross = omega @ triangle.transpose(0, 2, 1)
+    gain = cross @ np.linalg.pinv(triangle @ cross, hermitian=True)
+    mean = gain @ (basis.transpose(0, 2, 1) @ centred[:, :, None])
+    covariance = omega - gain @ cross.transpose(0, 2, 1)
+    return mean[:, :, 0], (covariance + covariance.transpose(0, 2, 1)) / 2
+
+
+def _absolute_root(matrix: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+    r"""Return the symmetric root of \\|M\\| and how many eigenvalues were negative beyond rounding."""
+    values, vectors = np.linalg.eigh(matrix)
+    floor = matrix.shape[-1] * np.finfo(float).eps * np.abs(values).max(axis=1, keepdims=True)
+    kept = np.where(np.abs(values) > floor, np.abs(values), 0.0)
+    root = (vectors * np.sqrt(kept)[:, None, :]) @ vectors.transpose(0, 2, 1)
+    return root, (values < -floor).sum(axis=1)
+
+
+def direct_covariance(
+    X: NDArray[np.float64], neighbors: NDArray[np.int32], embedding: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.intp]]:
+    """Return Gamma_i = (X_i^T X_i + Y_i^T Y_i)^+ (Eq. 35), its symmetric root and the precision's rank.
+
+    Parameters
+    ----------
+    X : (n, d) float64
+    neighbors : (n, k) int32
+    embedding : (n, p) float64
+        In the scale in which it is to count.
+
+    Returns
+    -------
+    covariance : (n, k, k) float64
+    root : (n, k, k) float64
+    rank : (n,) int
+        Less than k where the precision is singular and the pseudo-inverse stands in.
+
+    """
+    n, k = neighbors.shape
+    covariance, root, rank = np.empty((n, k, k)), np.empty((n, k, k)), np.empty(n, np.intp)
+    joint = np.concatenate([X, embedding], axis=1)
+    for rows in blocks(n, max(1, _BLOCK_ENTRIES // (k * max(k, joint.shape[1]))), "posterior"):
+        raw = joint[neighbors[rows]]
+        values, vectors = np.linalg.eigh(raw @ raw.transpose(0, 2, 1))
+        floor = max(k, joint.shape[1]) * np.finfo(float).eps * values[:, -1:]
+        held = values > floor
+        inverse = np.where(held, 1 / np.where(held, values, 1.0), 0.0)
+        rank[rows] = held.sum(axis=1)
+        covariance[rows] = (vectors * inverse[:, None, :]) @ vectors.transpose(0, 2, 1)
+        root[rows] = (vectors * np.sqrt(inverse)[:, None, :]) @ vectors.transpose(0, 2, 1)
+    return covariance, root, rank
+
+
+def _direct(
+    X: NDArray[np.float64],
+    neighbors: NDArray[np.int32],
+    embedding: NDArray[np.float64],
+    spec: FitSpec,
+    on_progress: OnProgress,
+) -> WeightLaw:
+    n, k = neighbors.shape
+    covariance, root, rank = direct_covariance(X, neighbors, embedding)
+    if spec.mean == "lle":
+        mean = lle_weights(X, neighbors, spec.reg)
+    else:  # Gamma_i (X_i^T x_i + Y_i^T y_i), Eq. 35
+        joint = np.concatenate([X, embedding], axis=1)
+        target = np.einsum("nkf,nf->nk", joint[neighbors], joint)
+        mean = (covariance @ target[:, :, None])[:, :, 0]
+    on_progress(n, n, "posterior")
+    facts: dict[str, Any] = {"singular_precisions": int((rank < k).sum())}
+    return WeightLaw(mean, root, 0.0, None, constrained=False, sigma=None, facts=facts)

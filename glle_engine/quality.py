@@ -1,0 +1,112 @@
+"""How faithful an embedding is to the data: trustworthiness, continuity, Procrustes disparity."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from glle_engine.alignment import disparity
+from glle_engine.errors import InvalidParameterError, InvalidShapeError
+from glle_engine.neighbors import KD_TREE_MAX_FEATURES, kneighbors
+from glle_engine.progress import blocks
+from glle_engine.spec import check_integer
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["continuity", "disparity", "trustworthiness"]
+
+_BLOCK = 4096
+_BRUTE_BLOCK_ENTRIES = 1 << 23
+
+
+def trustworthiness(
+    X: NDArray[np.float64],
+    Y: NDArray[np.float64],
+    n_neighbors: int = 10,
+    points: NDArray[np.intp] | None = None,
+) -> float:
+    r"""Return how far neighbours in the embedding are neighbours in the data, in [0, 1]; 1 is best.
+
+    .. math:: T = 1 - \frac{2}{m k (2n - 3k - 1)} \sum_i \sum_{j \in U_k(i)} \max(0, r(i, j) - k)
+
+    with U_k(i) the k nearest neighbours of i in Y and r(i, j) the rank of j among the neighbours of i in X (Venna
+    and Kaski 2001). Ranks are counted where they are needed, by range counting in a KD-tree (few features) or by
+    blocks of distances (many): n^2 numbers are never held.
+
+    Parameters
+    ----------
+    X : (n, d) float64
+    Y : (n, p) float64
+    n_neighbors : int
+        k < n / 2.
+    points : (m,) int, optional
+        Average over these points only, their neighbours and ranks still among all n.
+
+    Raises
+    ------
+    InvalidParameterError, InvalidShapeError
+
+    """
+    n, k = len(X), n_neighbors
+    if len(Y) != n:
+        raise InvalidShapeError(
+            f"The data have {n} points, the embedding {len(Y)}.",
+            remedy="Give one row of each for every point.",
+        )
+    check_integer("n_neighbors", k, 1)
+    if k >= n / 2:
+        raise InvalidParameterError(
+            f"n_neighbors={k} is not below half of the {n} points.", remedy=f"Give at most {(n - 1) // 2}."
+        )
+    rows = np.arange(n) if points is None else np.asarray(points)
+    excess = _excess_ranks(X, _neighbors_of(Y, k, rows), rows, k)
+    return float(1 - 2 * excess / (len(rows) * k * (2 * n - 3 * k - 1)))
+
+
+def continuity(
+    X: NDArray[np.float64],
+    Y: NDArray[np.float64],
+    n_neighbors: int = 10,
+    points: NDArray[np.intp] | None = None,
+) -> float:
+    """Return how far neighbours in the data are neighbours in the embedding: `trustworthiness` the other way.
+
+    Parameters and errors as for `trustworthiness` (Venna and Kaski 2001).
+    """
+    return trustworthiness(Y, X, n_neighbors, points)
+
+
+def _neighbors_of(Y: NDArray[np.float64], k: int, rows: NDArray[np.intp]) -> NDArray[np.int32]:
+    return kneighbors(np.ascontiguousarray(Y, np.float64), k)[0][rows]
+
+
+def _excess_ranks(X: NDArray[np.float64], neighbors: NDArray[np.int32], rows: NDArray[np.intp], k: int) -> float:
+    """Sum max(0, r(i, j) - k), r one more than the number of other points strictly nearer to i than j."""
+    X = np.ascontiguousarray(X, np.float64)
+    few = X.shape[1] <= KD_TREE_MAX_FEATURES
+    tree = cKDTree(X) if few else None
+    total = 0.0
+    size = _BLOCK if few else max(1, _BRUTE_BLOCK_ENTRIES // len(X))
+    for part in blocks(len(rows), size, "ranks"):
+        centre, near = X[rows[part]], neighbors[part]
+        distance = np.linalg.norm(X[near] - centre[:, None, :], axis=2)
+        closer = np.nextafter(distance * (1 - 1e-12), 0.0)
+        if tree is not None:
+            # Those within the distance of the k-th neighbour cannot exceed rank k.
+            kth = tree.query(centre, k + 1)[0][:, -1]
+            far = closer > kth[:, None]
+            item = np.nonzero(far)[0]
+            rank = tree.query_ball_point(centre[item], closer[far], return_length=True)
+            total += float(np.maximum(rank - k, 0).sum())
+        else:
+            square = np.einsum("ij,ij->i", X, X)
+            among = square - 2 * centre @ X.T + square[rows[part], None]
+            limit = np.take_along_axis(among, near, axis=1)
+            among[np.arange(len(near)), rows[part]] = -np.inf
+            for j in range(k):
+                rank = (among < limit[:, j, None]).sum(axis=1)
+                total += float(np.maximum(rank - k, 0).sum())
+    return total

@@ -1,0 +1,3 @@
+"""The engine's version: part of every posterior's identity."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,156 @@
+r"""LLE's reconstruction weights: each point from its neighbours.
+
+With :math:`D_i = X_i - x_i 1^T` the differences to the k neighbours, :math:`G_i = D_i^T D_i` and
+:math:`A_i = G_i + \lambda_i I`, :math:`\lambda_i = \mathrm{reg} \cdot \mathrm{tr}(G_i)`, the weights are
+:math:`w_i = A_i^{-1} 1 / (1^T A_i^{-1} 1)` (GLLE Eq. 9; Roweis and Saul 2000).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from glle_engine.progress import OnProgress, blocks, silent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+_BLOCK_ENTRIES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Neighborhoods:
+    """A block of neighbourhoods.
+
+    Attributes
+    ----------
+    rows : slice
+        Which points these are.
+    differences : (m, k, d) float64
+        Row j of an item is x_j - x_i, the transpose of D_i.
+    gram : (m, k, k) float64
+        G_i = D_i^T D_i.
+    trace : (m,) float64
+        tr(G_i); 0 where all neighbours are duplicates of the point.
+
+    """
+
+    rows: slice
+    differences: NDArray[np.float64]
+    gram: NDArray[np.float64]
+    trace: NDArray[np.float64]
+
+
+def neighborhoods(
+    X: NDArray[np.float64],
+    neighbors: NDArray[np.int32],
+    stage: str = "weights",
+    on_progress: OnProgress = silent,
+) -> Iterator[Neighborhoods]:
+    """Yield the neighbourhoods of X in blocks that fit the processor's caches.
+
+    Parameters
+    ----------
+    X : (n, d) float64
+    neighbors : (n, k) int32
+    stage, on_progress
+        `on_progress` is called with (points done, n, stage).
+
+    """
+    n, k = neighbors.shape
+    size = max(1, _BLOCK_ENTRIES // (k * max(k, X.shape[1])))
+    for rows in blocks(n, size, stage, on_progress):
+        differences = X[neighbors[rows]] - X[rows, None, :]
+        gram = differences @ differences.transpose(0, 2, 1)
+        yield Neighborhoods(rows, differences, gram, np.trace(gram, axis1=1, axis2=2))
+
+
+def inverse_factor(precision: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return L^-T of each precision matrix P = L L^T, so that P^-1 = L^-T L^-1.
+
+    Parameters
+    ----------
+    precision : (m, k, k) float64, symmetric positive definite.
+
+    Returns
+    -------
+    (m, k, k) float64, upper triangular.
+
+    """
+    lower = np.linalg.cholesky(precision)
+    inverse = np.linalg.solve(lower, np.broadcast_to(np.eye(precision.shape[-1]), precision.shape))
+    return np.ascontiguousarray(np.triu(inverse.transpose(0, 2, 1)))
+
+
+def affine_solution(root: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Solve min w^T P w over 1^T w = 1, given L^-T of P.
+
+    Parameters
+    ----------
+    root : (m, k, k) float64
+        L^-T, as `inverse_factor` returns it.
+
+    Returns
+    -------
+    weights : (m, k) float64
+        P^-1 1 / (1^T P^-1 1); their sum is 1 to rounding.
+    minimum : (m,) float64
+        w^T P w = 1 / (1^T P^-1 1).
+
+    """
+    solution = (root @ root.sum(axis=1)[:, :, None])[:, :, 0]
+    total = solution.sum(axis=1)
+    return solution / total[:, None], 1 / total
+
+
+def lle_weights(
+    X: NDArray[np.float64],
+    neighbors: NDArray[np.int32],
+    reg: float = 1e-3,
+    on_progress: OnProgress = silent,
+) -> NDArray[np.float64]:
+    """Return LLE's regularised reconstruction weights (GLLE Eq. 9).
+
+    Where all neighbours are duplicates of the point, every weight reconstructs it and the ridge
+    chooses 1/k.
+
+    Parameters
+    ----------
+    X : (n, d) float64
+    neighbors : (n, k) int32
+    reg : float
+        The ridge relative to tr(G_i).
+    on_progress
+        Called with (points done, n, "weights").
+
+    Returns
+    -------
+    (n, k) float64, rows summing to 1.
+
+    """
+    weights = np.empty(neighbors.shape)
+    for block in neighborhoods(X, neighbors, "weights", on_progress):
+        root = inverse_factor(normalised_precision(block, reg)[0])
+        weights[block.rows] = affine_solution(root)[0]
+    return weights
+
+
+def normalised_precision(block: Neighborhoods, reg: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return A_i / u_i and the unit u_i = tr(G_i), or 1 where that is 0: free of the data's units.
+
+    Returns
+    -------
+    precision : (m, k, k) float64
+        (G_i + reg tr(G_i) I) / tr(G_i); reg I where G_i = 0.
+    unit : (m,) float64
+
+    """
+    unit = np.where(block.trace > 0, block.trace, 1.0)
+    precision = block.gram / unit[:, None, None]
+    diagonal = np.arange(precision.shape[1])
+    precision[:, diagonal, diagonal] += reg
+    return precision, unit
