@@ -12,7 +12,8 @@ converges in some ten steps. All draws of a posterior share the pattern, so the 
 
 Several closed classes: as many null vectors, one a class; they come first, with eigenvalue 0.
 
-Published draws have no constant null vector: B itself is factored, and the first eigenvector is ignored, as the paper says.
+Published draws have no constant null vector: B itself is factored, and the first eigenvector is ignored, as
+the paper says.
 """
 
 from __future__ import annotations
@@ -175,38 +176,39 @@ class Eigenproblem:
 
     def apply(self, weights: NDArray[np.float64], vectors: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return (I - W) V for V (n, m)."""
-        return np.asarray(vectors - np.einsum("nk,nkm->nm", weights, vectors[self.neighbors]))
+        rebuilt = [np.einsum("nk,nk->n", weights, column[self.neighbors]) for column in vectors.T.copy()]
+        return np.asarray(vectors - np.stack(rebuilt, axis=1))
 
     @cached_property
     def _pattern(self) -> tuple[NDArray[np.int32], NDArray[np.intp], NDArray[np.int32]]:
         """Row indices of B'^T by columns, in the order; where each value comes from; the inverse order."""
-        n, _k = self.neighbors.shape
+        n, k = self.neighbors.shape
         inverse = np.empty(n, np.int32)
         inverse[self.order] = np.arange(n, dtype=np.int32)
         points = np.arange(n, dtype=np.int32)[:, None]
         row = inverse[np.concatenate([points, self.neighbors], axis=1)[self.order]]
         sort = np.argsort(row, axis=1)
-        return np.take_along_axis(row, sort, axis=1), sort, inverse
+        source = self.order[:, None].astype(np.intp) * (k + 1) + sort
+        return np.take_along_axis(row, sort, axis=1).ravel(), source.ravel(), inverse
 
     def _factor(self, weights: NDArray[np.float64], pins: NDArray[np.int32], permutation: str) -> _Factored:
         n, k = self.neighbors.shape
-        row, sort, inverse = self._pattern
+        row, source, inverse = self._pattern
         values = np.empty((n, k + 1))
         values[:, 0] = 1.0
         values[pins, 0] = 2.0
         np.negative(weights, out=values[:, 1:])
-        data = np.take_along_axis(values[self.order], sort, axis=1)
         indptr = np.arange(0, n * (k + 1) + 1, k + 1, dtype=np.int32)
-        transposed = csc_array((data.ravel(), row.ravel(), indptr), shape=(n, n))
+        transposed = csc_array((values.ravel()[source], row, indptr), shape=(n, n))
         if permutation == "COLAMD":
             lu = splu(transposed, permc_spec=permutation, diag_pivot_thresh=1.0)
         else:
-            # Threshold 1 fills without bound and 0 loses digits; relax and panel_size take a fifth off.
+            # Threshold 1 fills without bound and 0 loses digits; panel_size=1 takes a fifth off. relax stays
+            # alone: above its default SuperLU writes past the end of its statistics (stat->panel_histo).
             lu = splu(
                 transposed,
                 permc_spec=permutation,
                 diag_pivot_thresh=0.01,
-                relax=32,
                 panel_size=1,
                 options={"SymmetricMode": True},
             )
@@ -298,18 +300,18 @@ class _Factored:
         """Run Lanczos on M^+ (constrained) or M^-1 (published), in the order of the factors."""
         order, n = self.problem.order, len(self.inverse)
         if null is None:
-            left = right = np.empty((n, 0))
+            left = right = np.empty((0, n))
             first = 0
         else:
-            left, right = null[order], self.null_right()[order]
-            first = right.shape[1] - 1
+            left, right = null[order].T.copy(), self.null_right()[order].T.copy()
+            first = len(right) - 1
         locked = right
 
         def pseudo_inverse(f: NDArray[np.float64]) -> NDArray[np.float64]:
             z = self.lu.solve(f)
-            z -= left @ (left.T @ z)
+            z -= (left @ z) @ left
             x = self.lu.solve(z, "T")
-            x -= locked @ (locked.T @ x)
+            x -= (locked @ x) @ locked
             return np.asarray(x)
 
         found = np.empty((n, 0))
@@ -318,7 +320,7 @@ class _Factored:
         need = wanted - first if null is not None else wanted + 1
         start = _start(n)[order]
         while need > 0:
-            values, vectors, taken = lanczos(pseudo_inverse, start - locked @ (locked.T @ start), need)
+            values, vectors, taken = lanczos(pseudo_inverse, start - (locked @ start) @ locked, need)
             steps = max(steps, taken)
             if len(values) < need:
                 raise FloatingPointError("the operator is singular to rounding")
@@ -328,7 +330,7 @@ class _Factored:
             found, top = found[:, best], top[best]
             if not exhaustive or enough:
                 break
-            locked = np.concatenate([right, found], axis=1)
+            locked = np.concatenate([right, found.T])
             start = np.roll(start, 1)
         in_points = found[self.inverse]
         image = self.problem.apply(self.weights, in_points)
@@ -338,7 +340,7 @@ class _Factored:
             values, vectors = values[1:], vectors[:, 1:]
         else:
             values = np.concatenate([np.zeros(first), values])[:wanted]
-            vectors = np.concatenate([right[self.inverse, 1:], vectors], axis=1)[:, :wanted]
+            vectors = np.concatenate([right[1:, self.inverse].T, vectors], axis=1)[:, :wanted]
         return Eigenpairs(values, vectors, {"steps": steps, "deviation": float(deviation.max(initial=0.0))})
 
 
@@ -365,4 +367,4 @@ def sign_convention(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def scaled(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
     """Scale orthonormal vectors to an embedding, (1/n) Y^T Y = I (GLLE Eq. 38)."""
-    return sign_convention(vectors) * np.sqrt(len(vectors))
+    return float(np.sqrt(len(vectors))) * sign_convention(vectors)

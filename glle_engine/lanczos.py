@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.linalg import eigh_tridiagonal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,7 +60,7 @@ def lanczos(
             raise FloatingPointError("the operator is not finite")
         exhausted = off[step] <= np.finfo(float).eps * np.abs(diagonal[:size]).max()
         if size >= wanted or exhausted:
-            values, ritz = eigh_tridiagonal(diagonal[:size], off[:step])
+            values, ritz = np.linalg.eigh(np.diag(diagonal[:size]) + np.diag(off[:step], -1))
             top = slice(None, -wanted - 1, -1)
             residual = off[step] * np.abs(ritz[-1, top])
             if exhausted or size == max_steps or np.all(residual <= TOLERANCE * values[top]):

@@ -62,5 +62,5 @@ class WeightLaw:
 
 
 def _apply(factor: NDArray[np.float64], z: NDArray[np.float64]) -> NDArray[np.float64]:
-    product: NDArray[np.float64] = np.matmul(factor, z[:, :, None])[:, :, 0]
+    product: NDArray[np.float64] = np.einsum("nij,nj->ni", factor, z)
     return product

@@ -87,8 +87,13 @@ def _by_products(
         if taken < n - 1:
             furthest = np.take_along_axis(bound, candidate, axis=1).max(axis=1) + (1 - error) * square[rows]
             for i in points[distances[rows, -1] ** 2 > furthest]:
-                distance = np.linalg.norm(X - X[i], axis=1)
-                distance[i] = np.inf
-                nearest = np.argsort(distance, kind="stable")[:k]
-                indices[i], distances[i] = nearest, distance[nearest]
+                indices[i], distances[i] = _of_one(X, i, k)
     return indices, distances
+
+
+def _of_one(X: NDArray[np.float64], i: int, k: int) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """Search one row by its differences to all others."""
+    distance = np.linalg.norm(X - X[i], axis=1)
+    distance[i] = np.inf
+    nearest = np.argsort(distance, kind="stable")[:k]
+    return nearest, distance[nearest]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self, SupportsIndex, get_args
 
 from glle_engine.errors import InvalidParameterError
 
@@ -100,6 +101,9 @@ class FitSpec:
     tol: float = 1e-6
 
     def __post_init__(self) -> None:
+        for name in ("n_neighbors", "n_components", "max_iter"):  # numpy's integers are integers, too
+            if isinstance(getattr(self, name), SupportsIndex) and not isinstance(getattr(self, name), bool):
+                object.__setattr__(self, name, operator.index(getattr(self, name)))
         for name in ("method", "variant", "variance", "mean", "covariance"):
             check_choice(name, getattr(self, name))
         check_integer("n_neighbors", self.n_neighbors, 2)

@@ -45,7 +45,8 @@ def load(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArra
 
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
+        # numpy leaves a file that it opened itself and cannot read open
+        with Path(path).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         return json.loads(arrays.pop(_HEAD).tobytes()), arrays
     except (ValueError, KeyError, EOFError, AttributeError, zipfile.BadZipFile) as error:

@@ -1,0 +1,1 @@
+"""Tests, one folder a room; system tests use real servers, workers and HTTP."""

@@ -1,0 +1,47 @@
+"""Small data for the engine's tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from glle_engine import Posterior, fit, manifolds
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# Numbers to test against may lie beside the repository; a clone alone does not have them.
+ORACLES = Path(__file__).resolve().parents[3] / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def sheet() -> NDArray[np.float64]:
+    """Return 400 points of the Swiss roll."""
+    return manifolds.make("swiss_roll", 400, seed=3).X
+
+
+@pytest.fixture(scope="session")
+def posterior(sheet: NDArray[np.float64]) -> Posterior:
+    """Return the default posterior of the sheet."""
+    return fit(sheet)
+
+
+@pytest.fixture(scope="session")
+def wide() -> NDArray[np.float64]:
+    """Return 300 points of a curved sheet in 25 dimensions, more than neighbours."""
+    coordinates = np.random.default_rng(5).uniform(-1, 1, (300, 2))
+    directions = np.random.default_rng(6).standard_normal((2, 25))
+    return np.asarray(np.sin(coordinates @ directions) + 0.01 * np.random.default_rng(7).standard_normal((300, 25)))
+
+
+@pytest.fixture(params=["scurve", "digits"])
+def oracle(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Return one of the two files of reference numbers, as a dictionary."""
+    path = ORACLES / f"oracle_{request.param}.npz"
+    if not path.exists():
+        pytest.skip(f"{path.name} is not here")
+    with np.load(path, allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}

@@ -1,0 +1,33 @@
+"""The eigenproblem by dense linear algebra: slow, plain, and what the solver is held against."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def residual_matrix(neighbors: NDArray[np.int32], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return B = I - W, dense."""
+    matrix = np.eye(len(neighbors))
+    matrix[np.arange(len(neighbors))[:, None], neighbors] -= weights
+    return matrix
+
+
+def bottom(
+    neighbors: NDArray[np.int32], weights: NDArray[np.float64], count: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the bottom eigenpairs of M orthogonal to the constant, from the SVD of B in that complement."""
+    n = len(neighbors)
+    complement = np.linalg.qr(np.concatenate([np.ones((n, 1)), np.eye(n)[:, 1:]], axis=1))[0][:, 1:]
+    _, singular, right = np.linalg.svd(residual_matrix(neighbors, weights) @ complement, full_matrices=False)
+    return singular[::-1][:count] ** 2, complement @ right[::-1][:count].T
+
+
+def angle(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
+    """Return the sine of the largest principal angle between two spans."""
+    qa, qb = np.linalg.qr(a)[0], np.linalg.qr(b)[0]
+    return float(np.linalg.norm(qa - qb @ (qb.T @ qa), 2))

@@ -1,0 +1,114 @@
+"""A draw is a pure function of (posterior, seed, index, scale, source)."""
+
+from __future__ import annotations
+
+import multiprocessing
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from glle_engine import Posterior, fit, load
+from glle_engine.alignment import disparity
+from glle_engine.errors import InvalidParameterError, StorageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+
+def test_draw_731_alone_and_in_a_batch(posterior: Posterior) -> None:
+    """The same bits, whatever was drawn before."""
+    alone = posterior.draw(731, seed=5, scale=0.3)
+    batch = {d.index: d for d in posterior.draws(4, first=729, seed=5, scale=0.3)}
+    assert list(batch) == [729, 730, 731, 732]
+    assert alone.embedding.tobytes() == batch[731].embedding.tobytes()
+    assert alone.eigenvalues.tobytes() == batch[731].eigenvalues.tobytes()
+    assert alone.diagnostics == batch[731].diagnostics
+
+
+def _bits(X: NDArray[np.float64]) -> bytes:
+    return fit(X).draw(731).embedding.tobytes()
+
+
+def test_another_process_draws_the_same_bits(sheet: NDArray[np.float64]) -> None:
+    """A posterior fitted anew in a fresh process gives the same bits."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(_bits, (sheet,)) == _bits(sheet)
+
+
+def test_what_changes_a_draw(posterior: Posterior) -> None:
+    """Index, seed, scale and source each give another draw."""
+    base = posterior.draw(0).embedding
+    others: list[dict[str, Any]] = [{"index": 1}, {"seed": 1}, {"scale": 2.0}, {"source": "prior"}]
+    for other in others:
+        options = {"index": 0, **other}
+        assert not np.array_equal(base, posterior.draw(options.pop("index"), **options).embedding)
+
+
+def test_alignment(posterior: Posterior) -> None:
+    """Procrustes rotates towards the reference and changes neither span nor disparity; none has the sign rule."""
+    turned, raw = posterior.draw(3), posterior.draw(3, align="none")
+    reference = posterior.embedding
+    assert np.linalg.norm(turned.embedding - reference) <= np.linalg.norm(raw.embedding - reference) + 1e-9
+    assert disparity(turned.embedding, reference) == pytest.approx(disparity(raw.embedding, reference), abs=1e-9)
+    largest = np.abs(raw.embedding).argmax(axis=0)
+    assert (raw.embedding[largest, [0, 1]] > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"index": -1}, "index"),
+        ({"index": 2**64}, "2^64"),
+        ({"seed": 1.5}, "seed"),
+        ({"scale": -1}, "scale"),
+        ({"scale": float("nan")}, "scale"),
+        ({"source": "both"}, "posterior, prior"),
+        ({"align": "affine"}, "procrustes, none"),
+    ],
+)
+def test_impossible_draws_name_the_remedy(posterior: Posterior, options: dict[str, Any], word: str) -> None:
+    """Each argument outside its domain is an error that names it."""
+    with pytest.raises(InvalidParameterError) as caught:
+        posterior.draw(options.pop("index", 0), **options)
+    assert word in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"method": "direct"}, {"variant": "published"}, {"variant": "published", "covariance": "full"}]
+)
+def test_save_and_load(sheet: NDArray[np.float64], tmp_path: Path, options: dict[str, Any]) -> None:
+    """A loaded posterior has the same parts and draws the same bits."""
+    saved = fit(sheet, **options)
+    saved.save(tmp_path / "posterior.npz")
+    loaded = load(tmp_path / "posterior.npz")
+    assert loaded.head() == saved.head()
+    assert loaded.spec == saved.spec
+    for name, array in saved.arrays().items():
+        np.testing.assert_array_equal(loaded.arrays()[name], array)
+    assert loaded.draw(2).embedding.tobytes() == saved.draw(2).embedding.tobytes()
+    assert [file.name for file in tmp_path.iterdir()] == ["posterior.npz"]
+
+
+def test_a_file_that_is_no_posterior(tmp_path: Path, posterior: Posterior) -> None:
+    """Another npz, a pickle and a truncated file are refused with the remedy; a missing one is missing."""
+    other, pickled, half = tmp_path / "a.npz", tmp_path / "b.npz", tmp_path / "c.npz"
+    np.savez(other, x=np.ones(3))
+    np.savez(pickled, x=np.array([object()]))
+    posterior.save(half)
+    half.write_bytes(half.read_bytes()[:5000])
+    for path in (other, pickled, half):
+        with pytest.raises(StorageError, match=r"Posterior\.save"):
+            load(path)
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path / "none.npz")
+
+
+def test_posteriors_are_frozen(posterior: Posterior) -> None:
+    """Neither fields nor arrays can be written."""
+    with pytest.raises(AttributeError):
+        posterior.version = "2"  # type: ignore[misc]
+    with pytest.raises(ValueError, match="read-only"):
+        posterior.embedding[0, 0] = 1

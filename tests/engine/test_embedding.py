@@ -1,0 +1,169 @@
+"""The eigenproblem against dense linear algebra, and the chain of solvers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from glle_engine import Posterior, embedding, fit, manifolds
+from glle_engine.embedding import Eigenproblem
+from glle_engine.errors import ConvergenceError
+from glle_engine.graph import closed_classes
+from glle_engine.neighbors import kneighbors
+from glle_engine.weights import lle_weights
+from tests.engine.dense import angle, bottom, residual_matrix
+
+
+@pytest.mark.parametrize("name", manifolds.NAMES)
+@pytest.mark.parametrize("p", [1, 2, 5])
+def test_lle_span_is_that_of_a_dense_svd(name: str, p: int) -> None:
+    """The reference embedding spans what the SVD of I - W spans, to 1e-9, with its eigenvalues."""
+    fitted = fit(manifolds.make(name, 700, seed=2).X, n_components=p)
+    weights = lle_weights(manifolds.make(name, 700, seed=2).X, fitted.neighbors)
+    values, vectors = bottom(fitted.neighbors, weights, p + 1)
+    assert angle(fitted.embedding, vectors[:, :p]) < 1e-9
+    np.testing.assert_allclose(fitted.eigenvalues, values, rtol=1e-7)
+
+
+def test_scale_of_the_embedding(posterior: Posterior) -> None:
+    """(1/n) Y^T Y = I and 1^T Y = 0."""
+    Y = posterior.embedding
+    np.testing.assert_allclose(Y.T @ Y / len(Y), np.eye(2), atol=1e-12)
+    np.testing.assert_allclose(Y.sum(axis=0), 0, atol=1e-10)
+
+
+@settings(max_examples=25, deadline=None)
+@given(index=st.integers(0, 2**63), scale=st.sampled_from([0.01, 0.1, 1.0, 10.0]))
+def test_draws_are_eigenpairs(posterior: Posterior, index: int, scale: float) -> None:
+    """Every draw is the bottom of its own M by the dense SVD, to 1e-9 in angle."""
+    drawn = posterior.draw(index, scale=scale)
+    values, vectors = bottom(posterior.neighbors, posterior.weights(index, scale=scale), 2)
+    assert angle(drawn.embedding, vectors) < 1e-9
+    np.testing.assert_allclose(drawn.eigenvalues, values, rtol=1e-6)
+
+
+def test_the_dense_route_and_the_sparse_one_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small data take a dense route with the same answer."""
+    X = manifolds.make("s_curve", 75, seed=1).X
+    dense = fit(X, n_neighbors=6)
+    monkeypatch.setattr(embedding, "DENSE_BELOW", 10)
+    sparse = fit(X, n_neighbors=6)
+    assert (dense.diagnostics.figures["solver"], sparse.diagnostics.figures["solver"]) == ("dense", "lu")
+    assert angle(dense.embedding, sparse.embedding) < 1e-9
+    np.testing.assert_allclose(dense.eigenvalues, sparse.eigenvalues, rtol=1e-7)
+    a, b = dense.draw(3), sparse.draw(3)
+    np.testing.assert_allclose(a.embedding, b.embedding, atol=1e-7)
+
+
+def test_multiple_eigenvalues_are_all_found() -> None:
+    """A regular ring has pairs of equal eigenvalues; the reference holds both of the first pair, not one of each."""
+    t = 2 * np.pi * np.arange(300) / 300
+    ring = np.stack([np.cos(t), np.sin(t)], axis=1)
+    fitted = fit(ring, n_neighbors=4)
+    assert angle(fitted.embedding, ring) < 1e-6
+    assert fitted.eigenvalues[1] == pytest.approx(fitted.eigenvalues[0], rel=1e-6)
+
+
+def clump_pointed_to_from_outside() -> tuple[Any, Any]:
+    """Return a graph in one weak component with one closed class that does not hold point 0."""
+    rng = np.random.default_rng(0)
+    outside = np.stack([np.linspace(1.5, 40, 120), rng.normal(0, 0.05, 120), rng.normal(0, 0.05, 120)], axis=1)
+    X = np.concatenate([outside[::-1], rng.normal(0, 0.3, (100, 3))])
+    neighbors = np.sort(kneighbors(X, 8)[0], axis=1)
+    return X, neighbors
+
+
+def test_the_pin_lies_in_the_closed_class() -> None:
+    """Where y lives on a clump only, the pin is there, and the answer is that of the SVD."""
+    X, neighbors = clump_pointed_to_from_outside()
+    classes = closed_classes(neighbors)
+    assert [len(members) for members in classes] != [len(X)]
+    weights = lle_weights(X, neighbors)
+    problem = Eigenproblem.prepare(neighbors, weights)
+    assert all(pin in members for pin, members in zip(sorted(problem.pins), classes, strict=True))
+    pairs = problem.solve(weights, 2)
+    assert pairs.diagnostics["solver"] == "lu"
+    assert angle(pairs.vectors, bottom(neighbors, weights, 2)[1]) < 1e-7
+
+
+def test_several_closed_classes_give_as_many_null_vectors() -> None:
+    """The null vectors come first, with eigenvalue 0, and the rest follows as the SVD has it."""
+    rng = np.random.default_rng(1)
+    bridge = np.stack([np.linspace(3, 27, 12), np.zeros(12)], axis=1)
+    X = np.concatenate([rng.normal(0, 1, (80, 2)), rng.normal((30, 0), 1, (70, 2)), bridge])
+    fitted = fit(X, n_neighbors=6, n_components=3)
+    sizes = fitted.diagnostics.figures["closed_classes"]
+    assert len(sizes) == 2
+    assert "closed-classes" in {note.code for note in fitted.diagnostics.notes}
+    weights = lle_weights(X, fitted.neighbors)
+    values, vectors = bottom(fitted.neighbors, weights, 3)
+    assert fitted.eigenvalues[0] == 0
+    assert values[0] < 1e-25
+    assert angle(fitted.embedding, vectors) < 1e-8
+    null = residual_matrix(fitted.neighbors, weights) @ fitted.embedding[:, 0]
+    assert np.abs(null).max() < 1e-9
+
+
+def test_a_bad_pin_is_moved(posterior: Posterior) -> None:
+    """A pin where y nearly vanishes is noticed, moved to the largest |y|, and the diagnostics say so."""
+    problem = posterior.eigenproblem
+    for index in range(100):
+        weights = posterior.weights(index)
+        y = np.abs(problem._factor(weights, problem.pins, "NATURAL").null_left()[:, 0])
+        if y.min() < embedding.ACCEPTED_PIN / 2:
+            break
+    bad = Eigenproblem(problem.neighbors, problem.order, np.array([np.argmin(y)], np.int32))
+    pairs = bad.solve(weights, 2)
+    assert pairs.diagnostics["solver"] == "lu-repinned"
+    assert pairs.diagnostics["rejected"]
+    assert angle(pairs.vectors, bottom(problem.neighbors, weights, 2)[1]) < 1e-9
+
+
+@pytest.mark.parametrize(("broken", "expected"), [(2, "lu-colamd"), (3, "eigsh")])
+def test_every_rung_of_the_chain_gives_the_same_embedding(
+    posterior: Posterior, monkeypatch: pytest.MonkeyPatch, broken: int, expected: str
+) -> None:
+    """When the first solvers fail the next one answers, is named, and agrees."""
+    calls: list[str] = []
+    factor = Eigenproblem._factor
+
+    def failing(self: Eigenproblem, weights: Any, pins: Any, permutation: str) -> Any:
+        calls.append(permutation)
+        if len(calls) <= broken:
+            raise RuntimeError("Factor is exactly singular")
+        return factor(self, weights, pins, permutation)
+
+    expected_embedding = posterior.draw(9).embedding
+    monkeypatch.setattr(Eigenproblem, "_factor", failing)
+    drawn = posterior.draw(9)
+    assert drawn.diagnostics["solver"] == expected
+    assert len(drawn.diagnostics["rejected"]) == broken
+    assert angle(drawn.embedding, expected_embedding) < 1e-6
+
+
+def test_nothing_accepted_is_an_error_with_a_remedy(posterior: Posterior, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When no solver passes the acceptance test the draw is an error, not a picture."""
+    monkeypatch.setattr(embedding, "ACCEPTED_DEVIATION", -1.0)
+    with pytest.raises(ConvergenceError) as caught:
+        posterior.draw(0)
+    assert "reg" in caught.value.remedy
+    assert len(caught.value.details["tried"]) == 4
+
+
+def test_superlu_is_left_its_default_relax(sheet: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relax above SuperLU's default of 10 writes past a heap block; every factorisation leaves it alone."""
+    given: list[dict[str, Any]] = []
+    splu = embedding.splu
+
+    def recorded(matrix: Any, **options: Any) -> Any:
+        given.append(options)
+        return splu(matrix, **options)
+
+    monkeypatch.setattr(embedding, "splu", recorded)
+    fit(sheet).draw(0)
+    assert len(given) >= 3
+    assert all(options.get("relax", 10) <= 10 for options in given)

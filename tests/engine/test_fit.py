@@ -1,0 +1,144 @@
+"""What a fit accepts, refuses and tells."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from glle_engine import FitSpec, errors, fit, manifolds
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def broken(X: NDArray[np.float64], row: int, column: int, value: float) -> NDArray[np.float64]:
+    """Return a copy of X with one entry replaced."""
+    X = X.copy()
+    X[row, column] = value
+    return X
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_not_finite_names_row_and_column(sheet: NDArray[np.float64], value: float) -> None:
+    """The first bad entry is named."""
+    with pytest.raises(errors.NotFiniteError, match=r"X\[37, 2\]") as caught:
+        fit(broken(sheet, 37, 2, value))
+    assert caught.value.details == {"row": 37, "column": 2}
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "word"),
+    [
+        (np.ones((30, 3)), errors.DegenerateDataError, "equal"),
+        (np.ones(30), errors.InvalidShapeError, "matrix"),
+        (np.ones((3, 4, 5)), errors.InvalidShapeError, "matrix"),
+        (np.ones((0, 3)), errors.InvalidShapeError, "matrix"),
+        (np.array([["a", "b"]]), errors.InvalidShapeError, "numbers"),
+        (np.ones((5, 2)) * 1j, errors.InvalidShapeError, "real"),
+        (np.random.default_rng(0).random((10, 3)), errors.TooFewPointsError, "at most 9"),
+    ],
+)
+def test_impossible_data(data: Any, error: type[errors.GlleError], word: str) -> None:
+    """Each is refused by its own error, whose remedy says what to do."""
+    with pytest.raises(error) as caught:
+        fit(data)
+    assert word in str(caught.value)
+
+
+def test_more_components_than_points_span() -> None:
+    """P > n - 2 is refused."""
+    with pytest.raises(errors.TooFewPointsError, match="at most 4"):
+        fit(np.random.default_rng(0).random((6, 3)), n_neighbors=3, n_components=5)
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"method": "mcmc"}, "em, direct"),
+        ({"variant": "paper"}, "constrained, published"),
+        ({"n_neighbors": 1}, "n_neighbors"),
+        ({"n_neighbors": 10.0}, "integer"),
+        ({"n_neighbors": True}, "integer"),
+        ({"n_components": 0}, "n_components"),
+        ({"reg": 0}, "reg"),
+        ({"reg": float("inf")}, "reg"),
+        ({"tol": -1}, "tol"),
+        ({"max_iter": 0}, "max_iter"),
+        ({"mean": "derived"}, "method='direct'"),
+        ({"covariance": "full"}, "variant='published'"),
+        ({"variance": "ml", "variant": "published"}, "variant='constrained'"),
+    ],
+)
+def test_impossible_parameters(options: dict[str, Any], word: str) -> None:
+    """Each value outside its domain, or without meaning beside the others, names the remedy."""
+    with pytest.raises(errors.InvalidParameterError) as caught:
+        FitSpec(**options)
+    assert word in str(caught.value)
+
+
+def test_numpy_integers_are_integers(sheet: NDArray[np.float64]) -> None:
+    """A numpy integer is as good as an int and is stored as one."""
+    spec = fit(sheet, n_neighbors=np.int64(8)).spec  # type: ignore[arg-type]  # what users do
+    assert type(spec.n_neighbors) is int
+
+
+def test_spec_round_trip() -> None:
+    """A specification survives its dictionary; an unknown name is refused."""
+    spec = FitSpec(method="direct", mean="derived", reg=1)
+    assert FitSpec.from_dict(spec.to_dict()) == spec
+    with pytest.raises(errors.InvalidParameterError, match="neighbours"):
+        FitSpec.from_dict({"neighbours": 3})
+
+
+def test_a_constant_feature_is_accepted_and_named(sheet: NDArray[np.float64]) -> None:
+    """It changes nothing and stands in the diagnostics."""
+    fitted = fit(np.concatenate([sheet[:, :1], np.full((400, 1), 7.0), sheet[:, 1:]], axis=1))
+    assert fitted.diagnostics.figures["constant_features"] == [1]
+    assert "constant-features" in {note.code for note in fitted.diagnostics.notes}
+    np.testing.assert_allclose(fitted.embedding, fit(sheet).embedding, atol=1e-6)
+
+
+def test_progress_runs_through_the_stages_and_can_cancel(sheet: NDArray[np.float64]) -> None:
+    """Every stage is told to its end; what the callback raises leaves the fit."""
+    told: list[tuple[int, int, str]] = []
+    fit(sheet, on_progress=lambda *args: told.append(args))
+    assert list(dict.fromkeys(stage for _, _, stage in told)) == ["neighbors", "weights", "embedding", "posterior"]
+    last = {stage: (done, total) for done, total, stage in told}
+    assert all(done == total for done, total in last.values())
+
+    class StopError(Exception):
+        pass
+
+    def stop(done: int, total: int, stage: str) -> None:
+        if stage == "weights":
+            raise StopError
+
+    with pytest.raises(StopError):
+        fit(sheet, on_progress=stop)
+
+
+def test_lists_and_other_dtypes(sheet: NDArray[np.float64]) -> None:
+    """Lists, float32 and integers are computed in float64."""
+    assert fit(sheet.tolist()).embedding.tobytes() == fit(sheet).embedding.tobytes()
+    assert fit(sheet.astype(np.float32)).embedding.dtype == np.float64
+    assert fit((sheet * 1000).astype(int)).embedding.shape == (400, 2)
+
+
+def test_input_is_left_alone() -> None:
+    """The data are neither changed nor frozen."""
+    X = manifolds.make("s_curve", 100, seed=0).X
+    before = X.copy()
+    fit(X)
+    np.testing.assert_array_equal(X, before)
+    assert X.flags.writeable
+
+
+def test_diagnostics_are_json(sheet: NDArray[np.float64]) -> None:
+    """Diagnostics and head survive JSON without NaN, for every kind of posterior."""
+    import json  # noqa: PLC0415  # nothing else here needs it
+
+    for options in ({}, {"method": "direct"}, {"variant": "published"}):
+        head = fit(sheet, **options).head()  # type: ignore[arg-type]  # literals, as the parameters are
+        assert json.loads(json.dumps(head, allow_nan=False)) == head

@@ -1,0 +1,76 @@
+"""Quality scores against scikit-learn and against their definitions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.spatial import procrustes
+from sklearn.manifold import trustworthiness as reference
+
+from glle_engine import errors, manifolds
+from glle_engine.quality import continuity, disparity, trustworthiness
+
+
+@pytest.mark.parametrize("d", [3, 40])
+@pytest.mark.parametrize("k", [1, 5, 12])
+def test_trustworthiness_is_scikit_learns(d: int, k: int) -> None:
+    """Both routes, tree and blocks, agree with scikit-learn, for good embeddings and for noise."""
+    rng = np.random.default_rng(d)
+    X = rng.standard_normal((300, d))
+    for Y in (X[:, :2], rng.standard_normal((300, 2))):
+        assert trustworthiness(X, Y, k) == pytest.approx(reference(X, Y, n_neighbors=k), abs=1e-12)
+        assert continuity(X, Y, k) == pytest.approx(reference(Y, X, n_neighbors=k), abs=1e-12)
+
+
+def test_a_subset_of_points_averages_over_them() -> None:
+    """The mean over two halves is the score of the whole."""
+    rng = np.random.default_rng(1)
+    X, Y = rng.standard_normal((200, 4)), rng.standard_normal((200, 2))
+    halves = [trustworthiness(X, Y, 7, points=np.arange(start, 200, 2)) for start in (0, 1)]
+    assert np.mean(halves) == pytest.approx(trustworthiness(X, Y, 7), abs=1e-12)
+
+
+def test_disparity_is_scipys() -> None:
+    """The definition is scipy's, and symmetric; turning and rescaling change nothing."""
+    rng = np.random.default_rng(2)
+    a, b = rng.standard_normal((50, 3)), rng.standard_normal((50, 3))
+    assert disparity(a, b) == pytest.approx(procrustes(a, b)[2], abs=1e-12)
+    assert disparity(b, a) == pytest.approx(disparity(a, b), abs=1e-12)
+    turn = np.linalg.qr(rng.standard_normal((3, 3)))[0]
+    assert disparity(a, 3 * a @ turn + 5) == pytest.approx(0, abs=1e-12)
+
+
+def test_impossible_questions() -> None:
+    """Too many neighbours and embeddings of other length are refused with the remedy."""
+    X = np.random.default_rng(0).random((20, 3))
+    with pytest.raises(errors.InvalidParameterError, match="at most 9"):
+        trustworthiness(X, X, 10)
+    with pytest.raises(errors.InvalidShapeError, match="one row"):
+        trustworthiness(X, X[:10], 3)
+
+
+@pytest.mark.parametrize("name", manifolds.NAMES)
+def test_sheets_are_what_they_say(name: str) -> None:
+    """Sheets have their size, repeat by seed, and neighbours in the coordinates are neighbours in space."""
+    sheet = manifolds.make(name, 500, seed=4)
+    assert sheet.X.shape == (500, 3)
+    assert sheet.coordinates.shape == (500, 2)
+    np.testing.assert_array_equal(sheet.X, manifolds.make(name, 500, seed=4).X)
+    assert not np.array_equal(sheet.X, manifolds.make(name, 500, seed=5).X)
+    noisy = manifolds.make(name, 500, noise=0.01, seed=4)
+    np.testing.assert_array_equal(noisy.coordinates, sheet.coordinates)
+    radius = np.sqrt(((sheet.X - sheet.X.mean(axis=0)) ** 2).sum(axis=1).mean())
+    assert (noisy.X - sheet.X).std() == pytest.approx(0.01 * radius, rel=0.1)
+    unit = sheet.coordinates / sheet.coordinates.std(axis=0)
+    assert trustworthiness(sheet.X, unit, 5) > 0.98
+
+
+def test_sheets_refuse_nonsense() -> None:
+    """An unknown name and a negative noise are refused with the choices."""
+    with pytest.raises(errors.InvalidParameterError, match="swiss_roll_hole"):
+        manifolds.make("torus", 10)
+    with pytest.raises(errors.InvalidParameterError, match="noise"):
+        manifolds.make("s_curve", 10, noise=-1)
+    hole = manifolds.make("swiss_roll_hole", 2000, seed=0).coordinates
+    middle = (np.abs(hole[:, 0] / (1.5 * np.pi) - 2) < 1 / 3) & (np.abs(hole[:, 1] - 10.5) < 3.5)
+    assert not middle.any()
