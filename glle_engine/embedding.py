@@ -55,7 +55,9 @@ class Eigenpairs:
     vectors : (n, m) float64, orthonormal
     diagnostics : dict
         "solver" (which one of the chain passed), "steps" of Lanczos, "deviation" (the acceptance
-        test's figure) and "pin" (the smallest |y_i| over the pins; 1 where there is none).
+        test's figure), "pin" (the smallest |y_i| over the pins; 1 where there is none) and
+        "next_eigenvalue", the first one left out, an estimate that is good to some 1e-6 (None where
+        the solver gives none).
 
     """
 
@@ -241,7 +243,13 @@ class Eigenproblem:
         return Eigenpairs(
             measured,
             vectors,
-            {"solver": "eigsh", "steps": 0, "deviation": float(gram_residual), "pin": 1.0},
+            {
+                "solver": "eigsh",
+                "steps": 0,
+                "deviation": float(gram_residual),
+                "pin": 1.0,
+                "next_eigenvalue": None,
+            },
         )
 
     def _dense(self, weights: NDArray[np.float64], wanted: int) -> Eigenpairs:
@@ -256,10 +264,18 @@ class Eigenproblem:
         values = singular[::-1][skip : skip + wanted] ** 2
         vectors = right[::-1][skip : skip + wanted].T
         values[: max(0, len(self.pins) - 1)] = 0.0
+        following = float(singular[::-1][skip + wanted] ** 2) if skip + wanted < n - 1 else None
         return Eigenpairs(
             values,
             np.ascontiguousarray(vectors),
-            {"solver": "dense", "steps": 0, "deviation": 0.0, "pin": 1.0, "rejected": []},
+            {
+                "solver": "dense",
+                "steps": 0,
+                "deviation": 0.0,
+                "pin": 1.0,
+                "next_eigenvalue": following,
+                "rejected": [],
+            },
         )
 
 
@@ -316,7 +332,7 @@ class _Factored:
 
         found = np.empty((n, 0))
         top = np.empty(0)
-        steps = 0
+        steps, following = 0, None
         need = wanted - first if null is not None else wanted + 1
         start = _start(n)[order]
         while need > 0:
@@ -324,6 +340,7 @@ class _Factored:
             steps = max(steps, taken)
             if len(values) < need:
                 raise FloatingPointError("the operator is singular to rounding")
+            following, values = (float(1 / values[need]) if len(values) > need else None), values[:need]
             enough = len(top) >= need and values[0] <= top[need - 1] * (1 + 1e-9)
             found, top = np.concatenate([found, vectors], axis=1), np.concatenate([top, values])
             best = np.argsort(-top, kind="stable")[:need]
@@ -341,7 +358,11 @@ class _Factored:
         else:
             values = np.concatenate([np.zeros(first), values])[:wanted]
             vectors = np.concatenate([right[1:, self.inverse].T, vectors], axis=1)[:, :wanted]
-        return Eigenpairs(values, vectors, {"steps": steps, "deviation": float(deviation.max(initial=0.0))})
+        return Eigenpairs(
+            values,
+            vectors,
+            {"steps": steps, "deviation": float(deviation.max(initial=0.0)), "next_eigenvalue": following},
+        )
 
 
 def _start(n: int) -> NDArray[np.float64]:

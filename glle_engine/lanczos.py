@@ -37,7 +37,9 @@ def lanczos(
 
     Returns
     -------
-    values : (wanted,) float64, descending
+    values : (wanted + 1,) float64, descending
+        The last one is an estimate, from below (in ten steps good to 1e-6); fewer values where the
+        Krylov space is exhausted.
     vectors : (n, wanted) float64, orthonormal
     steps : int
         Applications of the operator.
@@ -61,9 +63,9 @@ def lanczos(
         exhausted = off[step] <= np.finfo(float).eps * np.abs(diagonal[:size]).max()
         if size >= wanted or exhausted:
             values, ritz = np.linalg.eigh(np.diag(diagonal[:size]) + np.diag(off[:step], -1))
-            top = slice(None, -wanted - 1, -1)
+            top = slice(None, -wanted - 1, -1)  # the largest come last
             residual = off[step] * np.abs(ritz[-1, top])
             if exhausted or size == max_steps or np.all(residual <= TOLERANCE * values[top]):
-                return values[top], (ritz[:, top].T @ known).T, size
+                return values[: -wanted - 2 : -1], (ritz[:, top].T @ known).T, size
         basis[size] = image / off[step]
     raise AssertionError("unreachable: the last step returns")

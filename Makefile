@@ -1,0 +1,74 @@
+# Two commands are enough: `make demo` and `make test`. Python 3.11 or newer is all they need.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help setup demo up test test-compose test-scale bench lint format types openapi lock clean
+
+help:
+	@echo "make demo          start everything, run the main job on real data, leave pictures in out/"
+	@echo "make test          the tests (some minutes)"
+	@echo "make up            serve on http://127.0.0.1:8000 until Ctrl-C"
+	@echo "make setup         the environment in .venv, from the lock file"
+	@echo "make lint types    ruff; mypy --strict"
+	@echo "make bench         a draw against scipy's eigsh, side by side"
+	@echo "make test-compose  the containers, for real (as root; installs a container engine)"
+	@echo "make test-scale    n of 100,000 (minutes)"
+	@echo "make openapi       export openapi/openapi.json"
+	@echo "make lock          resolve the lock files anew (needs uv)"
+
+setup: $(STAMP)
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
+		{ rm -rf $(VENV); echo "No virtual environment could be made; on Debian: apt-get install python3-venv"; exit 1; }
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $(STAMP)
+
+demo: setup
+	$(BIN)/python -m demo $(DEMO)
+
+up: setup
+	$(BIN)/glle up
+
+test: setup
+	$(BIN)/python -m pytest
+
+test-compose: setup
+	$(BIN)/python -m pytest -m compose tests/compose
+
+test-scale: setup
+	$(BIN)/python -m pytest -m scale tests/engine
+
+bench: setup
+	$(BIN)/python bench/draws.py $(BENCH)
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: setup
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+types: setup
+	$(BIN)/mypy
+
+openapi: setup
+	$(BIN)/glle openapi
+
+LOCK := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header \
+	--no-emit-index-url --no-emit-find-links --no-annotate --quiet
+
+lock:
+	$(LOCK) --extra service --extra demo --group dev -o requirements.lock
+	$(LOCK) --extra service --group build -o requirements-service.lock
+
+clean:
+	rm -rf $(VENV) out .mypy_cache .ruff_cache .pytest_cache .hypothesis

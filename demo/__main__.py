@@ -1,0 +1,204 @@
+"""`make demo`: upload, fit, draw, compare, from a clean clone to pictures in `out/`."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from sklearn.datasets import load_digits
+
+from demo.client import Client
+from demo.pictures import TITLES, Row, picture
+from demo.service import running_service
+from glle_engine import manifolds
+from glle_engine.quality import disparity, trustworthiness
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+METHODS = ("em", "direct")
+SCALES = (0.01, 0.1, 1.0, 5.0, 10.0)
+PROBES = 1000
+
+
+@dataclass
+class Case:
+    """One data set under one method, and what came of it."""
+
+    name: str
+    method: str
+    dataset: str
+    X: NDArray[Any]
+    colour: NDArray[Any]
+    posterior: str = ""
+    reference: NDArray[Any] = field(default_factory=lambda: np.empty(0))
+    embeddings: NDArray[Any] = field(default_factory=lambda: np.empty(0))
+    scaled: NDArray[Any] = field(default_factory=lambda: np.empty(0))
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """Name and method, for the bars and the table."""
+        return f"{TITLES[self.name]} · {self.method}"
+
+
+def main() -> int:
+    """Run the demo; return the exit code."""
+    parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
+    parser.add_argument("--points", type=int, default=5000, help="points of each sheet (%(default)s)")
+    parser.add_argument("--draws", type=int, default=8, help="draws of each posterior (%(default)s)")
+    parser.add_argument("--workers", type=int, default=2, help="worker processes (%(default)s)")
+    parser.add_argument("--out", type=Path, default=Path("out"), help="folder of the pictures (%(default)s)")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds, and so stops the service
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=120)
+    try:
+        with running_service(options.workers) as url:
+            console.print(f"The service is at {url} with {options.workers} workers on embedded servers.")
+            client = Client(url)
+            try:
+                cases = _run(client, console, options)
+            finally:
+                client.close()
+    except KeyboardInterrupt:
+        console.print("Interrupted; everything that was started is stopped.")
+        return 130
+    _table(console, cases, options.draws)
+    for path in _pictures(options.out, cases):
+        console.print(f"Picture: {path}")
+    return 0
+
+
+def _run(client: Client, console: Console, options: argparse.Namespace) -> list[Case]:
+    """Upload, fit, draw, and ask for all of it again."""
+    cases = _uploaded(client, options.points)
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description:<34}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[stage]:<10}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console) as progress:
+        for case in cases:
+            _follow(progress, f"fit   {case.title}", partial(_fit, client, case))
+        for case in cases:
+            _follow(progress, f"draws {case.title}", partial(_draw, client, case, options.draws))
+        for case in cases:
+            _follow(progress, f"scale {case.title}", partial(_scales, client, case))
+    return cases
+
+
+def _uploaded(client: Client, points: int) -> list[Case]:
+    digits = load_digits()
+    sets = [("digits", client.upload(digits.data), digits.data, digits.target)]
+    for name in manifolds.NAMES:
+        dataset = client.synthetic(name, points)
+        fetched = client.data(dataset)
+        sets.append((name, dataset, fetched["data"], fetched["coordinates"][:, 0]))
+    return [Case(name, method, dataset, X, colour) for name, dataset, X, colour in sets for method in METHODS]
+
+
+def _follow(progress: Progress, title: str, work: Callable[[Callable[[int, int, str], None]], None]) -> None:
+    """Run one piece of work behind a bar of its own."""
+    task = progress.add_task(title, total=None, stage="")
+    work(lambda done, total, stage: progress.update(task, completed=done, total=total, stage=stage))
+    total = progress.tasks[task].total or 1
+    progress.update(task, total=total, completed=total, stage="done")
+    progress.stop_task(task)
+
+
+def _timed(case: Case, name: str, work: Callable[[], Any]) -> Any:
+    start = time.perf_counter()
+    result = work()
+    case.seconds[name] = time.perf_counter() - start
+    return result
+
+
+def _fit(client: Client, case: Case, told: Callable[[int, int, str], None]) -> None:
+    described = _timed(case, "fit", lambda: client.fit(case.dataset, told, method=case.method))
+    again = _timed(case, "fit again", lambda: client.fit(case.dataset, method=case.method))
+    assert again["id"] == described["id"]
+    case.posterior, case.seconds["fit on worker"] = described["id"], described["seconds"]
+    case.reference = client.arrays(case.posterior)["embedding"]
+
+
+def _draw(client: Client, case: Case, count: int, told: Callable[[int, int, str], None]) -> None:
+    drawn = _timed(case, "draws", lambda: client.draws(case.posterior, told, count=count))
+    again = _timed(case, "draws again", lambda: client.draws(case.posterior, count=count))
+    assert drawn["embeddings"].tobytes() == again["embeddings"].tobytes()
+    case.embeddings = drawn["embeddings"]
+
+
+def _scales(client: Client, case: Case, told: Callable[[int, int, str], None]) -> None:
+    case.scaled = client.draws(case.posterior, told, count=1, scales=list(SCALES))["embeddings"][:, 0]
+
+
+def _table(console: Console, cases: list[Case], count: int) -> None:
+    table = Table(title=f"{count} draws at scale 1; times as the client saw them, computed and asked for again")
+    for heading in (
+        "data",
+        "n x d",
+        "fit s",
+        "again ms",
+        "ms a draw",
+        "again ms",
+        "trust LLE",
+        "trust draws",
+        "spread",
+    ):
+        table.add_column(heading, justify="left" if heading in {"data", "n x d"} else "right", no_wrap=True)
+    for case in cases:
+        probes = np.random.default_rng(0).permutation(len(case.X))[:PROBES]
+        trust = [trustworthiness(case.X, Y, points=probes) for Y in (case.reference, *case.embeddings)]
+        spread = np.mean([disparity(a, b) for a, b in combinations(case.embeddings, 2)])
+        table.add_row(
+            case.title,
+            "{:,} x {}".format(*case.X.shape),
+            f"{case.seconds['fit']:.2f}",
+            f"{case.seconds['fit again'] * 1e3:.0f}",
+            f"{case.seconds['draws'] / count * 1e3:.1f}",
+            f"{case.seconds['draws again'] / count * 1e3:.1f}",
+            f"{trust[0]:.4f}",
+            f"{np.mean(trust[1:]):.4f}",
+            f"{spread:.3f}",
+        )
+    console.print(table)
+    console.print(
+        f"trust: trustworthiness with 10 neighbours over {PROBES:,} points, 1 is best; "
+        "spread: mean Procrustes disparity of pairs of draws."
+    )
+
+
+def _pictures(folder: Path, cases: list[Case]) -> list[Path]:
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for method in METHODS:
+        chosen = [case for case in cases if case.method == method]
+        draws = [Row(c.name, c.X, c.colour, c.reference, c.embeddings) for c in chosen]
+        scales = [Row(c.name, c.X, c.colour, c.reference, c.scaled) for c in chosen]
+        columns = [f"draw {i}" for i in range(len(chosen[0].embeddings))]
+        paths += [folder / f"draws_{method}.png", folder / f"scales_{method}.png"]
+        picture(paths[-2], draws, columns, f"Embeddings drawn from one posterior ({method}), scale 1")
+        picture(paths[-1], scales, [f"scale {a:g}" for a in SCALES], f"The same draw at five scales ({method})")
+    return paths
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,63 @@
+"""The service as a child of the demo: started on a free port, gone when the demo is."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from worker import lifeline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_READY = re.compile(r"ready at (http://\S+)")
+
+
+@contextmanager
+def running_service(workers: int) -> Iterator[str]:
+    """Run `glle up` with embedded servers and a data folder of its own; yield the URL.
+
+    Raises
+    ------
+    RuntimeError
+        When the service ends instead of becoming ready; the message has what it said.
+
+    """
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GLLE_")}
+    with tempfile.TemporaryDirectory(prefix="glle-demo-") as folder:
+        command = [sys.executable, "-m", "service", "up", "--port", "0", "--workers", str(workers)]
+        process = subprocess.Popen(  # noqa: S603 # this very program
+            [*command, "--data-dir", folder],
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+            cwd=Path(__file__).resolve().parent.parent,
+            start_new_session=True,  # Ctrl-C reaches the demo alone, which stops the service
+            preexec_fn=lifeline.preexec(signal.SIGTERM),  # noqa: PLW1509 # the service ends with us
+        )
+        try:
+            yield _url(process)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(timeout=60)
+
+
+def _url(process: subprocess.Popen[str]) -> str:
+    assert process.stderr is not None
+    said = []
+    for line in process.stderr:
+        said.append(line)
+        if found := _READY.search(line):
+            # Passed on as it comes: a full pipe would stop the service.
+            threading.Thread(target=shutil.copyfileobj, args=(process.stderr, sys.stderr), daemon=True).start()
+            return found[1]
+    raise RuntimeError("The service did not start:\n" + "".join(said))
