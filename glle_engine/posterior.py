@@ -12,6 +12,8 @@ from glle_engine.draws import Draw, check_draw, draw, standard_normal
 from glle_engine.embedding import Eigenproblem
 from glle_engine.law import WeightLaw
 from glle_engine.spec import FitSpec, check_integer
+from glle_engine.summary import Summary, summarize
+from glle_engine.transform import extend
 from glle_engine.version import __version__
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import numpy as np
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
     from glle_engine.spec import Align, Source
 
@@ -168,6 +170,27 @@ class Posterior:
             self.draw(index, seed=seed, scale=scale, source=source, align=align)
             for index in range(first, first + count)
         )
+
+    def summary(
+        self,
+        count: int = 100,
+        *,
+        first: int = 0,
+        seed: int = 0,
+        scale: float = 1.0,
+        source: Source = "posterior",
+    ) -> Summary:
+        """Draw `count` embeddings and return what they say together: see `glle_engine.summary.Summary`."""
+        draws = self.draws(count, first=first, seed=seed, scale=scale, source=source)
+        return summarize(draws, self.embedding, self.spec.n_neighbors)
+
+    def transform(self, X: ArrayLike, new: ArrayLike) -> NDArray[np.float64]:
+        """Embed new points (m, d) in the reference embedding, given the data X (n, d) of the fit.
+
+        By LLE weights on the training set (`glle_engine.transform.extend`, which also places new points in
+        draws). A training point gets exactly its own embedding; no point's answer depends on the others.
+        """
+        return extend(self, X, new).embed(self.embedding)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return every array by name; with `head`, all there is to a posterior."""

@@ -16,7 +16,7 @@ from glle_engine.spec import check_integer
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["continuity", "disparity", "trustworthiness"]
+__all__ = ["continuity", "disparity", "local_trustworthiness", "trustworthiness"]
 
 _BLOCK = 4096
 _BRUTE_BLOCK_ENTRIES = 1 << 23
@@ -50,11 +50,23 @@ def trustworthiness(
     InvalidParameterError, InvalidShapeError
 
     """
+    return float(local_trustworthiness(X, Y, n_neighbors, points).mean())
+
+
+def local_trustworthiness(
+    X: NDArray[np.float64],
+    Y: NDArray[np.float64],
+    n_neighbors: int = 10,
+    points: NDArray[np.intp] | None = None,
+) -> NDArray[np.float64]:
+    """Return each point's share in the trustworthiness (m,): its mean is `trustworthiness`, 1 is best.
+
+    Parameters and errors as for `trustworthiness`; a point may come out below 0, the mean does not.
+    """
     n, k = len(X), n_neighbors
     if len(Y) != n:
         raise InvalidShapeError(
-            f"The data have {n} points, the embedding {len(Y)}.",
-            remedy="Give one row of each for every point.",
+            f"The data have {n} points, the embedding {len(Y)}.", remedy="Give one row of each for every point."
         )
     check_integer("n_neighbors", k, 1)
     if k >= n / 2:
@@ -63,7 +75,7 @@ def trustworthiness(
         )
     rows = np.arange(n) if points is None else np.asarray(points)
     excess = _excess_ranks(X, _neighbors_of(Y, k, rows), rows, k)
-    return float(1 - 2 * excess / (len(rows) * k * (2 * n - 3 * k - 1)))
+    return np.asarray(1 - 2 * excess / (k * (2 * n - 3 * k - 1)))
 
 
 def continuity(
@@ -83,30 +95,32 @@ def _neighbors_of(Y: NDArray[np.float64], k: int, rows: NDArray[np.intp]) -> NDA
     return kneighbors(np.ascontiguousarray(Y, np.float64), k)[0][rows]
 
 
-def _excess_ranks(X: NDArray[np.float64], neighbors: NDArray[np.int32], rows: NDArray[np.intp], k: int) -> float:
-    """Sum max(0, r(i, j) - k), r one more than the number of other points strictly nearer to i than j."""
+def _excess_ranks(
+    X: NDArray[np.float64], neighbors: NDArray[np.int32], rows: NDArray[np.intp], k: int
+) -> NDArray[np.float64]:
+    """Sum max(0, r(i, j) - k) over j, r one more than the number of other points strictly nearer to i than j."""
     X = np.ascontiguousarray(X, np.float64)
     few = X.shape[1] <= KD_TREE_MAX_FEATURES
     tree = cKDTree(X) if few else None
-    total = 0.0
+    square = np.einsum("ij,ij->i", X, X)
+    excess = np.zeros(len(rows))
     size = _BLOCK if few else max(1, _BRUTE_BLOCK_ENTRIES // len(X))
     for part in blocks(len(rows), size, "ranks"):
         centre, near = X[rows[part]], neighbors[part]
-        distance = np.linalg.norm(X[near] - centre[:, None, :], axis=2)
-        closer = np.nextafter(distance * (1 - 1e-12), 0.0)
         if tree is not None:
+            distance = np.linalg.norm(X[near] - centre[:, None, :], axis=2)
+            closer = np.nextafter(distance * (1 - 1e-12), 0.0)
             # Those within the distance of the k-th neighbour cannot exceed rank k.
             kth = tree.query(centre, k + 1)[0][:, -1]
             far = closer > kth[:, None]
             item = np.nonzero(far)[0]
             rank = tree.query_ball_point(centre[item], closer[far], return_length=True)
-            total += float(np.maximum(rank - k, 0).sum())
+            excess[part] = np.bincount(item, np.maximum(rank - k, 0), minlength=len(near))
         else:
-            square = np.einsum("ij,ij->i", X, X)
             among = square - 2 * centre @ X.T + square[rows[part], None]
             limit = np.take_along_axis(among, near, axis=1)
             among[np.arange(len(near)), rows[part]] = -np.inf
             for j in range(k):
                 rank = (among < limit[:, j, None]).sum(axis=1)
-                total += float(np.maximum(rank - k, 0).sum())
-    return total
+                excess[part] += np.maximum(rank - k, 0)
+    return excess

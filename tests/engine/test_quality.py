@@ -8,7 +8,7 @@ from scipy.spatial import procrustes
 from sklearn.manifold import trustworthiness as reference
 
 from glle_engine import errors, manifolds
-from glle_engine.quality import continuity, disparity, trustworthiness
+from glle_engine.quality import continuity, disparity, local_trustworthiness, trustworthiness
 
 
 @pytest.mark.parametrize("d", [3, 40])
@@ -28,6 +28,21 @@ def test_a_subset_of_points_averages_over_them() -> None:
     X, Y = rng.standard_normal((200, 4)), rng.standard_normal((200, 2))
     halves = [trustworthiness(X, Y, 7, points=np.arange(start, 200, 2)) for start in (0, 1)]
     assert np.mean(halves) == pytest.approx(trustworthiness(X, Y, 7), abs=1e-12)
+
+
+@pytest.mark.parametrize("d", [3, 40])
+def test_local_trust_averages_to_trust_and_finds_the_misplaced(d: int) -> None:
+    """The mean over points is the score; a point that was moved far away has the lowest."""
+    X = np.random.default_rng(3).standard_normal((200, d))
+    Y = X[:, :2].copy()
+    Y[17] = -3 * X[np.linalg.norm(X - X[17], axis=1).argmax(), :2]
+    local = local_trustworthiness(X, X.copy(), 8)
+    assert local.min() == 1
+    local = local_trustworthiness(X, Y, 8)
+    assert local.mean() == pytest.approx(reference(X, Y, n_neighbors=8), abs=1e-12)
+    assert local.shape == (200,)
+    if d == 3:
+        assert local[17] < np.median(local)
 
 
 def test_disparity_is_scipys() -> None:

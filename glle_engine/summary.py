@@ -1,0 +1,143 @@
+"""What many draws say together: consensus, spread, stability, spectrum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from glle_engine.alignment import procrustes_rotation
+from glle_engine.errors import InvalidParameterError
+from glle_engine.neighbors import kneighbors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from glle_engine.draws import Draw
+
+MAX_ROUNDS = 100
+TOLERANCE = 1e-10
+
+
+@dataclass(frozen=True, eq=False)
+class Summary:
+    r"""What m draws of n points say together.
+
+    Attributes
+    ----------
+    consensus : (n, p) float64
+        The generalised Procrustes mean, turned to the reference embedding.
+    covariance : (n, p, p) float64
+        Of each point's position over the draws, aligned to the consensus: :math:`\frac{1}{m-1} \sum (y - \bar y)(y -
+        \bar y)^T`.
+    spread : (n,) float64
+        Root of the trace of that covariance, in units of the embedding, whose coordinates have unit variance.
+    stability : (n,) float64 in [0, 1]
+        Share of a point's neighbours in the consensus that are its neighbours in a draw, on average.
+    eigenvalues : (m, p) float64
+    relative_gaps : (m,) float64
+        (lambda_{p+1} - lambda_p) / lambda_{p+1} of each draw; near 0 the last coordinate can swap.
+        NaN where the solver did not estimate lambda_{p+1}.
+    agreement : (m,) float64 in [0, 1]
+        Mean squared cosine of the principal angles between the span of each draw and the reference's; 1
+        is the same span.
+
+    """
+
+    consensus: NDArray[np.float64]
+    covariance: NDArray[np.float64]
+    spread: NDArray[np.float64]
+    stability: NDArray[np.float64]
+    eigenvalues: NDArray[np.float64]
+    relative_gaps: NDArray[np.float64]
+    agreement: NDArray[np.float64]
+
+
+def generalized_procrustes(embeddings: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    r"""Turn embeddings towards their own mean until it stands still (Gower 1975).
+
+    Minimises :math:`\sum_j \|Y_j R_j - \bar Y\|_F^2` over orthogonal R_j by alternating between the mean and the turns;
+    every round lowers it.
+
+    Parameters
+    ----------
+    embeddings : (m, n, p) float64
+
+    Returns
+    -------
+    consensus : (n, p) float64
+        In the orientation of the first embedding.
+    aligned : (m, n, p) float64
+
+    """
+    aligned = np.array(embeddings)
+    consensus: NDArray[np.float64] = aligned[0]
+    for _ in range(MAX_ROUNDS):
+        for j, embedding in enumerate(aligned):
+            aligned[j] = embedding @ procrustes_rotation(embedding, consensus)
+        before, consensus = consensus, aligned.mean(axis=0)
+        if np.linalg.norm(consensus - before) <= TOLERANCE * np.linalg.norm(consensus):
+            break
+    return consensus, aligned
+
+
+def summarize(draws: Iterable[Draw], reference: NDArray[np.float64], n_neighbors: int = 10) -> Summary:
+    """Summarise draws of one posterior.
+
+    Parameters
+    ----------
+    draws
+        At least two. A hundred or more are needed to rank points by their spread.
+    reference : (n, p) float64
+        The embedding that the summary is turned to: `Posterior.embedding`.
+    n_neighbors
+        Neighbours whose survival is a point's stability.
+
+    Raises
+    ------
+    InvalidParameterError
+        For fewer than two draws.
+
+    """
+    drawn = list(draws)
+    if len(drawn) < 2:
+        raise InvalidParameterError(
+            f"{len(drawn)} draws have no spread.", remedy="Give two draws or more; a hundred rank points well."
+        )
+    stack = np.stack([draw.embedding for draw in drawn])
+    consensus, aligned = generalized_procrustes(stack)
+    turn = procrustes_rotation(consensus, reference)
+    consensus, aligned = consensus @ turn, aligned @ turn
+    off = aligned - consensus
+    covariance = np.einsum("mni,mnj->nij", off, off) / (len(drawn) - 1)
+    return Summary(
+        consensus=consensus,
+        covariance=covariance,
+        spread=np.sqrt(np.trace(covariance, axis1=1, axis2=2)),
+        stability=_stability(aligned, consensus, min(n_neighbors, len(consensus) - 1)),
+        eigenvalues=np.stack([draw.eigenvalues for draw in drawn]),
+        relative_gaps=np.array([_relative_gap(draw) for draw in drawn]),
+        agreement=np.array([_agreement(Y, reference) for Y in stack]),
+    )
+
+
+def _stability(aligned: NDArray[np.float64], consensus: NDArray[np.float64], k: int) -> NDArray[np.float64]:
+    known = kneighbors(consensus, k)[0]
+    kept = np.zeros(len(consensus))
+    for embedding in aligned:
+        near = kneighbors(np.ascontiguousarray(embedding), k)[0]
+        kept += (known[:, :, None] == near[:, None, :]).any(axis=2).sum(axis=1)
+    return kept / (k * len(aligned))
+
+
+def _relative_gap(draw: Draw) -> float:
+    following = draw.diagnostics["next_eigenvalue"]
+    return float("nan") if not following else float((following - draw.eigenvalues[-1]) / following)
+
+
+def _agreement(Y: NDArray[np.float64], reference: NDArray[np.float64]) -> float:
+    overlap = np.linalg.qr(Y)[0].T @ np.linalg.qr(reference)[0]
+    return float((overlap**2).sum() / Y.shape[1])

@@ -1,0 +1,70 @@
+"""Summaries of many draws."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from scipy.linalg import subspace_angles
+
+from glle_engine.alignment import procrustes_rotation
+from glle_engine.errors import InvalidParameterError
+from glle_engine.summary import generalized_procrustes
+
+if TYPE_CHECKING:
+    from glle_engine import Posterior
+
+
+def test_generalised_procrustes_undoes_rotations() -> None:
+    """Turned and reflected copies of one configuration agree after alignment, whatever the turns."""
+    rng = np.random.default_rng(0)
+    Y = rng.standard_normal((60, 3))
+    turns = [np.linalg.qr(rng.standard_normal((3, 3)))[0] for _ in range(6)]
+    consensus, aligned = generalized_procrustes(np.stack([Y @ turn for turn in turns]))
+    np.testing.assert_allclose(aligned, np.broadcast_to(aligned[0], aligned.shape), atol=1e-10)
+    np.testing.assert_allclose(consensus, Y @ turns[0], atol=1e-10)
+
+
+def test_generalised_procrustes_is_better_than_aligning_to_the_first() -> None:
+    """The residual to the mean is no larger than that of one pass."""
+    rng = np.random.default_rng(1)
+    Y = rng.standard_normal((1, 80, 2)) + 0.5 * rng.standard_normal((9, 80, 2))
+    consensus, aligned = generalized_procrustes(Y)
+    off = ((aligned - consensus) ** 2).sum()
+    assert off <= ((Y - Y.mean(axis=0)) ** 2).sum()
+    again, _ = generalized_procrustes(aligned)
+    np.testing.assert_allclose(again @ procrustes_rotation(again, consensus), consensus, atol=1e-6)
+
+
+def test_summary_of_a_posterior(posterior: Posterior) -> None:
+    """Covariance, spread, stability, spectrum and agreement are those of the draws, recomputed by hand."""
+    summary = posterior.summary(12, seed=3)
+    draws = list(posterior.draws(12, seed=3))
+    np.testing.assert_allclose(summary.spread**2, np.trace(summary.covariance, axis1=1, axis2=2))
+    np.testing.assert_array_equal(summary.eigenvalues, [d.eigenvalues for d in draws])
+    angles = subspace_angles(draws[4].embedding, posterior.embedding)
+    assert summary.agreement[4] == pytest.approx((np.cos(angles) ** 2).mean(), abs=1e-9)
+    following = draws[2].diagnostics["next_eigenvalue"]
+    assert summary.relative_gaps[2] == pytest.approx(1 - draws[2].eigenvalues[1] / following)
+    assert ((summary.stability > 0) & (summary.stability <= 1)).all()
+    assert np.linalg.norm(summary.consensus - posterior.embedding) <= np.linalg.norm(
+        summary.consensus * [1, -1] - posterior.embedding
+    )
+
+
+def test_spread_grows_with_the_scale_and_vanishes_at_zero(posterior: Posterior) -> None:
+    """At scale 0 all draws are the reference: no spread, full stability and agreement."""
+    still, small, large = (posterior.summary(10, scale=scale) for scale in (0.0, 0.01, 1.0))
+    assert still.spread.max() < 1e-6
+    assert still.stability.min() == pytest.approx(1)
+    np.testing.assert_allclose(still.agreement, 1, atol=1e-9)
+    np.testing.assert_allclose(still.consensus, posterior.embedding, atol=1e-6)
+    assert np.median(small.spread) < np.median(large.spread)
+    assert small.stability.mean() > large.stability.mean()
+
+
+def test_one_draw_has_no_spread(posterior: Posterior) -> None:
+    """Fewer than two draws are refused with the remedy."""
+    with pytest.raises(InvalidParameterError, match="two draws"):
+        posterior.summary(1)
