@@ -178,8 +178,10 @@ class Eigenproblem:
 
     def apply(self, weights: NDArray[np.float64], vectors: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return (I - W) V for V (n, m)."""
-        rebuilt = [np.einsum("nk,nk->n", weights, column[self.neighbors]) for column in vectors.T.copy()]
-        return np.asarray(vectors - np.stack(rebuilt, axis=1))
+        image = np.array(vectors)
+        for j, column in enumerate(vectors.T.copy()):  # a gather of contiguous numbers is twice as fast
+            image[:, j] -= np.einsum("nk,nk->n", weights, column[self.neighbors])
+        return image
 
     @cached_property
     def _pattern(self) -> tuple[NDArray[np.int32], NDArray[np.intp], NDArray[np.int32]]:

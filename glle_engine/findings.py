@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine.diagnostics import Diagnostics, Note
+from glle_engine.weights import neighborhoods
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -16,10 +17,14 @@ if TYPE_CHECKING:
     from glle_engine.spec import FitSpec
 
 SMALL_GAP = 0.1
+NEAR = 1e-6
+FLAT = 1e-12
+UNEQUAL = 1e6
 
 
 def diagnose(
     X: NDArray[np.float64],
+    neighbors: NDArray[np.int32],
     distances: NDArray[np.float64],
     classes: list[NDArray[np.intp]],
     pairs: Eigenpairs,
@@ -31,8 +36,9 @@ def diagnose(
     Parameters
     ----------
     X : (n, d) float64
+    neighbors : (n, k) int32
     distances : (n, k) float64
-        To the neighbours.
+        To the neighbours, nearest first.
     classes
         The closed classes of the graph.
     pairs
@@ -52,6 +58,9 @@ def diagnose(
         "constant_features": [int(j) for j in constant],
         "points_with_duplicates": int((distances[:, 0] == 0).sum()),
         "points_buried_in_duplicates": int((distances[:, -1] == 0).sum()),
+        "points_with_near_duplicates": _near_duplicates(distances),
+        "feature_scale_ratio": _scale_ratio(X),
+        "flat_neighborhoods": _flat_neighborhoods(X, neighbors, p),
         "closed_classes": [len(members) for members in classes],
         "eigenvalues": [float(value) for value in pairs.values],
         "relative_gap": gap,
@@ -62,6 +71,36 @@ def diagnose(
     if spec.variant == "published":
         notes += _published_notes(figures, law, d, spec)
     return Diagnostics(figures, tuple(notes))
+
+
+def _near_duplicates(distances: NDArray[np.float64]) -> int:
+    """Count points whose nearest neighbour is nearer than NEAR of the typical nearest one, but not at 0."""
+    nearest = distances[:, 0]
+    typical = np.median(nearest[nearest > 0]) if nearest.any() else 0.0
+    return int(((nearest > 0) & (nearest < NEAR * typical)).sum())
+
+
+def _scale_ratio(X: NDArray[np.float64]) -> float:
+    """Return the ratio of the largest to the smallest standard deviation of a feature that is not constant."""
+    deviation = X.std(axis=0)
+    deviation = deviation[np.ptp(X, axis=0) > 0]
+    return float(deviation.max() / deviation.min()) if deviation.size and deviation.min() > 0 else 1.0
+
+
+def _flat_neighborhoods(X: NDArray[np.float64], neighbors: NDArray[np.int32], p: int) -> int:
+    """Count neighbourhoods whose differences span fewer than min(p, d) dimensions, numerically."""
+    needed = min(p, X.shape[1])
+    flat = 0
+    for block in neighborhoods(X, neighbors, "diagnostics"):
+        if needed == 1:
+            flat += int((block.trace == 0).sum())
+        elif needed == 2:  # rank 1 when (tr G)^2 = tr G^2
+            unit = np.where(block.trace > 0, block.trace, 1.0)[:, None, None]
+            flat += int((1 - ((block.gram / unit) ** 2).sum(axis=(1, 2)) <= FLAT).sum() + (block.trace == 0).sum())
+        else:
+            values = np.linalg.eigvalsh(block.gram)
+            flat += int((values[:, -needed] <= FLAT * values[:, -1]).sum())
+    return flat
 
 
 def _relative_gap(values: NDArray[np.float64], p: int) -> float:
@@ -92,6 +131,30 @@ def _data_notes(figures: dict[str, Any], spec: FitSpec) -> list[Note]:
                     if buried
                     else "."
                 ),
+            )
+        )
+    if near := figures["points_with_near_duplicates"]:
+        notes.append(
+            Note(
+                "near-duplicates",
+                f"{near} points have a neighbour a million times nearer than is typical. Their weights rest on "
+                "rounding or on measurement noise; merge such points, or add the noise they should have.",
+            )
+        )
+    if figures["feature_scale_ratio"] >= UNEQUAL:
+        notes.append(
+            Note(
+                "unequal-feature-scales",
+                f"The spread of features differs by a factor of {figures['feature_scale_ratio']:.2g}: the largest "
+                "alone decide who is whose neighbour. Standardise the features unless they share a unit.",
+            )
+        )
+    if flat := figures["flat_neighborhoods"]:
+        notes.append(
+            Note(
+                "flat-neighborhoods",
+                f"{flat} neighbourhoods span fewer than {min(spec.n_components, figures['n_features'])} dimensions "
+                "(collinear or duplicated points): they say nothing of the other directions. Raise n_neighbors.",
             )
         )
     if spec.n_components >= spec.n_neighbors:

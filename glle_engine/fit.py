@@ -131,7 +131,7 @@ def fit_spec(X: ArrayLike, spec: FitSpec, *, on_progress: OnProgress | None = No
         eigenvalues=pairs.values,
         order=problem.order,
         pins=problem.pins if law.constrained else problem.pins[:0],
-        diagnostics=diagnose(data, distances, closed_classes(neighbors), pairs, law, spec),
+        diagnostics=diagnose(data, neighbors, distances, closed_classes(neighbors), pairs, law, spec),
     )
 
 

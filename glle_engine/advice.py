@@ -1,0 +1,237 @@
+"""Advice on n_neighbors and n_components: curves over a range, a suggestion with its rule, nothing applied."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from glle_engine.alignment import disparity
+from glle_engine.embedding import Eigenproblem, scaled
+from glle_engine.errors import InvalidParameterError
+from glle_engine.fit import checked_data
+from glle_engine.graph import closed_classes, components
+from glle_engine.neighbors import kneighbors
+from glle_engine.progress import OnProgress, silent
+from glle_engine.quality import continuity, trustworthiness
+from glle_engine.spec import FitSpec
+from glle_engine.weights import lle_weights, neighborhoods
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+DEFAULT_RANGE = (5, 6, 7, 8, 10, 12, 15, 20, 25, 30)
+PROBES = 2000
+
+
+@dataclass(frozen=True)
+class NeighborsRow:
+    """What one n_neighbors does to the data.
+
+    Attributes
+    ----------
+    n_neighbors : int
+    components, closed_classes : int
+        Of the graph; with more than one of either LLE has more than one null vector.
+    reconstruction_error : float
+        Mean over points of |x_i - X_i w_i|^2 / tr(G_i) * k: relative to the squared distance of a neighbour.
+    trustworthiness, continuity : float or None
+        Of the LLE embedding; None with several components.
+    instability : float or None
+        Mean Procrustes disparity to the embeddings of the next smaller and next larger k of the range.
+
+    """
+
+    n_neighbors: int
+    components: int
+    closed_classes: int
+    reconstruction_error: float
+    trustworthiness: float | None
+    continuity: float | None
+    instability: float | None
+
+
+@dataclass(frozen=True)
+class ComponentsRow:
+    """What one n_components leaves between itself and the rest of the spectrum.
+
+    Attributes
+    ----------
+    n_components : int
+    eigenvalue : float
+        lambda_p of M at LLE's weights.
+    relative_gap : float
+        (lambda_{p+1} - lambda_p) / lambda_{p+1}: near 0, coordinates p and p + 1 can swap.
+
+    """
+
+    n_components: int
+    eigenvalue: float
+    relative_gap: float
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Curves and suggestions; JSON-able through `to_dict`.
+
+    Attributes
+    ----------
+    n_neighbors : int or None
+        Of the connected graphs with one closed class, the one of highest (trustworthiness + continuity) / 2 -
+        instability / 10; None where no graph of the range is.
+    n_components : int or None
+        The p of largest relative gap at that n_neighbors.
+    intrinsic_dimension : float
+        Maximum-likelihood estimate from neighbour distances (Levina and Bickel 2004), averaged as MacKay and
+        Ghahramani have it.
+    neighbors_curve : tuple of NeighborsRow
+    components_curve : tuple of ComponentsRow
+
+    """
+
+    n_neighbors: int | None
+    n_components: int | None
+    intrinsic_dimension: float
+    neighbors_curve: tuple[NeighborsRow, ...]
+    components_curve: tuple[ComponentsRow, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as a JSON-able dictionary."""
+        return {
+            "n_neighbors": self.n_neighbors,
+            "n_components": self.n_components,
+            "intrinsic_dimension": self.intrinsic_dimension,
+            "neighbors_curve": [vars(row) for row in self.neighbors_curve],
+            "components_curve": [vars(row) for row in self.components_curve],
+        }
+
+
+def advise(
+    X: ArrayLike,
+    *,
+    n_neighbors: Sequence[int] = DEFAULT_RANGE,
+    n_components: int = 2,
+    max_components: int = 10,
+    reg: float = 1e-3,
+    on_progress: OnProgress = silent,
+) -> Advice:
+    """Judge a range of n_neighbors, and the n_components that go with the best of them.
+
+    Parameters
+    ----------
+    X : (n, d)
+    n_neighbors : sequence of int
+        The range; those of n or more are left out of it, which the curve shows.
+    n_components : int
+        p of the embeddings that are scored.
+    max_components : int
+        How far the spectrum is looked at.
+    reg : float
+    on_progress
+        Called with (done, total, "advice").
+
+    Raises
+    ------
+    GlleError
+        As `glle_engine.fit` does, and where no k of the range is below n.
+
+    """
+    ks = sorted(set(n_neighbors))
+    data = checked_data(X, FitSpec(n_neighbors=ks[0] if ks else 2, n_components=n_components, reg=reg))
+    ks = [k for k in ks if k < len(data)]
+    if not ks:
+        raise InvalidParameterError("The range of n_neighbors is empty.", remedy="Give at least one k below n.")
+    nearest, distances = kneighbors(data, ks[-1])
+    points = np.random.default_rng(0).permutation(len(data))[:PROBES]
+    embeddings: dict[int, NDArray[np.float64]] = {}
+    rows = []
+    for done, k in enumerate(ks):
+        neighbors = np.sort(nearest[:, :k], axis=1)
+        weights = lle_weights(data, neighbors, reg)
+        connected = not components(neighbors).any()
+        if connected:
+            pairs = Eigenproblem.prepare(neighbors, weights).solve(weights, n_components)
+            embeddings[k] = scaled(pairs.vectors)
+        quality_k = min(10, (len(data) - 1) // 2)
+        rows.append(
+            NeighborsRow(
+                n_neighbors=k,
+                components=int(components(neighbors).max()) + 1,
+                closed_classes=len(closed_classes(neighbors)),
+                reconstruction_error=_reconstruction_error(data, neighbors, weights),
+                trustworthiness=trustworthiness(data, embeddings[k], quality_k, points) if connected else None,
+                continuity=continuity(data, embeddings[k], quality_k, points) if connected else None,
+                instability=None,
+            )
+        )
+        on_progress(done + 1, len(ks) + 1, "advice")
+    rows = [_with_instability(row, embeddings) for row in rows]
+    best = _best(rows)
+    spectrum = _spectrum(data, nearest, best, max_components, reg) if best is not None else ()
+    on_progress(len(ks) + 1, len(ks) + 1, "advice")
+    return Advice(
+        n_neighbors=best,
+        n_components=max(spectrum, key=lambda row: row.relative_gap).n_components if spectrum else None,
+        intrinsic_dimension=intrinsic_dimension(distances[:, : max(3, min(20, ks[-1]))]),
+        neighbors_curve=tuple(rows),
+        components_curve=spectrum,
+    )
+
+
+def intrinsic_dimension(distances: NDArray[np.float64]) -> float:
+    r"""Estimate the dimension of the data from sorted neighbour distances T_1 <= ... <= T_k (n, k).
+
+    :math:`1 / \hat m = \frac{1}{n (k - 1)} \sum_i \sum_{j<k} \log(T_k / T_j)` (Levina and Bickel 2004, Eq. 8, with the
+    inverses averaged over points). Neighbours at distance 0 are left out.
+    """
+    last = distances[:, -1:]
+    inside = distances[:, :-1]
+    counted = inside > 0
+    logs = np.log(np.where(counted, last / np.where(counted, inside, 1.0), 1.0))
+    total = logs.sum()
+    return float(counted.sum() / total) if total > 0 else 0.0
+
+
+def _reconstruction_error(X: NDArray[np.float64], neighbors: NDArray[np.int32], weights: NDArray[np.float64]) -> float:
+    k, total = neighbors.shape[1], 0.0
+    for block in neighborhoods(X, neighbors):
+        w = weights[block.rows]
+        error = np.einsum("nj,njk,nk->n", w, block.gram, w, optimize=True)
+        total += float((error / np.where(block.trace > 0, block.trace, 1.0)).sum())
+    return float(k * total / len(X))
+
+
+def _with_instability(row: NeighborsRow, embeddings: dict[int, NDArray[np.float64]]) -> NeighborsRow:
+    ks = sorted(embeddings)
+    if row.n_neighbors not in embeddings or len(ks) < 2:
+        return row
+    at = ks.index(row.n_neighbors)
+    beside = [ks[i] for i in (at - 1, at + 1) if 0 <= i < len(ks)]
+    mean = float(np.mean([disparity(embeddings[row.n_neighbors], embeddings[k]) for k in beside]))
+    return NeighborsRow(**{**vars(row), "instability": mean})
+
+
+def _best(rows: list[NeighborsRow]) -> int | None:
+    def score(row: NeighborsRow) -> float:
+        assert row.trustworthiness is not None
+        assert row.continuity is not None
+        return float((row.trustworthiness + row.continuity) / 2 - (row.instability or 0.0) / 10)
+
+    whole = [row for row in rows if row.components == 1 and row.closed_classes == 1]
+    return max(whole, key=score).n_neighbors if whole else None
+
+
+def _spectrum(
+    X: NDArray[np.float64], nearest: NDArray[np.int32], k: int, max_components: int, reg: float
+) -> tuple[ComponentsRow, ...]:
+    neighbors = np.sort(nearest[:, :k], axis=1)
+    weights = lle_weights(X, neighbors, reg)
+    count = min(max_components, len(X) - 3)
+    values = Eigenproblem.prepare(neighbors, weights).solve(weights, count + 1, exhaustive=True).values
+    return tuple(
+        ComponentsRow(p, float(values[p - 1]), float((values[p] - values[p - 1]) / values[p]))
+        for p in range(1, count + 1)
+    )

@@ -1,0 +1,111 @@
+"""Trouble is named: each on data that shows it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from glle_engine import fit, manifolds
+from glle_engine.errors import DisconnectedGraphError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from glle_engine import Posterior
+
+
+def notes(posterior: Posterior) -> set[str]:
+    """Return the codes of the notes of a fit."""
+    return {note.code for note in posterior.diagnostics.notes}
+
+
+def test_clean_data_have_no_notes(sheet: NDArray[np.float64]) -> None:
+    """Nothing is said where nothing is remarkable."""
+    assert notes(fit(sheet)) == set()
+
+
+def test_exact_duplicates(sheet: NDArray[np.float64]) -> None:
+    """Pairs of equal points are counted and every point is embedded."""
+    fitted = fit(np.concatenate([sheet, sheet[:20]]))
+    assert fitted.embedding.shape == (420, 2)
+    assert np.isfinite(fitted.draw(0).embedding).all()
+    assert fitted.diagnostics.figures["points_with_duplicates"] == 40
+    assert "duplicates" in notes(fitted)
+
+
+def test_near_duplicates(sheet: NDArray[np.float64]) -> None:
+    """Points a hair's breadth apart are counted."""
+    fitted = fit(np.concatenate([sheet, sheet[:7] + 1e-9]))
+    assert fitted.diagnostics.figures["points_with_near_duplicates"] == 14
+    assert "near-duplicates" in notes(fitted)
+    assert np.isfinite(fitted.draw(0).embedding).all()
+
+
+def test_many_copies_of_one_point_disconnect_and_the_remedy_says_so() -> None:
+    """A clump of more than k equal points is a component of its own."""
+    X = np.concatenate([manifolds.make("s_curve", 200, seed=0).X, np.full((12, 3), 40.0)])
+    with pytest.raises(DisconnectedGraphError, match="smallest n_neighbors"):
+        fit(X, n_neighbors=6)
+
+
+def test_feature_scales_that_differ_by_a_million(sheet: NDArray[np.float64]) -> None:
+    """The ratio is named, with the remedy."""
+    fitted = fit(sheet * [1, 1, 1e-7])
+    assert fitted.diagnostics.figures["feature_scale_ratio"] > 1e6
+    assert "unequal-feature-scales" in notes(fitted)
+
+
+@pytest.mark.parametrize("p", [2, 3])
+def test_collinear_neighbourhoods(p: int) -> None:
+    """Points on a line span one dimension; two or three are asked for."""
+    t = np.arange(200.0)[:, None]
+    fitted = fit(t * [1.0, 2.0, 3.0], n_components=p, n_neighbors=6)
+    assert fitted.diagnostics.figures["flat_neighborhoods"] == 200
+    assert "flat-neighborhoods" in notes(fitted)
+
+
+def test_a_small_gap() -> None:
+    """A ring's eigenvalues come in pairs: three components cut one pair in two."""
+    t = 2 * np.pi * np.arange(200) / 200
+    fitted = fit(np.stack([np.cos(t), np.sin(t)], axis=1), n_neighbors=4, n_components=3)
+    assert fitted.diagnostics.figures["relative_gap"] < 1e-3
+    assert "small-gap" in notes(fitted)
+
+
+def test_more_components_than_neighbours(sheet: NDArray[np.float64]) -> None:
+    """P >= k cannot be spanned locally."""
+    assert "more-components-than-neighbors" in notes(fit(sheet, n_neighbors=5, n_components=5))
+
+
+def test_no_convergence_of_the_published_em(sheet: NDArray[np.float64]) -> None:
+    """Too few iterations are said, with both settings."""
+    fitted = fit(sheet, variant="published", max_iter=2)
+    message = next(note.message for note in fitted.diagnostics.notes if note.code == "not-converged")
+    assert "max_iter=2" in message
+    assert "tol=1e-06" in message
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        np.random.default_rng(0).integers(0, 3, (150, 4)),  # many ties and duplicates
+        np.stack(np.meshgrid(np.arange(12.0), np.arange(12.0)), axis=-1).reshape(-1, 2),  # a regular grid
+        np.random.default_rng(1).standard_normal((150, 3)) * 1e-150,  # tiny
+        np.random.default_rng(1).standard_normal((150, 3)) * 1e150,  # huge
+        np.random.default_rng(2).standard_cauchy((150, 3)),  # heavy tails
+    ],
+)
+def test_awkward_data_are_embedded_or_refused_never_dropped(X: Any) -> None:
+    """Either every point has a finite place, in the reference and in a draw, or the error names a remedy."""
+    k = 8
+    while True:
+        try:
+            fitted = fit(X, n_neighbors=k)
+            break
+        except DisconnectedGraphError as error:
+            k = error.details["smallest_connecting_k"]  # the remedy works
+    assert fitted.embedding.shape == (len(X), 2)
+    assert np.isfinite(fitted.embedding).all()
+    assert np.isfinite(fitted.draw(0).embedding).all()
