@@ -41,7 +41,7 @@ test: setup
 	$(BIN)/python -m pytest
 
 test-compose: setup
-	$(BIN)/python -m pytest -m compose tests/compose
+	bash tests/compose/run
 
 test-scale: setup
 	$(BIN)/python -m pytest -m scale tests/engine

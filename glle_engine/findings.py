@@ -27,6 +27,7 @@ def diagnose(
     neighbors: NDArray[np.int32],
     distances: NDArray[np.float64],
     classes: list[NDArray[np.intp]],
+    bridges: list[tuple[int, int]],
     pairs: Eigenpairs,
     law: WeightLaw,
     spec: FitSpec,
@@ -41,6 +42,8 @@ def diagnose(
         To the neighbours, nearest first.
     classes
         The closed classes of the graph.
+    bridges
+        Edges that were added to make it whole.
     pairs
         p + 1 eigenpairs at LLE's weights.
     law
@@ -62,6 +65,7 @@ def diagnose(
         "feature_scale_ratio": _scale_ratio(X),
         "flat_neighborhoods": _flat_neighborhoods(X, neighbors, p),
         "closed_classes": [len(members) for members in classes],
+        "bridges": [list(pair) for pair in bridges],
         "eigenvalues": [float(value) for value in pairs.values],
         "relative_gap": gap,
         "solver": pairs.diagnostics["solver"],
@@ -170,6 +174,14 @@ def _data_notes(figures: dict[str, Any], spec: FitSpec) -> list[Note]:
 
 def _spectrum_notes(figures: dict[str, Any], pairs: Eigenpairs, p: int) -> list[Note]:
     notes = []
+    if bridges := figures["bridges"]:
+        notes.append(
+            Note(
+                "bridged",
+                f"{len(bridges)} edges were added between parts of the graph that are nobody's nearest neighbours; the "
+                "distance between those parts in the embedding means little.",
+            )
+        )
     classes = figures["closed_classes"]
     if len(classes) > 1:
         notes.append(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from glle_engine.bridging import bridge
 from glle_engine.constrained import constrained_law
 from glle_engine.embedding import Eigenproblem, scaled
 from glle_engine.errors import (
@@ -21,7 +22,7 @@ from glle_engine.neighbors import kneighbors
 from glle_engine.posterior import Posterior
 from glle_engine.progress import OnProgress, silent
 from glle_engine.published import published_law
-from glle_engine.spec import Covariance, FitSpec, Mean, Method, Variance, Variant
+from glle_engine.spec import Covariance, Disconnected, FitSpec, Mean, Method, Variance, Variant
 from glle_engine.weights import lle_weights
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def fit(
     covariance: Covariance = "spherical",
     max_iter: int = 50,
     tol: float = 1e-6,
+    disconnected: Disconnected = "refuse",
     on_progress: OnProgress | None = None,
 ) -> Posterior:
     r"""Fit a posterior over LLE's reconstruction weights.
@@ -54,7 +56,8 @@ def fit(
     ----------
     X : (n, d) array-like
         Finite numbers, in one unit or scaled to one; computed in float64.
-    method, variant, n_neighbors, n_components, reg, variance, mean, covariance, max_iter, tol
+    method, variant, n_neighbors, n_components, reg, variance, mean, covariance, max_iter, tol, \
+    disconnected
         See `FitSpec`.
     on_progress : callable, optional
         Called with (done, total, stage) between blocks of work; stages are "neighbors", "weights",
@@ -99,6 +102,7 @@ def fit(
         covariance=covariance,
         max_iter=max_iter,
         tol=tol,
+        disconnected=disconnected,
     )
     return fit_spec(X, spec, on_progress=on_progress)
 
@@ -112,6 +116,9 @@ def fit_spec(X: ArrayLike, spec: FitSpec, *, on_progress: OnProgress | None = No
         raise DegenerateDataError(
             f"All {len(data)} points are equal.", remedy="Check that the data were read as intended."
         )
+    bridges: list[tuple[int, int]] = []
+    if spec.disconnected == "bridge":
+        nearest, bridges = bridge(data, nearest)
     require_connected(data, nearest)
     # Ascending rows: the draw does not depend on distances that rounding may reorder.
     neighbors = np.sort(nearest, axis=1)
@@ -131,7 +138,7 @@ def fit_spec(X: ArrayLike, spec: FitSpec, *, on_progress: OnProgress | None = No
         eigenvalues=pairs.values,
         order=problem.order,
         pins=problem.pins if law.constrained else problem.pins[:0],
-        diagnostics=diagnose(data, neighbors, distances, closed_classes(neighbors), pairs, law, spec),
+        diagnostics=diagnose(data, neighbors, distances, closed_classes(neighbors), bridges, pairs, law, spec),
     )
 
 
@@ -189,8 +196,9 @@ def require_connected(X: NDArray[np.float64], neighbors: NDArray[np.int32]) -> N
         remedy=(
             f"The smallest n_neighbors that connects it is {enough}."
             if enough
-            else "No n_neighbors of reasonable size connects it; fit each component as data of its own."
+            else "No n_neighbors of reasonable size connects it."
         )
+        + " Or ask for disconnected='bridge', or fit each component as data of its own."
         + (" Duplicated points may be the cause." if sizes[-1] <= k + 1 else ""),
         details={
             "n_neighbors": k,

@@ -14,6 +14,7 @@ Variant = Literal["constrained", "published"]
 Variance = Literal["auto", "dirichlet", "ml"]
 Mean = Literal["lle", "derived"]
 Covariance = Literal["spherical", "full"]
+Disconnected = Literal["refuse", "bridge"]
 Source = Literal["posterior", "prior"]
 Align = Literal["procrustes", "none"]
 
@@ -23,6 +24,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "variance": get_args(Variance),
     "mean": get_args(Mean),
     "covariance": get_args(Covariance),
+    "disconnected": get_args(Disconnected),
     "source": get_args(Source),
     "align": get_args(Align),
 }
@@ -81,6 +83,10 @@ class FitSpec:
     max_iter, tol
         The published em stops after `max_iter` iterations or when no sigma_i changes by more than
         `tol`, relatively.
+    disconnected
+        What to do with a graph of several components, or of several closed classes: ``"refuse"`` the
+        former and note the latter, or ``"bridge"`` them by their shortest edges (`glle_engine.bridging`);
+        `glle_engine.components.fit_components` fits each component by itself.
 
     Raises
     ------
@@ -99,12 +105,13 @@ class FitSpec:
     covariance: Covariance = "spherical"
     max_iter: int = 50
     tol: float = 1e-6
+    disconnected: Disconnected = "refuse"
 
     def __post_init__(self) -> None:
         for name in ("n_neighbors", "n_components", "max_iter"):  # numpy's integers are integers, too
             if isinstance(getattr(self, name), SupportsIndex) and not isinstance(getattr(self, name), bool):
                 object.__setattr__(self, name, operator.index(getattr(self, name)))
-        for name in ("method", "variant", "variance", "mean", "covariance"):
+        for name in ("method", "variant", "variance", "mean", "covariance", "disconnected"):
             check_choice(name, getattr(self, name))
         check_integer("n_neighbors", self.n_neighbors, 2)
         check_integer("n_components", self.n_components, 1)

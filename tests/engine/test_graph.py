@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 
 from glle_engine import fit
-from glle_engine.errors import DisconnectedGraphError
+from glle_engine.components import fit_components
+from glle_engine.errors import DisconnectedGraphError, TooFewPointsError
 from glle_engine.graph import closed_classes, components, smallest_connecting_k
 from glle_engine.neighbors import kneighbors
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 def test_two_clusters_are_refused_with_the_k_that_connects() -> None:
@@ -39,3 +45,42 @@ def test_closed_classes_of_a_known_graph() -> None:
     """A clump that is pointed to from outside is closed, what points to it is not."""
     neighbors = np.array([[1, 2], [0, 2], [0, 1], [0, 4], [3, 1], [6, 7], [5, 7], [5, 6]], np.int32)
     assert [members.tolist() for members in closed_classes(neighbors)] == [[0, 1, 2], [5, 6, 7]]
+
+
+@pytest.mark.parametrize("d", [3, 20])
+def test_bridging_joins_components_and_classes(d: int) -> None:
+    """Three clusters are embedded together, with the shortest edges between them named."""
+    rng = np.random.default_rng(2)
+    X = np.concatenate([rng.standard_normal((40, d)) + 60 * i for i in range(3)])
+    fitted = fit(X, n_neighbors=6, disconnected="bridge")
+    figures = fitted.diagnostics.figures
+    assert len(figures["closed_classes"]) == 1
+    assert "bridged" in {note.code for note in fitted.diagnostics.notes}
+    cluster = np.arange(120) // 40
+    between = [(start, end) for start, end in figures["bridges"] if cluster[start] != cluster[end]]
+    assert {frozenset((cluster[start], cluster[end])) for start, end in between} >= {
+        frozenset((0, 1)),
+        frozenset((1, 2)),
+    }
+    assert all(end in fitted.neighbors[start] for start, end in figures["bridges"])
+    assert len(figures["bridges"]) <= 12
+    assert np.isfinite(fitted.draw(0).embedding).all()
+
+
+def test_bridging_leaves_a_whole_graph_alone(sheet: NDArray[np.float64]) -> None:
+    """Where nothing is to be bridged nothing changes."""
+    plain, bridged = fit(sheet), fit(sheet, disconnected="bridge")
+    assert plain.embedding.tobytes() == bridged.embedding.tobytes()
+    assert bridged.diagnostics.figures["bridges"] == []
+
+
+def test_components_are_fitted_one_by_one() -> None:
+    """Every point is in one component, the largest first, and each is the fit of its own points."""
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.standard_normal((25, 3)) + 30, rng.standard_normal((60, 3))])
+    parts = fit_components(X, n_neighbors=8)
+    assert [len(part.points) for part in parts] == [60, 25]
+    assert sorted(np.concatenate([part.points for part in parts])) == list(range(85))
+    assert parts[1].posterior.embedding.tobytes() == fit(X[:25], n_neighbors=8).embedding.tobytes()
+    with pytest.raises(TooFewPointsError, match="disconnected='bridge'"):
+        fit_components(np.concatenate([X, rng.standard_normal((5, 3)) + 90]), n_neighbors=4, n_components=4)

@@ -1,0 +1,35 @@
+# One image for the API and for the workers: the same program, told apart by its first argument.
+ARG PYTHON_IMAGE=python:3.11-slim-bookworm
+
+FROM ${PYTHON_IMAGE} AS build
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PATH=/opt/glle/bin:$PATH
+RUN python3 -m venv /opt/glle
+WORKDIR /src
+# Before the sources, so that a change of code does not install the dependencies again.
+COPY requirements-service.lock ./
+RUN pip install --require-hashes --only-binary :all: --requirement requirements-service.lock
+COPY pyproject.toml README.md LICENSE ./
+COPY glle_engine glle_engine
+COPY worker worker
+COPY service service
+# The build backend is in the lock and goes again; the check fails if something that stays needed it.
+RUN pip install --no-deps --no-build-isolation . \
+    && pip uninstall --yes hatchling packaging pathspec pluggy tomlkit trove-classifiers \
+    && pip check \
+    && pip uninstall --yes setuptools pip
+
+FROM ${PYTHON_IMAGE}
+LABEL org.opencontainers.image.title="glle" \
+      org.opencontainers.image.description="Generative locally linear embedding as a service: API and workers." \
+      org.opencontainers.image.licenses="MIT"
+# A new named volume takes the owner of the folder it is mounted over, so /data belongs to the user who writes there.
+RUN groupadd --gid 10001 glle \
+    && useradd --uid 10001 --gid glle --no-create-home --home-dir /data --shell /usr/sbin/nologin glle \
+    && install --directory --owner=glle --group=glle --mode=0750 /data
+COPY --from=build /opt/glle /opt/glle
+ENV PATH=/opt/glle/bin:$PATH PYTHONUNBUFFERED=1 GLLE_DATA_DIR=/data
+USER 10001:10001
+WORKDIR /data
+EXPOSE 8000
+ENTRYPOINT ["glle"]
+CMD ["api", "--host", "0.0.0.0", "--port", "8000"]

@@ -1,0 +1,72 @@
+"""Edges that make a kNN graph whole."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.spatial import cKDTree
+from scipy.spatial.distance import cdist
+
+from glle_engine.graph import closed_classes
+from glle_engine.neighbors import KD_TREE_MAX_FEATURES
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_ROUNDS = 64
+_CDIST_ENTRIES = 1 << 23
+
+
+def bridge(X: NDArray[np.float64], nearest: NDArray[np.int32]) -> tuple[NDArray[np.int32], list[tuple[int, int]]]:
+    """Redirect as few edges as it takes for the graph to have one closed class, and so one component.
+
+    From every closed class the shortest edge that leaves it is added, in place of its start's furthest
+    neighbour, until one class is left: every point then reaches it.
+
+    Parameters
+    ----------
+    X : (n, d) float64
+    nearest : (n, k) int32
+        Nearest first.
+
+    Returns
+    -------
+    nearest : (n, k) int32
+        A copy; bridges stand at the end of their rows.
+    bridges : list of (from, to)
+        Empty when the graph was whole.
+
+    """
+    nearest = nearest.copy()
+    held = np.zeros(len(X), np.intp)  # bridges of each point, which later ones must not undo
+    bridges: list[tuple[int, int]] = []
+    for _ in range(_ROUNDS):
+        classes = closed_classes(nearest)
+        if len(classes) == 1:
+            break
+        for members in classes:
+            free = members[held[members] < nearest.shape[1] - 1]
+            outside = np.ones(len(X), bool)
+            outside[members] = False
+            start, end = _closest_pair(X, free, np.flatnonzero(outside))
+            held[start] += 1
+            nearest[start, -held[start]] = end
+            bridges.append((start, end))
+    return nearest, bridges
+
+
+def _closest_pair(X: NDArray[np.float64], a: NDArray[np.intp], b: NDArray[np.intp]) -> tuple[int, int]:
+    """Return the closest pair of points of two sets, one of each."""
+    if X.shape[1] <= KD_TREE_MAX_FEATURES:
+        distance, index = cKDTree(X[b]).query(X[a])
+        best = int(np.argmin(distance))
+        return int(a[best]), int(b[index[best]])
+    closest, pair = np.inf, (-1, -1)
+    size = max(1, _CDIST_ENTRIES // len(b))
+    for start in range(0, len(a), size):
+        distance = cdist(X[a[start : start + size]], X[b])
+        i, j = np.unravel_index(np.argmin(distance), distance.shape)
+        if distance[i, j] < closest:
+            closest, pair = float(distance[i, j]), (int(a[start + i]), int(b[j]))
+    return pair

@@ -1,0 +1,157 @@
+"""The posterior as a scikit-learn estimator (extra `sklearn`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+try:
+    from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ImportError as error:
+    raise ImportError("glle_engine.estimator needs scikit-learn: pip install 'glle[sklearn]'") from error
+
+from glle_engine.fit import fit as fit_posterior
+from glle_engine.transform import extend
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from glle_engine.posterior import Posterior
+    from glle_engine.spec import Align, Covariance, Disconnected, Mean, Method, Source, Variance, Variant
+
+
+class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # untyped bases
+    """Generative locally linear embedding: LLE with a posterior over its weights.
+
+    `fit_transform` gives the LLE embedding, (1/n) Y^T Y = I; `sample` draws further ones.
+
+    Parameters
+    ----------
+    n_neighbors, n_components, method, variant, reg, variance, mean, covariance, max_iter, tol, disconnected
+        As for `glle_engine.fit`.
+
+    Attributes
+    ----------
+    posterior_ : glle_engine.Posterior
+    embedding_ : (n, p) float64 or float32
+        As the data: float32 in, float32 out; computed in float64.
+    n_iter_ : int
+        Of the published em; 1 for the closed forms.
+    n_features_in_ : int
+    feature_names_in_ : (n_features_in_,) of str
+        Where the data had column names.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from glle_engine.estimator import GLLE
+    >>> model = GLLE(n_neighbors=15).fit(load_digits().data)
+    >>> model.sample(3).shape
+    (3, 1797, 2)
+
+    """
+
+    def __init__(
+        self,
+        n_neighbors: int = 10,
+        n_components: int = 2,
+        *,
+        method: Method = "em",
+        variant: Variant = "constrained",
+        reg: float = 1e-3,
+        variance: Variance = "auto",
+        mean: Mean = "lle",
+        covariance: Covariance = "spherical",
+        max_iter: int = 50,
+        tol: float = 1e-6,
+        disconnected: Disconnected = "refuse",
+    ) -> None:
+        self.n_neighbors = n_neighbors
+        self.n_components = n_components
+        self.method = method
+        self.variant = variant
+        self.reg = reg
+        self.variance = variance
+        self.mean = mean
+        self.covariance = covariance
+        self.max_iter = max_iter
+        self.tol = tol
+        self.disconnected = disconnected
+
+    def fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: ARG002  # scikit-learn's signature
+        """Fit the posterior to X (n, d); y is ignored.
+
+        Raises
+        ------
+        glle_engine.GlleError
+            A ValueError that names its remedy.
+
+        """
+        data = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=4)
+        self.posterior_: Posterior = fit_posterior(data, **self.get_params())
+        self._training = np.array(data)
+        self.embedding_ = self.posterior_.embedding.astype(data.dtype)
+        self.n_iter_ = int(self.posterior_.diagnostics.figures.get("iterations", 1))
+        return self
+
+    def fit_transform(self, X: ArrayLike, y: object = None, **fit_params: Any) -> NDArray[Any]:
+        """Fit, and return the embedding of X (n, p)."""
+        del fit_params
+        return np.array(self.fit(X, y).embedding_)
+
+    def transform(self, X: ArrayLike) -> NDArray[Any]:
+        """Embed points (m, d): a training point exactly where it is, none depending on the others.
+
+        See `glle_engine.transform`.
+        """
+        check_is_fitted(self)
+        data = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        placed = extend(self.posterior_, self._training, data).embed(self.posterior_.embedding)
+        return np.asarray(placed.astype(data.dtype))
+
+    def sample(
+        self,
+        n_draws: int = 1,
+        *,
+        X: ArrayLike | None = None,
+        first: int = 0,
+        seed: int = 0,
+        scale: float = 1.0,
+        source: Source = "posterior",
+        align: Align = "procrustes",
+    ) -> NDArray[np.float64]:
+        """Draw embeddings from the posterior.
+
+        Parameters
+        ----------
+        n_draws : int
+        X : (m, d), optional
+            Points to place in each draw instead of the training points.
+        first, seed, scale, source, align
+            As for `glle_engine.Posterior.draws`.
+
+        Returns
+        -------
+        (n_draws, n, p) or (n_draws, m, p) float64
+
+        """
+        check_is_fitted(self)
+        draws = self.posterior_.draws(n_draws, first=first, seed=seed, scale=scale, source=source, align=align)
+        if X is None:
+            places = [draw.embedding for draw in draws]
+        else:
+            new = validate_data(self, X, dtype=np.float64, reset=False)
+            extension = extend(self.posterior_, self._training, new)
+            places = [extension.embed(draw.embedding) for draw in draws]
+        return np.stack(places) if places else np.empty((0, *self.embedding_.shape))
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.embedding_.shape[1])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags

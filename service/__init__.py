@@ -1,0 +1,1 @@
+"""The HTTP service: wire formats, routes, problems, and the `glle` command."""

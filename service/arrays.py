@@ -1,0 +1,204 @@
+"""Arrays on the way out: npy, npz or JSON by the Accept header, streamed in pieces of about a megabyte."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import zipfile
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from fastapi.responses import StreamingResponse
+
+from worker.problems import refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from fastapi import Request
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Dtype = Literal["float64", "float32"]
+
+JSON = "application/json"
+NPY = "application/x-npy"
+NPZ = "application/zip"
+_PIECE_BYTES = 2**20
+_JSON_VALUES = 2**12  # encoded at a time: the encoder holds the interpreter, 4,096 values some 2 ms
+
+
+@dataclass(frozen=True)
+class Stack:
+    """An array of shape ``lead + matrix.shape`` that comes matrix by matrix, so that it is never whole.
+
+    Parameters
+    ----------
+    lead
+        The leading axes; () for a single matrix.
+    trail
+        The shape of each matrix.
+    dtype
+        What is sent; the matrices are converted.
+    matrices
+        As many as the lead says, in C order.
+
+    """
+
+    lead: tuple[int, ...]
+    trail: tuple[int, ...]
+    dtype: np.dtype[Any]
+    matrices: Iterable[Array]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the whole."""
+        return (*self.lead, *self.trail)
+
+    @classmethod
+    def of(cls, array: Array, dtype: Dtype | None = None) -> Stack:
+        """Return an array that is there already; `dtype` converts floating-point ones."""
+        target = np.dtype(dtype) if dtype and array.dtype.kind == "f" else array.dtype
+        return cls((), array.shape, target, [array])
+
+    def npy_header(self) -> bytes:
+        """Return the header of the npy format."""
+        buffer = io.BytesIO()
+        header = {
+            "descr": np.lib.format.dtype_to_descr(self.dtype),
+            "fortran_order": False,
+            "shape": self.shape,
+        }
+        np.lib.format.write_array_header_1_0(buffer, header)
+        return buffer.getvalue()
+
+    def pieces(self) -> Iterator[bytes]:
+        """Yield the values' bytes."""
+        for matrix in self.matrices:
+            for rows in _row_blocks(matrix, _PIECE_BYTES // max(1, self.dtype.itemsize)):
+                yield np.ascontiguousarray(rows, self.dtype).tobytes()
+
+    def json(self) -> Iterator[str]:
+        """Yield the values as nested JSON lists."""
+        if 0 in self.shape:
+            yield json.dumps(np.empty(self.shape).tolist())
+            return
+        for position, matrix in enumerate(self.matrices):
+            sizes = [math.prod(self.lead[axis:]) for axis in range(len(self.lead))]
+            yield "," * (position > 0) + "[" * (sum(position % size == 0 for size in sizes) + 1)
+            for number, rows in enumerate(_row_blocks(matrix, _JSON_VALUES)):
+                yield "," * (number > 0) + json.dumps(rows.astype(self.dtype).tolist(), allow_nan=False)[1:-1]
+            yield "]" * (sum((position + 1) % size == 0 for size in sizes) + 1)
+
+
+def negotiated(request: Request, offered: tuple[str, ...]) -> str:
+    """Return the media type to answer with: the best of the Accept header, the first offered if it is free.
+
+    Raises
+    ------
+    ProblemError
+        ``not-acceptable``, with the list.
+
+    """
+    wanted: list[tuple[float, str]] = []
+    for part in request.headers.get("accept", "*/*").split(","):
+        kind, *parameters = (piece.strip().lower() for piece in part.split(";"))
+        quality = next((p[2:] for p in parameters if p.startswith("q=")), "1")
+        try:
+            wanted.append((-float(quality), kind))
+        except ValueError:
+            continue
+    for rank, kind in sorted(wanted, key=lambda item: item[0]):
+        for media in offered:
+            if rank < 0 and kind in {media, media.partition("/")[0] + "/*", "*/*"}:
+                return media
+    raise refuse(
+        "not-acceptable",
+        406,
+        f"The Accept header {request.headers.get('accept')!r} names nothing that is offered here.",
+        f"Accept one of {', '.join(offered)}.",
+        offered=list(offered),
+    )
+
+
+def npy_response(stack: Stack, headers: dict[str, str] | None = None) -> StreamingResponse:
+    """Return an array as npy."""
+    header = stack.npy_header()
+    length = len(header) + math.prod(stack.shape) * stack.dtype.itemsize
+
+    def body() -> Iterator[bytes]:
+        yield header
+        yield from stack.pieces()
+
+    return StreamingResponse(body(), media_type=NPY, headers={"Content-Length": str(length), **(headers or {})})
+
+
+def npz_response(stacks: dict[str, Stack], headers: dict[str, str] | None = None) -> StreamingResponse:
+    """Return arrays as npz; one that is made while another is sent may stand after it."""
+    return StreamingResponse(_npz(stacks), media_type=NPZ, headers=headers)
+
+
+def json_response(
+    stack: Stack, more: Iterable[tuple[str, Any]] = (), headers: dict[str, str] | None = None
+) -> StreamingResponse:
+    """Return ``{"shape", "dtype", "data"}`` and `more` members, which are read after the data was sent."""
+
+    def body() -> Iterator[str]:
+        yield f'{{"shape":{json.dumps(stack.shape)},"dtype":"{stack.dtype.name}","data":'
+        yield from stack.json()
+        for name, value in more:
+            yield f",{json.dumps(name)}:{json.dumps(value, allow_nan=False)}"
+        yield "}"
+
+    return StreamingResponse(body(), media_type=JSON, headers=headers)
+
+
+def check_float32(values: Array) -> None:
+    """Raise ``float32-overflow`` when a value would become infinite in float32."""
+    limit = float(np.finfo(np.float32).max)
+    for rows in _row_blocks(values, 2**22):
+        if (np.abs(rows) > limit).any():
+            raise refuse(
+                "float32-overflow",
+                422,
+                "The data have values beyond the range of float32.",
+                "Ask for float64, or rescale the data.",
+            )
+
+
+def _row_blocks(matrix: Array, values: int) -> Iterator[Array]:
+    rows = max(1, values // max(1, math.prod(matrix.shape[1:])))
+    return (matrix[start : start + rows] for start in range(0, len(matrix), rows))
+
+
+class _Sink(io.RawIOBase):
+    """Takes what a zip file writes and hands it on; it cannot seek, so the zip file does not try."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._parts.append(bytes(data))
+        return len(data)
+
+    def take(self) -> bytes:
+        taken = b"".join(self._parts)
+        self._parts.clear()
+        return taken
+
+
+def _npz(stacks: dict[str, Stack]) -> Iterator[bytes]:
+    sink = _Sink()
+    with zipfile.ZipFile(sink, "w") as archive:
+        for name, stack in stacks.items():
+            member = zipfile.ZipInfo(name + ".npy")  # dated 1980: the same arrays are the same bytes
+            with archive.open(member, "w", force_zip64=True) as file:
+                file.write(stack.npy_header())
+                for piece in stack.pieces():
+                    file.write(piece)
+                    yield sink.take()
+    yield sink.take()

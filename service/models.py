@@ -1,0 +1,227 @@
+"""The JSON of the API: what is asked for, and what is told."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from glle_engine import FitSpec, manifolds
+from glle_engine.spec import Align, Covariance, Disconnected, Mean, Method, Source, Variance, Variant
+from service.problems import ProblemOut
+from worker.datasets import Dataset
+from worker.jobs import Job, Kind, Status
+from worker.posteriors import PosteriorRecord
+
+COUNTER = 2**64 - 1  # seeds and indices are keys of a counter-based generator
+
+Scale = Annotated[float, Field(ge=0, description="Factor on the covariance; 0 is LLE itself.")]
+Seed = Annotated[int, Field(ge=0, le=COUNTER, description="Stream of draws.")]
+
+
+class _In(BaseModel):
+    """Requests: unknown members, numbers in quotes and NaN are refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class SyntheticIn(_In):
+    """A sheet to sample."""
+
+    name: str = Field(description=f"One of {', '.join(manifolds.NAMES)}.", examples=["swiss_roll"])
+    n: int = Field(default=1000, ge=1, description="Number of points.")
+    noise: float = Field(default=0.0, ge=0, description="Standard deviation of the noise, relative to the sheet.")
+    seed: int = Field(default=0, ge=0, le=COUNTER, description="The same seed gives the same points.")
+
+
+class PosteriorIn(_In):
+    """A posterior to fit: a data set and the parameters of the engine's `FitSpec`."""
+
+    dataset: str = Field(description="Id of a data set.", examples=["ds_127ecc1c5da53ccc7b4b569022a22285"])
+    method: Method = Field(default="em", description="GLLE Algorithm 1 (em) or 2 (direct).")
+    variant: Variant = Field(
+        default="constrained", description="Weights that sum to one, or the equations as published."
+    )
+    n_neighbors: int = Field(default=10, ge=2, description="k, the neighbours of a point.")
+    n_components: int = Field(default=2, ge=1, description="p, the dimension of the embedding.")
+    reg: float = Field(default=1e-3, gt=0, description="Ratio of noise to prior variance (the ridge of LLE).")
+    variance: Variance = Field(default="auto", description="Noise variance of the constrained variant.")
+    mean: Mean = Field(default="lle", description="Mean of the direct posterior.")
+    covariance: Covariance = Field(default="spherical", description="M-step of the published em.")
+    max_iter: int = Field(default=50, ge=1, description="Most iterations of the published em.")
+    tol: float = Field(default=1e-6, gt=0, description="Relative change that ends them.")
+    disconnected: Disconnected = Field(
+        default="refuse", description="A graph that is not whole: an error, or bridged by its shortest edges."
+    )
+
+    def fit_spec(self) -> FitSpec:
+        """Return the engine's specification, which checks the parameters against each other."""
+        return FitSpec(**self.model_dump(exclude={"dataset"}))
+
+
+class DrawsIn(_In):
+    """Draws to make."""
+
+    count: int = Field(ge=1, description="Draws at each scale.", examples=[8])
+    seed: Seed = 0
+    first: int = Field(default=0, ge=0, le=COUNTER, description="Index of the first draw.")
+    scale: Scale | None = Field(default=None, description="Factor on the covariance; 1 unless told.")
+    scales: list[Scale] | None = Field(
+        default=None, min_length=1, max_length=100, description="Several factors: an axis of the result."
+    )
+    source: Source = Field(default="posterior", description="Which law of the weights to draw from.")
+    align: Align = Field(default="procrustes", description="Rotate to the reference embedding, or not.")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.scale is not None and self.scales is not None:
+            raise ValueError("give scale or scales, not both")
+        if self.first + self.count - 1 > COUNTER:
+            raise ValueError("the last index, first + count - 1, is beyond 2^64 - 1")
+        return self
+
+
+class DatasetOut(BaseModel):
+    """A data set."""
+
+    id: str = Field(description="Begins with the digest: the same content has the same id.")
+    sha256: str = Field(description="Digest of shape, dtype, values, names, labels and coordinates.")
+    n: int = Field(description="Points (rows).")
+    d: int = Field(description="Features (columns).")
+    dtype: str = Field(description="float64, or float32 if it was uploaded so.")
+    nbytes: int = Field(description="Bytes of the values.")
+    names: list[str] | None = Field(description="Names of the features.")
+    has_labels: bool = Field(description="Whether a label of each point is kept with it.")
+    has_coordinates: bool = Field(description="Whether the true coordinates are known.")
+    source: dict[str, Any] = Field(description="Where it came from.")
+    created: str = Field(description="ISO 8601, UTC.")
+    links: dict[str, str] = Field(description="Where to go from here.")
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> Self:
+        """Return what is told of a record."""
+        here = f"/v1/datasets/{dataset.id}"
+        return cls(**dataset.to_dict(), links={"self": here, "data": f"{here}/data"})
+
+
+class PosteriorOut(BaseModel):
+    """A fitted posterior."""
+
+    id: str = Field(description="Digest of data set, specification and engine version.")
+    dataset: str = Field(description="Id of its data set.")
+    n: int = Field(description="Points.")
+    d: int = Field(description="Features.")
+    spec: dict[str, Any] = Field(description="Every parameter with its value.")
+    diagnostics: dict[str, Any] = Field(description="`figures` of the fit, and `notes` on what is remarkable.")
+    eigenvalues: list[float] = Field(description="Bottom of the spectrum, one beyond the embedding's.")
+    seconds: float = Field(description="Time of the fit.")
+    arrays: dict[str, dict[str, Any]] = Field(description="Shape and dtype of each array.")
+    nbytes: int = Field(description="Bytes of the arrays.")
+    provenance: dict[str, str] = Field(description="Versions and machine: what a replay needs.")
+    job: str = Field(description="The job that fitted it.")
+    created: str = Field(description="ISO 8601, UTC.")
+    links: dict[str, str] = Field(description="Where to go from here.")
+
+    @classmethod
+    def of(cls, record: PosteriorRecord) -> Self:
+        """Return what is told of a record."""
+        here = f"/v1/posteriors/{record.id}"
+        links = {
+            "self": here,
+            "arrays": f"{here}/arrays",
+            "draws": f"{here}/draws",
+            "dataset": f"/v1/datasets/{record.dataset}",
+        }
+        return cls(**record.to_dict(), links=links)
+
+
+class ProgressOut(BaseModel):
+    """How far a job is."""
+
+    done: int
+    total: int
+    stage: str = Field(description="What is being done; done and total of a fit count within it.")
+
+
+class JobOut(BaseModel):
+    """A job: a fit, or draws."""
+
+    id: str
+    kind: Kind
+    status: Status
+    progress: ProgressOut
+    created: str = Field(description="ISO 8601, UTC, as the times below.")
+    started: str | None
+    finished: str | None
+    posterior: str = Field(description="Id of the posterior it fits or draws from.")
+    request: dict[str, Any] = Field(description="What was asked for.")
+    error: ProblemOut | None = Field(description="The problem a failed job ended with.")
+    links: dict[str, str] = Field(description="Where to go from here; `result` once there is one.")
+
+    @classmethod
+    def of(cls, job: Job) -> Self:
+        """Return what is told of a record."""
+        here = f"/v1/jobs/{job.id}"
+        links = {"self": here, "posterior": f"/v1/posteriors/{job.posterior}"}
+        if job.status == "succeeded":
+            links["result"] = f"{here}/result"
+        internal = {"n", "p", "grid", "shard_seconds"}
+        return cls(
+            id=job.id,
+            kind=job.kind,
+            status=job.status,
+            progress=ProgressOut(done=job.done, total=job.total, stage=job.stage),
+            created=job.created,
+            started=job.started,
+            finished=job.finished,
+            posterior=job.posterior,
+            request={name: value for name, value in job.spec.items() if name not in internal},
+            error=None if job.error is None else ProblemOut(**job.error.to_dict()),
+            links=links,
+        )
+
+
+class Page(BaseModel):
+    """One page of a list."""
+
+    next: str | None = Field(description="Give this as ?cursor= for the next page; null on the last.")
+
+
+class DatasetPage(Page):
+    """Data sets, the newest first."""
+
+    items: list[DatasetOut]
+
+
+class PosteriorPage(Page):
+    """Posteriors, the newest first."""
+
+    items: list[PosteriorOut]
+
+
+class JobPage(Page):
+    """Jobs, the newest first."""
+
+    items: list[JobOut]
+
+
+class LiveOut(BaseModel):
+    """The process runs."""
+
+    status: Literal["ok"] = "ok"
+
+
+class ReadyOut(BaseModel):
+    """The service can do its work."""
+
+    status: Literal["ok"] = "ok"
+    workers: int = Field(description="Workers that gave a sign of life lately.")
+    queue_length: int = Field(description="Tasks that wait.")
+
+
+class InfoOut(BaseModel):
+    """What this service is and allows."""
+
+    name: str
+    versions: dict[str, str] = Field(description="Of the engine and what it stands on.")
+    limits: dict[str, int | float] = Field(description="The settings that a request can run into.")
+    manifolds: list[str] = Field(description="Names for POST /v1/datasets/synthetic.")
+    posterior_defaults: dict[str, Any] = Field(description="The parameters of POST /v1/posteriors.")

@@ -1,0 +1,151 @@
+"""Every error answer is problem+json (RFC 9457): one shape, a stable type, a sentence with the remedy."""
+
+from __future__ import annotations
+
+import errno
+import http
+import json
+import logging
+from typing import TYPE_CHECKING, Any
+
+import redis
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+
+from glle_engine import GlleError
+from worker.problems import Problem, ProblemError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MEDIA_TYPE = "application/problem+json"
+
+log = logging.getLogger(__name__)
+
+# What the framework refuses by itself: status -> (code, remedy).
+_PLAIN = {
+    400: ("malformed-request", "Send a complete, well-formed request."),
+    404: ("no-such-route", "See /docs for the routes there are."),
+    405: ("method-not-allowed", "See /docs for the methods of this route, or the Allow header."),
+    413: ("body-too-large", "Send a smaller body."),
+    415: ("unsupported-media-type", "Send application/json."),
+}
+
+
+class ProblemOut(BaseModel):
+    """What went wrong, and what to do about it."""
+
+    type: str = Field(description="Stable URI of the kind of failure.", examples=["urn:glle:problem:not-finite"])
+    title: str = Field(description="The same for every failure of this kind.")
+    status: int = Field(description="The HTTP status.")
+    detail: str = Field(description="What went wrong this time.")
+    remedy: str = Field(description="What to do about it.")
+    details: dict[str, Any] = Field(description="Facts: positions, sizes, limits.")
+
+
+def documented(**statuses: str) -> dict[int | str, dict[str, Any]]:
+    """Return the OpenAPI of a route's problems: ``_404="No such job."`` and so on, 500 and 503 always."""
+    told = {
+        **statuses,
+        "_500": "An error of the service itself.",
+        "_503": "Redis does not answer, or the workers died.",
+    }
+    schema = {"$ref": "#/components/schemas/ProblemOut"}
+    return {
+        int(name.removeprefix("_")): {"description": text, "content": {MEDIA_TYPE: {"schema": schema}}}
+        for name, text in sorted(told.items())
+    }
+
+
+def answer(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
+    """Return the response of a problem."""
+    body = json.dumps(problem.to_dict(), allow_nan=False)
+    retry = {"Retry-After": "5"} if problem.status == http.HTTPStatus.SERVICE_UNAVAILABLE else {}
+    return Response(body, problem.status, {**retry, **(headers or {})}, MEDIA_TYPE)
+
+
+def plain(status: int, detail: str) -> Problem:
+    """Return the problem of a status that the framework answers by itself."""
+    code, remedy = _PLAIN.get(status, ("http-error", "See /docs for how to ask."))
+    return Problem(code=code, status=status, detail=detail, remedy=remedy)
+
+
+def install(app: FastAPI) -> None:
+    """Answer every exception of the app with its problem."""
+
+    @app.exception_handler(ProblemError)
+    def _known(_: Request, error: ProblemError) -> Response:
+        return answer(error.problem)
+
+    @app.exception_handler(GlleError)
+    def _engine(_: Request, error: GlleError) -> Response:
+        return answer(Problem.from_engine(error))
+
+    @app.exception_handler(RequestValidationError)
+    def _invalid(_: Request, error: RequestValidationError) -> Response:
+        return answer(_validation(error))
+
+    @app.exception_handler(HTTPException)
+    def _framework(request: Request, error: HTTPException) -> Response:
+        detail = f"{request.method} {request.url.path}: {error.detail}."
+        return answer(plain(error.status_code, detail), error.headers)
+
+    @app.exception_handler(redis.RedisError)
+    def _redis(_: Request, error: redis.RedisError) -> Response:
+        log.error("Redis: %s", error)
+        return answer(
+            Problem(
+                code="redis-unavailable",
+                status=503,
+                detail=f"A Redis server does not answer as it should ({type(error).__name__}).",
+                remedy="Try again in some seconds; if it stays, look at the servers behind GLLE_*_URL.",
+            )
+        )
+
+    @app.exception_handler(OSError)
+    def _disk(_: Request, error: OSError) -> Response:
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+            return _unexpected(error)
+        return answer(
+            Problem(
+                code="storage-full",
+                status=507,
+                detail="There is no space left in the data folder.",
+                remedy="Delete data sets that are no longer needed, or enlarge the disk of GLLE_DATA_DIR.",
+            )
+        )
+
+    @app.exception_handler(Exception)
+    def _any(_: Request, error: Exception) -> Response:
+        return _unexpected(error)
+
+
+def _unexpected(error: Exception) -> Response:
+    log.error("Unexpected error", exc_info=error)
+    return answer(
+        Problem(
+            code="internal-error",
+            status=500,
+            detail="The service met an error that it should not have met.",
+            remedy="Try again; if it stays, report it with the log of the API.",
+            details={"exception": type(error).__name__},
+        )
+    )
+
+
+def _validation(error: RequestValidationError) -> Problem:
+    found = [
+        {"at": ".".join(str(part) for part in item["loc"]), "message": item["msg"], "kind": item["type"]}
+        for item in error.errors()
+    ]
+    first = found[0]
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return Problem(
+        code="invalid-request",
+        status=422,
+        detail=f"{first['at']}: {first['message']}{more}.",
+        remedy="Correct what `details.errors` names; /docs has the fields and their ranges.",
+        details={"errors": found},
+    )

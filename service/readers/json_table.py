@@ -1,0 +1,100 @@
+"""JSON bodies: ``[[...], ...]`` or ``{"data": [[...], ...], "names": [...], "labels": [...]}``."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+
+from service.readers.shape import check_names
+from worker.datasets import Table, bad_cell
+from worker.problems import ProblemError, refuse
+
+if TYPE_CHECKING:
+    from service.readers.shape import Limits
+
+_MEMBERS = {"data", "names", "labels"}
+
+
+def read_json(file: IO[bytes], limits: Limits, label: str | None = None) -> Table:
+    """Return the table of a JSON body.
+
+    Raises
+    ------
+    ProblemError
+        ``malformed-json``, ``bad-cell`` or ``not-finite`` with the row and the column (from 1), and others.
+
+    """
+    if label is not None:
+        remedy = 'Give the labels as the member "labels" and leave ?label= out.'
+        raise refuse("label-not-here", 422, "?label= is for CSV.", remedy)
+    try:
+        body = json.load(file)
+    except (ValueError, RecursionError) as error:
+        remedy = "Send a JSON array of arrays of numbers."
+        raise refuse("malformed-json", 422, f"The body is not JSON: {error}.", remedy) from None
+    members = body if isinstance(body, dict) else {"data": body}
+    if unknown := sorted(set(members) - _MEMBERS):
+        raise _malformed(f"The member {unknown[0]!r} is not known.")
+    rows, names, labels = members.get("data"), members.get("names"), members.get("labels")
+    if not isinstance(rows, list):
+        raise _malformed("There is no array of data.")
+    if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
+        raise _malformed('"names" is not an array of strings.')
+    limits.check(_shape(rows))
+    features = len(rows[0])
+    check_names(names, features)
+    return Table(
+        values=np.array([_row(row, i, features, names) for i, row in enumerate(rows)], np.float64),
+        names=names,
+        labels=None if labels is None else _labels(labels, len(rows)),
+        source={"kind": "upload", "format": "json"},
+    )
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    """Return the shape of nested lists, by the first of each."""
+    shape: tuple[int, ...] = ()
+    while isinstance(value, list):
+        shape += (len(value),)
+        value = value[0] if value else None
+    return shape
+
+
+def _row(row: Any, number: int, features: int, names: list[str] | None) -> list[float]:
+    if not isinstance(row, list) or len(row) != features:
+        cells = f"{len(row)} values" if isinstance(row, list) else "no array"
+        detail = f"Row {number + 1} has {cells}, the first has {features}."
+        raise refuse("ragged-row", 422, detail, "Give every row the same number of values.", row=number + 1)
+    for column, value in enumerate(row):
+        if type(value) not in {int, float}:  # true is no number here, "1.5" neither
+            shown, remedy = json.dumps(value)[:50], "Send a number, or remove the row."
+            raise bad_cell("bad-cell", shown, number, column, names=names, remedy=remedy)
+        if isinstance(value, int) and abs(value) > 2**53:
+            remedy = "Subtract an offset or rescale: beyond 2^53 float64 cannot tell neighbours apart."
+            raise bad_cell("inexact-integer", str(value)[:50], number, column, names=names, remedy=remedy)
+        if not math.isfinite(value):
+            remedy = "Remove the row, or fill the value in before uploading."
+            raise bad_cell("not-finite", str(value), number, column, names=names, remedy=remedy)
+    return row
+
+
+def _labels(labels: Any, points: int) -> np.ndarray[Any, Any]:
+    if not isinstance(labels, list) or len(labels) != points:
+        raise _malformed(f'"labels" is not an array of {points} values, one a point.')
+    if all(isinstance(value, str) for value in labels):
+        return np.array(labels, np.str_)
+    if all(type(value) in {int, float} and math.isfinite(value) for value in labels):
+        return np.array(labels, np.float64)
+    raise _malformed('"labels" must be all strings, or all finite numbers.')
+
+
+def _malformed(detail: str) -> ProblemError:
+    return refuse(
+        "malformed-json",
+        422,
+        detail,
+        'Send [[...], ...], or {"data": [[...], ...], "names": [...], "labels": [...]}.',
+    )

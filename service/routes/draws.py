@@ -1,0 +1,167 @@
+"""`/v1/posteriors/{id}/draws`: embeddings drawn from a posterior, one at a time or by the job."""
+
+import hashlib
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from glle_engine.spec import Align, Source
+from service.arrays import JSON, NPY, NPZ, Dtype, Stack, json_response, negotiated, npy_response, npz_response
+from service.context import Here, accepted, require_posterior, require_success, settle
+from service.idempotency import Key, once
+from service.models import COUNTER, DrawsIn, JobOut
+from service.problems import documented
+from service.routes.posteriors import ACCEPTED, Wait
+from worker.cache import Entry
+from worker.draws import DrawsSpec
+from worker.identity import digest
+from worker.jobs import Job
+from worker.posteriors import PosteriorRecord
+from worker.problems import refuse
+from worker.stores import Stores
+
+router = APIRouter(prefix="/v1/posteriors/{id}/draws", tags=["draws"])
+
+MEDIA = (JSON, NPY, NPZ)
+IMMUTABLE = "public, max-age=31536000, immutable"
+_MISSING = {"_404": "No such posterior.", "_409": "It is not fitted yet, or its job was cancelled."}
+
+
+@router.post(
+    "",
+    summary="Draw many embeddings",
+    status_code=202,
+    response_model=JobOut,
+    responses={
+        200: {"model": JobOut, "description": "Done already: see links.result."},
+        **ACCEPTED,
+        **documented(
+            **_MISSING, _413="Body too long.", _415="Not JSON.", _422="Out of range, or larger than the cache."
+        ),
+    },
+)
+async def draw_many(
+    id: str,  # noqa: A002 # the name in the path
+    body: DrawsIn,
+    here: Here,
+    wait: Wait = 0.0,
+    key: Key = None,
+) -> Response:
+    """Draw embeddings first, ..., first + count - 1 on the workers, at one scale or at each of several.
+
+    The result, at the job's `/result`, has shape (count, n, p), or (scales, count, n, p). A draw is the same
+    bits alone and in any batch; what was drawn before is not drawn again.
+    """
+    job = await run_in_threadpool(_job, here, id, body, key)
+    job = await settle(here, job, wait)
+    if job.is_open:
+        return accepted(job)
+    require_success(job)
+    headers = {"Location": f"/v1/jobs/{job.id}"}
+    return Response(JobOut.of(job).model_dump_json(), 200, headers, "application/json")
+
+
+@router.get(
+    "/{index}",
+    summary="Draw one embedding",
+    response_class=Response,
+    responses={
+        200: {"description": "The embedding (n, p).", "content": {media: {} for media in MEDIA}},
+        304: {"description": "The client's copy is good."},
+        **ACCEPTED,
+        **documented(**_MISSING, _406="No offered type is accepted.", _422="Out of range."),
+    },
+)
+async def draw_one(
+    id: str,  # noqa: A002 # the name in the path
+    index: Annotated[int, Path(ge=0, le=COUNTER, description="Which draw of the stream.")],
+    request: Request,
+    here: Here,
+    seed: Annotated[int, Query(ge=0, le=COUNTER, description="Stream of draws.")] = 0,
+    scale: Annotated[float, Query(ge=0, allow_inf_nan=False, description="Factor on the covariance.")] = 1.0,
+    source: Annotated[Source, Query(description="Which law of the weights.")] = "posterior",
+    align: Annotated[Align, Query(description="Rotate to the reference embedding, or not.")] = "procrustes",
+    dtype: Annotated[Dtype, Query(description="float32 halves the bytes.")] = "float64",
+    wait: Wait = 10.0,
+) -> Response:
+    """Return one embedding, drawn on a worker unless it is cached: immutable, with a strong ETag.
+
+    JSON has `eigenvalues` and `diagnostics` beside shape, dtype and data; npz the eigenvalues.
+    """
+    media = negotiated(request, MEDIA)
+    record = await run_in_threadpool(require_posterior, here, id)
+    body = DrawsIn(count=1, first=index, seed=seed, scale=scale, source=source, align=align)
+    spec = _spec(here, record, body)
+    key = spec.key(0).cache_key(id)
+    entry = await run_in_threadpool(here.cache.get, key)
+    if entry is None:
+        job = await settle(here, await run_in_threadpool(_enqueue, here, id, spec, single=True), wait)
+        if job.is_open:
+            return accepted(job)
+        require_success(job)
+        entry = await run_in_threadpool(here.cache.get, key)
+        if entry is None:  # evicted at once: the cache is too busy for now
+            return accepted(job)
+    return _one(request, entry, media, dtype)
+
+
+def _one(request: Request, entry: Entry, media: str, dtype: Dtype) -> Response:
+    tag = '"' + hashlib.sha256(f"{entry.meta['sha256']} {media} {dtype}".encode()).hexdigest()[:32] + '"'
+    headers = {"ETag": tag, "Cache-Control": IMMUTABLE, "Vary": "Accept"}
+    given = [part.strip().removeprefix("W/") for part in request.headers.get("if-none-match", "").split(",")]
+    if tag in given or "*" in given:
+        return Response(status_code=304, headers=headers)
+    stack = Stack.of(entry.arrays["embedding"], dtype)
+    eigenvalues = entry.arrays["eigenvalues"]
+    if media == NPY:
+        return npy_response(stack, headers)
+    if media == NPZ:
+        return npz_response({"embedding": stack, "eigenvalues": Stack.of(eigenvalues)}, headers)
+    told = {name: value for name, value in entry.meta.items() if name != "sha256"}
+    return json_response(stack, [("eigenvalues", eigenvalues.tolist()), *told.items()], headers)
+
+
+def _job(here: Stores, id_: str, body: DrawsIn, key: str | None) -> Job:
+    spec = _spec(here, require_posterior(here, id_), body)
+    request = (f"POST /v1/posteriors/{id_}/draws", body.model_dump())
+    return once(here, key, request, lambda: _enqueue(here, id_, spec, single=False))
+
+
+def _spec(here: Stores, record: PosteriorRecord, body: DrawsIn) -> DrawsSpec:
+    """Return what the job is to do, or refuse what it could not keep."""
+    scales = body.scales if body.scales is not None else [1.0 if body.scale is None else body.scale]
+    spec = DrawsSpec(
+        n=record.n,
+        p=record.spec["n_components"],
+        count=body.count,
+        first=body.first,
+        seed=body.seed,
+        scales=tuple(float(scale) for scale in scales),
+        grid=body.scales is not None,
+        source=body.source,
+        align=body.align,
+        shard_seconds=here.settings.shard_seconds,
+    )
+    allowed = here.settings.max_draws
+    if spec.total > allowed:
+        detail = f"{spec.total:,} draws in one job; {allowed:,} are allowed."
+        remedy = "Ask for them in several jobs (`first` moves on), or raise GLLE_MAX_DRAWS."
+        raise refuse("over-the-limit", 422, detail, remedy, allowed=allowed)
+    here.cache.check_size(spec.nbytes, f"The result of {spec.total:,} draws")
+    return spec
+
+
+def _enqueue(here: Stores, id_: str, spec: DrawsSpec, *, single: bool) -> Job:
+    """Return the job of these draws; a single one, which someone waits for, goes to the front."""
+    job, created = here.jobs.create(
+        kind="draws",
+        claim=digest(id_, spec.to_dict()),
+        posterior=id_,
+        spec=spec.to_dict(),
+        total=spec.total,
+        reuse=("queued", "running") if single else ("queued", "running", "succeeded"),
+    )
+    if created:
+        here.queue.enqueue(job, at_front=single)
+    return job

@@ -1,0 +1,159 @@
+"""`/v1/jobs`: follow, fetch, cancel."""
+
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any
+
+import numpy as np
+from fastapi import APIRouter, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from service.arrays import JSON, NPY, NPZ, Array, Dtype, Stack, json_response, negotiated, npy_response, npz_response
+from service.context import Here, accepted, require_success, settle
+from service.models import JobOut, JobPage, PosteriorOut
+from service.paging import Cursor, Limit, page, position
+from service.problems import documented
+from service.routes.posteriors import ACCEPTED, Wait
+from worker.cache import Entry
+from worker.draws import DrawsSpec
+from worker.jobs import Job, Kind, Status
+from worker.stores import Stores
+
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+
+_MEDIA = (JSON, NPY, NPZ)
+
+
+@router.get("", summary="List jobs", responses=documented(_422="Bad cursor or filter."))
+def list_jobs(
+    here: Here,
+    limit: Limit = 20,
+    cursor: Cursor = None,
+    status: Annotated[Status | None, Query(description="Only jobs of this status.")] = None,
+    kind: Annotated[Kind | None, Query(description="Only jobs of this kind.")] = None,
+) -> JobPage:
+    """List the jobs, the newest first; a record is kept for GLLE_JOB_TTL after the job's end."""
+    repaired = ((at, here.queue.repair(job)) for at, job in here.jobs.newest(position(cursor)))
+    wanted = ((at, job) for at, job in repaired if status in {None, job.status} and kind in {None, job.kind})
+    items, following = page(wanted, limit)
+    return JobPage(items=[JobOut.of(item) for item in items], next=following)
+
+
+@router.get("/{id}", summary="Follow a job", responses=documented(_404="No such job."))
+async def get_job(id: str, here: Here, response: Response, wait: Wait = 0.0) -> JobOut:  # noqa: A002 # the name in the path
+    """Tell status and progress; with `wait`, once the job has ended or after so many seconds."""
+    job = await settle(here, await run_in_threadpool(here.jobs.fetch, id), wait)
+    if job.is_open:
+        response.headers["Retry-After"] = "1"
+    return JobOut.of(job)
+
+
+@router.get(
+    "/{id}/result",
+    summary="Fetch a job's result",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "Of draws, the embeddings; of a fit, the posterior's description.",
+            "content": {media: {} for media in _MEDIA},
+        },
+        **ACCEPTED,
+        **documented(
+            _404="No such job.",
+            _406="No offered type is accepted.",
+            _409="The job was cancelled.",
+            _422="The job failed: the problem it failed with.",
+        ),
+    },
+)
+async def get_result(
+    id: str,  # noqa: A002 # the name in the path
+    request: Request,
+    here: Here,
+    dtype: Annotated[Dtype, Query(description="float32 halves the bytes.")] = "float64",
+    wait: Wait = 0.0,
+) -> Response:
+    """Return what the job made; 202 while it works, or when evicted draws are made again.
+
+    Draws: npy has the embeddings, (count, n, p) or (scales, count, n, p); npz has `embeddings`,
+    `eigenvalues`, `indices` and `scales`; JSON has shape, dtype and data, then `eigenvalues` and
+    `diagnostics` of each draw.
+    """
+    job = await settle(here, await run_in_threadpool(here.jobs.fetch, id), wait)
+    if job.is_open and job.status != "cancelling":
+        return accepted(job)
+    require_success(job)
+    make = _posterior if job.kind == "fit" else _draws
+    return await run_in_threadpool(make, here, job, request, dtype)
+
+
+@router.delete(
+    "/{id}",
+    summary="Cancel a job",
+    response_model=JobOut,
+    responses={
+        202: {"model": JobOut, "description": "It runs, and was told to stop."},
+        **documented(_404="No such job."),
+    },
+)
+def cancel(id: str, here: Here) -> Response:  # noqa: A002 # the name in the path
+    """Cancel a job: a queued one at once, a running one as soon as it looks up; an ended one stays as it is."""
+    here.jobs.fetch(id)
+    job = here.jobs.cancel(id)
+    if job.is_open:
+        return accepted(job)
+    return Response(JobOut.of(job).model_dump_json(), 200, media_type="application/json")
+
+
+def _posterior(here: Stores, job: Job, request: Request, dtype: Dtype) -> Response:  # noqa: ARG001 # as `_draws` is called
+    negotiated(request, (JSON,))
+    body = PosteriorOut.of(here.posteriors.fetch(job.posterior)).model_dump_json()
+    headers = {"Content-Location": f"/v1/posteriors/{job.posterior}"}
+    return Response(body, 200, headers, "application/json")
+
+
+def _draws(here: Stores, job: Job, request: Request, dtype: Dtype) -> Response:
+    media = negotiated(request, _MEDIA)
+    spec = DrawsSpec.from_dict(job.spec)
+    keys = [key.cache_key(job.posterior) for key in spec.draws()]
+    if not all(here.cache.present(keys)):  # evicted: made again, and what is there is kept
+        if here.jobs.reopen(job):
+            here.queue.enqueue(here.jobs.fetch(job.id))
+        return accepted(here.jobs.fetch(job.id))
+    heads: list[dict[str, Any]] = []
+    eigenvalues: list[Array] = []
+
+    def entries() -> Iterator[Array]:
+        for key in keys:
+            entry = _still_there(here.cache.get(key))
+            heads.append(entry.meta)
+            eigenvalues.append(entry.arrays["eigenvalues"])
+            yield entry.arrays["embedding"]
+
+    lead = spec.shape[:-2]
+    embeddings = Stack(lead, (spec.n, spec.p), np.dtype(dtype), entries())
+    if media == NPY:
+        return npy_response(embeddings)
+    if media == NPZ:
+        indices = np.arange(spec.count, dtype=np.uint64) + np.uint64(spec.first)
+        return npz_response(
+            {
+                "embeddings": embeddings,
+                "eigenvalues": Stack(lead, (spec.p,), np.dtype("float64"), eigenvalues),
+                "indices": Stack.of(indices),
+                "scales": Stack.of(np.array(spec.scales)),
+            }
+        )
+    # Read once the data were sent, when every draw has been seen.
+    later: tuple[tuple[str, Callable[[], Any]], ...] = (
+        ("eigenvalues", lambda: np.reshape(eigenvalues, (*lead, spec.p)).tolist()),
+        ("diagnostics", lambda: [head["diagnostics"] for head in heads]),
+        ("draws", lambda: [{"index": head["index"], "scale": head["scale"]} for head in heads]),
+    )
+    return json_response(embeddings, ((name, value()) for name, value in later))
+
+
+def _still_there(entry: Entry | None) -> Entry:
+    """Return an entry, or break the answer off: its length was announced, so the client notices."""
+    if entry is None:
+        raise RuntimeError("A draw was evicted while the result was sent; the cache is too small for its use.")
+    return entry

@@ -1,0 +1,170 @@
+"""`/v1/posteriors`: fit, list, read, delete."""
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+import glle_engine
+from glle_engine.fit import require_enough_points
+from service.arrays import JSON, NPY, NPZ, Dtype, Stack, json_response, negotiated, npy_response, npz_response
+from service.context import Here, accepted, require_posterior, require_success, settle
+from service.idempotency import Key, once
+from service.models import JobOut, PosteriorIn, PosteriorOut, PosteriorPage
+from service.paging import Cursor, Limit, page, position
+from service.problems import documented
+from worker.datasets import all_points_equal, not_found
+from worker.identity import posterior_id
+from worker.jobs import Job
+from worker.posteriors import PosteriorRecord
+from worker.problems import refuse
+from worker.stores import Stores
+
+router = APIRouter(prefix="/v1/posteriors", tags=["posteriors"])
+
+Wait = Annotated[float, Query(ge=0, allow_inf_nan=False, description="Seconds to wait for the job to end.")]
+ArrayName = Literal["mean", "covariance_factor", "neighbors", "embedding", "eigenvalues", "sigma", "prior_factor"]
+
+ACCEPTED: dict[int | str, dict[str, Any]] = {
+    202: {"model": JobOut, "description": "A job works on it: see Location, and Retry-After."}
+}
+
+
+@router.post(
+    "",
+    summary="Fit a posterior",
+    status_code=202,
+    response_model=None,
+    responses={
+        200: {"model": PosteriorOut, "description": "Known already."},
+        201: {"model": PosteriorOut, "description": "Fitted within the wait."},
+        **ACCEPTED,
+        **documented(
+            _404="No such data set.",
+            _409="The job was cancelled while this request waited.",
+            _413="Body too long.",
+            _415="Not JSON.",
+            _422="Parameters, k >= n, all points equal; a disconnected graph if it is found within the wait.",
+        ),
+    },
+)
+async def fit(body: PosteriorIn, here: Here, wait: Wait = 0.0, key: Key = None) -> Response:
+    """Fit a posterior over reconstruction weights on a worker.
+
+    The id is the digest of data, specification and engine version: what is known is answered at once, and
+    two requests at the same time share one job.
+    """
+    found = await run_in_threadpool(_posterior_or_job, here, body, key)
+    if isinstance(found, PosteriorRecord):
+        return _posterior(found, 200)
+    job = await settle(here, found, wait)
+    if job.is_open:
+        return accepted(job)
+    require_success(job)
+    return _posterior(await run_in_threadpool(here.posteriors.fetch, job.posterior), 201)
+
+
+@router.get("", summary="List posteriors", responses=documented(_422="Bad cursor."))
+def list_posteriors(here: Here, limit: Limit = 20, cursor: Cursor = None) -> PosteriorPage:
+    """List the posteriors, the newest first."""
+    items, following = page(here.posteriors.newest(position(cursor)), limit)
+    return PosteriorPage(items=[PosteriorOut.of(item) for item in items], next=following)
+
+
+@router.get(
+    "/{id}",
+    summary="Describe a posterior",
+    response_model=PosteriorOut,
+    responses={
+        **ACCEPTED,
+        **documented(_404="No such posterior.", _409="Its job was cancelled.", _422="Its fit failed: why."),
+    },
+)
+def get_posterior(id: str, here: Here) -> Response:  # noqa: A002 # the name in the path
+    """Tell specification, diagnostics, spectrum, cost and provenance; the problem, if the fit failed."""
+    job = here.jobs.holder(id)
+    if job is not None and here.posteriors.get(id) is None:
+        job = here.queue.repair(job)
+        if job.is_open:
+            return accepted(job)
+    return _posterior(require_posterior(here, id), 200)
+
+
+@router.get(
+    "/{id}/arrays",
+    summary="Read a posterior's arrays",
+    response_class=Response,
+    responses={
+        200: {"description": "The arrays.", "content": {media: {} for media in (NPZ, NPY, JSON)}},
+        **ACCEPTED,
+        **documented(_404="No such posterior.", _406="No offered type.", _409="Not fitted.", _422="Bad name."),
+    },
+)
+def get_arrays(
+    id: str,  # noqa: A002 # the name in the path
+    request: Request,
+    here: Here,
+    name: Annotated[ArrayName | None, Query(description="One array, as npy or JSON; all as npz.")] = None,
+    dtype: Annotated[Dtype, Query(description="Of the floating-point arrays.")] = "float64",
+) -> Response:
+    """Return all arrays as npz, or one by name as npy or JSON; evicted ones are fitted again (202)."""
+    record = require_posterior(here, id)
+    media = negotiated(request, (NPZ,) if name is None else (NPY, JSON))
+    if name is not None and name not in record.arrays:
+        remedy = f"Name one of {', '.join(record.arrays)}."
+        raise refuse("no-such-array", 422, f"This posterior has no array {name!r}.", remedy)
+    entry = here.posteriors.arrays(id)
+    if entry is None:
+        return accepted(_refit(here, record))
+    if name is None:
+        return npz_response({key: Stack.of(array, dtype) for key, array in entry.arrays.items()})
+    stack = Stack.of(entry.arrays[name], dtype)
+    return npy_response(stack) if media == NPY else json_response(stack)
+
+
+@router.delete("/{id}", summary="Delete a posterior", status_code=204, responses=documented(_404="None."))
+def delete_posterior(id: str, here: Here) -> Response:  # noqa: A002 # the name in the path
+    """Delete a posterior and its draws; its data set stays."""
+    here.posteriors.delete(here.posteriors.fetch(id))
+    return Response(status_code=204)
+
+
+def _posterior_or_job(here: Stores, body: PosteriorIn, key: str | None) -> PosteriorRecord | Job:
+    """Return the known posterior, or the job that fits it; refuse what can be seen without a fit."""
+    spec = body.fit_spec()
+    dataset = here.datasets.get(body.dataset)
+    if dataset is None:
+        raise not_found(body.dataset)
+    for name, limit in (
+        ("n_neighbors", here.settings.max_neighbors),
+        ("n_components", here.settings.max_components),
+    ):
+        if (value := getattr(body, name)) > limit:
+            remedy = f"Ask for less, or raise GLLE_MAX_{name.removeprefix('n_').upper()}."
+            raise refuse("over-the-limit", 422, f"{name}={value}; {limit} are allowed.", remedy, allowed=limit)
+    require_enough_points(dataset.n, spec)
+    id_ = posterior_id(dataset.id, spec.to_dict(), glle_engine.__version__)
+    if (record := here.posteriors.get(id_)) is not None:
+        return record
+    if all_points_equal(here.datasets.values(dataset.id)):
+        remedy = "Check that the data were read as intended."
+        raise refuse("degenerate-data", 422, f"All {dataset.n} points are equal.", remedy)
+    request = ("POST /v1/posteriors", body.model_dump())
+    return once(here, key, request, lambda: _fit(here, id_, dataset.id, spec.to_dict()))
+
+
+def _fit(here: Stores, id_: str, dataset: str, spec: dict[str, Any]) -> Job:
+    asked = {"dataset": dataset, "spec": spec}
+    job, created = here.jobs.create(kind="fit", claim=id_, posterior=id_, spec=asked, total=1)
+    if created:
+        here.queue.enqueue(job)
+    return job
+
+
+def _refit(here: Stores, record: PosteriorRecord) -> Job:
+    return _fit(here, record.id, record.dataset, record.spec)
+
+
+def _posterior(record: PosteriorRecord, status: int) -> Response:
+    body = PosteriorOut.of(record).model_dump_json()
+    return Response(body, status, {"Location": f"/v1/posteriors/{record.id}"}, "application/json")

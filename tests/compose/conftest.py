@@ -1,0 +1,74 @@
+"""The engine and the composed service, once for the whole suite."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from .engine import Engine, import_standins, started, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+API = "http://127.0.0.1:8000"
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[Engine]:
+    """Yield a container engine that knows the stand-in images."""
+    if "ENGINE_FOLDER" not in os.environ:
+        pytest.fail("The engine needs namespaces of its own: bash tests/compose/run", pytrace=False)
+    with started(Path(os.environ["ENGINE_FOLDER"]), os.environ["ENGINE_CGROUP"]) as engine:
+        import_standins(engine, Path(os.environ["STANDIN_BASE"]), Path(os.environ["STANDIN_WHEELS"]))
+        yield engine
+
+
+@pytest.fixture(scope="session")
+def stack(engine: Engine) -> Iterator[Engine]:
+    """Yield the engine with the image built and the service up, two workers, until nothing is left of it."""
+    engine.compose("build")
+    try:
+        up(engine)
+        yield engine
+    finally:
+        engine.compose("down", "--volumes")
+        left = engine.docker("ps", "--all", "--quiet") + engine.docker("volume", "ls", "--quiet")
+        assert left == "", "down --volumes leaves nothing"
+
+
+@pytest.fixture
+def client(stack: Engine) -> Iterator[httpx.Client]:
+    """Yield a client of the API, as the host reaches it."""
+    with httpx.Client(base_url=API, timeout=90) as client:
+        yield client
+
+
+def up(engine: Engine) -> None:
+    """Bring the service up with two workers, and wait until it is ready."""
+    engine.compose("up", "--detach", "--scale", "worker=2")
+
+    def ready() -> bool:
+        try:
+            return httpx.get(f"{API}/readyz").is_success
+        except httpx.TransportError:
+            return False
+
+    try:
+        wait_until("/readyz is 200", ready, seconds=60)
+    except TimeoutError as error:
+        error.add_note(engine.compose("ps") + engine.compose("logs", "--no-color", "--tail=50"))
+        raise
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show what the containers said beside a test that failed."""
+    report = yield
+    stack = getattr(item, "funcargs", {}).get("stack")
+    if report.failed and stack is not None:
+        report.sections.append(("containers", stack.compose("logs", "--no-color", "--tail=40", check=False)))
+    return report

@@ -1,0 +1,147 @@
+"""A container engine of the test's own, and the service composed on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ROOT = Path(__file__).parents[2]
+STANDIN = Path(__file__).parent / "standin"
+PROJECT = "glle"
+
+
+def program(name: str) -> str:
+    """Return the path of the program `name`.
+
+    Raises
+    ------
+    FileNotFoundError
+        If it is not installed.
+
+    """
+    path = shutil.which(name)
+    if path is None:
+        raise FileNotFoundError(f"{name} is not installed; tests/compose/run installs it.")
+    return path
+
+
+def wait_until(what: str, ready: Callable[[], Any], *, seconds: float, every: float = 0.2) -> Any:
+    """Return the first true value of `ready()`.
+
+    Raises
+    ------
+    TimeoutError
+        If there is none within `seconds`.
+
+    """
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        value = ready()
+        if value:
+            return value
+        time.sleep(every)
+    raise TimeoutError(f"not within {seconds:g} s: {what}")
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A running dockerd, asked through the programs that a user would take."""
+
+    socket: Path
+
+    def run(self, *command: str, check: bool = True, stdin: str | None = None) -> str:
+        """Run `command` against this engine; return its output.
+
+        Raises
+        ------
+        AssertionError
+            With what it said, if it fails and `check` is true.
+
+        """
+        done = subprocess.run(
+            [program(command[0]), *command[1:]],
+            cwd=ROOT,
+            # The builder of every engine: it needs no plug-in.
+            env={**os.environ, "DOCKER_HOST": f"unix://{self.socket}", "DOCKER_BUILDKIT": "0"}
+            | {"COMPOSE_DOCKER_CLI_BUILD": "0", "COMPOSE_PROJECT_NAME": PROJECT},
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        said = done.stdout + done.stderr
+        assert done.returncode == 0 or not check, f"{' '.join(command)}: {said}"
+        return done.stdout
+
+    def docker(self, *arguments: str, check: bool = True) -> str:
+        """Run `docker` with `arguments`."""
+        return self.run("docker", *arguments, check=check)
+
+    def compose(self, *arguments: str, check: bool = True) -> str:
+        """Run `docker-compose` with `arguments` on the project's own file."""
+        return self.run("docker-compose", *arguments, check=check)
+
+    def containers(self, service: str) -> list[str]:
+        """Return the ids of the running containers of `service`."""
+        return self.docker(
+            "ps", "--quiet", "--no-trunc", "--filter", f"label=com.docker.compose.service={service}"
+        ).split()
+
+    def inspect(self, name: str) -> dict[str, Any]:
+        """Return what the engine knows of a container or network."""
+        found: list[dict[str, Any]] = json.loads(self.docker("inspect", name))
+        return found[0]
+
+
+@contextmanager
+def started(folder: Path, cgroup: str) -> Iterator[Engine]:
+    """Run dockerd with everything it keeps under `folder`, until the end of the block."""
+    engine = Engine(folder / "docker.sock")
+    command = [program("dockerd"), f"--host=unix://{engine.socket}", f"--cgroup-parent=/{cgroup}"]
+    command += [
+        f"--data-root={folder / 'data'}",
+        f"--exec-root={folder / 'exec'}",
+        f"--pidfile={folder / 'pid'}",
+    ]
+    command += ["--exec-opt=native.cgroupdriver=cgroupfs", "--log-level=warn"]
+    log = folder / "dockerd.log"
+    with log.open("w") as out:
+        # A session of its own: Ctrl-C reaches the tests, which then take the service down in order.
+        daemon = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
+
+    def ready() -> bool:
+        assert daemon.poll() is None, f"dockerd ended: {log.read_text()[-2000:]}"
+        return bool(engine.docker("version", "--format", "{{.Server.Version}}", check=False).strip())
+
+    try:
+        wait_until("dockerd answers", ready, seconds=60)
+        yield engine
+    finally:
+        daemon.terminate()
+        daemon.wait(60)
+
+
+def import_standins(engine: Engine, base: Path, wheels: Path) -> None:
+    """Give the engine images by the names that Dockerfile and docker-compose.yml start from."""
+    found = re.search(r"^ARG PYTHON_IMAGE=(\S+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    assert found is not None, "the Dockerfile names its base in ARG PYTHON_IMAGE"
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    engine.docker("import", str(base), "standin")
+    for image, file, context in (
+        (found[1], "python.Dockerfile", wheels),
+        (services["queue"]["image"], "redis.Dockerfile", STANDIN),
+    ):
+        engine.docker("build", "--quiet", "--tag", image, "--file", str(STANDIN / file), str(context))

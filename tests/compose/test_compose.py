@@ -1,0 +1,180 @@
+"""The main job, on containers that are built and run for real."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from .conftest import up
+from .engine import wait_until
+
+if TYPE_CHECKING:
+    import httpx
+
+    from .engine import Engine
+
+pytestmark = [pytest.mark.compose, pytest.mark.timeout(600)]
+
+SERVICES = ("api", "worker", "queue", "cache")
+REDONE_SECONDS = 60  # a job whose worker was killed is finished by another within
+LONG = 60_000  # points that take some five seconds to fit
+
+BUSY = """
+import os, redis, rq
+queue = redis.from_url(os.environ["GLLE_REDIS_URL"])
+print(*[w.hostname for w in rq.Worker.all(connection=queue) if w.get_current_job_id()])
+"""
+
+
+def post_job(client: httpx.Client, url: str, body: dict[str, Any]) -> str:
+    """Post what creates a job; return the job's URL."""
+    answer = client.post(url, json=body)
+    assert answer.status_code == 202, answer.text
+    return answer.headers["Location"]
+
+
+def status(client: httpx.Client, job: str, wait: float = 0) -> str:
+    """Return the status of the job at the URL `job`."""
+    answer = client.get(job, params={"wait": wait})
+    assert answer.status_code == 200, answer.text
+    return str(answer.json()["status"])
+
+
+def succeed(client: httpx.Client, job: str, *, seconds: float) -> None:
+    """Wait until the job has ended well."""
+    wait_until(f"{job} ends", lambda: status(client, job, wait=5) not in {"queued", "running"}, seconds=seconds)
+    assert status(client, job) == "succeeded", client.get(job).text
+
+
+def npy(client: httpx.Client, url: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Return the array at `url`."""
+    answer = client.get(url, headers={"Accept": "application/x-npy"})
+    assert answer.status_code == 200, answer.text
+    array: np.ndarray[Any, np.dtype[np.float64]] = np.load(io.BytesIO(answer.content), allow_pickle=False)
+    return array
+
+
+def running_fit(client: httpx.Client, stack: Engine, seed: int) -> tuple[str, str]:
+    """Start a long fit; return the URL of its job and the container that works on it."""
+    answer = client.post("/v1/datasets/synthetic", json={"name": "s_curve", "n": LONG, "seed": seed})
+    assert answer.status_code == 201, answer.text
+    job = post_job(client, "/v1/posteriors", {"dataset": answer.json()["id"]})
+    wait_until("the fit runs", lambda: status(client, job) == "running", seconds=30)
+    (host,) = stack.compose("exec", "-T", "api", "python", "-c", BUSY).split()
+    return job, host
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_containers_are_confined(stack: Engine, service: str) -> None:
+    """A process in any container is not root, has no capability, and cannot write to the root file system."""
+    look = "id -u; grep CapEff /proc/self/status; touch /etc/x 2>&1"
+    found = [stack.inspect(name) for name in stack.containers(service)]
+    assert len(found) == (2 if service == "worker" else 1)
+    for container in found:
+        said = stack.docker("exec", container["Id"], "sh", "-c", f"{look}; touch /tmp/x && echo written").split("\n")
+        assert int(said[0]) > 0
+        assert said[1].split()[1] == "0" * 16
+        assert "Read-only file system" in said[2]
+        assert said[3] == "written"
+        assert container["HostConfig"]["RestartPolicy"]["Name"] == "unless-stopped"
+
+
+def test_every_container_is_healthy(stack: Engine) -> None:
+    """The health check of every service passes."""
+
+    def healthy() -> bool:
+        names = [name for service in SERVICES for name in stack.containers(service)]
+        return all(stack.inspect(name)["State"]["Health"]["Status"] == "healthy" for name in names)
+
+    wait_until("every container is healthy", healthy, seconds=60)
+
+
+def test_redis_answers_on_the_inner_network_only(stack: Engine) -> None:
+    """Nobody but the service's own containers reaches a Redis server; the API listens on loopback."""
+    (queue,) = stack.containers("queue")
+    address = stack.inspect(queue)["NetworkSettings"]["Networks"]["glle_inner"]["IPAddress"]
+    ping = ("timeout", "3", "redis-cli", "-h", address, "ping")
+    image = stack.inspect(queue)["Config"]["Image"]
+    assert stack.docker("run", "--rm", "--network=glle_inner", image, *ping) == "PONG\n"
+    assert stack.docker("run", "--rm", "--network=glle_outer", image, *ping, check=False) == ""
+    (api,) = stack.containers("api")
+    published = stack.inspect(api)["NetworkSettings"]["Ports"]
+    assert published == {"8000/tcp": [{"HostIp": "127.0.0.1", "HostPort": "8000"}]}
+
+
+@pytest.mark.parametrize(
+    ("service", "policy", "persistent"), [("queue", "noeviction", "yes"), ("cache", "allkeys-lru", "no")]
+)
+def test_redis_keeps_what_it_should(stack: Engine, service: str, policy: str, persistent: str) -> None:
+    """The queue is on disk and never evicted; the cache is in memory and makes room."""
+    said = stack.compose("exec", "-T", service, "redis-cli", "config", "get", "maxmemory-policy", "appendonly", "save")
+    lines = said.splitlines()
+    assert dict(zip(lines[::2], lines[1::2], strict=True)) == {
+        "maxmemory-policy": policy, "appendonly": persistent, "save": "",
+    }  # fmt: skip
+
+
+def test_the_main_job(stack: Engine, client: httpx.Client) -> None:
+    """An upload, its posterior, many draws as npy; all of it is still there after `down` and `up`."""
+    angle, height = np.random.default_rng(1).uniform(size=(2, 1000))
+    upload = io.BytesIO()
+    np.save(upload, np.column_stack([np.sin(6 * angle), 3 * height, np.cos(6 * angle) + 3 * angle]))
+    headers = {"Content-Type": "application/x-npy"}
+    answer = client.post("/v1/datasets", content=upload.getvalue(), headers=headers)
+    assert answer.status_code == 201, answer.text
+    dataset = answer.json()["id"]
+    job = post_job(client, "/v1/posteriors", {"dataset": dataset, "n_neighbors": 10})
+    succeed(client, job, seconds=60)
+    posterior = client.get(job).json()["posterior"]
+    draws = post_job(client, f"/v1/posteriors/{posterior}/draws", {"count": 8, "seed": 3})
+    succeed(client, draws, seconds=60)
+    embeddings = npy(client, f"{draws}/result")
+    assert embeddings.shape == (8, 1000, 2)
+    assert np.isfinite(embeddings).all()
+    assert len(np.unique(embeddings[:, 0, 0])) == 8
+
+    stack.compose("down")
+    up(stack)
+    assert client.get(f"/v1/datasets/{dataset}").status_code == 200
+    again = npy(client, f"/v1/posteriors/{posterior}/draws/5?seed=3&wait=60")  # the cache is empty by now
+    np.testing.assert_array_equal(again, embeddings[5])
+
+
+def test_a_job_outlives_the_container_of_its_worker(stack: Engine, client: httpx.Client) -> None:
+    """`docker kill` of the worker in the middle of a fit: another one finishes it within a minute."""
+    job, host = running_fit(client, stack, seed=11)
+    stack.docker("kill", host)
+    killed = time.monotonic()
+    assert status(client, job) == "running"
+    succeed(client, job, seconds=REDONE_SECONDS)
+    assert time.monotonic() - killed < REDONE_SECONDS
+    assert len(stack.containers("worker")) == 1
+    up(stack)
+    assert len(stack.containers("worker")) == 2
+
+
+def test_a_crashed_worker_is_started_again(stack: Engine) -> None:
+    """A container whose process dies by itself comes back."""
+    name = stack.containers("worker")[0]
+    before = stack.inspect(name)
+    os.kill(before["State"]["Pid"], signal.SIGKILL)  # the engine runs in this process's namespace
+
+    def back() -> bool:
+        now = stack.inspect(name)
+        return bool(now["State"]["Running"] and now["RestartCount"] == before["RestartCount"] + 1)
+
+    wait_until("the worker is back", back, seconds=30)
+
+
+def test_a_stopping_worker_finishes_its_job(stack: Engine, client: httpx.Client) -> None:
+    """`docker-compose stop worker` in the middle of a fit waits for it; nothing is killed."""
+    job, host = running_fit(client, stack, seed=12)
+    stack.compose("stop", "worker")
+    assert status(client, job) == "succeeded"
+    assert stack.inspect(host)["State"]["ExitCode"] == 0

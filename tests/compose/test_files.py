@@ -1,0 +1,95 @@
+"""What docker-compose.yml, the Dockerfile and the locks promise, without an engine."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import Any
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from worker.settings import table
+
+from .engine import ROOT
+from .wheelhouse import chosen
+
+COMPOSE = (ROOT / "docker-compose.yml").read_text()
+SERVICES: dict[str, dict[str, Any]] = yaml.safe_load(COMPOSE)["services"]
+DEFAULTS = dict(re.findall(r"\$\{(GLLE_\w+):-([^}]+)\}", COMPOSE))
+
+
+def pins(lock: str) -> set[str]:
+    """Return the `name==version ; marker` of every entry of a lock file."""
+    return set(re.findall(r"^(\S+==.*?) \\$", (ROOT / lock).read_text(), re.MULTILINE))
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_every_service_is_confined(name: str) -> None:
+    """No service has a writable root, a capability, a way to gain one, or the user root."""
+    service = SERVICES[name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", service["user"])
+
+
+def test_only_the_api_is_reachable_and_only_from_this_machine() -> None:
+    """The API alone publishes a port, on loopback unless told otherwise; the rest sees the inner network."""
+    assert [name for name, service in SERVICES.items() if "ports" in service] == ["api"]
+    assert DEFAULTS["GLLE_BIND"] == "127.0.0.1"
+    assert [name for name, service in SERVICES.items() if service["networks"] != ["inner"]] == ["api"]
+    assert yaml.safe_load(COMPOSE)["networks"]["inner"]["internal"] is True
+
+
+def test_a_stopping_worker_has_time_for_its_job() -> None:
+    """A worker's grace is longer than a job may take."""
+    assert int(DEFAULTS["GLLE_WORKER_GRACE"].removesuffix("s")) > int(DEFAULTS["GLLE_JOB_TIMEOUT"])
+    assert SERVICES["worker"]["stop_grace_period"].startswith("${GLLE_WORKER_GRACE:-")
+
+
+def test_every_variable_is_explained_with_its_default() -> None:
+    """The head of the file lists what can be set, with the defaults that hold."""
+    head = COMPOSE.partition("\nx-")[0]
+    listed = {line.split()[1]: line for line in head.splitlines() if line.startswith("#   GLLE_")}
+    assert listed.keys() == DEFAULTS.keys()
+    assert [name for name, line in listed.items() if DEFAULTS[name] not in line.split()] == []
+
+
+def test_what_the_containers_are_told_are_settings_with_their_defaults() -> None:
+    """Every GLLE_ variable of a container is a setting; what is interpolated there defaults to its default."""
+    settings = {name: str(default) for name, default, _ in table()}
+    told = {*SERVICES["api"]["environment"], *SERVICES["worker"]["environment"]}
+    assert {name for name in told if name.startswith("GLLE_")} <= settings.keys()
+    shared = DEFAULTS.keys() & settings.keys()
+    assert {name: settings[name] for name in shared} == {name: DEFAULTS[name] for name in shared}
+    assert "GLLE_JOB_TIMEOUT" in shared
+
+
+def test_the_image_installs_what_the_tests_ran_with() -> None:
+    """Every pin of the service's lock is one of the development lock, and all it should hold is there."""
+    lock = pins("requirements-service.lock")
+    assert lock <= pins("requirements.lock")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wanted = project["project"]["dependencies"] + project["project"]["optional-dependencies"]["service"]
+    wanted += project["build-system"]["requires"]
+    locked = {canonicalize_name(Requirement(pin).name) for pin in lock}
+    assert {canonicalize_name(Requirement(text).name) for text in wanted} <= locked
+
+
+def test_the_build_sees_no_more_than_it_copies() -> None:
+    """What .dockerignore lets through is what the Dockerfile copies."""
+    ignore = (ROOT / ".dockerignore").read_text().splitlines()
+    let_through = {line.removeprefix("!") for line in ignore if line.startswith("!")}
+    copies = re.findall(r"^COPY (?!--)(.+) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    assert let_through == {name for names in copies for name in names.split()}
+    assert ignore[1] == "*"
+
+
+def test_markers_are_judged_by_the_python_of_the_image() -> None:
+    """The wheelhouse takes the entries for the Python it is told, whichever it runs on."""
+    lock = "a==1 ; python_full_version < '3.11.3' \\\n    --hash=x \\\n    --hash=y\nb==2 \\\n    --hash=z\n"
+    assert chosen(lock, "3.11.2").splitlines() == ["a==1 --hash=x --hash=y", "b==2 --hash=z"]
+    assert chosen(lock, "3.11.3") == "b==2 --hash=z"

@@ -1,0 +1,61 @@
+"""What the worker's and the service's tests share: embedded servers, and stores on them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from worker.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from worker.stores import Stores
+
+WAIT_SECONDS = 60.0
+
+
+def until(condition: Callable[[], object], seconds: float = WAIT_SECONDS) -> None:
+    """Poll until `condition` is true, or fail."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s"
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="session")
+def server_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+    """Real servers, as `glle up` starts them, for the whole session."""
+    from worker.servers import cache_server, queue_server  # engine tests need no server  # noqa: PLC0415 # engine tests need no server
+
+    settings = Settings(data_dir=str(tmp_path_factory.mktemp("servers")), cache_bytes=64 * 2**20, heartbeat=1)
+    queue, cache = queue_server(settings), cache_server(settings)
+    for server in (queue, cache):
+        server.spawn()
+    for server in (queue, cache):
+        server.wait()
+    yield replace(settings, redis_url=queue.url, cache_url=cache.url)
+    for server in (queue, cache):
+        server.stop()
+
+
+@pytest.fixture
+def settings(server_settings: Settings, tmp_path: Path) -> Settings:
+    """Settings with a data folder of the test's own."""
+    return replace(server_settings, data_dir=str(tmp_path))
+
+
+@pytest.fixture
+def stores(settings: Settings) -> Iterator[Stores]:
+    """Connected stores, empty."""
+    from worker.stores import Stores  # noqa: PLC0415 # engine tests need no server
+
+    connected = Stores.connect(settings)
+    connected.client.flushall()
+    connected.cache._client.flushall()
+    yield connected
+    connected.close()

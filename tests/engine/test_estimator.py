@@ -1,0 +1,68 @@
+"""The scikit-learn estimator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from glle_engine import GlleError
+from glle_engine.estimator import GLLE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+
+# Its data are blobs of a few points: a small k, and bridges between the blobs.
+@parametrize_with_checks([GLLE(n_neighbors=4, disconnected="bridge")])  # type: ignore[untyped-decorator]
+def test_check_estimator(estimator: GLLE, check: Callable[[GLLE], None]) -> None:
+    """Everything scikit-learn asks of an estimator."""
+    check(estimator)
+
+
+def test_embedding_draws_and_new_points(sheet: NDArray[np.float64]) -> None:
+    """Transform gives training points their embedding, sample the posterior's draws."""
+    model = GLLE(n_neighbors=8)
+    Y = model.fit_transform(sheet)
+    np.testing.assert_array_equal(model.transform(sheet), Y)
+    drawn = model.sample(3, seed=2)
+    np.testing.assert_array_equal(drawn[1], model.posterior_.draw(1, seed=2).embedding)
+    np.testing.assert_array_equal(model.sample(2, X=sheet[:9], seed=2), drawn[:2, :9])
+    assert model.sample(0).shape == (0, 400, 2)
+
+
+def test_float32_in_float32_out(sheet: NDArray[np.float64]) -> None:
+    """The dtype of the data is that of the embedding."""
+    model = GLLE().fit(sheet.astype(np.float32))
+    assert model.embedding_.dtype == model.transform(sheet[:5].astype(np.float32)).dtype == np.float32
+    assert GLLE().fit_transform(sheet).dtype == np.float64
+
+
+def test_pipeline_clone_and_names(sheet: NDArray[np.float64]) -> None:
+    """It works in a pipeline, survives clone, and names its output."""
+    model = make_pipeline(StandardScaler(), GLLE(n_components=3))
+    assert model.fit_transform(sheet).shape == (400, 3)
+    assert list(model.get_feature_names_out()) == ["glle0", "glle1", "glle2"]
+    assert clone(GLLE(reg=0.1)).get_params()["reg"] == 0.1
+
+
+def test_pandas_output(sheet: NDArray[np.float64]) -> None:
+    """set_output gives a data frame with the index of the data."""
+    pandas: Any = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(sheet, columns=["x", "y", "z"], index=np.arange(400) + 7)
+    out = GLLE().set_output(transform="pandas").fit_transform(frame)
+    assert list(out.columns) == ["glle0", "glle1"]
+    assert (out.index == frame.index).all()
+
+
+def test_errors_are_the_engines() -> None:
+    """A fit that cannot be is a GlleError, which is a ValueError, with its remedy."""
+    with pytest.raises(GlleError, match="at most 19"):
+        GLLE(n_neighbors=30).fit(np.random.default_rng(0).random((20, 3)))

@@ -1,0 +1,66 @@
+"""The app on real servers and real HTTP, without workers."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+import uvicorn
+
+from service.app import create_app
+from service.cli import listen
+from tests.conftest import until
+from worker.stores import Stores
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from worker.settings import Settings
+
+
+@contextmanager
+def serving(stores: Stores) -> Iterator[httpx.Client]:
+    """Serve these stores from a thread; yield a client."""
+    with listen("127.0.0.1", 0) as sock:
+        server = uvicorn.Server(uvicorn.Config(create_app(stores), log_level="critical", lifespan="off"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
+        thread.start()
+        until(lambda: server.started)
+        try:
+            with httpx.Client(base_url=f"http://127.0.0.1:{sock.getsockname()[1]}", timeout=30) as client:
+                yield client
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+@pytest.fixture(scope="session")
+def _served(
+    server_settings: Settings, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Stores, httpx.Client]]:
+    """One app for the session: starting and stopping it takes longer than most tests."""
+    stores = Stores.connect(replace(server_settings, data_dir=str(tmp_path_factory.mktemp("data"))))
+    with serving(stores) as client:
+        yield stores, client
+    stores.close()
+
+
+@pytest.fixture
+def stores(_served: tuple[Stores, httpx.Client]) -> Stores:
+    """The app's stores, emptied."""
+    stores, _ = _served
+    stores.client.flushall()
+    stores.cache._client.flushall()
+    shutil.rmtree(stores.settings.data_dir, ignore_errors=True)
+    return stores
+
+
+@pytest.fixture
+def client(stores: Stores, _served: tuple[Stores, httpx.Client]) -> httpx.Client:
+    """A client of the app."""
+    return _served[1]

@@ -1,0 +1,104 @@
+"""Arrays on the way out."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from fastapi import Request
+
+from service import arrays
+from service.arrays import JSON, NPY, NPZ, Stack, check_float32, negotiated
+from worker.problems import ProblemError
+
+
+def stacked(whole: np.ndarray[Any, Any], axes: int, dtype: str = "float64") -> Stack:
+    """Return an array as a stack with `axes` leading axes."""
+    lead, trail = whole.shape[:axes], whole.shape[axes:]
+    return Stack(lead, trail, np.dtype(dtype), list(whole.reshape(math.prod(lead), *trail)))
+
+
+@pytest.mark.parametrize("axes", [0, 1, 2])
+@pytest.mark.parametrize("shape", [(2, 3, 7, 2), (1, 1, 1, 1), (2, 1, 5, 3), (3, 2, 0, 2)])
+def test_every_representation_is_the_array(axes: int, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """npy, npz and JSON of a stack are those of the whole array, in however small pieces."""
+    monkeypatch.setattr(arrays, "_PIECE_BYTES", 40)
+    monkeypatch.setattr(arrays, "_JSON_VALUES", 5)
+    whole = np.random.default_rng(0).normal(size=shape[-axes - 2 :])
+    expected = whole.reshape(shape[2 - axes :])
+    stack = stacked(expected, axes)
+    buffer = io.BytesIO()
+    np.save(buffer, expected)
+    assert stack.npy_header() + b"".join(stack.pieces()) == buffer.getvalue()
+    assert json.loads("".join(stack.json())) == expected.tolist()
+    packed = b"".join(arrays._npz({"x": stack, "y": Stack.of(np.arange(3))}))
+    with np.load(io.BytesIO(packed)) as loaded:
+        np.testing.assert_array_equal(loaded["x"], expected)
+        np.testing.assert_array_equal(loaded["y"], np.arange(3))
+
+
+def test_float32_is_rounded_once() -> None:
+    """float32 of a float64 array is its nearest float32; integers stay what they are."""
+    values = np.array([[0.1, 1 / 3]])
+    stack = Stack.of(values, "float32")
+    assert b"".join(stack.pieces()) == values.astype(np.float32).tobytes()
+    assert np.array(json.loads("".join(stack.json())), np.float32).tobytes() == values.astype(np.float32).tobytes()
+    assert Stack.of(np.arange(3), "float32").dtype == np.int64
+
+
+def test_text_labels_travel_without_pickle() -> None:
+    """An array of strings is written so that it loads with pickles forbidden."""
+    labels = np.array(["ü", "bb"])
+    packed = b"".join(arrays._npz({"labels": Stack.of(labels)}))
+    with np.load(io.BytesIO(packed), allow_pickle=False) as loaded:
+        assert loaded["labels"].tolist() == labels.tolist()
+
+
+def test_json_of_nan_is_an_error_never_null() -> None:
+    """A value that is not finite breaks the answer off."""
+    with pytest.raises(ValueError, match="JSON compliant"):
+        "".join(Stack.of(np.array([[np.nan]])).json())
+
+
+def test_float32_overflow_is_refused() -> None:
+    """A value that float32 cannot hold is a problem, not an infinity."""
+    check_float32(np.array([[3e38]]))
+    with pytest.raises(ProblemError, match="float32"):
+        check_float32(np.array([[0.0], [1e39]]))
+
+
+@pytest.mark.parametrize(
+    ("accept", "expected"),
+    [
+        (None, JSON),
+        ("*/*", JSON),
+        ("application/x-npy", NPY),
+        ("application/zip, application/json;q=0.5", NPZ),
+        ("application/json;q=0.5, application/x-npy;q=0.9", NPY),
+        ("text/html, application/*;q=0.1", JSON),
+        ("APPLICATION/X-NPY", NPY),
+        ("application/json;q=oops, application/x-npy", NPY),
+    ],
+)
+def test_negotiation(accept: str | None, expected: str) -> None:
+    """The best accepted type wins; the first offered when it is free."""
+    assert negotiated(request(accept), (JSON, NPY, NPZ)) == expected
+
+
+@pytest.mark.parametrize("accept", ["text/html", "application/json;q=0", "", "image/*"])
+def test_nothing_acceptable_is_406_with_the_list(accept: str) -> None:
+    """What is offered is told."""
+    with pytest.raises(ProblemError) as caught:
+        negotiated(request(accept), (JSON, NPY))
+    assert caught.value.problem.status == 406
+    assert caught.value.problem.details == {"offered": [JSON, NPY]}
+
+
+def request(accept: str | None) -> Request:
+    """Return a request with this Accept header."""
+    headers = [] if accept is None else [(b"accept", accept.encode())]
+    return Request({"type": "http", "method": "GET", "path": "/", "headers": headers})

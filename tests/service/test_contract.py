@@ -1,0 +1,207 @@
+"""The contract: every route and model documented, the export up to date, one error shape."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from service import cli, docs
+from service.problems import MEDIA_TYPE
+
+if TYPE_CHECKING:
+    import httpx
+
+    from worker.stores import Stores
+
+CONTRACT: dict[str, Any] = cli._contract_app().openapi()
+OPERATIONS = [
+    pytest.param(operation, id=f"{method} {path}")
+    for path, methods in CONTRACT["paths"].items()
+    for method, operation in methods.items()
+]
+
+
+def test_export_is_up_to_date() -> None:
+    """openapi/openapi.json is what the app says; `glle openapi` writes it."""
+    assert cli.CONTRACT.read_text(encoding="utf-8") == cli.contract_text(cli._contract_app())
+    assert cli.main(["openapi", "--check"]) == 0
+
+
+def test_check_notices_a_difference(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A contract that differs, or is not there, fails and says what to run; writing repairs it."""
+    monkeypatch.setattr(cli, "CONTRACT", tmp_path / "openapi.json")
+    assert cli.main(["openapi", "--check"]) == 1
+    assert "run `glle openapi`" in capsys.readouterr().err
+    assert cli.main(["openapi"]) == 0
+    assert cli.main(["openapi", "--check"]) == 0
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_every_route_is_documented(operation: dict[str, Any]) -> None:
+    """Each has a summary, a description and documented problems, each parameter a description."""
+    assert operation["summary"]
+    assert len(operation["description"]) > 10
+    problems = {
+        status: answer for status, answer in operation["responses"].items() if MEDIA_TYPE in answer.get("content", {})
+    }
+    assert {"500", "503"} <= set(problems)
+    assert all(answer["description"] for answer in operation["responses"].values())
+    for status, answer in operation["responses"].items():
+        if int(status) >= 400:
+            assert list(answer["content"]) == [MEDIA_TYPE], status
+            assert answer["content"][MEDIA_TYPE]["schema"] == {"$ref": "#/components/schemas/ProblemOut"}
+    for parameter in operation.get("parameters", []):
+        told = parameter.get("description") or parameter["schema"].get("description")
+        assert told or parameter["name"] == "id", parameter["name"]
+
+
+def test_every_reference_leads_somewhere() -> None:
+    """No schema is referred to that is not there, and none is there for nothing."""
+    text = cli.contract_text(cli._contract_app())
+    referred = set(re.findall(r"#/components/schemas/(\w+)", text))
+    assert referred == set(CONTRACT["components"]["schemas"])
+
+
+def test_docs_page_shows_every_route_and_loads_nothing(client: httpx.Client) -> None:
+    """The page has each path and model, and no address of another host."""
+    answer = client.get("/docs")
+    assert answer.status_code == 200
+    for path in CONTRACT["paths"]:
+        assert f"<code>{path}</code>" in answer.text
+    assert "<script" not in answer.text
+    assert re.findall(r"https?://", answer.text) == []
+    assert answer.text == docs.page(client.get("/openapi.json").json())
+
+
+def test_root_leads_to_the_docs(client: httpx.Client) -> None:
+    """/ redirects."""
+    answer = client.get("/")
+    assert (answer.status_code, answer.headers["location"]) == (307, "/docs")
+
+
+def test_served_contract_is_the_exported(client: httpx.Client) -> None:
+    """/openapi.json does not depend on the settings."""
+    assert client.get("/openapi.json").json() == CONTRACT
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "more", "status", "code"),
+    [
+        ("GET", "/nowhere", {}, 404, "no-such-route"),
+        ("PUT", "/v1/datasets", {}, 405, "method-not-allowed"),
+        ("GET", "/v1/datasets/ds_none", {}, 404, "dataset-not-found"),
+        ("GET", "/v1/posteriors/post_none", {}, 404, "posterior-not-found"),
+        ("GET", "/v1/posteriors/post_none/arrays", {}, 404, "posterior-not-found"),
+        ("GET", "/v1/posteriors/post_none/draws/0", {}, 404, "posterior-not-found"),
+        ("POST", "/v1/posteriors/post_none/draws", {"json": {"count": 1}}, 404, "posterior-not-found"),
+        ("DELETE", "/v1/posteriors/post_none", {}, 404, "posterior-not-found"),
+        ("GET", "/v1/jobs/job_none", {}, 404, "job-not-found"),
+        ("GET", "/v1/jobs/job_none?wait=9", {}, 404, "job-not-found"),
+        ("GET", "/v1/jobs/job_none/result", {}, 404, "job-not-found"),
+        ("DELETE", "/v1/jobs/job_none", {}, 404, "job-not-found"),
+        ("GET", "/v1/jobs?limit=0", {}, 422, "invalid-request"),
+        ("GET", "/v1/jobs?cursor=%21", {}, 422, "invalid-cursor"),
+        ("GET", "/v1/jobs?status=done", {}, 422, "invalid-request"),
+        ("GET", "/v1/jobs/x?wait=nan", {}, 422, "invalid-request"),
+        ("GET", "/v1/posteriors/x/draws/-1", {}, 422, "invalid-request"),
+        ("GET", f"/v1/posteriors/x/draws/{2**64}", {}, 422, "invalid-request"),
+        ("GET", "/v1/posteriors/x/draws/0?scale=nan", {}, 422, "invalid-request"),
+        ("POST", "/v1/posteriors", {"json": {"dataset": "ds_none"}}, 404, "dataset-not-found"),
+        ("POST", "/v1/posteriors", {"json": {"dataset": "x", "k": 3}}, 422, "invalid-request"),
+        ("POST", "/v1/posteriors", {"json": {"dataset": "x", "n_neighbors": "10"}}, 422, "invalid-request"),
+        ("POST", "/v1/posteriors", {"json": {"dataset": "x", "mean": "derived"}}, 422, "invalid-parameter"),
+        (
+            "POST",
+            "/v1/posteriors",
+            {"content": b"{", "headers": {"content-type": "application/json"}},
+            422,
+            "invalid-request",
+        ),
+        ("POST", "/v1/posteriors", {}, 422, "invalid-request"),
+        (
+            "POST",
+            "/v1/posteriors",
+            {"content": b"{}", "headers": {"content-type": "text/plain"}},
+            415,
+            "unsupported-media-type",
+        ),
+        ("POST", "/v1/posteriors", {"json": {"dataset": "x" * 70_000}}, 413, "body-too-large"),
+        (
+            "POST",
+            "/v1/posteriors",
+            {"content": (b"x" * 9000 for _ in range(9)), "headers": {"content-type": "application/json"}},
+            413,
+            "body-too-large",
+        ),
+        (
+            "POST",
+            "/v1/posteriors",
+            {"content": b'{"dataset": "x", "reg": NaN}', "headers": {"content-type": "application/json"}},
+            422,
+            "invalid-request",
+        ),
+        (
+            "POST",
+            "/v1/posteriors",
+            {"content": b'{"dataset": "x", "reg": 1e999}', "headers": {"content-type": "application/json"}},
+            422,
+            "invalid-request",
+        ),
+        ("POST", "/v1/datasets/synthetic", {"json": {"name": "moebius"}}, 422, "invalid-parameter"),
+        ("POST", "/v1/datasets/synthetic", {"json": {"name": "s_curve", "n": 2_000_000}}, 422, "too-many-points"),
+        ("POST", "/v1/datasets", {"content": b"", "headers": {"content-type": "text/csv"}}, 422, "empty-body"),
+        (
+            "POST",
+            "/v1/datasets",
+            {"content": b"x", "headers": {"content-type": "image/png"}},
+            415,
+            "unsupported-media-type",
+        ),
+        ("GET", "/readyz", {}, 503, "no-workers"),
+    ],
+)
+def test_every_error_has_the_one_shape(
+    client: httpx.Client, method: str, path: str, more: dict[str, Any], status: int, code: str
+) -> None:
+    """Each is problem+json with type, title, status, detail and remedy."""
+    answer = client.request(method, path, **more)
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == MEDIA_TYPE
+    body = answer.json()
+    assert list(body) == ["type", "title", "status", "detail", "remedy", "details"]
+    assert body["type"] == f"urn:glle:problem:{code}"
+    assert body["status"] == status
+    assert body["detail"].endswith(".")
+    assert body["remedy"].endswith((".", "header."))
+
+
+def test_unexpected_error_tells_no_secrets(
+    client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug is a 500 of the one shape, without its message."""
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("the password is x")
+
+    monkeypatch.setattr(type(stores.jobs), "newest", fail)
+    answer = client.get("/v1/jobs")
+    assert (answer.status_code, answer.json()["type"]) == (500, "urn:glle:problem:internal-error")
+    assert "password" not in answer.text
+
+
+def test_method_not_allowed_names_what_is(client: httpx.Client) -> None:
+    """405 has the Allow header."""
+    assert client.put("/v1/info").headers["allow"] == "GET"
+
+
+def test_every_answer_has_an_id_and_its_time(client: httpx.Client) -> None:
+    """X-Request-Id is the client's if it is a plain one, and Server-Timing is there."""
+    given = client.get("/livez", headers={"x-request-id": "abc123"})
+    assert given.headers["x-request-id"] == "abc123"
+    made = client.get("/nowhere", headers={"x-request-id": "a b\tc"})
+    assert made.headers["x-request-id"].isalnum()
+    assert re.fullmatch(r"app;dur=\d+\.\d", made.headers["server-timing"])

@@ -1,0 +1,1 @@
+"""Tests of the whole: real servers, real workers, real HTTP."""

@@ -1,0 +1,125 @@
+"""`glle up`, started once for the session, and asked over HTTP as a client would."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+import redis
+
+from tests.conftest import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass
+class Up:
+    """A running `glle up`."""
+
+    process: subprocess.Popen[str]
+    log: Path
+    url: str
+
+    def children(self, word: str = "") -> list[int]:
+        """Return the pids of its children whose command line has `word`."""
+        pid = self.process.pid
+        pids = [int(text) for text in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        return [child for child in pids if word in command_line(child)]
+
+    def tree(self) -> list[int]:
+        """Return the pids of the whole tree."""
+        found = [self.process.pid]
+        for pid in found:
+            found += [int(text) for text in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        return found
+
+    def redis(self, variable: str) -> redis.Redis:
+        """Return a client of one of its servers, by the URL that its children were given."""
+        (api,) = self.children("api")
+        environment = Path(f"/proc/{api}/environ").read_text().split("\0")
+        (url,) = [line.partition("=")[2] for line in environment if line.startswith(variable + "=")]
+        return redis.Redis.from_url(url)
+
+
+def command_line(pid: int) -> str:
+    """Return a process's command line, empty when it is gone (or a zombie)."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+@contextmanager
+def running(folder: Path, **settings: str) -> Iterator[Up]:
+    """Run `glle up` on a free port; kill what is left of it."""
+    log = folder / "up.log"
+    environment = {**os.environ, "GLLE_HEARTBEAT": "1", "PYTHONPATH": str(ROOT), **settings}
+    command = [sys.executable, "-m", "service", "up", "--port", "0", "--data-dir", str(folder / "data")]
+    with (
+        log.open("w") as output,
+        subprocess.Popen(
+            command, env=environment, stdout=output, stderr=output, text=True, start_new_session=True
+        ) as process,
+    ):
+        try:
+            until(lambda: "is ready at" in log.read_text() or process.poll() is not None)
+            found = re.search(r"is ready at (http://\S+)", log.read_text())
+            assert found, log.read_text()
+            yield Up(process, log, found[1])
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+
+
+@pytest.fixture(scope="session")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """One `glle up` for the session."""
+    with running(tmp_path_factory.mktemp("up")) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def client(up: Up) -> Iterator[httpx.Client]:
+    """A client of it."""
+    with httpx.Client(base_url=up.url, timeout=60) as made:
+        yield made
+
+
+def synthetic(client: httpx.Client, n: int, seed: int = 0, name: str = "s_curve") -> str:
+    """Make a data set and return its id."""
+    answer = client.post("/v1/datasets/synthetic", json={"name": name, "n": n, "seed": seed})
+    assert answer.status_code in {200, 201}, answer.text
+    id_ = answer.json()["id"]
+    assert isinstance(id_, str)
+    return id_
+
+
+def fitted(client: httpx.Client, dataset: str, **spec: Any) -> str:
+    """Fit a posterior and return its path."""
+    answer = client.post("/v1/posteriors?wait=60", json={"dataset": dataset, **spec})
+    assert answer.status_code in {200, 201}, answer.text
+    return f"/v1/posteriors/{answer.json()['id']}"
+
+
+def ended(client: httpx.Client, job: str) -> dict[str, Any]:
+    """Wait for a job's end and return it."""
+    told: dict[str, Any] = {}
+
+    def is_over() -> bool:
+        told.update(client.get(f"/v1/jobs/{job}?wait=30").json())
+        return told["status"] not in {"queued", "running", "cancelling"}
+
+    until(is_over)
+    return told

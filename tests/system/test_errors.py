@@ -1,0 +1,170 @@
+"""What users get wrong: each a 4xx of the one shape, with its remedy, and the service lives on."""
+
+from __future__ import annotations
+
+import io
+import json
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import numpy as np
+import pytest
+
+from glle_engine import manifolds
+from tests.system.conftest import ended, fitted, synthetic
+
+if TYPE_CHECKING:
+    import httpx
+
+    from tests.system.conftest import Up
+
+SHEET = manifolds.make("s_curve", 150, seed=0).X
+
+
+def npy(array: Any) -> bytes:
+    """Return the npy file of an array."""
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=True)
+    return buffer.getvalue()
+
+
+def upload(client: httpx.Client, body: bytes, kind: str = "application/x-npy") -> httpx.Response:
+    """Upload a body."""
+    return client.post("/v1/datasets", content=body, headers={"content-type": kind})
+
+
+def check(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
+    """Check an answer to be this problem, and return it."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    problem: dict[str, Any] = answer.json()
+    assert problem["type"] == "urn:glle:problem:" + code
+    assert len(problem["remedy"]) > 10
+    return problem
+
+
+def test_nan_is_named_by_row_and_column(client: httpx.Client) -> None:
+    """In npy and in CSV alike."""
+    values = SHEET.copy()
+    values[16, 2] = np.nan
+    for body, kind in (
+        (npy(values), "application/x-npy"),
+        ("\n".join(",".join(map(str, row)) for row in values).encode(), "text/csv"),
+        (json.dumps(values.tolist()).encode(), "application/json"),
+    ):
+        details = check(upload(client, body, kind), 422, "not-finite")["details"]
+        assert (details["row"], details["column"]) == (17, 3)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "status", "code"),
+    [
+        (b"", "application/x-npy", 422, "empty-body"),
+        (npy(np.zeros((2, 3, 4))), "application/x-npy", 422, "invalid-shape"),
+        (npy(np.array([[{}]], object)), "application/x-npy", 422, "unsupported-dtype"),
+        (npy(SHEET)[:-100], "application/x-npy", 422, "truncated-npy"),
+        (npy(SHEET), "application/octet-stream", 415, "unsupported-media-type"),
+        (npy(SHEET), "", 415, "unsupported-media-type"),
+    ],
+)
+def test_bad_bodies(client: httpx.Client, body: bytes, kind: str, status: int, code: str) -> None:
+    """Each with its remedy."""
+    check(upload(client, body, kind), status, code)
+
+
+def test_too_many_neighbours(client: httpx.Client) -> None:
+    """With k >= n it is refused at once."""
+    answer = client.post("/v1/posteriors", json={"dataset": synthetic(client, 10)})
+    assert "at most 9" in check(answer, 422, "too-few-points")["remedy"]
+
+
+def test_all_points_equal(client: httpx.Client) -> None:
+    """Refused at once."""
+    dataset = upload(client, npy(np.ones((50, 3)))).json()["id"]
+    check(client.post("/v1/posteriors", json={"dataset": dataset}), 422, "degenerate-data")
+
+
+def test_disconnected_graph_names_the_k_that_connects(client: httpx.Client) -> None:
+    """Found by the worker, told by every route; the k it names does connect."""
+    two = np.vstack([SHEET[:60], SHEET[:60] + 50.0])
+    dataset = upload(client, npy(two)).json()["id"]
+    problem = check(
+        client.post("/v1/posteriors?wait=30", json={"dataset": dataset, "n_neighbors": 5}), 422, "disconnected-graph"
+    )
+    job = client.post("/v1/posteriors", json={"dataset": dataset, "n_neighbors": 5}).json()
+    told = ended(client, job["id"])
+    assert (told["status"], told["error"]) == ("failed", problem)
+    assert check(client.get(job["links"]["posterior"]), 422, "disconnected-graph") == problem
+    assert check(client.get(job["links"]["self"] + "/result"), 422, "disconnected-graph") == problem
+    enough = max(value for value in problem["details"].values() if isinstance(value, int) and value > 5)
+    assert str(enough) in problem["remedy"]
+    fitted(client, dataset, n_neighbors=enough)
+
+
+def test_constant_feature_is_accepted_and_named(client: httpx.Client) -> None:
+    """The diagnostics say which it is."""
+    dataset = upload(client, npy(np.hstack([SHEET, np.full((150, 1), 3.0)]))).json()["id"]
+    posterior = fitted(client, dataset)
+    diagnostics = client.get(posterior).json()["diagnostics"]
+    assert diagnostics["figures"]["constant_features"] == [3]
+    assert diagnostics["notes"]
+
+
+def test_ten_gigabytes_announced(up: Up, client: httpx.Client) -> None:
+    """413 without reading, memory flat, and the service goes on."""
+    (api,) = up.children("api")
+    before = resident(api)
+    for path in ("/v1/datasets", "/v1/posteriors"):
+        host, port = urlsplit(up.url).netloc.split(":")
+        with socket.create_connection((host, int(port)), timeout=10) as raw:
+            kind = "application/x-npy" if path.endswith("datasets") else "application/json"
+            head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: {kind}\r\nContent-Length: 10000000000\r\n\r\n"
+            raw.sendall(head.encode())
+            answer = b""
+            while b"body-too-large" not in answer and (piece := raw.recv(65536)):
+                answer += piece
+            assert answer.startswith(b"HTTP/1.1 413"), answer
+            assert b"application/problem+json" in answer
+    assert resident(api) < before + 10 * 2**20
+    assert client.get("/livez").status_code == 200
+
+
+def test_huge_header_allocates_nothing(up: Up, client: httpx.Client) -> None:
+    """An npy header of a terabyte with no data behind it is refused by its limits, memory flat."""
+    (api,) = up.children("api")
+    before = resident(api)
+    header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000, 10000)}\n"
+    body = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
+    problem = check(upload(client, body), 422, "truncated-npy")
+    assert problem["details"] == {"announced": 8 * 10**10, "came": 0}
+    assert resident(api) < before + 10 * 2**20
+
+
+def test_result_larger_than_the_cache(client: httpx.Client) -> None:
+    """More draws than the cache could hold are refused before anything is drawn."""
+    posterior = fitted(client, synthetic(client, 5000))
+    answer = client.post(posterior + "/draws", json={"count": 8000})
+    problem = check(answer, 422, "cache-too-small")
+    assert problem["details"]["bytes"] > problem["details"]["allowed"]
+    check(client.post(posterior + "/draws", json={"count": 10_001}), 422, "over-the-limit")
+    check(client.post(posterior + "/draws", json={"count": 1, "scale": 1, "scales": [1]}), 422, "invalid-request")
+
+
+def test_client_that_hangs_up_does_no_harm(up: Up, client: httpx.Client) -> None:
+    """A body that ends before its announced length stores nothing and leaves no file."""
+    count = len(client.get("/v1/datasets?limit=100").json()["items"])
+    host, port = urlsplit(up.url).netloc.split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as raw:
+        raw.sendall(
+            b"POST /v1/datasets HTTP/1.1\r\nHost: x\r\nContent-Type: text/csv\r\nContent-Length: 99\r\n\r\n1,2\n"
+        )
+    assert len(client.get("/v1/datasets?limit=100").json()["items"]) == count
+    incoming = up.log.parent / "data" / "incoming"
+    assert list(incoming.iterdir()) == []
+
+
+def resident(pid: int) -> int:
+    """Return a process's resident bytes."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096

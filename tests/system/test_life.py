@@ -1,0 +1,108 @@
+"""Life and death of the tree."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from tests.conftest import until
+from tests.system.conftest import ROOT, command_line, ended, fitted, running, synthetic
+from worker import lifeline
+
+if TYPE_CHECKING:
+    from tests.system.conftest import Up
+
+pytestmark = pytest.mark.skipif(not lifeline.LINUX, reason="reads /proc")
+
+
+def test_killed_worker_costs_only_time(up: Up, client: httpx.Client) -> None:
+    """After kill -9 of a worker in the middle of a fit: the job succeeds, and there are two workers again."""
+    job = client.post("/v1/posteriors", json={"dataset": synthetic(client, 30_000, seed=9)}).json()
+    until(lambda: client.get(job["links"]["self"]).json()["progress"]["stage"] in {"weights", "embedding"})
+    (busy,) = [pid for pid in up.children("worker") if horses(pid)]
+    os.kill(busy, signal.SIGKILL)
+    started = time.monotonic()
+    assert ended(client, job["id"])["status"] == "succeeded"
+    assert time.monotonic() - started < 60
+    until(lambda: len(up.children("worker")) == 2)
+    assert busy not in up.children("worker")
+
+
+def horses(pid: int) -> list[str]:
+    """Return the children of a worker."""
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+def test_killed_api_and_servers_come_back(up: Up, client: httpx.Client) -> None:
+    """After kill -9 of the API, then of the queue server, the same address answers with what was there."""
+    posterior = fitted(client, synthetic(client, 200, seed=3))
+    (api,) = up.children("api")
+    os.kill(api, signal.SIGKILL)
+    until(lambda: up.children("api") not in ([], [api]))
+    with httpx.Client(base_url=up.url, timeout=60) as fresh:
+        assert fresh.get(posterior).status_code == 200
+        time.sleep(1.1)  # the AOF is written every second: what is older than that is safe
+        server = up.children("valkey-server")[0]
+        os.kill(server, signal.SIGKILL)
+        until(lambda: len(up.children("valkey-server")) == 2 and server not in up.children("valkey-server"))
+        until(lambda: fresh.get("/readyz").status_code == 200)
+        assert fresh.get(posterior).status_code == 200
+        assert fresh.get(posterior + "/draws/0?seed=123&wait=30").status_code == 200
+
+
+def test_killed_head_leaves_no_process(tmp_path: Path) -> None:
+    """After kill -9 of `glle up`, in the middle of a fit: every process of the tree is gone."""
+    with running(tmp_path, GLLE_WORKERS="1") as started:
+        with httpx.Client(base_url=started.url, timeout=30) as client:
+            job = client.post("/v1/posteriors", json={"dataset": synthetic(client, 40_000)}).json()
+            until(lambda: client.get(job["links"]["self"]).json()["progress"]["stage"] in {"weights", "embedding"})
+        tree = started.tree()
+        assert len(tree) == 6, "the head, two servers, the API, a worker and its work-horse"
+        started.process.kill()
+        until(lambda: not any(command_line(pid) for pid in tree[1:]), 10)
+
+
+def test_stop_is_warm_and_a_restart_goes_on(tmp_path: Path) -> None:
+    """SIGTERM ends the tree within seconds, nothing left; what was queued is done after the next start."""
+    with running(tmp_path, GLLE_WORKERS="1", GLLE_STOP_GRACE="1") as first:
+        with httpx.Client(base_url=first.url, timeout=30) as client:
+            posterior = fitted(client, synthetic(client, 1000))
+            job = client.post(posterior + "/draws", json={"count": 400}).json()
+            until(lambda: client.get(job["links"]["self"]).json()["progress"]["done"] > 0)
+        tree = first.tree()
+        asked = time.monotonic()
+        first.process.send_signal(signal.SIGTERM)
+        assert first.process.wait(20) == 0
+        assert time.monotonic() - asked < 10
+        assert not any(command_line(pid) for pid in tree)
+    with running(tmp_path, GLLE_WORKERS="1") as second, httpx.Client(base_url=second.url, timeout=60) as client:
+        assert client.get(posterior).status_code == 200
+        over = ended(client, job["id"])
+        assert (over["status"], over["progress"]["done"]) == ("succeeded", 400)
+        busy = subprocess.run(
+            [sys.executable, "-m", "service", "up", "--port", "0", "--data-dir", str(tmp_path / "data")],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+        assert busy.returncode == 2
+        assert "Another `glle up` uses" in busy.stderr
+
+
+def test_ready_counts_workers_and_metrics_tell_jobs(client: httpx.Client) -> None:
+    """Readiness and metrics show what runs."""
+    until(lambda: client.get("/readyz").json().get("workers", 0) >= 2)
+    fitted(client, synthetic(client, 100, seed=8))
+    text = client.get("/metrics").text
+    assert 'glle_jobs_entered_total{kind="fit",status="succeeded"}' in text
+    assert "glle_redis_up 1.0" in text

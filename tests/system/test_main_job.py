@@ -1,0 +1,237 @@
+"""The main job: upload, fit, draw, fetch; what is known is not computed again."""
+
+from __future__ import annotations
+
+import io
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import glle_engine
+from glle_engine import manifolds
+from tests.system.conftest import ended, fitted, synthetic
+
+if TYPE_CHECKING:
+    import httpx
+
+    from tests.system.conftest import Up
+
+NPY = {"accept": "application/x-npy"}
+N = 300
+
+
+@pytest.fixture(scope="module")
+def posterior(client: httpx.Client) -> str:
+    """The path of a fitted posterior."""
+    return fitted(client, synthetic(client, N))
+
+
+def npy(client: httpx.Client, path: str, **query: Any) -> np.ndarray[Any, Any]:
+    """Return an array as npy."""
+    answer = client.get(path, headers=NPY, params=query or None)
+    assert answer.status_code == 200, answer.text
+    array: np.ndarray[Any, Any] = np.load(io.BytesIO(answer.content))
+    return array
+
+
+def drawn(client: httpx.Client, posterior: str, **body: Any) -> dict[str, Any]:
+    """Run a draws job and return it."""
+    answer = client.post(posterior + "/draws?wait=60", json=body)
+    assert answer.status_code == 200, answer.text
+    job: dict[str, Any] = answer.json()
+    assert job["status"] == "succeeded"
+    return job
+
+
+def test_main_job_step_by_step(client: httpx.Client) -> None:
+    """Upload as npy, fit by a job, draw by a job, fetch: the numbers are those of the engine."""
+    X = manifolds.make("swiss_roll", N, seed=7).X
+    buffer = io.BytesIO()
+    np.save(buffer, X)
+    uploaded = client.post("/v1/datasets", content=buffer.getvalue(), headers={"content-type": "application/x-npy"})
+    assert uploaded.status_code == 201
+    accepted = client.post("/v1/posteriors", json={"dataset": uploaded.json()["id"], "method": "direct"})
+    assert accepted.status_code == 202
+    job = ended(client, accepted.headers["location"].rpartition("/")[2])
+    assert job["status"] == "succeeded", job
+    assert job["progress"]["done"] == job["progress"]["total"]
+    told = client.get(job["links"]["posterior"]).json()
+    direct = glle_engine.fit(X, method="direct")
+    assert told["spec"] == direct.spec.to_dict()
+    assert told["provenance"]["engine"] == glle_engine.__version__
+    np.testing.assert_allclose(told["eigenvalues"], direct.eigenvalues, rtol=1e-6)
+    assert client.get(job["links"]["result"]).json() == told
+    draws = drawn(client, job["links"]["posterior"], count=3, first=5, seed=2)
+    result = npy(client, draws["links"]["result"])
+    assert result.shape == (3, N, 2)
+    for row, index in zip(result, range(5, 8), strict=True):
+        np.testing.assert_allclose(row, direct.draw(index, seed=2).embedding, atol=1e-6)
+
+
+def test_draw_731_alone_and_in_a_batch_same_bits(client: httpx.Client, posterior: str) -> None:
+    """Whoever draws it, in whatever shard: the same bits."""
+    alone = npy(client, posterior + "/draws/731", seed=11)
+    batch = drawn(client, posterior, count=70, first=700, seed=11)
+    result = npy(client, batch["links"]["result"])
+    assert result.shape == (70, N, 2)
+    assert alone.tobytes() == result[31].tobytes()
+
+
+def test_flushed_cache_same_bits(client: httpx.Client, posterior: str, up: Up) -> None:
+    """After the cache lost everything, draws, batches and arrays are made again, the same bits."""
+    job = drawn(client, posterior, count=5, first=40, scales=[0.1, 1.0])
+    result = job["links"]["result"]
+    alone, batch = npy(client, posterior + "/draws/42"), npy(client, result)
+    embedding = npy(client, posterior + "/arrays", name="embedding")
+    with up.redis("GLLE_CACHE_URL") as cache:
+        cache.flushall()
+    assert npy(client, posterior + "/draws/42").tobytes() == alone.tobytes()
+    with up.redis("GLLE_CACHE_URL") as cache:
+        cache.flushall()
+    again = client.get(result, headers=NPY)
+    assert (again.status_code, again.headers["location"]) == (202, job["links"]["self"])
+    assert ended(client, job["id"])["status"] == "succeeded"
+    assert npy(client, result).tobytes() == batch.tobytes()
+    with up.redis("GLLE_CACHE_URL") as cache:
+        cache.flushall()
+    refit = client.get(posterior + "/arrays", params={"name": "embedding"}, headers=NPY)
+    assert refit.status_code == 202
+    assert ended(client, refit.json()["id"])["status"] == "succeeded"
+    assert npy(client, posterior + "/arrays", name="embedding").tobytes() == embedding.tobytes()
+
+
+def test_known_is_answered_at_once(client: httpx.Client, posterior: str) -> None:
+    """A second fit is the first's posterior, a second batch the first's job."""
+    told = client.get(posterior).json()
+    again = client.post("/v1/posteriors", json={"dataset": told["dataset"]})
+    assert (again.status_code, again.json()) == (200, told)
+    first = drawn(client, posterior, count=4, seed=77)
+    second = client.post(posterior + "/draws", json={"count": 4, "seed": 77})
+    assert (second.status_code, second.json()) == (200, first)
+
+
+def test_simultaneous_identical_requests_share_one_job(client: httpx.Client) -> None:
+    """Eight at once get one job."""
+    body = {"dataset": synthetic(client, 2000, seed=5), "n_neighbors": 9}
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: client.post("/v1/posteriors", json=body), range(8)))
+    ids = {answer.json()["id"] for answer in answers if answer.status_code == 202}
+    assert len(ids) == 1
+    assert {answer.status_code for answer in answers} <= {200, 202}
+    assert ended(client, ids.pop())["status"] == "succeeded"
+
+
+def test_single_draw_in_every_representation(client: httpx.Client, posterior: str) -> None:
+    """npy, npz, JSON and float32 agree; an ETag each, 304 for the client's copy."""
+    path = posterior + "/draws/3?scale=0.5"
+    values = npy(client, path)
+    as_json = client.get(path)
+    told = as_json.json()
+    assert np.array(told["data"]).tobytes() == values.tobytes()
+    assert (told["shape"], told["index"], told["scale"], len(told["eigenvalues"])) == ([N, 2], 3, 0.5, 2)
+    assert told["diagnostics"]["disparity"] > 0
+    with np.load(io.BytesIO(client.get(path, headers={"accept": "application/zip"}).content)) as npz:
+        assert npz["embedding"].tobytes() == values.tobytes()
+        assert npz["eigenvalues"].tolist() == told["eigenvalues"]
+    half = client.get(path + "&dtype=float32", headers=NPY)
+    assert np.load(io.BytesIO(half.content)).tobytes() == values.astype(np.float32).tobytes()
+    full = client.get(path, headers=NPY)
+    assert len({as_json.headers["etag"], full.headers["etag"], half.headers["etag"]}) == 3
+    assert "immutable" in full.headers["cache-control"]
+    known = client.get(path, headers={**NPY, "if-none-match": f'"x", {full.headers["etag"]}'})
+    assert (known.status_code, known.content) == (304, b"")
+
+
+def test_grid_of_scales_has_an_axis(client: httpx.Client, posterior: str) -> None:
+    """(scales, count, n, p), each the draw of its own; scale 0 is the reference; eigenvalues beside."""
+    job = drawn(client, posterior, count=2, scales=[0, 0.1, 5])
+    path = job["links"]["result"]
+    result = npy(client, path)
+    assert result.shape == (3, 2, N, 2)
+    assert result[1, 1].tobytes() == npy(client, posterior + "/draws/1", scale=0.1).tobytes()
+    reference = npy(client, posterior + "/arrays", name="embedding")
+    np.testing.assert_allclose(result[0, 0], reference, atol=1e-5)
+    told = client.get(path).json()
+    assert np.array(told["data"]).tobytes() == result.tobytes()
+    assert np.shape(told["eigenvalues"]) == (3, 2, 2)
+    assert [draw["scale"] for draw in told["draws"]] == [0, 0, 0.1, 0.1, 5, 5]
+    assert len(told["diagnostics"]) == 6
+    with np.load(io.BytesIO(client.get(path, headers={"accept": "application/zip"}).content)) as npz:
+        assert npz["embeddings"].tobytes() == result.tobytes()
+        assert npz["eigenvalues"].tolist() == told["eigenvalues"]
+        assert (npz["indices"].tolist(), npz["scales"].tolist()) == ([0, 1], [0, 0.1, 5])
+
+
+def test_arrays_of_a_posterior(client: httpx.Client, posterior: str) -> None:
+    """The npz has every array that the record lists; one by name as npy or JSON."""
+    listed = client.get(posterior).json()["arrays"]
+    with np.load(io.BytesIO(client.get(posterior + "/arrays").content)) as npz:
+        assert {name: list(npz[name].shape) for name in npz.files} == {
+            name: told["shape"] for name, told in listed.items()
+        }
+        mean = npz["mean"]
+    np.testing.assert_allclose(mean.sum(axis=1), 1, atol=1e-12)
+    assert npy(client, posterior + "/arrays", name="mean").tobytes() == mean.tobytes()
+    as_json = client.get(posterior + "/arrays?name=mean", headers={"accept": "application/json"})
+    assert np.array(as_json.json()["data"]).tobytes() == mean.tobytes()
+    assert client.get(posterior + "/arrays?name=sigma", headers=NPY).status_code == 422
+
+
+def test_short_request_overtakes_a_long_job(client: httpx.Client, posterior: str) -> None:
+    """While a job of many shards runs, a single draw is answered in a moment, and cancel stops the job."""
+    big = fitted(client, synthetic(client, 5000, seed=1))
+    job = client.post(big + "/draws", json={"count": 1000, "seed": 3}).json()
+    started = time.monotonic()
+    assert client.get(posterior + "/draws/9?seed=9&wait=30", headers=NPY).status_code == 200
+    assert time.monotonic() - started < 20
+    told = client.delete(job["links"]["self"])
+    assert told.json()["status"] in {"cancelling", "cancelled"}
+    over = ended(client, job["id"])
+    assert over["status"] == "cancelled"
+    assert over["progress"]["done"] < 1000
+    assert client.get(job["links"]["self"] + "/result").status_code == 409
+
+
+def test_cancel_a_running_fit(client: httpx.Client) -> None:
+    """A fit that runs stops when it is told, and leaves no posterior."""
+    job = client.post("/v1/posteriors", json={"dataset": synthetic(client, 40_000)}).json()
+    path = job["links"]["self"]
+    while client.get(path).json()["progress"]["stage"] == "queued":
+        time.sleep(0.02)
+    assert client.delete(path).status_code == 202
+    assert ended(client, job["id"])["status"] == "cancelled"
+    assert client.get(job["links"]["posterior"]).status_code == 409
+
+
+def test_deletes(client: httpx.Client) -> None:
+    """A data set in use stays unless forced; a deleted posterior takes its draws along."""
+    dataset = synthetic(client, 200, seed=42)
+    posterior = fitted(client, dataset)
+    npy(client, posterior + "/draws/0")
+    kept = client.delete(f"/v1/datasets/{dataset}")
+    assert (kept.status_code, kept.json()["details"]["posteriors"]) == (409, [posterior.rpartition("/")[2]])
+    assert client.delete(posterior).status_code == 204
+    assert client.get(posterior).status_code == 404
+    assert client.get(posterior + "/draws/0").status_code == 404
+    posterior = fitted(client, dataset)
+    assert client.delete(f"/v1/datasets/{dataset}?force=true").status_code == 204
+    assert client.get(posterior).status_code == 404
+    assert client.get(f"/v1/datasets/{dataset}").status_code == 404
+
+
+def test_lists_of_posteriors_and_jobs(client: httpx.Client, posterior: str) -> None:
+    """What was made is listed, page by page, each once."""
+    for kind, wanted in (("posteriors", posterior.rpartition("/")[2]), ("jobs", "")):
+        seen: list[str] = []
+        cursor = None
+        while cursor is not None or not seen:
+            query = {"limit": 2, **({"cursor": cursor} if cursor else {})}
+            page = client.get(f"/v1/{kind}", params=query).json()
+            seen += [item["id"] for item in page["items"]]
+            if (cursor := page["next"]) is None:
+                break
+        assert len(seen) == len(set(seen)) > 1
+        assert wanted in {*seen, ""}

@@ -1,0 +1,148 @@
+"""The array cache."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import redis
+
+from worker.cache import PIECE, ArrayCache
+from worker.problems import ProblemError
+from worker.stores import Stores
+
+if TYPE_CHECKING:
+    from worker.settings import Settings
+
+ARRAYS: dict[str, np.ndarray[Any, Any]] = {
+    "empty": np.empty((0, 3)),
+    "scalar": np.array(2.5),
+    "ints": np.arange(7, dtype=np.int32),
+    "strided": np.arange(20.0).reshape(4, 5)[:, ::2],
+    "fortran": np.asfortranarray(np.arange(12.0).reshape(3, 4)),
+    "big": np.random.default_rng(0).normal(size=(3 * PIECE // 8 + 5,)),
+    "one_piece": np.zeros(PIECE, np.uint8),
+    "big_endian": np.arange(3, dtype=">f8"),
+    "flags": np.array([True, False]),
+}
+
+
+def test_round_trip_keeps_every_bit(stores: Stores) -> None:
+    """Arrays of every shape, order and size come back with value, dtype and shape."""
+    stores.cache.put("key", {"a": 1}, ARRAYS)
+    entry = stores.cache.get("key")
+    assert entry is not None
+    assert entry.meta == {"a": 1}
+    assert list(entry.arrays) == list(ARRAYS)
+    for name, array in ARRAYS.items():
+        assert entry.arrays[name].dtype == array.dtype, name
+        np.testing.assert_array_equal(entry.arrays[name], array, name)
+
+
+def test_missing_is_none(stores: Stores) -> None:
+    """What is not there is None, and said to be absent."""
+    stores.cache.put("there", {}, {})
+    assert stores.cache.get("nowhere") is None
+    assert stores.cache.head("nowhere") is None
+    assert stores.cache.present(["there", "nowhere"]) == [True, False]
+
+
+def test_value_without_arrays(stores: Stores) -> None:
+    """A head alone is a value too."""
+    stores.cache.put("key", {"only": "meta"}, {})
+    entry = stores.cache.get("key")
+    assert entry is not None
+    assert entry.meta == {"only": "meta"}
+    assert entry.arrays == {}
+
+
+def test_delete_prefix_spares_others(stores: Stores) -> None:
+    """A prefix is deleted, its neighbours stay."""
+    for key in ("draw:a:1", "draw:a:2", "draw:ab:1"):
+        stores.cache.put(key, {}, {})
+    stores.cache.delete_prefix("draw:a:")
+    assert stores.cache.present(["draw:a:1", "draw:a:2", "draw:ab:1"]) == [False, False, True]
+
+
+def test_more_than_half_the_budget_is_refused(stores: Stores) -> None:
+    """A value that would evict the rest is a problem with a remedy, and writes nothing."""
+    stores.cache.put("small", {}, {"x": np.zeros(10)})
+    with pytest.raises(ProblemError) as caught:
+        stores.cache.put("huge", {}, {"x": np.zeros(stores.cache.budget // 16 + 1)})
+    assert caught.value.problem.code == "cache-too-small"
+    assert "GLLE_CACHE_BYTES" in caught.value.problem.remedy
+    assert stores.cache.present(["small", "huge"]) == [True, False]
+
+
+def test_head_must_be_finite(stores: Stores) -> None:
+    """NaN in the head is an error, never null."""
+    with pytest.raises(ValueError, match="JSON compliant"):
+        stores.cache.put("key", {"x": float("nan")}, {})
+
+
+def test_incomplete_value_is_not_published(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces that were evicted during the write make a problem, not a torn value."""
+    cache = stores.cache
+    real = cache._client.hset
+    calls = 0
+
+    def forgetful(*arguments: Any, **options: Any) -> int:
+        nonlocal calls
+        calls += 1
+        return 1 if calls == 2 else int(real(*arguments, **options))  # the first piece is lost
+
+    monkeypatch.setattr(cache._client, "hset", forgetful)
+    with pytest.raises(ProblemError, match="evicted while it was being written"):
+        cache.put("key", {}, {"x": np.zeros(PIECE)})
+    assert cache.get("key") is None
+    assert list(cache._client.scan_iter("key*")) == []
+
+
+def test_readers_never_see_a_torn_value(stores: Stores, settings: Settings) -> None:
+    """While a writer overwrites a value of many pieces, what is read is of one generation."""
+    other = Stores.connect(settings)
+    stop = threading.Event()
+
+    def write() -> None:
+        value = 0.0
+        while not stop.is_set():
+            value += 1
+            other.cache.put("key", {"value": value}, {"x": np.full(PIECE // 2, value)})
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        complete = 0
+        seen = set()
+        while complete < 15:
+            entry = stores.cache.get("key")
+            if entry is None:
+                continue
+            complete += 1
+            seen.add(entry.meta["value"])
+            assert np.unique(entry.arrays["x"]).tolist() == [entry.meta["value"]]
+    finally:
+        stop.set()
+        writer.join()
+        other.close()
+    assert len(seen) > 1, "the writer did write in between"
+
+
+def test_unfinished_value_expires(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A writer that is killed leaves a temporary value that goes by itself."""
+    cache = stores.cache
+    monkeypatch.setattr(cache, "_publish", lambda **_: pytest.fail("killed"))
+    with pytest.raises(pytest.fail.Exception):
+        cache.put("key", {}, {"x": np.zeros(3)})
+    (left,) = cache._client.scan_iter("key*")
+    assert 0 < int(cache._client.ttl(left)) <= 120
+    assert cache.get("key") is None
+
+
+def test_budget_is_what_was_given() -> None:
+    """The budget is the caller's."""
+    client = redis.Redis()
+    assert ArrayCache(client, budget=123, ttl=1).budget == 123
+    client.close()

@@ -1,0 +1,154 @@
+"""Data sets on disk."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from worker import datasets
+from worker.datasets import DatasetStore, Table, all_points_equal
+from worker.problems import ProblemError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+X = np.random.default_rng(0).normal(size=(50, 3))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> DatasetStore:
+    """An empty store."""
+    return DatasetStore(tmp_path / "datasets")
+
+
+def table(values: Any, **more: Any) -> Table:
+    """Return a table of these values."""
+    return Table(values=np.asarray(values), source={"kind": "test"}, **more)
+
+
+def test_round_trip(store: DatasetStore) -> None:
+    """Values, labels and coordinates come back as they were."""
+    given = table(X, names=["a", "b", "c"], labels=np.array(["ü"] * 50), coordinates=X[:, :2])
+    dataset, new = store.add(given)
+    assert new
+    assert (dataset.n, dataset.d, dataset.dtype, dataset.nbytes) == (50, 3, "float64", 1200)
+    assert store.get(dataset.id) == dataset
+    np.testing.assert_array_equal(store.values(dataset.id), X)
+    assert store.labels(dataset.id).tolist() == ["ü"] * 50
+    np.testing.assert_array_equal(store.coordinates(dataset.id), X[:, :2])
+
+
+def test_same_content_is_the_same_data_set(store: DatasetStore) -> None:
+    """Order in memory and byte order are no content; values, dtype, names and labels are."""
+    first, new = store.add(table(X))
+    assert new
+    for same in (np.asfortranarray(X), X.astype(">f8"), X.copy()[::1]):
+        assert store.add(table(same)) == (first, False)
+    others = [
+        table(X.T.reshape(50, 3)),
+        table(X.astype(np.float32)),
+        table(X, names=["a", "b", "c"]),
+        table(X, labels=np.zeros(50)),
+        table(X, labels=np.array(["0"] * 50)),
+        table(X, coordinates=X[:, :2]),
+        table(X.reshape(75, 2)),
+    ]
+    assert len({store.add(other)[0].id for other in others} | {first.id}) == 8
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f8", ">f4", "u1", "i8", "u8", "longdouble"])
+def test_numbers_become_float64_but_float32_stays(store: DatasetStore, dtype: str) -> None:
+    """Every real dtype is taken; only float32 keeps its width."""
+    values = np.arange(12).reshape(4, 3).astype(dtype)
+    dataset, _ = store.add(table(values))
+    assert dataset.dtype == ("float32" if dtype == ">f4" else "float64")
+    np.testing.assert_array_equal(store.values(dataset.id), values.astype(float))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_not_finite_is_refused_with_row_and_column(
+    store: DatasetStore, bad: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The place is named, counted over all blocks, and nothing is stored."""
+    monkeypatch.setattr(datasets, "BLOCK", 30)
+    values = X.copy()
+    values[37, 1] = bad
+    with pytest.raises(ProblemError) as caught:
+        store.add(table(values, names=["a", "b", "c"]))
+    problem = caught.value.problem
+    assert (problem.code, problem.status) == ("not-finite", 422)
+    assert problem.details == {"row": 38, "column": 2, "name": "b", "value": str(bad)}
+    assert "row 38, column 2 (b)" in problem.detail
+    assert list(store.newest()) == []
+    assert list(store._folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("value", [2**53 + 1, -(2**53) - 1])
+def test_integers_that_float64_cannot_hold_are_refused(store: DatasetStore, value: int) -> None:
+    """An integer that would be rounded is refused, 2^53 is not."""
+    with pytest.raises(ProblemError, match="row 2, column 1") as caught:
+        store.add(table(np.array([[1, 2], [value, 3]])))
+    assert caught.value.problem.code == "inexact-integer"
+    store.add(table(np.array([[1, 2], [2**53, 3]])))
+
+
+def test_long_double_beyond_float64_is_refused(store: DatasetStore) -> None:
+    """A value that would become infinite is refused, not clipped."""
+    with pytest.raises(ProblemError, match="inf"):
+        store.add(table(np.array([[1, 2], [np.longdouble("1e4000"), 3]])))
+
+
+def test_listing_is_newest_first_and_goes_on_after_a_cursor(
+    store: DatasetStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cursor of one leads to the next."""
+    times = iter(f"2025-01-0{day}T00:00:00.000Z" for day in range(1, 5))
+    monkeypatch.setattr(datasets, "now_iso", lambda: next(times))
+    ids = [store.add(table(X + shift))[0].id for shift in range(4)]
+    listed = list(store.newest())
+    assert [dataset.id for _, dataset in listed] == ids[::-1]
+    assert [dataset.id for _, dataset in store.newest(before=listed[1][0])] == ids[1::-1]
+
+
+def test_delete_removes_every_file(store: DatasetStore) -> None:
+    """Nothing is left, a second delete says so, and reading is a 404 with a remedy."""
+    dataset, _ = store.add(table(X, labels=np.zeros(50), coordinates=X[:, :2]))
+    assert store.delete(dataset.id)
+    assert not store.delete(dataset.id)
+    assert list(store._folder.iterdir()) == []
+    with pytest.raises(ProblemError) as caught:
+        store.values(dataset.id)
+    assert (caught.value.problem.code, caught.value.problem.status) == ("dataset-not-found", 404)
+
+
+@pytest.mark.parametrize("id_", ["", "ds_", "ds_../../etc/passwd", "ds_a/b", "post_1", "ds_é"])
+def test_ids_never_leave_the_folder(store: DatasetStore, id_: str) -> None:
+    """An id that is none is unknown, whatever path it spells."""
+    assert store.get(id_) is None
+    assert not store.delete(id_)
+
+
+def test_failed_write_leaves_nothing(store: DatasetStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error between the files leaves no data set and no temporary file."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np.lib.format, "write_array", fail)
+    with pytest.raises(OSError, match="No space"):
+        store.add(table(X, labels=np.zeros(50)))
+    assert list(store.newest()) == []
+    assert [path.name for path in store._folder.iterdir() if path.name.startswith(".")] == []
+
+
+@pytest.mark.parametrize("n", [1, 2, 1000])
+def test_all_points_equal(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equal rows are found, and one that differs at the end too."""
+    monkeypatch.setattr(datasets, "BLOCK", 64)
+    values = np.full((n, 3), 1.5)
+    assert all_points_equal(values)
+    if n > 1:
+        values[-1, -1] = 2
+        assert not all_points_equal(values)

@@ -1,0 +1,73 @@
+"""A draws job as a value."""
+
+from __future__ import annotations
+
+import json
+from itertools import chain
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from worker.draws import MOST_PER_SHARD, DrawKey, DrawsSpec
+
+
+def spec(*, n: int = 100, count: int = 10, scales: tuple[float, ...] = (1.0,), seconds: float = 2.0) -> DrawsSpec:
+    """Return a job's specification."""
+    return DrawsSpec(
+        n=n, p=2, count=count, first=5, seed=3, scales=scales, grid=len(scales) > 1, source="posterior",
+        align="none", shard_seconds=seconds,
+    )  # fmt: skip
+
+
+@given(
+    n=st.integers(10, 200_000),
+    count=st.integers(1, 300),
+    scales=st.lists(st.floats(0, 10), min_size=1, max_size=4),
+    seconds=st.floats(0.01, 5),
+)
+def test_shards_are_the_draws_in_order(n: int, count: int, scales: list[float], seconds: float) -> None:
+    """Shards, put together, are every draw once, in the order of the result, none too long."""
+    job = spec(n=n, count=count, scales=tuple(scales), seconds=seconds)
+    shards = [job.shard_keys(shard) for shard in range(job.shards)]
+    assert list(chain.from_iterable(shards)) == list(job.draws())
+    assert [len(keys) for keys in shards] == [job.shard_size(shard) for shard in range(job.shards)]
+    assert all(1 <= len(keys) <= MOST_PER_SHARD for keys in shards)
+    assert sum(map(len, shards)) == job.total == count * len(scales)
+
+
+def test_positions_run_scale_by_scale() -> None:
+    """The result's first axis is the scale, its second the index."""
+    job = spec(count=2, scales=(0.1, 5.0))
+    assert [(key.scale, key.index) for key in job.draws()] == [(0.1, 5), (0.1, 6), (5.0, 5), (5.0, 6)]
+    assert job.shape == (2, 2, 100, 2)
+    assert spec(count=2).shape == (2, 100, 2)
+
+
+def test_shard_holds_the_seconds_that_were_asked() -> None:
+    """At n = 5,000 a shard of two seconds holds over a hundred draws, cut at the most there may be."""
+    assert spec(n=5000, count=1000).per_shard == MOST_PER_SHARD
+    assert spec(n=100_000, count=1000).per_shard == 5
+    assert spec(n=10_000_000, count=1000).per_shard == 1
+
+
+def test_few_draws_are_spread_over_the_chains() -> None:
+    """Work that one shard could hold is shared by four all the same."""
+    assert (spec(count=64).per_shard, spec(count=64).shards) == (16, 4)
+    assert (spec(count=8).per_shard, spec(count=1).shards) == (2, 1)
+
+
+def test_survives_json() -> None:
+    """The record of the job gives the same value back."""
+    job = spec(scales=(0.01, 1.0))
+    assert DrawsSpec.from_dict(json.loads(json.dumps(job.to_dict()))) == job
+
+
+@pytest.mark.parametrize("change", ["seed", "index", "scale", "source", "align"])
+def test_cache_key_tells_draws_apart(change: str) -> None:
+    """Everything a draw is a function of is in its key; the same draw of two jobs is one key."""
+    key = DrawKey(seed=1, index=2, scale=0.1, source="posterior", align="none")
+    other = {"seed": 2, "index": 1, "scale": 0.1000000000000001, "source": "prior", "align": "procrustes"}[change]
+    assert key.cache_key("post_a") != DrawKey(**{**vars(key), change: other}).cache_key("post_a")
+    assert key.cache_key("post_a") != key.cache_key("post_b")
+    assert spec(count=3).key(1).cache_key("p") == spec(count=9, scales=(1.0, 2.0)).key(1).cache_key("p")

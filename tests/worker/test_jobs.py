@@ -1,0 +1,190 @@
+"""The job records."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from worker.jobs import Cancelled, Job, Status
+from worker.problems import Problem, ProblemError
+
+if TYPE_CHECKING:
+    from worker.stores import Stores
+
+PROBLEM = Problem(code="some-failure", status=422, detail="It failed.", remedy="Do otherwise.", details={"k": 3})
+
+
+def create(stores: Stores, claim: str = "claim", **more: Any) -> tuple[Job, bool]:
+    """Create a draws job of three draws."""
+    return stores.jobs.create(
+        **{"kind": "draws", "claim": claim, "posterior": "post_1", "spec": {"a": [1, 2]}, "total": 3, **more}
+    )
+
+
+def test_new_record(stores: Stores) -> None:
+    """A new job is queued and says what was asked for."""
+    job, created = create(stores)
+    assert created
+    assert stores.jobs.get(job.id) == job
+    assert (job.kind, job.status, job.done, job.total, job.spec) == ("draws", "queued", 0, 3, {"a": [1, 2]})
+    assert (job.started, job.finished, job.error) == (None, None, None)
+    assert job.is_open
+
+
+def test_unknown_job(stores: Stores) -> None:
+    """A job that is not there is None, or a 404 with a remedy."""
+    assert stores.jobs.get("job_none") is None
+    with pytest.raises(ProblemError) as caught:
+        stores.jobs.fetch("job_none")
+    assert (caught.value.problem.code, caught.value.problem.status) == ("job-not-found", 404)
+
+
+def test_racing_claims_share_one_job(stores: Stores) -> None:
+    """Of sixteen identical requests at once one creates, all get the same job."""
+    with ThreadPoolExecutor(16) as pool:
+        results = list(pool.map(lambda _: create(stores), range(16)))
+    assert sum(created for _, created in results) == 1
+    assert len({job.id for job, _ in results}) == 1
+    assert len(list(stores.jobs.newest())) == 1
+
+
+@pytest.mark.parametrize(
+    ("ends", "reuse", "shared"),
+    [
+        ("queued", ("queued", "running"), True),
+        ("running", ("queued", "running"), True),
+        ("cancelling", ("queued", "running"), False),
+        ("cancelled", ("queued", "running", "succeeded"), False),
+        ("failed", ("queued", "running", "succeeded"), False),
+        ("succeeded", ("queued", "running"), False),
+        ("succeeded", ("queued", "running", "succeeded"), True),
+    ],
+)
+def test_what_a_claim_shares(stores: Stores, ends: Status, reuse: tuple[Status, ...], shared: bool) -> None:  # noqa: FBT001 # a parameter of the test
+    """A job is shared while it works, and afterwards only where its result is wanted."""
+    job, _ = create(stores)
+    bring(stores, job, ends)
+    again, created = create(stores, reuse=reuse)
+    assert (again.id == job.id, created) == (shared, not shared)
+    holder = stores.jobs.holder("claim")
+    assert holder is not None
+    assert holder.id == again.id
+
+
+def bring(stores: Stores, job: Job, status: Status) -> None:
+    """Bring a queued job to a status."""
+    jobs = stores.jobs
+    if status != "queued":
+        jobs.start(job.id)
+    if status in {"cancelling", "cancelled"}:
+        jobs.cancel(job.id)
+    if status == "cancelled":
+        jobs.cancelled(job.id)
+    if status == "failed":
+        jobs.fail(job.id, PROBLEM)
+    if status == "succeeded":
+        jobs.succeed(job.id)
+    assert jobs.fetch(job.id).status == status
+
+
+def test_failed_job_keeps_its_problem_and_expires(stores: Stores) -> None:
+    """The problem comes back whole; the record goes after the time that is set."""
+    job, _ = create(stores)
+    bring(stores, job, "failed")
+    failed = stores.jobs.fetch(job.id)
+    assert failed.error == PROBLEM
+    assert failed.finished is not None
+    assert 0 < int(stores.client.ttl(f"glle:job:{job.id}")) <= stores.settings.job_ttl
+
+
+@pytest.mark.parametrize("ended", ["succeeded", "failed", "cancelled"])
+def test_what_has_ended_stays(stores: Stores, ended: Status) -> None:
+    """No late word changes a job that has ended, and no worker starts it again."""
+    job, _ = create(stores)
+    bring(stores, job, ended)
+    stores.jobs.succeed(job.id)
+    stores.jobs.fail(job.id, PROBLEM)
+    stores.jobs.cancelled(job.id)
+    assert stores.jobs.cancel(job.id).status == ended
+    with pytest.raises(Cancelled):
+        stores.jobs.start(job.id)
+    with pytest.raises(Cancelled):
+        stores.jobs.progress(job.id, 1, 3, "late")
+    assert stores.jobs.fetch(job.id).status == ended
+
+
+def test_cancel_queued_at_once_running_when_it_looks(stores: Stores) -> None:
+    """A queued job is cancelled by the word, a running one by its worker."""
+    queued, _ = create(stores, "one")
+    assert stores.jobs.cancel(queued.id).status == "cancelled"
+    running, _ = create(stores, "two")
+    stores.jobs.start(running.id)
+    stores.jobs.progress(running.id, 1, 3, "working")
+    assert stores.jobs.cancel(running.id).status == "cancelling"
+    with pytest.raises(Cancelled):
+        stores.jobs.progress(running.id, 2, 3, "working")
+    stores.jobs.cancelled(running.id)
+    assert stores.jobs.fetch(running.id).status == "cancelled"
+
+
+def test_work_done_before_it_was_told_counts(stores: Stores) -> None:
+    """A wish to cancel that comes too late leaves a result."""
+    job, _ = create(stores)
+    bring(stores, job, "cancelling")
+    stores.jobs.succeed(job.id)
+    assert stores.jobs.fetch(job.id).status == "succeeded"
+
+
+def test_shards_add_up_and_the_last_ends_the_job(stores: Stores) -> None:
+    """Counts of shards add up whatever the order, a redone shard counts once."""
+    job, _ = create(stores, total=5)
+    stores.jobs.start(job.id)
+    for shard, count, done in ((0, 1, 1), (1, 1, 2), (0, 2, 3), (0, 1, 2), (0, 2, 3), (1, 2, 4)):
+        stores.jobs.advance(job.id, 0, shard, count)
+        assert stores.jobs.fetch(job.id).done == done
+    assert stores.jobs.shard_counts(job.id, 0, 3) == [2, 2, 0]
+    stores.jobs.advance(job.id, 0, 2, 1)
+    assert stores.jobs.fetch(job.id).status == "succeeded"
+
+
+def test_reopened_once_for_a_new_round(stores: Stores) -> None:
+    """Of two that want evicted draws again one reopens; the old round's shards count no more."""
+    job, _ = create(stores, total=1)
+    stores.jobs.start(job.id)
+    stores.jobs.advance(job.id, 0, 0, 1)
+    ended = stores.jobs.fetch(job.id)
+    assert [stores.jobs.reopen(ended), stores.jobs.reopen(ended)] == [True, False]
+    again = stores.jobs.fetch(job.id)
+    assert (again.status, again.done, again.round, again.finished) == ("queued", 0, 1, None)
+    assert stores.client.ttl(f"glle:job:{job.id}") == -1
+    with pytest.raises(Cancelled):
+        stores.jobs.advance(job.id, 0, 0, 1)
+    stores.jobs.start(job.id)
+    stores.jobs.advance(job.id, 1, 0, 1)
+    assert stores.jobs.fetch(job.id).status == "succeeded"
+
+
+def test_listing_pages_and_forgets_expired_records(stores: Stores) -> None:
+    """The newest come first, a cursor goes on, an expired record leaves the list."""
+    ids = []
+    for number in range(5):
+        job, _ = create(stores, f"claim{number}")
+        stores.client.delete("unrelated")
+        ids.append(job.id)
+    listed = list(stores.jobs.newest())
+    assert {job.id for _, job in listed} == set(ids)
+    assert [at for at, _ in listed] == sorted((at for at, _ in listed), reverse=True)
+    assert [job.id for _, job in stores.jobs.newest(before=listed[2][0])] == [job.id for _, job in listed[3:]]
+    stores.client.delete(f"glle:job:{listed[0][1].id}")
+    assert len(list(stores.jobs.newest())) == 4
+    assert stores.client.zcard("glle:jobs") == 4
+
+
+def test_entered_counts_every_status(stores: Stores) -> None:
+    """Each entry into a status is counted by kind."""
+    for number in range(2):
+        job, _ = create(stores, f"claim{number}")
+        bring(stores, job, "succeeded")
+    assert stores.jobs.entered() == {("draws", "queued"): 2, ("draws", "running"): 2, ("draws", "succeeded"): 2}

@@ -1,0 +1,63 @@
+"""Children that die with their parent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import until
+from worker import lifeline
+from worker.lifeline import Watcher
+
+PARENT = """
+import signal, subprocess, sys, time
+from worker import lifeline
+child = subprocess.Popen(["sleep", "60"], preexec_fn=lifeline.preexec(signal.SIGKILL), start_new_session=True)
+print(child.pid, flush=True)
+time.sleep(60)
+"""
+
+WATCHED = """
+import subprocess, time
+from worker.lifeline import Watcher
+child = subprocess.Popen(["sleep", "60"], start_new_session=True)
+Watcher().tell(child.pid)
+print(child.pid, flush=True)
+time.sleep(60)
+"""
+
+
+def alive(pid: int) -> bool:
+    """Say whether a process runs (a zombie does not)."""
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(not lifeline.LINUX, reason="reads /proc")
+@pytest.mark.parametrize("program", [PARENT, WATCHED], ids=["prctl", "watcher"])
+def test_child_dies_with_a_killed_parent(program: str) -> None:
+    """A kill -9 of the parent leaves no child, by the kernel's word or by the watcher's."""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        assert alive(child)
+        os.kill(parent.pid, signal.SIGKILL)
+        until(lambda: not alive(child), 10)
+
+
+@pytest.mark.skipif(not lifeline.LINUX, reason="reads /proc")
+def test_watcher_that_is_closed_kills_nobody() -> None:
+    """After an orderly end the watcher goes, and what it was told of stays."""
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as child:  # noqa: S607 # whichever is first on the path
+        watcher = Watcher()
+        watcher.tell(child.pid)
+        watcher.close()
+        assert alive(child.pid)
+        child.kill()

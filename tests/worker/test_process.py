@@ -1,0 +1,110 @@
+"""Real worker processes, killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import glle_engine
+from glle_engine import FitSpec, manifolds
+from tests.conftest import until
+from worker import lifeline
+from worker.datasets import Table
+from worker.identity import posterior_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from worker.jobs import Job
+    from worker.settings import Settings
+    from worker.stores import Stores
+
+pytestmark = pytest.mark.skipif(not lifeline.LINUX, reason="reads /proc")
+
+
+@contextmanager
+def worker(settings: Settings, name: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a worker on the test's servers."""
+    environment = {
+        **os.environ,
+        "GLLE_REDIS_URL": settings.redis_url,
+        "GLLE_CACHE_URL": settings.cache_url,
+        "GLLE_DATA_DIR": settings.data_dir,
+        "GLLE_HEARTBEAT": "1",
+        "GLLE_CACHE_BYTES": str(2**30),
+    }
+    command = [sys.executable, "-m", "service", "worker", "--name", name]
+    with subprocess.Popen(command, env=environment, start_new_session=True) as process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+def fit_job(stores: Stores, n: int) -> Job:
+    """Create and enqueue a fit of n points."""
+    sheet = manifolds.make("swiss_roll", n, seed=0)
+    dataset, _ = stores.datasets.add(Table(values=sheet.X, source={"kind": "test"}))
+    spec = FitSpec().to_dict()
+    id_ = posterior_id(dataset.id, spec, glle_engine.__version__)
+    job, _ = stores.jobs.create(
+        kind="fit", claim=id_, posterior=id_, spec={"dataset": dataset.id, "spec": spec}, total=1
+    )
+    stores.queue.enqueue(job)
+    return job
+
+
+def children(pid: int) -> list[int]:
+    """Return the pids of a process's children."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def test_killed_worker_takes_its_task_along_and_another_does_it(stores: Stores, settings: Settings) -> None:
+    """After kill -9 no orphan goes on; another worker notices by the heartbeats alone and finishes the job."""
+    job = fit_job(stores, 20_000)
+    with worker(settings, "first") as first:
+        until(lambda: children(first.pid) and stores.jobs.fetch(job.id).stage in {"weights", "embedding"})
+        (horse,) = children(first.pid)
+        os.kill(first.pid, signal.SIGKILL)
+        until(lambda: not Path(f"/proc/{horse}/cmdline").exists() or not Path(f"/proc/{horse}/cmdline").read_bytes(), 5)
+    assert stores.jobs.fetch(job.id).status == "running"
+    with worker(settings, "second"):
+        until(lambda: not stores.jobs.fetch(job.id).is_open, 60)
+    ended = stores.jobs.fetch(job.id)
+    assert (ended.status, ended.error) == ("succeeded", None)
+    posterior = stores.posteriors.load(job.posterior)
+    assert posterior is not None
+    assert np.isfinite(posterior.embedding).all()
+
+
+def test_second_signal_hands_the_task_back(stores: Stores, settings: Settings) -> None:
+    """A first SIGTERM waits for the task; a second kills it, puts it back into the queue and ends the worker."""
+    job = fit_job(stores, 60_000)
+    with worker(settings, "stopping") as process:
+        until(lambda: stores.jobs.fetch(job.id).stage in {"weights", "embedding"})
+        process.send_signal(signal.SIGTERM)
+        until(lambda: stores.client.hget("rq:worker:stopping", "shutdown_requested_date"))
+        assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0
+    assert stores.queue._queue.get_job_ids() == [job.id]
+    assert stores.jobs.fetch(job.id).status == "running"
+
+
+def test_idle_worker_stops_at_once(stores: Stores, settings: Settings) -> None:
+    """A worker that waits for work ends on SIGTERM within seconds, and says so in the registry."""
+    with worker(settings, "idle") as process:
+        until(lambda: stores.client.hget("rq:worker:idle", "state") == b"idle")
+        assert stores.queue.live_workers() == 1
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(5) == 0
+    assert stores.queue.live_workers() == 0

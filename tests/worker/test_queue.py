@@ -1,0 +1,222 @@
+"""The queue: what it runs, what it repairs."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from rq import SimpleWorker
+from rq.job import JobStatus
+
+from worker import queue, tasks
+from worker.draws import DrawsSpec
+from worker.queue import NAME, SERIALIZER, TASKS, SafeJob, SafeQueue, TaskQueue, task
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from worker.jobs import Job
+    from worker.stores import Stores
+
+
+def fit_job(stores: Stores, claim: str = "claim") -> Job:
+    """Create a record of a fit."""
+    return stores.jobs.create(kind="fit", claim=claim, posterior="post_1", spec={}, total=1)[0]
+
+
+def draws_job(stores: Stores) -> Job:
+    """Create a record of ten shards of one draw each."""
+    spec = DrawsSpec(
+        n=10, p=2, count=10, first=0, seed=0, scales=(1.0,), grid=False, source="posterior", align="none",
+        shard_seconds=0.0,
+    )  # fmt: skip
+    return stores.jobs.create(kind="draws", claim="d", posterior="post_1", spec=spec.to_dict(), total=10)[0]
+
+
+def work(stores: Stores) -> None:
+    """Run what waits, in this process."""
+    worker = SimpleWorker(
+        [NAME], connection=stores.client, serializer=SERIALIZER, job_class=SafeJob, queue_class=SafeQueue
+    )
+    worker.work(burst=True, logging_level="CRITICAL")
+
+
+def silent(job: Job) -> Job:
+    """Return the job as if its record had not changed for a while."""
+    return replace(job, touched=job.touched - int(1000 * queue.STALE_SECONDS) - 1)
+
+
+def test_every_task_is_in_the_table() -> None:
+    """Each allowed name leads to the function of that name."""
+    assert {f"{task(name).__module__}.{task(name).__name__}" for name in TASKS} == TASKS
+
+
+@pytest.mark.parametrize("name", ["os.system", "worker.tasks._fit", "builtins.eval", "worker.process.main"])
+def test_other_functions_are_refused(stores: Stores, tmp_path: Path, name: str) -> None:
+    """A function that is enqueued by name, but is no task, is not called."""
+    witness = tmp_path / "witness"
+    foreign = stores.queue._queue.enqueue_call(name, args=[f"touch {witness}"], job_id="foreign")
+    work(stores)
+    assert not witness.exists()
+    foreign.refresh()  # type: ignore[no-untyped-call] # RQ's
+    assert foreign.get_status() == JobStatus.FAILED
+    result = foreign.latest_result()
+    assert result is not None
+    assert "is not a task of this worker" in str(result.exc_string)
+
+
+def test_callbacks_and_webhooks_are_refused(stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A callback that is named in a job's data is not called, whether the job succeeds or fails."""
+    called: list[str] = []
+    monkeypatch.setattr(tasks, "fit", lambda *_: called.append("task"))
+    for function in ("worker.tasks.fit", "os.nothing"):
+        stores.queue._queue.enqueue_call(function, args=["x"], job_id=function.replace(".", "-"))
+        key = "rq:job:" + function.replace(".", "-")
+        for kind in ("success", "failure", "stopped"):
+            stores.client.hset(key, f"{kind}_callback_name", "tests.worker.test_queue.witness_callback")
+    work(stores)
+    assert called == ["task"]
+    assert WITNESSED == []
+
+
+WITNESSED: list[str] = []
+
+
+def witness_callback(*_: object) -> None:
+    """Be called, which must not happen."""
+    WITNESSED.append("callback")
+
+
+def test_racing_enqueues_make_one_task(stores: Stores) -> None:
+    """Sixteen that enqueue the same job at once leave one task in the queue."""
+    job = fit_job(stores)
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda _: stores.queue.enqueue(job), range(16)))
+    assert stores.queue.length() == 1
+
+
+def test_every_task_has_its_times(stores: Stores) -> None:
+    """Timeout, TTLs and retries are set on each task, none is left to a default."""
+    stores.queue.enqueue(fit_job(stores))
+    (waiting,) = stores.queue._queue.get_jobs()
+    assert waiting.timeout == stores.settings.job_timeout
+    assert (waiting.result_ttl, waiting.failure_ttl, waiting.retries_left) == (60, 86400, 3)
+
+
+def test_front_of_the_queue(stores: Stores) -> None:
+    """A draw that someone waits for overtakes what waits."""
+    first, second = fit_job(stores, "a"), fit_job(stores, "b")
+    stores.queue.enqueue(first)
+    stores.queue.enqueue(second, at_front=True)
+    assert stores.queue._queue.get_job_ids() == [second.id, first.id]
+
+
+def test_repair_lets_fresh_and_ended_jobs_be(stores: Stores) -> None:
+    """A record that just changed, or has ended, is not compared with the queue."""
+    job = fit_job(stores)
+    assert stores.queue.repair(job) is job
+    ended = silent(stores.jobs.cancel(job.id))
+    assert stores.queue.repair(ended) is ended
+    assert stores.queue.length() == 0
+
+
+def test_repair_enqueues_what_vanished(stores: Stores) -> None:
+    """A job whose task is not in the queue, because the API died before, is enqueued."""
+    job = fit_job(stores)
+    stores.queue.repair(silent(job))
+    assert stores.queue._queue.get_job_ids() == [job.id]
+    stores.queue.repair(silent(job))
+    assert stores.queue.length() == 1
+
+
+def test_repair_enqueues_the_first_missing_shard_of_each_chain(stores: Stores) -> None:
+    """Chains go on where they broke; before the first shard is done, it alone is enqueued."""
+    job = draws_job(stores)
+    stores.queue.repair(silent(job))
+    assert stores.queue._queue.get_job_ids() == [f"{job.id}-r0-s0"]
+    stores.client.delete(f"rq:job:{job.id}-r0-s0")
+    stores.queue._queue.empty()  # type: ignore[no-untyped-call] # RQ's
+    stores.jobs.start(job.id)
+    for shard in (0, 1, 2, 4, 8):
+        stores.jobs.advance(job.id, 0, shard, 1)
+    stores.queue.repair(silent(stores.jobs.fetch(job.id)))
+    assert sorted(stores.queue._queue.get_job_ids()) == [f"{job.id}-r0-s{shard}" for shard in (3, 5, 6)]
+
+
+@pytest.mark.parametrize("status", [JobStatus.FAILED, JobStatus.STOPPED, JobStatus.CANCELED])
+def test_repair_records_what_the_queue_gave_up(stores: Stores, status: JobStatus) -> None:
+    """A task that failed beyond its retries ends the job with a problem."""
+    job = fit_job(stores)
+    stores.queue.enqueue(job)
+    stores.jobs.start(job.id)
+    SafeJob.fetch(job.id, connection=stores.client, serializer=SERIALIZER).set_status(status)
+    repaired = stores.queue.repair(silent(stores.jobs.fetch(job.id)))
+    assert repaired.status == "failed"
+    assert repaired.error is not None
+    assert (repaired.error.code, repaired.error.status) == ("worker-lost", 503)
+
+
+def test_repair_fulfils_a_wish_to_cancel(stores: Stores) -> None:
+    """A job whose worker died before it could stop is cancelled, not failed and not begun again."""
+    job = fit_job(stores)
+    stores.jobs.start(job.id)
+    stores.jobs.cancel(job.id)
+    assert stores.queue.repair(silent(stores.jobs.fetch(job.id))).status == "cancelled"
+    assert stores.queue.length() == 0
+
+
+def test_repair_waits_for_what_runs(stores: Stores) -> None:
+    """A task that waits or runs is left to itself, however silent."""
+    job = fit_job(stores)
+    stores.queue.enqueue(job)
+    assert stores.queue.repair(silent(job)).status == "queued"
+    stores.jobs.start(job.id)
+    SafeJob.fetch(job.id, connection=stores.client, serializer=SERIALIZER).set_status(JobStatus.STARTED)
+    assert stores.queue.repair(silent(stores.jobs.fetch(job.id))).status == "running"
+
+
+def test_maintenance_lock_goes_by_itself_soon(stores: Stores) -> None:
+    """A worker that is killed in maintenance blocks it for half a minute, not for fifteen."""
+    held: Any = stores.queue._queue
+    assert held.acquire_maintenance_lock()
+    assert not held.acquire_maintenance_lock()
+    assert 0 < int(stores.client.ttl(held.registry_cleaning_key)) <= 30
+
+
+def test_live_workers_are_those_that_gave_a_sign(stores: Stores) -> None:
+    """A worker counts while its last sign of life is recent."""
+    assert stores.queue.live_workers() == 0
+    worker = SimpleWorker([NAME], connection=stores.client, serializer=SERIALIZER)
+    worker.register_birth()  # type: ignore[no-untyped-call] # RQ's
+    assert stores.queue.live_workers() == 1
+    stores.client.hset(worker.key, "last_heartbeat", "2020-01-01T00:00:00.000000Z")
+    assert stores.queue.live_workers() == 0
+
+
+def test_recover_hands_over_what_a_dead_worker_had(stores: Stores) -> None:
+    """The task of the named worker is enqueued again at once, others' tasks are left to them."""
+    mine, other = fit_job(stores, "a"), fit_job(stores, "b")
+    for job, name in ((mine, "dead"), (other, "alive")):
+        stores.queue.enqueue(job)
+        worker = SimpleWorker([NAME], name=name, connection=stores.client, serializer=SERIALIZER, job_class=SafeJob)
+        taken = SafeJob.fetch(job.id, connection=stores.client, serializer=SERIALIZER)
+        stores.queue._queue.remove(taken)
+        worker.prepare_execution(taken)
+        worker.prepare_job_execution(taken)
+    assert stores.queue.length() == 0
+    stores.queue.recover("dead")
+    assert stores.queue._queue.get_job_ids() == [mine.id]
+    again = SafeJob.fetch(mine.id, connection=stores.client, serializer=SERIALIZER)
+    assert again.retries_left == queue.RETRIES - 1
+
+
+def test_queue_needs_no_tasks_module(stores: Stores) -> None:
+    """Enqueuing is quick: no engine is loaded for it."""
+    started = time.perf_counter()
+    for number in range(50):
+        TaskQueue(stores.client, stores.jobs, stores.settings).enqueue(fit_job(stores, str(number)))
+    assert time.perf_counter() - started < 5
+    assert stores.queue.length() == 50

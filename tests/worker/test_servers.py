@@ -1,0 +1,69 @@
+"""The embedded servers."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from worker.servers import Server, ServerError, queue_server
+from worker.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    """A running queue server."""
+    made = queue_server(Settings(data_dir=str(tmp_path)))
+    made.spawn()
+    yield made.wait()
+    made.stop()
+
+
+def test_password_is_asked_for_and_shown_nowhere(server: Server) -> None:
+    """Without the password nothing is answered, and no command line has it."""
+    port = int(server.url.rpartition(":")[2].partition("/")[0])
+    with (
+        redis.Redis(port=port, retry=Retry(NoBackoff(), 0)) as stranger,
+        pytest.raises(redis.AuthenticationError),
+    ):
+        stranger.ping()
+    password = server.url.split(":")[2].partition("@")[0]
+    listed = subprocess.run(["ps", "-eww", "-o", "args"], capture_output=True, text=True, check=True).stdout  # noqa: S607 # whichever is first on the path
+    assert password not in listed
+    assert str(port) in listed, "the listing does have the server"
+
+
+def test_queue_survives_kill(server: Server) -> None:
+    """What was written is there after the server was killed and started again, at the same address."""
+    with redis.Redis.from_url(server.url) as client:
+        client.set("key", "kept")
+        client.wait(0, 0)
+        client.bgrewriteaof()
+        assert client.config_get("maxmemory-policy") in (
+            {"maxmemory-policy": "noeviction"},
+            {b"maxmemory-policy": b"noeviction"},
+        )
+    url = server.url
+    server.stop()
+    server.spawn()
+    server.wait()
+    assert server.url == url
+    with redis.Redis.from_url(server.url) as client:
+        assert client.get("key") == b"kept"
+
+
+def test_server_that_does_not_start_says_why(tmp_path: Path) -> None:
+    """The error quotes the server's log."""
+    broken = Server(tmp_path / "broken", ("appendonly maybe",))
+    broken.spawn()
+    with pytest.raises(ServerError, match="did not start"):
+        broken.wait()
+    assert Path(tmp_path / "broken").exists()

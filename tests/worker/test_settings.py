@@ -1,0 +1,43 @@
+"""The settings table."""
+
+from __future__ import annotations
+
+import pytest
+
+from worker.settings import Settings, SettingsError, table, unknown
+
+
+def test_defaults_without_environment() -> None:
+    """An empty environment gives the defaults of the table."""
+    assert Settings.from_env({}) == Settings()
+
+
+def test_values_take_the_type_of_the_default() -> None:
+    """Integers, numbers and text are read as such."""
+    read = Settings.from_env({"GLLE_PORT": "9000", "GLLE_SHARD_SECONDS": "0.5", "GLLE_DATA_DIR": "/x"})
+    assert (read.port, read.shard_seconds, read.data_dir) == (9000, 0.5, "/x")
+
+
+@pytest.mark.parametrize("text", ["", "many", "1.5", "0", "-3", "nan"])
+def test_bad_value_is_named_with_what_would_do(text: str) -> None:
+    """A value that is no integer of at least one is refused by name."""
+    with pytest.raises(SettingsError, match=r"GLLE_WORKERS=.*must be an integer of at least 1"):
+        Settings.from_env({"GLLE_WORKERS": text})
+
+
+def test_nan_is_no_number_of_seconds() -> None:
+    """NaN compares with nothing and is refused."""
+    with pytest.raises(SettingsError, match="GLLE_MAX_WAIT"):
+        Settings.from_env({"GLLE_MAX_WAIT": "nan"})
+
+
+def test_misspelt_variables_are_found() -> None:
+    """A variable that no setting reads is listed."""
+    assert unknown({"GLLE_WORKER": "3", "GLLE_WORKERS": "3", "HOME": "/"}) == ["GLLE_WORKER"]
+
+
+def test_every_setting_is_documented() -> None:
+    """Each row has help that is a sentence."""
+    rows = table()
+    assert len(rows) == len(Settings.__dataclass_fields__)
+    assert all(name.startswith("GLLE_") and told.endswith(".") and len(told) > 20 for name, _, told in rows)

@@ -1,0 +1,274 @@
+"""The tasks, run here and not in a worker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import redis
+from rq.timeouts import JobTimeoutException
+
+import glle_engine
+from glle_engine import FitSpec, manifolds
+from worker import tasks
+from worker.datasets import Table
+from worker.draws import DrawsSpec
+from worker.identity import digest, posterior_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from worker.jobs import Job
+    from worker.stores import Stores
+
+N = 200
+SHEET = manifolds.make("s_curve", N, seed=1)
+
+
+@pytest.fixture(autouse=True)
+def _here(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the tasks use the test's stores."""
+    monkeypatch.setattr(tasks, "stores", lambda: stores)
+
+
+def fit_job(stores: Stores, values: Any = SHEET.X, **parameters: Any) -> Job:
+    """Create the job that fits a posterior of these values."""
+    dataset, _ = stores.datasets.add(Table(values=np.asarray(values), source={"kind": "test"}))
+    spec = FitSpec(**parameters).to_dict()
+    id_ = posterior_id(dataset.id, spec, glle_engine.__version__)
+    asked = {"dataset": dataset.id, "spec": spec}
+    return stores.jobs.create(kind="fit", claim=id_, posterior=id_, spec=asked, total=1)[0]
+
+
+def draws_job(stores: Stores, posterior: str, **more: Any) -> tuple[Job, DrawsSpec]:
+    """Create a job of draws in shards of two."""
+    asked: dict[str, Any] = {
+        "n": N, "p": 2, "count": 9, "first": 0, "seed": 0, "scales": (1.0,), "grid": False,
+        "source": "posterior", "align": "procrustes", "shard_seconds": 3.5e-6 * N * 2.5, **more,
+    }  # fmt: skip
+    spec = DrawsSpec(**asked)
+    assert spec.per_shard == min(2, -(-spec.total // 4))
+    job, _ = stores.jobs.create(
+        kind="draws", claim=digest(spec.to_dict()), posterior=posterior, spec=spec.to_dict(), total=spec.total
+    )
+    return job, spec
+
+
+@pytest.fixture
+def fitted(stores: Stores) -> str:
+    """The id of a fitted posterior."""
+    job = fit_job(stores)
+    tasks.fit(job.id)
+    return job.posterior
+
+
+def test_fit_is_the_engines(stores: Stores, fitted: str) -> None:
+    """What is cached draws the same bits as the engine called directly."""
+    record = stores.posteriors.fetch(fitted)
+    assert (record.n, record.d, record.spec) == (N, 3, FitSpec().to_dict())
+    assert record.provenance["engine"] == glle_engine.__version__
+    assert record.seconds > 0
+    posterior = stores.posteriors.load(fitted)
+    assert posterior is not None
+    direct = glle_engine.fit(SHEET.X)
+    np.testing.assert_array_equal(posterior.draw(3, seed=1).embedding, direct.draw(3, seed=1).embedding)
+    assert record.diagnostics == direct.diagnostics.to_dict()
+    assert stores.jobs.fetch(record.job).status == "succeeded"
+
+
+def test_draws_are_the_engines_in_every_shard(stores: Stores, fitted: str) -> None:
+    """Each draw of the job is the draw of the engine, with its eigenvalues and diagnostics."""
+    job, spec = draws_job(stores, fitted, count=5, first=729)
+    for shard in range(spec.shards):
+        tasks.draw(job.id, 0, shard)
+    ended = stores.jobs.fetch(job.id)
+    assert (ended.status, ended.done) == ("succeeded", 5)
+    direct = glle_engine.fit(SHEET.X)
+    for key in spec.draws():
+        entry = stores.cache.get(key.cache_key(fitted))
+        assert entry is not None
+        draw = direct.draw(key.index)
+        np.testing.assert_array_equal(entry.arrays["embedding"], draw.embedding)
+        np.testing.assert_array_equal(entry.arrays["eigenvalues"], draw.eigenvalues)
+        assert entry.meta["diagnostics"] == draw.diagnostics
+
+
+def test_chains_enqueue_each_shard_once(stores: Stores, fitted: str) -> None:
+    """The first shard opens four chains, each shard enqueues the fourth after it, none beyond the end."""
+    job, spec = draws_job(stores, fitted, count=11)
+    assert spec.shards == 6
+    stores.queue.enqueue(job)
+    waiting = stores.queue._queue
+    names = [f"{job.id}-r0-s{shard}" for shard in range(6)]
+    assert waiting.get_job_ids() == names[:1]
+    tasks.draw(job.id, 0, 0)
+    assert waiting.get_job_ids() == [names[0], names[1], names[2], names[3], names[4]]
+    tasks.draw(job.id, 0, 0)
+    assert len(waiting) == 5, "a redone shard enqueues nothing twice"
+    tasks.draw(job.id, 0, 1)
+    tasks.draw(job.id, 0, 2)
+    assert waiting.get_job_ids() == names
+
+
+def test_redone_shard_draws_only_what_is_missing(stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draws that are cached are not drawn again, evicted ones are the same bits."""
+    job, spec = draws_job(stores, fitted, count=8)
+    for shard in range(4):
+        tasks.draw(job.id, 0, shard)
+    first, second = (key.cache_key(fitted) for key in spec.shard_keys(0))
+    before = stores.cache.get(second)
+    stores.cache.delete(second)
+    drawn: list[int] = []
+    real = tasks._draw_one
+
+    def draw_and_note(*arguments: Any) -> None:
+        drawn.append(arguments[3].index)
+        real(*arguments)
+
+    monkeypatch.setattr(tasks, "_draw_one", draw_and_note)
+    ended = stores.jobs.fetch(job.id)
+    assert stores.jobs.reopen(ended)
+    tasks.draw(job.id, 1, 0)
+    after = stores.cache.get(second)
+    assert drawn == [1]
+    assert before is not None
+    assert after is not None
+    np.testing.assert_array_equal(before.arrays["embedding"], after.arrays["embedding"])
+    assert stores.cache.present([first]) == [True]
+
+
+def test_evicted_posterior_is_fitted_again(stores: Stores, fitted: str) -> None:
+    """After the cache was flushed a draw is the same bits, and the arrays are back."""
+    job, spec = draws_job(stores, fitted, count=1)
+    tasks.draw(job.id, 0, 0)
+    key = spec.key(0).cache_key(fitted)
+    before = stores.cache.get(key)
+    stores.cache._client.flushall()
+    assert stores.posteriors.load(fitted) is None
+    assert stores.jobs.reopen(stores.jobs.fetch(job.id))
+    tasks.draw(job.id, 1, 0)
+    after = stores.cache.get(key)
+    assert before is not None
+    assert after is not None
+    np.testing.assert_array_equal(before.arrays["embedding"], after.arrays["embedding"])
+    assert stores.posteriors.load(fitted) is not None
+
+
+def test_refusal_of_the_engine_ends_the_job_with_its_problem(stores: Stores) -> None:
+    """A disconnected graph is a 422 that names the smallest k that connects."""
+    two = np.vstack([SHEET.X, SHEET.X + 100.0])
+    job = fit_job(stores, two, n_neighbors=5)
+    tasks.fit(job.id)
+    failed = stores.jobs.fetch(job.id)
+    assert failed.status == "failed"
+    assert failed.error is not None
+    assert (failed.error.code, failed.error.status) == ("disconnected-graph", 422)
+    assert failed.error.remedy
+    assert stores.posteriors.get(job.posterior) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "status"),
+    [
+        (JobTimeoutException("too long"), "job-timeout", 422),
+        (MemoryError("900 GB"), "out-of-memory", 422),
+        (ZeroDivisionError("oops"), "internal-error", 500),
+    ],
+)
+def test_what_goes_wrong_is_recorded(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch, error: Exception, code: str, status: int
+) -> None:
+    """A timeout, no memory and a bug each end the job with a problem, and leave the task."""
+    job = fit_job(stores)
+    monkeypatch.setattr(glle_engine, "fit_spec", raiser(error))
+    tasks.fit(job.id)
+    failed = stores.jobs.fetch(job.id).error
+    assert failed is not None
+    assert (failed.code, failed.status) == (code, status)
+    assert failed.remedy
+
+
+def raiser(error: Exception) -> Callable[..., None]:
+    """Return a function that raises."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail
+
+
+def test_redis_that_is_away_leaves_the_task(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing can be recorded then: the exception reaches RQ, which tries again."""
+    job = fit_job(stores)
+    monkeypatch.setattr(glle_engine, "fit_spec", raiser(redis.ConnectionError("gone")))
+    with pytest.raises(redis.ConnectionError):
+        tasks.fit(job.id)
+    assert stores.jobs.fetch(job.id).status == "running"
+
+
+def test_cancelled_job_is_not_begun(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task whose job was cancelled while it waited does nothing."""
+    job = fit_job(stores)
+    stores.jobs.cancel(job.id)
+    monkeypatch.setattr(glle_engine, "fit_spec", lambda *_, **__: pytest.fail("begun"))
+    tasks.fit(job.id)
+    assert stores.jobs.fetch(job.id).status == "cancelled"
+
+
+def test_cancel_stops_a_running_fit(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fit looks up between its blocks of work and stops where it is."""
+    job = fit_job(stores)
+    monkeypatch.setattr(tasks, "TOLD_SECONDS", 0.0)
+    stages: list[str] = []
+    real = stores.jobs.progress
+
+    def cancel_at_second(id_: str, done: int, total: int, stage: str) -> None:
+        stages.append(stage)
+        if len(stages) == 2:
+            stores.jobs.cancel(id_)
+        real(id_, done, total, stage)
+
+    monkeypatch.setattr(stores.jobs, "progress", cancel_at_second)
+    tasks.fit(job.id)
+    assert stores.jobs.fetch(job.id).status == "cancelled"
+    assert len(stages) == 2
+    assert stores.posteriors.get(job.posterior) is None
+
+
+def test_cancel_stops_a_shard_between_draws(stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The draw in hand is finished and kept, the next is not begun, no shard follows."""
+    job, spec = draws_job(stores, fitted, count=8)
+    real = tasks._draw_one
+
+    def draw_and_cancel(*arguments: Any) -> None:
+        real(*arguments)
+        stores.jobs.cancel(job.id)
+
+    monkeypatch.setattr(tasks, "_draw_one", draw_and_cancel)
+    tasks.draw(job.id, 0, 0)
+    ended = stores.jobs.fetch(job.id)
+    assert (ended.status, ended.done) == ("cancelled", 1)
+    assert stores.cache.present([key.cache_key(fitted) for key in spec.shard_keys(0)]) == [True, False]
+
+
+def test_deleted_posterior_is_a_problem_of_the_job(stores: Stores, fitted: str) -> None:
+    """Draws of a posterior that was deleted meanwhile fail with a 404, and bring nothing back."""
+    job, _ = draws_job(stores, fitted, count=1)
+    stores.posteriors.delete(stores.posteriors.fetch(fitted))
+    tasks.draw(job.id, 0, 0)
+    failed = stores.jobs.fetch(job.id).error
+    assert failed is not None
+    assert (failed.code, failed.status) == ("posterior-not-found", 404)
+    assert stores.posteriors.get(fitted) is None
+    assert list(stores.posteriors.newest()) == []
+    assert list(stores.cache._client.scan_iter("*")) == []
+
+
+def test_task_of_an_old_round_does_nothing(stores: Stores, fitted: str) -> None:
+    """A shard that was enqueued before the job was reopened leaves it alone."""
+    job, _ = draws_job(stores, fitted, count=1)
+    tasks.draw(job.id, 0, 0)
+    assert stores.jobs.reopen(stores.jobs.fetch(job.id))
+    tasks.draw(job.id, 0, 0)
+    assert stores.jobs.fetch(job.id).done == 0

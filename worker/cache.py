@@ -1,0 +1,180 @@
+"""The array cache: named arrays with a small head, published whole or not at all.
+
+A value is one Redis hash, so it is evicted and expires as one: field `head` (JSON: the caller's meta, the
+arrays' names, dtypes and shapes) and fields `0`, `1`, ... with the arrays' bytes, one after the other, in
+pieces of 1 MB (larger pieces were slower, and past 512 MB a server hangs up). It is written under a temporary
+key and renamed by one script that counts the pieces: a reader sees all of it or none.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from worker.problems import refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import redis
+
+PIECE = 2**20
+TEMPORARY_SECONDS = 120  # an unfinished value of a killed writer
+
+_PUBLISH = """
+if redis.call('HLEN', KEYS[1]) ~= tonumber(ARGV[1]) then
+  redis.call('UNLINK', KEYS[1])
+  return 0
+end
+redis.call('EXPIRE', KEYS[1], ARGV[2])
+redis.call('RENAME', KEYS[1], KEYS[2])
+return 1
+"""
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A value of the cache: the writer's JSON-able `meta` and its `arrays`."""
+
+    meta: dict[str, Any]
+    arrays: dict[str, Array]
+
+
+class ArrayCache:
+    """Reads and writes entries.
+
+    Parameters
+    ----------
+    client
+        The cache's Redis, bytes in and out.
+    budget
+        Bytes the server may hold; an entry of more than half is refused before it evicts everything else.
+    ttl
+        Seconds an entry is kept when space allows.
+
+    """
+
+    def __init__(self, client: redis.Redis, *, budget: int, ttl: int) -> None:
+        self._client = client
+        self._publish = client.register_script(_PUBLISH)
+        self.budget = budget
+        self._ttl = ttl
+
+    def check_size(self, nbytes: int, what: str) -> None:
+        """Raise the problem ``cache-too-small`` when `nbytes` are more than half of the budget."""
+        if nbytes > self.budget // 2:
+            raise refuse(
+                "cache-too-small",
+                422,
+                f"{what} takes {nbytes:,} bytes; the cache of {self.budget:,} bytes allows half of that.",
+                "Ask for less at a time, or raise GLLE_CACHE_BYTES and the cache server's memory.",
+                bytes=nbytes,
+                allowed=self.budget // 2,
+            )
+
+    def put(self, key: str, meta: dict[str, Any], arrays: Mapping[str, Array]) -> None:
+        """Write an entry; readers see it when it is complete.
+
+        Raises
+        ------
+        ProblemError
+            ``cache-too-small``: larger than half the budget, or evicted while it was being written.
+
+        """
+        whole = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+        self.check_size(sum(array.nbytes for array in whole.values()), key)
+        head = {
+            "meta": meta,
+            "arrays": [[name, array.dtype.str, array.shape] for name, array in whole.items()],
+            "generation": secrets.token_hex(8),
+        }
+        temporary = f"{key}:tmp:{head['generation']}"
+        self._client.hset(temporary, "head", json.dumps(head, allow_nan=False))
+        self._client.expire(temporary, TEMPORARY_SECONDS)
+        count = 1
+        for array in whole.values():
+            for piece in _pieces(array):
+                self._client.hset(temporary, str(count - 1), piece)  # sent uncopied
+                count += 1
+        if not self._publish(keys=[temporary, key], args=[count, self._ttl]):
+            raise refuse(
+                "cache-too-small",
+                422,
+                f"{key} was evicted while it was being written.",
+                "Raise GLLE_CACHE_BYTES and the cache server's memory, or run fewer jobs at once.",
+            )
+
+    def head(self, key: str) -> dict[str, Any] | None:
+        """Return an entry's meta without its arrays, or None."""
+        raw = self._client.hget(key, "head")
+        return None if raw is None else dict(json.loads(raw)["meta"])
+
+    def get(self, key: str) -> Entry | None:
+        """Return an entry, its arrays freshly allocated, or None when it is not (wholly) there."""
+        raw, first = self._client.hmget(key, ["head", "0"])  # most values are one piece: one round trip
+        if raw is None:
+            return None
+        head = json.loads(raw)
+        arrays: dict[str, Array] = {}
+        number = 0
+        for name, dtype, shape in head["arrays"]:
+            array = np.empty(shape, dtype)
+            view = _bytes(array)
+            for start in range(0, array.nbytes, PIECE):
+                piece = first if number == 0 else self._client.hget(key, str(number))
+                if piece is None:
+                    return None
+                view[start : start + PIECE] = piece  # type: ignore[assignment] # bytes: nothing is decoded
+                number += 1
+            arrays[name] = array
+        # Overwritten while it was read: the pieces may be of two generations.
+        if number > 1 and self._client.hget(key, "head") != raw:
+            return None
+        return Entry(head["meta"], arrays)
+
+    def present(self, keys: list[str]) -> list[bool]:
+        """Say for each key whether it is there."""
+        with self._client.pipeline(transaction=False) as pipeline:
+            for key in keys:
+                pipeline.exists(key)
+            return [bool(found) for found in pipeline.execute()]
+
+    def delete(self, key: str) -> None:
+        """Forget an entry, if it is there."""
+        self._client.unlink(key)
+
+    def delete_prefix(self, prefix: str) -> None:
+        """Forget every entry whose key begins with `prefix`."""
+        for key in self._client.scan_iter(match=prefix + "*", count=1000):
+            self._client.unlink(key)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def ping(self) -> None:
+        """Raise a `redis.RedisError` unless the server answers."""
+        self._client.ping()
+
+
+def _bytes(array: Array) -> memoryview:
+    """Return the bytes of a C-contiguous array, uncopied."""
+    return array.reshape(-1).view(np.uint8).data
+
+
+def _pieces(array: Array) -> Iterator[memoryview]:
+    view = _bytes(array)
+    for start in range(0, len(view), PIECE):
+        yield view[start : start + PIECE]
+
+
+def entry_bytes(*shapes: tuple[int, ...]) -> int:
+    """Return the bytes of an entry of float64 arrays of these shapes, its head generously included."""
+    return 2048 + 8 * sum(math.prod(shape) for shape in shapes)

@@ -1,0 +1,16 @@
+"""Times as the records write them: ISO 8601, UTC, milliseconds."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+
+
+def now_iso() -> str:
+    """Return the present moment, such as ``2025-03-01T12:00:00.000Z``."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def now_ms() -> int:
+    """Return milliseconds since 1970."""
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,285 @@
+"""Data sets on disk: the users' own, kept where nothing evicts them, named by their content."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from worker.clock import now_iso
+from worker.identity import DIGEST, index_member
+from worker.problems import ProblemError, refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+BLOCK = 2**22  # values converted, checked and hashed at a time: 32 MB
+EXACT = 2**53  # integers up to here are float64 without loss
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """What a reader found in a body.
+
+    Parameters
+    ----------
+    values
+        (n, d) array of any real dtype and memory order; may be mapped from a file.
+    names
+        Names of the d features.
+    labels
+        (n,) colours or classes of the points, float64 or str.
+    coordinates
+        (n, 2) true coordinates, known of synthetic data.
+    source
+        Where it comes from, JSON-able.
+
+    """
+
+    values: Array
+    source: dict[str, Any]
+    names: list[str] | None = None
+    labels: Array | None = None
+    coordinates: Array | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset:
+    """The record of a data set; `sha256` is the digest of its content, `id` begins with it."""
+
+    id: str
+    sha256: str
+    n: int
+    d: int
+    dtype: str
+    nbytes: int
+    names: list[str] | None
+    has_labels: bool
+    has_coordinates: bool
+    source: dict[str, Any]
+    created: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as a JSON-able dictionary."""
+        return asdict(self)
+
+
+class DatasetStore:
+    """A folder of `<id>.json` records with their `.npy` files.
+
+    The record is written last and removed first: a data set is there when its record is.
+
+    Parameters
+    ----------
+    folder
+        Made when absent; shared by the API (read and write) and the workers (read).
+
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @classmethod
+    def under(cls, data_dir: str) -> Self:
+        """Return the store in the folder of all data."""
+        return cls(Path(data_dir) / "datasets")
+
+    def add(self, table: Table) -> tuple[Dataset, bool]:
+        """Store a table; return its record and whether it is new.
+
+        Values become float64, but float32 stays; they are checked and hashed in blocks, so memory stays flat.
+
+        Raises
+        ------
+        ProblemError
+            ``not-finite`` or ``inexact-integer``, with the row (from 1) and the column.
+
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        n, d = table.values.shape
+        dtype = np.dtype("<f4" if table.values.dtype.newbyteorder("=") == np.float32 else "<f8")
+        extras = {"labels": table.labels, "coordinates": table.coordinates}
+        content = hashlib.sha256(json.dumps([n, d, dtype.str, table.names]).encode())
+        with _temporary(self._folder) as file:
+            np.lib.format.write_array_header_1_0(file, {"descr": dtype.str, "fortran_order": False, "shape": (n, d)})
+            for block in _checked_blocks(table.values, dtype, table.names):
+                content.update(block)
+                file.write(block)
+            for name, extra in extras.items():
+                if extra is not None:
+                    content.update(name.encode() + extra.tobytes())
+            sha256 = content.hexdigest()
+            id_ = "ds_" + sha256[:DIGEST]
+            if (known := self.get(id_)) is not None:
+                return known, False
+            dataset = Dataset(
+                id=id_,
+                sha256=sha256,
+                n=n,
+                d=d,
+                dtype=dtype.name,
+                nbytes=n * d * dtype.itemsize,
+                names=table.names,
+                has_labels=table.labels is not None,
+                has_coordinates=table.coordinates is not None,
+                source=table.source,
+                created=now_iso(),
+            )
+            file.publish(self._path(id_, ".npy"))
+        for name, extra in extras.items():
+            if extra is not None:
+                with _temporary(self._folder) as file:
+                    np.lib.format.write_array(file, extra, allow_pickle=False)
+                    file.publish(self._path(id_, f".{name}.npy"))
+        with _temporary(self._folder) as file:
+            file.write(json.dumps(dataset.to_dict()).encode())
+            file.publish(self._path(id_, ".json"))
+        return dataset, True
+
+    def get(self, id_: str) -> Dataset | None:
+        """Return the record, or None."""
+        if not _is_id(id_):  # the id comes from a URL and becomes a file's name
+            return None
+        try:
+            return Dataset(**json.loads(self._path(id_, ".json").read_bytes()))
+        except FileNotFoundError:
+            return None
+
+    def newest(self, before: str | None = None) -> Iterator[tuple[str, Dataset]]:
+        """Yield (cursor, record) from the newest on, or from the one after the cursor `before`."""
+        found = [self.get(path.stem) for path in self._folder.glob("ds_*.json")]
+        placed = {index_member(dataset.created, dataset.id): dataset for dataset in found if dataset is not None}
+        for place in sorted(placed, reverse=True):
+            if before is None or place < before:
+                yield place, placed[place]
+
+    def values(self, id_: str) -> Array:
+        """Return the (n, d) values, mapped from the file.
+
+        Raises
+        ------
+        ProblemError
+            ``dataset-not-found``.
+
+        """
+        return self._load(id_, ".npy")
+
+    def labels(self, id_: str) -> Array:
+        """Return the (n,) labels of a data set that has them."""
+        return self._load(id_, ".labels.npy")
+
+    def coordinates(self, id_: str) -> Array:
+        """Return the (n, 2) true coordinates of a data set that has them."""
+        return self._load(id_, ".coordinates.npy")
+
+    def delete(self, id_: str) -> bool:
+        """Remove a data set; return whether it was there. Readers that have it mapped keep it."""
+        if self.get(id_) is None:
+            return False
+        for suffix in (".json", ".npy", ".labels.npy", ".coordinates.npy"):
+            self._path(id_, suffix).unlink(missing_ok=True)
+        return True
+
+    def _path(self, id_: str, suffix: str) -> Path:
+        return self._folder / (id_ + suffix)
+
+    def _load(self, id_: str, suffix: str) -> Array:
+        try:
+            return np.load(self._path(id_, suffix), mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
+        except FileNotFoundError:
+            raise not_found(id_) from None
+
+
+def not_found(id_: str) -> ProblemError:
+    """Return the problem of a data set that is not there."""
+    return refuse(
+        "dataset-not-found",
+        404,
+        f"There is no data set {id_}.",
+        "Upload it with POST /v1/datasets.",
+        dataset=id_,
+    )
+
+
+def all_points_equal(values: Array) -> bool:
+    """Say whether every row equals the first; stops reading at the first block that differs."""
+    rows = max(1, BLOCK // values.shape[1])
+    return all(
+        np.array_equal(block, np.broadcast_to(values[0], block.shape))
+        for block in (values[start : start + rows] for start in range(0, len(values), rows))
+    )
+
+
+def _checked_blocks(values: Array, dtype: np.dtype[Any], names: list[str] | None) -> Iterator[memoryview]:
+    rows = max(1, BLOCK // max(1, values.shape[1]))
+    for start in range(0, len(values), rows):
+        raw = values[start : start + rows]
+        with np.errstate(over="ignore"):  # past float64 becomes infinite: refused below
+            block = np.ascontiguousarray(raw, dtype)
+        if not (finite := np.isfinite(block)).all():
+            row, column = (int(i) for i in np.argwhere(~finite)[0])
+            raise _bad_value("not-finite", str(block[row, column]), start + row, column, names)
+        if raw.dtype.kind in "iu" and (inexact := (raw > EXACT) | (raw < -EXACT)).any():
+            row, column = (int(i) for i in np.argwhere(inexact)[0])
+            raise _bad_value("inexact-integer", str(raw[row, column]), start + row, column, names)
+        yield block.reshape(-1).view(np.uint8).data
+
+
+def _bad_value(code: str, value: str, row: int, column: int, names: list[str] | None) -> ProblemError:
+    remedy = {
+        "not-finite": "Remove the row, or fill the value in before uploading.",
+        "inexact-integer": "Subtract an offset or rescale: beyond 2^53 float64 cannot tell neighbours apart.",
+    }[code]
+    return bad_cell(code, value, row, column, names=names, remedy=remedy)
+
+
+def bad_cell(code: str, value: str, row: int, column: int, *, names: list[str] | None, remedy: str) -> ProblemError:
+    """Return the problem of one value of a body; `row` and `column` count from 0."""
+    where = f"row {row + 1}, column {column + 1}" + (f" ({names[column]})" if names else "")
+    return refuse(
+        code,
+        422,
+        f"The value at {where} is {value!r}.",
+        remedy,
+        row=row + 1,
+        column=column + 1,
+        name=names[column] if names else None,
+        value=value,
+    )
+
+
+def _is_id(text: str) -> bool:
+    return text.startswith("ds_") and text[3:].isalnum() and text.isascii()
+
+
+class _Temporary:
+    """A file being written; `publish` gives it its name, whole."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.write = file.write
+
+    def publish(self, path: Path) -> None:
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        Path(self._file.name).replace(path)
+
+
+@contextlib.contextmanager
+def _temporary(folder: Path) -> Iterator[_Temporary]:
+    """Yield a temporary file in `folder`, gone afterwards unless it was published."""
+    file = tempfile.NamedTemporaryFile(dir=folder, prefix=".", delete=False)  # noqa: SIM115 # closed below
+    try:
+        with file:
+            yield _Temporary(file)
+    finally:
+        Path(file.name).unlink(missing_ok=True)

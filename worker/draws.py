@@ -1,0 +1,117 @@
+"""A draws job as a value: which draws it asks for, in what shards they are made, where each is cached."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from worker.cache import entry_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CHAINS = 4  # shards of one job that may be in work at once; each enqueues its successor
+MOST_PER_SHARD = 64
+SECONDS_PER_VALUE = 3.5e-6  # a draw of n points takes about this times n (p + 1) / 3, measured at n = 5,000
+
+
+@dataclass(frozen=True)
+class DrawKey:
+    """One draw: everything it is a function of, beside the posterior."""
+
+    seed: int
+    index: int
+    scale: float
+    source: str
+    align: str
+
+    def cache_key(self, posterior: str) -> str:
+        """Return where its embedding is cached."""
+        return f"draw:{posterior}:{self.seed}:{self.index}:{self.scale!r}:{self.source}:{self.align}"
+
+
+def cache_prefix(posterior: str) -> str:
+    """Return what the cache keys of all draws of a posterior begin with."""
+    return f"draw:{posterior}:"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawsSpec:
+    """What a draws job makes of a posterior of `n` points in `p` dimensions.
+
+    Draws are numbered scale by scale: position ``s * count + i`` is draw ``first + i`` at ``scales[s]``.
+
+    Parameters
+    ----------
+    scales
+        Factors on the covariance.
+    grid
+        Whether the scales are an axis of the result, or there is just the one.
+
+    """
+
+    n: int
+    p: int
+    count: int
+    first: int
+    seed: int
+    scales: tuple[float, ...]
+    grid: bool
+    source: str
+    align: str
+    shard_seconds: float
+
+    @property
+    def total(self) -> int:
+        """The number of draws."""
+        return self.count * len(self.scales)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the embeddings: (count, n, p), or (scales, count, n, p) for a grid."""
+        grid = (len(self.scales),) if self.grid else ()
+        return (*grid, self.count, self.n, self.p)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the job's draws in the cache."""
+        return self.total * entry_bytes((self.n, self.p), (self.p,))
+
+    @property
+    def per_shard(self) -> int:
+        """Draws in a shard: about `shard_seconds` of work, less when all chains would not get one."""
+        seconds = SECONDS_PER_VALUE * self.n * (self.p + 1) / 3
+        return max(1, min(MOST_PER_SHARD, int(self.shard_seconds / seconds), math.ceil(self.total / CHAINS)))
+
+    @property
+    def shards(self) -> int:
+        """The number of shards."""
+        return math.ceil(self.total / self.per_shard)
+
+    def shard_size(self, shard: int) -> int:
+        """Return the number of draws in a shard; the last has the rest."""
+        return min(self.per_shard, self.total - shard * self.per_shard)
+
+    def shard_keys(self, shard: int) -> list[DrawKey]:
+        """Return the draws of a shard."""
+        start = shard * self.per_shard
+        return [self.key(start + i) for i in range(self.shard_size(shard))]
+
+    def draws(self) -> Iterator[DrawKey]:
+        """Yield all draws in the order of the result."""
+        return (self.key(position) for position in range(self.total))
+
+    def key(self, position: int) -> DrawKey:
+        """Return the draw at a position of the result."""
+        scale, index = divmod(position, self.count)
+        return DrawKey(self.seed, self.first + index, self.scales[scale], self.source, self.align)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as a JSON-able dictionary."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, value: dict[str, Any]) -> Self:
+        """Return the inverse of `to_dict`."""
+        return cls(**{**value, "scales": tuple(value["scales"])})

