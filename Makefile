@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo up test test-compose test-scale bench lint format types openapi lock clean
+.PHONY: help setup demo up test test-compose test-scale bench figures lint format types openapi lock clean
 
 help:
 	@echo "make demo          start everything, run the main job on real data, leave pictures in out/"
@@ -15,6 +15,7 @@ help:
 	@echo "make setup         the environment in .venv, from the lock file"
 	@echo "make lint types    ruff; mypy --strict"
 	@echo "make bench         a draw against scipy's eigsh, side by side"
+	@echo "make figures       the pictures and numbers of docs/"
 	@echo "make test-compose  the containers, for real (as root; installs a container engine)"
 	@echo "make test-scale    n of 100,000 (minutes)"
 	@echo "make openapi       export openapi/openapi.json"
@@ -48,6 +49,9 @@ test-scale: setup
 
 bench: setup
 	$(BIN)/python bench/draws.py $(BENCH)
+
+figures: setup
+	$(BIN)/python -m docs.figures.published
 
 lint: setup
 	$(BIN)/ruff check .

@@ -137,6 +137,17 @@ def test_not_invariant_to_translation(wide: NDArray[np.float64]) -> None:
     assert "published-not-invariant" in notes(before)
 
 
+@pytest.mark.parametrize("method", ["em", "direct"])
+def test_rows_of_draws_do_not_sum_to_one(sheet: NDArray[np.float64], method: Any) -> None:
+    """The constraint of Eq. 7 is lost: row sums of draws are far from 1 on both sides, and the figures have the mean's."""
+    fitted = fit(sheet, variant="published", method=method)
+    sums = fitted.weights(0).sum(axis=1)
+    assert sums.min() < 0
+    assert sums.max() > 2
+    assert fitted.diagnostics.figures["row_sums_of_mean"][0] <= fitted.diagnostics.figures["row_sums_of_mean"][1]
+    assert fit(sheet, method=method).weights(0).sum(axis=1) == pytest.approx(1, abs=1e-12)
+
+
 def test_prior_of_em_and_none_of_direct(sheet: NDArray[np.float64]) -> None:
     """Em has the prior of Eq. 30, N(0, |sigma_i| I); direct has none and says what to do."""
     fitted = fit(sheet, variant="published")

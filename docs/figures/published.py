@@ -1,0 +1,117 @@
+"""What the published equations do: the numbers and the picture of docs/published.md (`make figures`)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+import numpy as np
+from sklearn.datasets import load_digits
+
+from glle_engine import fit, manifolds
+
+mpl.use("Agg")
+from matplotlib import pyplot as plt
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from glle_engine import Posterior
+
+IMAGES = Path(__file__).resolve().parent.parent / "images"
+ITERATIONS = (1, 2, 3, 5, 10, 20, 50)
+
+
+def r_squared(X: NDArray[Any], y: NDArray[Any]) -> float:
+    """Return the R^2 of y on the raw coordinates and a constant."""
+    design = np.concatenate([np.ones((len(X), 1)), X], axis=1)
+    rest = y - design @ np.linalg.lstsq(design, y, rcond=None)[0]
+    return float(1 - (rest**2).sum() / ((y - y.mean()) ** 2).sum())
+
+
+def row_sums(posterior: Posterior, draws: int = 8) -> list[float]:
+    """Return the least and the largest row sum of some draws."""
+    sums = np.concatenate([posterior.weights(i).sum(axis=1) for i in range(draws)])
+    return [float(sums.min()), float(sums.max())]
+
+
+def numbers() -> dict[str, Any]:
+    """Measure each fact."""
+    curve = manifolds.make("s_curve", 1500, seed=0).X
+    digits = load_digits().data
+    sigma = {}
+    for iterations in ITERATIONS:
+        values = fit(curve, variant="published", max_iter=iterations, tol=1e-300).sigma
+        assert values is not None
+        sigma[iterations] = {"median": float(np.median(values)), "negative": int((values < 0).sum())}
+    published = fit(curve, variant="published")
+    constrained = fit(curve)
+    wide = fit(digits, variant="published")
+    first, second = wide.draw(0).embedding, wide.draw(1).embedding
+    direct = fit(curve, variant="published", method="direct")
+    shifted = fit(curve + 10.0, variant="published")
+    return {
+        "sigma": sigma,
+        "r_squared": {
+            "published": [r_squared(curve, column) for column in published.draw(0, align="none").embedding.T],
+            "constrained": [r_squared(curve, column) for column in constrained.draw(0, align="none").embedding.T],
+        },
+        "identical_draws": {
+            "largest_difference": float(np.abs(first - second).max()),
+            "full_rank": wide.diagnostics.figures["full_rank_neighborhoods"],
+            "n": len(digits),
+        },
+        "singular_precisions": {"count": direct.diagnostics.figures["singular_precisions"], "n": len(curve)},
+        "row_sums": {
+            "published em": row_sums(published),
+            "published direct": row_sums(direct),
+            "constrained em": row_sums(constrained),
+        },
+        "translation": {
+            "published": float(np.abs(published.mean - shifted.mean).max()),
+            "constrained": float(np.abs(constrained.mean - fit(curve + 10.0).mean).max()),
+        },
+    }
+
+
+def picture(path: Path) -> None:
+    """Draw sigma over the iterations, and one published and one constrained draw beside the side view."""
+    sheet = manifolds.make("s_curve", 1500, seed=0)
+    published, constrained = fit(sheet.X, variant="published"), fit(sheet.X)
+    figure, axes = plt.subplots(1, 4, figsize=(12, 3.1), layout="constrained")
+    medians = []
+    for iterations in range(1, 16):
+        sigma = fit(sheet.X, variant="published", max_iter=iterations, tol=1e-300).sigma
+        assert sigma is not None
+        medians.append(np.quantile(sigma, [0.1, 0.5, 0.9]))
+    low, middle, high = np.transpose(medians)
+    axes[0].fill_between(range(1, 16), low, high, alpha=0.3, linewidth=0)
+    axes[0].plot(range(1, 16), middle, marker=".")
+    axes[0].axhline(0, color="black", linewidth=0.6)
+    axes[0].set_xlabel("iteration")
+    axes[0].set_title("the variances sigma_i of Eq. 29\n(median, 10 % and 90 %)", fontsize=9)
+    colour = {"c": sheet.coordinates[:, 0], "cmap": "Spectral", "s": 3, "linewidths": 0}
+    axes[1].scatter(sheet.X[:, 0], sheet.X[:, 2], **colour)
+    axes[1].set_title("the data from the side", fontsize=9)
+    axes[2].scatter(*published.draw(0, align="none").embedding.T, **colour)
+    axes[2].set_title("a draw of the published em", fontsize=9)
+    axes[3].scatter(*constrained.draw(0).embedding.T, **colour)
+    axes[3].set_title("a draw of the constrained em", fontsize=9)
+    for ax in axes[1:]:
+        ax.set_xticks([])
+        ax.set_yticks([])
+    figure.savefig(path, dpi=90)
+    plt.close(figure)
+
+
+def main() -> None:
+    """Print the numbers and write the picture."""
+    IMAGES.mkdir(exist_ok=True)
+    print(json.dumps(numbers(), indent=1))
+    picture(IMAGES / "published.png")
+
+
+if __name__ == "__main__":
+    main()
