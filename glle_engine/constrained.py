@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from glle_engine.frames import whitened
 from glle_engine.law import WeightLaw
 from glle_engine.progress import OnProgress, silent
 from glle_engine.weights import affine_solution, inverse_factor, neighborhoods, normalised_precision
@@ -36,9 +37,15 @@ if TYPE_CHECKING:
 
 
 def chosen_variance(spec: FitSpec, n_features: int) -> Literal["dirichlet", "ml"]:
-    """Resolve ``variance="auto"``: dirichlet where d < k - 1, since there the residual identifies nothing."""
+    """Resolve ``variance="auto"``.
+
+    dirichlet where d < k - 1, since there the residual identifies nothing, and with tangent noise, which has
+    its own place for what is off the sheet; ml elsewhere.
+    """
     if spec.variance != "auto":
         return spec.variance
+    if spec.noise == "tangent":
+        return "dirichlet"
     return "dirichlet" if n_features < spec.n_neighbors - 1 else "ml"
 
 
@@ -46,7 +53,10 @@ def constrained_law(
     X: NDArray[np.float64],
     neighbors: NDArray[np.int32],
     embedding: NDArray[np.float64],
+    weights: NDArray[np.float64],
     spec: FitSpec,
+    *,
+    frames: NDArray[np.float64] | None = None,
     on_progress: OnProgress = silent,
 ) -> WeightLaw:
     r"""Return the constrained posterior of the weights, em or direct.
@@ -62,8 +72,12 @@ def constrained_law(
     X : (n, d) float64
     neighbors : (n, k) int32
     embedding : (n, p) float64
-        The LLE embedding; only direct looks at it.
+        The reference embedding; only direct looks at it.
+    weights : (n, k) float64
+        The mean weights that it is of: LLE's, or those of tangent noise.
     spec : FitSpec
+    frames : (n, p, d) float64, optional
+        Tangent frames, with which the noise tells tangent from normal (`glle_engine.frames`).
     on_progress
         Called with (points done, n, "posterior").
 
@@ -81,8 +95,7 @@ def constrained_law(
     dimension = X.shape[1] + (spec.n_components if direct else 0)
     for block in neighborhoods(X, neighbors, "posterior", on_progress):
         rows = block.rows
-        precision, unit = normalised_precision(block, spec.reg)
-        lle = affine_solution(inverse_factor(precision))[0]
+        precision, unit = normalised_precision(whitened(block, frames), block.trace, spec.reg)
         if direct:
             apart = embedding[neighbors[rows]] - embedding[rows, None, :]
             precision += (unit_ratio / unit)[:, None, None] * (apart @ apart.transpose(0, 2, 1))
@@ -92,7 +105,7 @@ def constrained_law(
             noise = np.full(len(unit), spec.reg / (k * (k + 1)))  # s_i^2 in units of u_i
         else:
             noise = np.maximum(minimum - spec.reg / k, 0.0) / dimension
-        mean[rows] = centre if spec.mean == "derived" else lle
+        mean[rows] = centre if spec.mean == "derived" else weights[rows]
         factor[rows] = (root - centre[:, :, None] * root.sum(axis=1)[:, None, :]) * np.sqrt(noise)[:, None, None]
         prior[rows] = np.sqrt(noise / spec.reg)
         noise_ratio[rows] = noise

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from glle_engine.posterior import Posterior
-    from glle_engine.spec import Align, Covariance, Disconnected, Mean, Method, Source, Variance, Variant
+    from glle_engine.spec import Align, Covariance, Disconnected, Mean, Method, Noise, Source, Variance, Variant
 
 
 class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # untyped bases
@@ -29,7 +29,8 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
 
     Parameters
     ----------
-    n_neighbors, n_components, method, variant, reg, variance, mean, covariance, max_iter, tol, disconnected
+    n_neighbors, n_components, method, variant, reg, variance, mean, covariance, max_iter, tol, \
+    disconnected, noise
         As for `glle_engine.fit`.
 
     Attributes
@@ -67,6 +68,7 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         max_iter: int = 50,
         tol: float = 1e-6,
         disconnected: Disconnected = "refuse",
+        noise: Noise = "isotropic",
     ) -> None:
         self.n_neighbors = n_neighbors
         self.n_components = n_components
@@ -79,6 +81,7 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         self.max_iter = max_iter
         self.tol = tol
         self.disconnected = disconnected
+        self.noise = noise
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: ARG002  # scikit-learn's signature
         """Fit the posterior to X (n, d); y is ignored.

@@ -17,12 +17,13 @@ from glle_engine.errors import (
     TooFewPointsError,
 )
 from glle_engine.findings import diagnose
+from glle_engine.frames import frame_weights, tangent_frames
 from glle_engine.graph import closed_classes, components, smallest_connecting_k
 from glle_engine.neighbors import kneighbors
 from glle_engine.posterior import Posterior
 from glle_engine.progress import OnProgress, silent
 from glle_engine.published import published_law
-from glle_engine.spec import Covariance, Disconnected, FitSpec, Mean, Method, Variance, Variant
+from glle_engine.spec import Covariance, Disconnected, FitSpec, Mean, Method, Noise, Variance, Variant
 from glle_engine.weights import lle_weights
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def fit(
     max_iter: int = 50,
     tol: float = 1e-6,
     disconnected: Disconnected = "refuse",
+    noise: Noise = "isotropic",
     on_progress: OnProgress | None = None,
 ) -> Posterior:
     r"""Fit a posterior over LLE's reconstruction weights.
@@ -57,7 +59,7 @@ def fit(
     X : (n, d) array-like
         Finite numbers, in one unit or scaled to one; computed in float64.
     method, variant, n_neighbors, n_components, reg, variance, mean, covariance, max_iter, tol, \
-    disconnected
+    disconnected, noise
         See `FitSpec`.
     on_progress : callable, optional
         Called with (done, total, stage) between blocks of work; stages are "neighbors", "weights",
@@ -103,6 +105,7 @@ def fit(
         max_iter=max_iter,
         tol=tol,
         disconnected=disconnected,
+        noise=noise,
     )
     return fit_spec(X, spec, on_progress=on_progress)
 
@@ -122,14 +125,21 @@ def fit_spec(X: ArrayLike, spec: FitSpec, *, on_progress: OnProgress | None = No
     require_connected(data, nearest)
     # Ascending rows: the draw does not depend on distances that rounding may reorder.
     neighbors = np.sort(nearest, axis=1)
-    weights = lle_weights(data, neighbors, spec.reg, on_progress)
+    frames = None
+    if spec.noise == "tangent":
+        frames = tangent_frames(data, spec.n_neighbors, spec.n_components, on_progress)
+        weights = frame_weights(data, neighbors, frames, spec.reg, on_progress)
+    else:
+        weights = lle_weights(data, neighbors, spec.reg, on_progress)
     on_progress(0, 1, "embedding")
     problem = Eigenproblem.prepare(neighbors, weights)
     pairs = problem.solve(weights, spec.n_components + 1, exhaustive=True)
     embedding = scaled(pairs.vectors[:, : spec.n_components])
     on_progress(1, 1, "embedding")
-    make_law = constrained_law if spec.variant == "constrained" else published_law
-    law = make_law(data, neighbors, embedding, spec, on_progress)
+    if spec.variant == "constrained":
+        law = constrained_law(data, neighbors, embedding, weights, spec, frames=frames, on_progress=on_progress)
+    else:
+        law = published_law(data, neighbors, embedding, spec, on_progress)
     return Posterior(
         spec=spec,
         neighbors=neighbors,

@@ -15,6 +15,7 @@ Variance = Literal["auto", "dirichlet", "ml"]
 Mean = Literal["lle", "derived"]
 Covariance = Literal["spherical", "full"]
 Disconnected = Literal["refuse", "bridge"]
+Noise = Literal["isotropic", "tangent"]
 Source = Literal["posterior", "prior"]
 Align = Literal["procrustes", "none"]
 
@@ -25,6 +26,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "mean": get_args(Mean),
     "covariance": get_args(Covariance),
     "disconnected": get_args(Disconnected),
+    "noise": get_args(Noise),
     "source": get_args(Source),
     "align": get_args(Align),
 }
@@ -75,7 +77,7 @@ class FitSpec:
         default, 1e-3, is the field's convention.
     variance
         The noise variance s_i^2 of the constrained variant: ``"dirichlet"``, ``"ml"``, or ``"auto"``,
-        which is dirichlet where d < k - 1 and ml elsewhere.
+        which is dirichlet where d < k - 1 or `noise` is tangent, and ml elsewhere.
     mean
         Mean of the direct posterior: ``"lle"`` (Eq. 36) or ``"derived"`` (Eq. 35).
     covariance
@@ -87,6 +89,10 @@ class FitSpec:
         What to do with a graph of several components, or of several closed classes: ``"refuse"`` the
         former and note the latter, or ``"bridge"`` them by their shortest edges (`glle_engine.bridging`);
         `glle_engine.components.fit_components` fits each component by itself.
+    noise
+        Reconstruction noise of the constrained variant: ``"isotropic"``, whose mean is LLE, or
+        ``"tangent"``, which tells directions along the sheet from those off it (`glle_engine.frames`): the
+        choice for noisy data, few neighbours and many features.
 
     Raises
     ------
@@ -106,12 +112,13 @@ class FitSpec:
     max_iter: int = 50
     tol: float = 1e-6
     disconnected: Disconnected = "refuse"
+    noise: Noise = "isotropic"
 
     def __post_init__(self) -> None:
         for name in ("n_neighbors", "n_components", "max_iter"):  # numpy's integers are integers, too
             if isinstance(getattr(self, name), SupportsIndex) and not isinstance(getattr(self, name), bool):
                 object.__setattr__(self, name, operator.index(getattr(self, name)))
-        for name in ("method", "variant", "variance", "mean", "covariance", "disconnected"):
+        for name in ("method", "variant", "variance", "mean", "covariance", "disconnected", "noise"):
             check_choice(name, getattr(self, name))
         check_integer("n_neighbors", self.n_neighbors, 2)
         check_integer("n_components", self.n_components, 1)
@@ -124,6 +131,8 @@ class FitSpec:
             _refuse("mean='derived' (Eq. 35)", "method='direct'")
         if self.covariance == "full" and (self.method, self.variant) != ("em", "published"):
             _refuse("covariance='full' (Eq. 26)", "method='em' and variant='published'")
+        if self.noise == "tangent" and self.variant != "constrained":
+            _refuse("noise='tangent'", "variant='constrained'")
         if self.variance != "auto" and self.variant != "constrained":
             _refuse(f"variance={self.variance!r}", "variant='constrained'")
 

@@ -134,23 +134,32 @@ def lle_weights(
     """
     weights = np.empty(neighbors.shape)
     for block in neighborhoods(X, neighbors, "weights", on_progress):
-        root = inverse_factor(normalised_precision(block, reg)[0])
+        root = inverse_factor(normalised_precision(block.gram, block.trace, reg)[0])
         weights[block.rows] = affine_solution(root)[0]
     return weights
 
 
-def normalised_precision(block: Neighborhoods, reg: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def normalised_precision(
+    gram: NDArray[np.float64], trace: NDArray[np.float64], reg: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return A_i / u_i and the unit u_i = tr(G_i), or 1 where that is 0: free of the data's units.
+
+    Parameters
+    ----------
+    gram : (m, k, k) float64
+    trace : (m,) float64
+        tr(G_i).
+    reg : float
 
     Returns
     -------
     precision : (m, k, k) float64
-        (G_i + reg tr(G_i) I) / tr(G_i); reg I where G_i = 0.
+        gram / tr(G_i) + reg I; reg I where G_i = 0.
     unit : (m,) float64
 
     """
-    unit = np.where(block.trace > 0, block.trace, 1.0)
-    precision = block.gram / unit[:, None, None]
+    unit = np.where(trace > 0, trace, 1.0)
+    precision = gram / unit[:, None, None]
     diagonal = np.arange(precision.shape[1])
     precision[:, diagonal, diagonal] += reg
     return precision, unit

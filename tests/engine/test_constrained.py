@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glle_engine import fit, manifolds
+from glle_engine.frames import tangent_frames
 from glle_engine.weights import lle_weights, neighborhoods
 from tests.engine.dense import angle
 
@@ -147,17 +148,50 @@ def test_rows_sum_to_one(posterior: Posterior, index: int, seed: int, scale: flo
     angle_=st.floats(0, 6),
     method=st.sampled_from(["em", "direct"]),
     variance=st.sampled_from(["dirichlet", "ml"]),
+    noise=st.sampled_from(["isotropic", "tangent"]),
 )
 def test_translation_rotation_and_rescaling_change_nothing(
-    sheet: NDArray[np.float64], factor: float, shift: float, angle_: float, method: Any, variance: Any
+    sheet: NDArray[np.float64], factor: float, shift: float, angle_: float, method: Any, variance: Any, noise: Any
 ) -> None:
     """The same seed gives the same draw of moved, turned and rescaled data."""
     turn = np.array([[np.cos(angle_), -np.sin(angle_), 0], [np.sin(angle_), np.cos(angle_), 0], [0, 0, 1]])
-    before = fit(sheet, method=method, variance=variance)
-    after = fit(factor * (sheet @ turn + shift), method=method, variance=variance)
+    before = fit(sheet, method=method, variance=variance, noise=noise)
+    after = fit(factor * (sheet @ turn + shift), method=method, variance=variance, noise=noise)
     np.testing.assert_array_equal(before.neighbors, after.neighbors)
     np.testing.assert_allclose(after.weights(4), before.weights(4), atol=1e-7)
     assert angle(after.draw(4).embedding, before.draw(4).embedding) < 1e-5
+
+
+@pytest.mark.parametrize("method", ["em", "direct"])
+def test_tangent_noise_law(sheet: NDArray[np.float64], method: Any) -> None:
+    """The mean rebuilds the tangent coordinates; the covariance is that of noise ten times larger off the sheet."""
+    fitted = fit(sheet, noise="tangent", method=method)
+    frames = tangent_frames(sheet, 10, 2)
+    np.testing.assert_allclose(frames @ frames.transpose(0, 2, 1), np.broadcast_to(np.eye(2), (400, 2, 2)), atol=1e-12)
+    apart = sheet[fitted.neighbors] - sheet[:, None]
+    along = apart @ frames.transpose(0, 2, 1)
+    missed = np.einsum("nk,nkp->np", fitted.mean, along)
+    assert np.abs(missed).max() < 1e-3 * np.linalg.norm(apart, axis=2).mean()
+    gram = apart @ apart.transpose(0, 2, 1)
+    tangent = along @ along.transpose(0, 2, 1)
+    ridge = 1e-3 * np.trace(gram, axis1=1, axis2=2)
+    A = tangent + (gram - tangent) / 10 + ridge[:, None, None] * np.eye(10)
+    if method == "direct":
+        drawn = fitted.embedding[fitted.neighbors] - fitted.embedding[:, None]
+        inner = drawn @ drawn.transpose(0, 2, 1)
+        A += (ridge / 1e-3).mean() / np.trace(inner, axis1=1, axis2=2).mean() * inner
+    expected = (ridge / 110)[:, None, None] * covariance_on_the_plane(A)
+    F = fitted.covariance_factor
+    np.testing.assert_allclose(F @ F.transpose(0, 2, 1), expected, atol=1e-8 * np.abs(expected).max())
+    assert angle(fitted.draw(0, scale=0).embedding, fitted.embedding) < 1e-6
+    assert fitted.weights(3).sum(axis=1) == pytest.approx(1, abs=1e-12)
+
+
+def test_frames_in_many_features(wide: NDArray[np.float64]) -> None:
+    """With more features than pooled points the frames are the same principal directions, by another route."""
+    few, many = tangent_frames(wide, 10, 2), tangent_frames(np.concatenate([wide, np.zeros((300, 10))], axis=1), 10, 2)
+    projector = few.transpose(0, 2, 1) @ few
+    np.testing.assert_allclose((many.transpose(0, 2, 1) @ many)[:, :25, :25], projector, atol=1e-8)
 
 
 def test_scale_to_zero_is_lle(posterior: Posterior) -> None:

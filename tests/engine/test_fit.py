@@ -69,6 +69,8 @@ def test_more_components_than_points_span() -> None:
         ({"mean": "derived"}, "method='direct'"),
         ({"covariance": "full"}, "variant='published'"),
         ({"variance": "ml", "variant": "published"}, "variant='constrained'"),
+        ({"noise": "tangent", "variant": "published"}, "variant='constrained'"),
+        ({"noise": "white"}, "isotropic, tangent"),
     ],
 )
 def test_impossible_parameters(options: dict[str, Any], word: str) -> None:

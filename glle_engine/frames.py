@@ -1,0 +1,116 @@
+r"""Local tangent frames, and the reconstruction noise that tells tangent from normal.
+
+With ``noise="tangent"`` the noise of a neighbourhood is :math:`e \sim N(0, s_i^2 (U U^T + r (I - U U^T)))`: U (d x p)
+spans the tangent space, the top p principal directions of the 3k nearest neighbours, and r = 10 is how much noisier the
+normal directions are. Off the sheet, curvature and measurement noise are no fault of the weights, and pooling 3k
+points makes the frame itself robust to them. In units of s_i the differences have the Gram matrix
+
+.. math:: \tilde G_i = T_i T_i^T + (G_i - T_i T_i^T) / r, \qquad T_i = D_i^T U,
+
+which takes G_i's place in the precision. The mean is that of the limit of no tangential noise: weights that rebuild
+the tangent coordinates exactly, where the ridge of LLE draws every point towards its neighbours' centre and so
+bends the picture. The covariance keeps the tangential noise, whose scale `reg` declares.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from glle_engine.neighbors import kneighbors
+from glle_engine.progress import OnProgress, blocks, silent
+from glle_engine.weights import affine_solution, inverse_factor, neighborhoods, normalised_precision
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from glle_engine.weights import Neighborhoods
+
+POOLED = 3  # times k neighbours a frame
+NORMAL_NOISE = 10.0  # variance off the sheet, in units of the variance along it
+VANISHING = 1e-6  # variance along the sheet in the limit that gives the mean
+_BLOCK_ENTRIES = 1 << 20
+
+
+def tangent_frames(
+    X: NDArray[np.float64], n_neighbors: int, n_components: int, on_progress: OnProgress = silent
+) -> NDArray[np.float64]:
+    """Return an orthonormal basis of each point's tangent space.
+
+    Parameters
+    ----------
+    X : (n, d) float64
+    n_neighbors : int
+        k; a frame is fitted to 3 k neighbours and the point, fewer where there are fewer points.
+    n_components : int
+        p; at most d directions are returned.
+    on_progress
+        Called with (points done, n, "frames").
+
+    Returns
+    -------
+    (n, min(p, d), d) float64
+        Only its span is determined.
+
+    """
+    n, d = X.shape
+    p = min(n_components, d)
+    pooled = min(POOLED * n_neighbors, n - 1)
+    nearest, _ = kneighbors(X, pooled)
+    frames = np.empty((n, p, d))
+    for rows in blocks(n, max(1, _BLOCK_ENTRIES // ((pooled + 1) * max(pooled, d))), "frames", on_progress):
+        cloud = np.concatenate([X[rows, None, :], X[nearest[rows]]], axis=1)
+        cloud -= cloud.mean(axis=1, keepdims=True)
+        if d <= pooled:
+            _, directions = np.linalg.eigh(cloud.transpose(0, 2, 1) @ cloud)
+            frames[rows] = directions[:, :, : -p - 1 : -1].transpose(0, 2, 1)
+        else:
+            frames[rows] = np.linalg.svd(cloud, full_matrices=False)[2][:, :p]
+    return frames
+
+
+def whitened(
+    block: Neighborhoods, frames: NDArray[np.float64] | None, tangent_noise: float = 1.0
+) -> NDArray[np.float64]:
+    """Return the Gram matrices (m, k, k) of the differences in units of the noise; G itself without frames.
+
+    Parameters
+    ----------
+    block : Neighborhoods
+    frames : (n, p, d) float64 or None
+    tangent_noise : float
+        The variance along the sheet.
+
+    """
+    if frames is None:
+        return block.gram
+    along = block.differences @ frames[block.rows].transpose(0, 2, 1)
+    tangent = along @ along.transpose(0, 2, 1)
+    return tangent / tangent_noise + (block.gram - tangent) / NORMAL_NOISE
+
+
+def frame_weights(
+    X: NDArray[np.float64],
+    neighbors: NDArray[np.int32],
+    frames: NDArray[np.float64],
+    reg: float,
+    on_progress: OnProgress = silent,
+) -> NDArray[np.float64]:
+    """Return the mean weights (n, k) of tangent noise: tangent coordinates rebuilt exactly, the rest by ridge.
+
+    Parameters
+    ----------
+    X : (n, d) float64
+    neighbors : (n, k) int32
+    frames : (n, p, d) float64
+    reg : float
+    on_progress
+        Called with (points done, n, "weights").
+
+    """
+    weights = np.empty(neighbors.shape)
+    for block in neighborhoods(X, neighbors, "weights", on_progress):
+        precision, _ = normalised_precision(whitened(block, frames, VANISHING), block.trace, reg)
+        weights[block.rows] = affine_solution(inverse_factor(precision))[0]
+    return weights
