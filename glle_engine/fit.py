@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +29,8 @@ from glle_engine.weights import lle_weights
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
+
+    from glle_engine.embedding import Eigenpairs
 
 
 def fit(
@@ -119,6 +122,57 @@ def fit_spec(X: ArrayLike, spec: FitSpec, *, on_progress: OnProgress | None = No
         raise DegenerateDataError(
             f"All {len(data)} points are equal.", remedy="Check that the data were read as intended."
         )
+    mean = reference_embedding(data, nearest, spec, on_progress)
+    if spec.variant == "constrained":
+        law = constrained_law(
+            data, mean.neighbors, mean.embedding, mean.weights, spec, frames=mean.frames, on_progress=on_progress
+        )
+    else:
+        law = published_law(data, mean.neighbors, mean.embedding, spec, on_progress)
+    classes = closed_classes(mean.neighbors)
+    return Posterior(
+        spec=spec,
+        neighbors=mean.neighbors,
+        law=law,
+        embedding=mean.embedding,
+        eigenvalues=mean.pairs.values,
+        order=mean.problem.order,
+        pins=mean.problem.pins if law.constrained else mean.problem.pins[:0],
+        diagnostics=diagnose(data, mean.neighbors, distances, classes, mean.bridges, mean.pairs, law, spec),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """The embedding at the mean weights, and what it took: graph, frames, eigenproblem, p + 1 eigenpairs."""
+
+    neighbors: NDArray[np.int32]
+    bridges: list[tuple[int, int]]
+    frames: NDArray[np.float64] | None
+    weights: NDArray[np.float64]
+    problem: Eigenproblem
+    pairs: Eigenpairs
+    embedding: NDArray[np.float64]
+
+
+def reference_embedding(
+    data: NDArray[np.float64], nearest: NDArray[np.int32], spec: FitSpec, on_progress: OnProgress = silent
+) -> Reference:
+    """Embed data at the mean weights of a specification: LLE, or its tangent-noise counterpart.
+
+    Parameters
+    ----------
+    data : (n, d) float64
+    nearest : (n, k) int32
+        Nearest first.
+    spec : FitSpec
+    on_progress
+
+    Raises
+    ------
+    DisconnectedGraphError, ConvergenceError
+
+    """
     bridges: list[tuple[int, int]] = []
     if spec.disconnected == "bridge":
         nearest, bridges = bridge(data, nearest)
@@ -136,20 +190,7 @@ def fit_spec(X: ArrayLike, spec: FitSpec, *, on_progress: OnProgress | None = No
     pairs = problem.solve(weights, spec.n_components + 1, exhaustive=True)
     embedding = scaled(pairs.vectors[:, : spec.n_components])
     on_progress(1, 1, "embedding")
-    if spec.variant == "constrained":
-        law = constrained_law(data, neighbors, embedding, weights, spec, frames=frames, on_progress=on_progress)
-    else:
-        law = published_law(data, neighbors, embedding, spec, on_progress)
-    return Posterior(
-        spec=spec,
-        neighbors=neighbors,
-        law=law,
-        embedding=embedding,
-        eigenvalues=pairs.values,
-        order=problem.order,
-        pins=problem.pins if law.constrained else problem.pins[:0],
-        diagnostics=diagnose(data, neighbors, distances, closed_classes(neighbors), bridges, pairs, law, spec),
-    )
+    return Reference(neighbors, bridges, frames, weights, problem, pairs, embedding)
 
 
 def checked_data(X: ArrayLike, spec: FitSpec) -> NDArray[np.float64]:

@@ -15,7 +15,7 @@ from scipy.spatial import cKDTree
 
 from glle_engine.errors import InvalidShapeError, NotFiniteError
 from glle_engine.neighbors import KD_TREE_MAX_FEATURES
-from glle_engine.weights import affine_solution, inverse_factor
+from glle_engine.weights import affine_solution, inverse_factor, normalised_precision
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -97,16 +97,19 @@ def extend(posterior: Posterior, X: ArrayLike, new: ArrayLike) -> Extension:
             remedy="Remove or impute it; nothing is dropped silently.",
             details={"row": row, "column": column},
         )
-    k = posterior.spec.n_neighbors
+    return hang(data, points, posterior.spec.n_neighbors, posterior.spec.reg)
+
+
+def hang(data: NDArray[np.float64], points: NDArray[np.float64], n_neighbors: int, reg: float) -> Extension:
+    """Hang points (m, d) on data (n, d) by LLE weights on their nearest rows: see `extend`."""
+    k = n_neighbors
     indices, distances = _nearest(data, points, k)
     weights = np.empty(indices.shape)
     for start in range(0, len(points), _BLOCK):
         part = slice(start, start + _BLOCK)
         apart = data[indices[part]] - points[part, None, :]
         gram = np.einsum("mid,mjd->mij", apart, apart)
-        trace = np.trace(gram, axis1=1, axis2=2)
-        precision = gram / np.where(trace > 0, trace, 1.0)[:, None, None]
-        precision[:, np.arange(k), np.arange(k)] += posterior.spec.reg
+        precision, _ = normalised_precision(gram, np.trace(gram, axis1=1, axis2=2), reg)
         weights[part] = affine_solution(inverse_factor(precision))[0]
     itself = distances[:, 0] == 0
     indices[itself] = indices[itself, :1]

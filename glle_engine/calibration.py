@@ -1,0 +1,222 @@
+r"""Is the spread honest? Half-sampling as the yardstick that needs nothing but the data.
+
+LLE's sampling spread is what its embedding does when the data are drawn again. Half-sampling (the delete-half
+jackknife) estimates it from one data set: embed a random n / 2 points with a graph of their own, place the others by
+their LLE weights on these, turn to the reference, repeat; the covariance over repetitions needs no rescaling, because
+an estimate from n / 2 points has twice the variance of one from n, and two halves of one sample share half of it.
+
+`calibrate` looks for the scale a at which the median spread of draws is that of half-samples. Spread over scale is
+close to a power law, so that a few secant steps in logarithms find it; where the slope is small the spread is
+saturated (large noise), a is not identified by the data, and the result says so.
+
+What half-sampling cannot see is LLE's bias: where all samples are bent alike, no spread shows it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.stats import spearmanr
+
+from glle_engine.alignment import procrustes_rotation
+from glle_engine.errors import InvalidParameterError
+from glle_engine.fit import checked_data, reference_embedding
+from glle_engine.neighbors import kneighbors
+from glle_engine.progress import OnProgress, silent
+from glle_engine.spec import FitSpec, check_integer
+from glle_engine.summary import generalized_procrustes
+from glle_engine.transform import hang
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from glle_engine.posterior import Posterior
+
+HALF_SAMPLES = 20
+DRAWS = 40
+STEPS = 5
+CLOSE = 0.1  # relative difference of medians that is good enough: below the error of 20 half-samples
+SATURATED = 0.2  # log-log slope of spread over scale; untroubled draws have about .5
+LARGEST, SMALLEST = 1e3, 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """The scale that half-sampling suggests, and how well draws then agree with it.
+
+    Attributes
+    ----------
+    scale : float
+        The factor on the covariance for `Posterior.draw`.
+    ratio : float
+        Median spread of draws at that scale over the median spread of half-samples.
+    rank_correlation : float
+        Spearman's, between the two spreads over points.
+    slope : float or None
+        d log spread / d log scale where it was measured; None when scale 1 was right at once.
+    saturated : bool
+        The slope is below .2: the spread hardly depends on the scale, which is then not identified.
+    half_sample_spread : (n,) float64
+        Root of the trace of each point's covariance over half-samples.
+    draw_spread : (n,) float64
+        The same over draws at `scale`.
+    trace : tuple of (scale, ratio)
+        What was tried, in order.
+
+    """
+
+    scale: float
+    ratio: float
+    rank_correlation: float
+    slope: float | None
+    saturated: bool
+    half_sample_spread: NDArray[np.float64]
+    draw_spread: NDArray[np.float64]
+    trace: tuple[tuple[float, float], ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all but the two arrays as a JSON-able dictionary."""
+        return {
+            "scale": self.scale,
+            "ratio": self.ratio,
+            "rank_correlation": self.rank_correlation,
+            "slope": self.slope,
+            "saturated": self.saturated,
+            "trace": [list(pair) for pair in self.trace],
+        }
+
+
+def half_samples(
+    X: ArrayLike,
+    spec: FitSpec,
+    reference: NDArray[np.float64],
+    count: int = HALF_SAMPLES,
+    *,
+    seed: int = 0,
+    on_progress: OnProgress = silent,
+) -> NDArray[np.float64]:
+    """Embed random halves of the data, the other halves placed by their LLE weights.
+
+    Parameters
+    ----------
+    X : (n, d)
+        n / 2 > n_neighbors.
+    spec : FitSpec
+        A half whose graph is not whole is bridged, whatever `disconnected` says.
+    reference : (n, p) float64
+        Each embedding is turned to it.
+    count, seed : int
+        Half j is a pure function of (seed, j).
+    on_progress
+        Called with (halves done, count, "half-samples").
+
+    Returns
+    -------
+    (count, n, p) float64
+
+    """
+    data = checked_data(X, spec)
+    n = len(data)
+    if n // 2 <= max(spec.n_neighbors, spec.n_components + 2):
+        raise InvalidParameterError(
+            f"Half of {n} points is too few for n_neighbors={spec.n_neighbors}.",
+            remedy=f"Give n_neighbors below {n // 2 - 1}, or more points.",
+        )
+    bridged = FitSpec(**{**spec.to_dict(), "disconnected": "bridge"})
+    placed = np.empty((count, n, spec.n_components))
+    for j in range(count):
+        rng = np.random.Generator(np.random.Philox(key=np.array([seed, j], np.uint64)))
+        chosen = rng.permutation(n)
+        half, others = np.sort(chosen[: n // 2]), np.sort(chosen[n // 2 :])
+        sample = np.ascontiguousarray(data[half])
+        embedded = reference_embedding(sample, kneighbors(sample, spec.n_neighbors)[0], bridged).embedding
+        placed[j, half] = embedded
+        placed[j, others] = hang(sample, data[others], spec.n_neighbors, spec.reg).embed(embedded)
+        placed[j] = placed[j] @ procrustes_rotation(placed[j], reference)
+        on_progress(j + 1, count, "half-samples")
+    return placed
+
+
+def spread_of(embeddings: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return each point's spread (n,) over embeddings (m, n, p): the root of the trace of its covariance."""
+    _, aligned = generalized_procrustes(embeddings)
+    return np.asarray(np.sqrt(aligned.var(axis=0, ddof=1).sum(axis=1)))
+
+
+def calibrate(
+    posterior: Posterior,
+    X: ArrayLike,
+    *,
+    n_half_samples: int = HALF_SAMPLES,
+    n_draws: int = DRAWS,
+    seed: int = 0,
+    on_progress: OnProgress = silent,
+) -> Calibration:
+    """Find the scale at which draws spread as half-samples do.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        Of the constrained variant.
+    X : (n, d)
+        The data it was fitted to.
+    n_half_samples, n_draws : int
+        At least 4 of each.
+    seed : int
+        Of the half-samples and of the draws.
+    on_progress
+        Called with (done, total, stage).
+
+    Raises
+    ------
+    InvalidParameterError
+        For a published posterior, whose scale has no half-sampling limit, or too few points.
+
+    """
+    for name, value in (("n_half_samples", n_half_samples), ("n_draws", n_draws)):
+        check_integer(name, value, 4)
+    if posterior.spec.variant != "constrained":
+        raise InvalidParameterError(
+            "Only constrained posteriors are calibrated.", remedy="Fit with variant='constrained'."
+        )
+    halves = half_samples(X, posterior.spec, posterior.embedding, n_half_samples, seed=seed, on_progress=on_progress)
+    wanted = spread_of(halves)
+    target = float(np.median(wanted))
+    trace: list[tuple[float, float]] = []
+    spreads: list[NDArray[np.float64]] = []
+    scale, slope = 1.0, None
+    for step in range(STEPS):
+        drawn = np.stack([draw.embedding for draw in posterior.draws(n_draws, seed=seed, scale=scale)])
+        spreads.append(spread_of(drawn))
+        trace.append((scale, float(np.median(spreads[-1])) / target))
+        on_progress(step + 1, STEPS, "calibration")
+        if abs(np.log(trace[-1][1])) <= np.log1p(CLOSE):
+            break
+        if len(trace) > 1:
+            slope = _slope(trace)
+            if slope < SATURATED:
+                break
+        step_size = -np.log(trace[-1][1]) / (slope or 0.5)
+        scale = float(np.clip(scale * np.exp(np.clip(step_size, -5, 5)), SMALLEST, LARGEST))
+    best = int(np.argmin([abs(np.log(ratio)) for _, ratio in trace]))
+    return Calibration(
+        scale=trace[best][0],
+        ratio=trace[best][1],
+        rank_correlation=float(spearmanr(spreads[best], wanted).statistic),
+        slope=slope,
+        saturated=slope is not None and slope < SATURATED,
+        half_sample_spread=wanted,
+        draw_spread=spreads[best],
+        trace=tuple(trace),
+    )
+
+
+def _slope(trace: Sequence[tuple[float, float]]) -> float:
+    """Return d log ratio / d log scale between the last scale and the nearest other one."""
+    (last, ratio), others = trace[-1], trace[:-1]
+    near, other = min(others, key=lambda pair: abs(np.log(pair[0] / last)))
+    return float(np.log(ratio / other) / np.log(last / near)) if near != last else 0.0

@@ -1,0 +1,62 @@
+"""Half-sampling, and the scale it suggests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from glle_engine import FitSpec, fit, manifolds
+from glle_engine.calibration import calibrate, half_samples, spread_of
+from glle_engine.errors import InvalidParameterError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from glle_engine import Posterior
+
+
+def test_half_samples_embed_every_point(sheet: NDArray[np.float64], posterior: Posterior) -> None:
+    """All points are placed, close to the reference, by (seed, j) alone."""
+    halves = half_samples(sheet, posterior.spec, posterior.embedding, 6, seed=1)
+    again = half_samples(sheet, posterior.spec, posterior.embedding, 2, seed=1)
+    assert halves.shape == (6, 400, 2)
+    assert np.isfinite(halves).all()
+    assert again.tobytes() == halves[:2].tobytes()
+    assert not np.array_equal(halves[0], half_samples(sheet, posterior.spec, posterior.embedding, 1, seed=2)[0])
+
+
+def test_spread_does_not_see_rotations(posterior: Posterior) -> None:
+    """Turned copies of one embedding have no spread."""
+    turns = [np.linalg.qr(np.random.default_rng(j).standard_normal((2, 2)))[0] for j in range(5)]
+    assert spread_of(np.stack([posterior.embedding @ turn for turn in turns])).max() < 1e-8
+
+
+def test_the_calibrated_scale_matches_half_sampling() -> None:
+    """At the scale found, the median spread is that of half-samples within a third; the trace shows the way."""
+    X = manifolds.make("swiss_roll", 1000, noise=0.005, seed=1).X
+    told: list[str] = []
+    result = calibrate(fit(X), X, n_half_samples=10, n_draws=20, on_progress=lambda *a: told.append(a[2]))
+    assert result.scale in [scale for scale, _ in result.trace]
+    assert abs(np.log(result.ratio)) == min(abs(np.log(ratio)) for _, ratio in result.trace)
+    assert result.saturated or 0.67 < result.ratio < 1.5
+    assert np.median(result.draw_spread) / np.median(result.half_sample_spread) == pytest.approx(result.ratio)
+    assert -1 <= result.rank_correlation <= 1
+    assert set(told) == {"half-samples", "calibration"}
+    assert set(result.to_dict()) == {"scale", "ratio", "rank_correlation", "slope", "saturated", "trace"}
+
+
+def test_a_posterior_that_is_too_narrow_is_widened(wide: NDArray[np.float64]) -> None:
+    """Dirichlet is far too narrow with many features: calibration moves the scale up, towards ratio 1."""
+    result = calibrate(fit(wide, variance="dirichlet"), wide, n_half_samples=8, n_draws=10)
+    assert result.scale > 1
+    assert abs(np.log(result.ratio)) < abs(np.log(result.trace[0][1]))
+
+
+def test_what_cannot_be_calibrated(sheet: NDArray[np.float64]) -> None:
+    """Published posteriors and too few points are refused with the remedy."""
+    with pytest.raises(InvalidParameterError, match="constrained"):
+        calibrate(fit(sheet, variant="published"), sheet)
+    with pytest.raises(InvalidParameterError, match="Half of 15"):
+        half_samples(np.random.default_rng(0).random((15, 3)), FitSpec(n_neighbors=8), np.zeros((15, 2)))
