@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo up test test-compose test-scale bench figures lint format types openapi lock clean
+.PHONY: help setup demo up test test-compose test-scale bench figures honesty lint format types openapi lock clean
 
 help:
 	@echo "make demo          start everything, run the main job on real data, leave pictures in out/"
@@ -16,6 +16,7 @@ help:
 	@echo "make lint types    ruff; mypy --strict"
 	@echo "make bench         a draw against scipy's eigsh, side by side"
 	@echo "make figures       the pictures and numbers of docs/"
+	@echo "make honesty       the spread of draws against LLE's own sampling spread (a quarter of an hour)"
 	@echo "make test-compose  the containers, for real (as root; installs a container engine)"
 	@echo "make test-scale    n of 100,000 (minutes)"
 	@echo "make openapi       export openapi/openapi.json"
@@ -52,6 +53,10 @@ bench: setup
 
 figures: setup
 	$(BIN)/python -m docs.figures.published
+	$(BIN)/python -m docs.figures.frontier
+
+honesty: setup
+	$(BIN)/python -m docs.figures.honesty
 
 lint: setup
 	$(BIN)/ruff check .

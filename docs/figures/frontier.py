@@ -23,10 +23,12 @@ from matplotlib import pyplot as plt
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from glle_engine.spec import Noise
+
 IMAGES = Path(__file__).resolve().parent.parent / "images"
 SCALES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 SAMPLES, DRAWS, PROBES = 3, 6, 500
-LAWS = ("isotropic", "tangent")
+LAWS: tuple[Noise, ...] = ("isotropic", "tangent")
 # title: n, k, relative noise, features
 SETTINGS = {
     "n = 5,000, k = 10, noise 0": (5000, 10, 0.0, 3),
