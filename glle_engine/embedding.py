@@ -389,5 +389,5 @@ def sign_convention(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def scaled(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Scale orthonormal vectors to an embedding, (1/n) Y^T Y = I (GLLE Eq. 38)."""
+    """Scale orthonormal vectors to an embedding, (1/n) Y^T Y = I (GLLE Eq. 37-43)."""
     return float(np.sqrt(len(vectors))) * sign_convention(vectors)

@@ -119,7 +119,7 @@ def hang(data: NDArray[np.float64], points: NDArray[np.float64], n_neighbors: in
 
 
 def reconstruct(posterior: Posterior, X: ArrayLike, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    r"""Generate data from weights: :math:`x_i = X_i w_i` (GLLE, the generative reading of Eq. 3).
+    r"""Generate data from weights: :math:`x_i = X_i w_i`, the generative reading of the weights (GLLE, Algorithm 1).
 
     Parameters
     ----------
