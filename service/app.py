@@ -11,7 +11,7 @@ from service import problems
 from service.metrics import Metrics
 from service.middleware import Gate, Observe
 from service.problems import ProblemOut, documented
-from service.routes import datasets, draws, jobs, posteriors, system
+from service.routes import analyses, datasets, draws, jobs, posteriors, system
 
 if TYPE_CHECKING:
     from typing import Any
@@ -37,7 +37,7 @@ def create_app(stores: Stores) -> FastAPI:
     )
     app.state.stores = stores
     app.state.metrics = Metrics(stores)
-    for routes in (datasets, posteriors, draws, jobs, system):
+    for routes in (datasets, posteriors, draws, analyses, jobs, system):
         app.include_router(routes.router)
     problems.install(app)
     app.add_middleware(Gate)

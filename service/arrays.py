@@ -145,13 +145,39 @@ def json_response(
     """Return ``{"shape", "dtype", "data"}`` and `more` members, which are read after the data was sent."""
 
     def body() -> Iterator[str]:
-        yield f'{{"shape":{json.dumps(stack.shape)},"dtype":"{stack.dtype.name}","data":'
-        yield from stack.json()
+        yield from _open_object(stack)
         for name, value in more:
             yield f",{json.dumps(name)}:{json.dumps(value, allow_nan=False)}"
         yield "}"
 
     return StreamingResponse(body(), media_type=JSON, headers=headers)
+
+
+def members_response(
+    members: dict[str, Any], stacks: dict[str, Stack], headers: dict[str, str] | None = None
+) -> StreamingResponse:
+    """Return `members` and, where there are arrays, ``"arrays": {name: {"shape", "dtype", "data"}}``."""
+    told = json.dumps(members, allow_nan=False)
+
+    def body() -> Iterator[str]:
+        if not stacks:
+            yield told
+            return
+        yield told[:-1]
+        separator = ',"arrays":{'
+        for name, stack in stacks.items():
+            yield f"{separator}{json.dumps(name)}:"
+            yield from _open_object(stack)
+            separator = "},"
+        yield "}}}"
+
+    return StreamingResponse(body(), media_type=JSON, headers=headers)
+
+
+def _open_object(stack: Stack) -> Iterator[str]:
+    """Yield the JSON object of an array, but for its end."""
+    yield f'{{"shape":{json.dumps(stack.shape)},"dtype":"{stack.dtype.name}","data":'
+    yield from stack.json()
 
 
 def check_float32(values: Array) -> None:

@@ -1,15 +1,15 @@
-"""What every route is given: the stores, and small answers that several routes share."""
+"""What every route is given: the stores, jobs to do the work, and small answers that several routes share."""
 
 from typing import Annotated
 
 from fastapi import Depends, Request, Response
 from starlette.concurrency import run_in_threadpool
 
+from service.checks import require_success
 from service.models import JobOut
 from service.waiting import settled
+from worker.analyses import AnalysisSpec
 from worker.jobs import Job
-from worker.posteriors import PosteriorRecord
-from worker.problems import ProblemError, refuse
 from worker.stores import Stores
 
 
@@ -29,6 +29,16 @@ def accepted(job: Job) -> Response:
     return Response(body, 202, headers, "application/json")
 
 
+async def answered(here: Stores, job: Job, wait: float) -> Response:
+    """Return the job with 200 once it has succeeded, 202 when it has not ended within the wait; or its problem."""
+    job = await settle(here, job, wait)
+    if job.is_open:
+        return accepted(job)
+    require_success(job)
+    headers = {"Location": f"/v1/jobs/{job.id}"}
+    return Response(JobOut.of(job).model_dump_json(), 200, headers, "application/json")
+
+
 async def settle(here: Stores, job: Job, wait: float) -> Job:
     """Return the job once it has ended, or as it is after `wait` seconds."""
     wait = min(wait, here.settings.max_wait)
@@ -40,28 +50,26 @@ def look(here: Stores, id_: str) -> Job:
     return here.queue.repair(here.jobs.fetch(id_))
 
 
-def require_success(job: Job) -> None:
-    """Raise the problem of a job that failed, or was cancelled."""
-    if job.error is not None:
-        raise ProblemError(job.error)
-    if job.status in {"cancelled", "cancelling"}:
-        remedy = "Send the request that created it again."
-        raise refuse("job-cancelled", 409, f"Job {job.id} was cancelled.", remedy, job=job.id)
-
-
-def require_posterior(here: Stores, id_: str) -> PosteriorRecord:
-    """Return a posterior's record, or raise the reason why it is not there (yet)."""
-    record = here.posteriors.get(id_)
-    if record is not None:
-        return record
-    job = here.jobs.holder(id_)
-    if job is None or job.status == "succeeded":
-        return here.posteriors.fetch(id_)
-    require_success(job)
-    raise refuse(
-        "posterior-not-ready",
-        409,
-        f"Posterior {id_} is being fitted by job {job.id}.",
-        f"Wait for it with GET /v1/jobs/{job.id}?wait=30.",
-        job=job.id,
+def analysis_job(here: Stores, spec: AnalysisSpec, *, posterior: str | None) -> Job:
+    """Return the job of an analysis: one that is at work, one whose result is there, or a new one."""
+    subject = posterior or spec.to_dict()["dataset"]
+    job, created = here.jobs.create(
+        kind=spec.kind,
+        claim=spec.cache_key(subject),
+        posterior=posterior,
+        spec=spec.to_dict(),
+        total=spec.total,
+        reuse=("queued", "running", "succeeded"),
     )
+    if created:
+        here.queue.enqueue(job)
+    elif job.status == "succeeded" and not all(here.cache.present([spec.cache_key(subject)])):
+        return made_again(here, job)
+    return job
+
+
+def made_again(here: Stores, job: Job) -> Job:
+    """Return a job that succeeded, but whose result was evicted, at work again."""
+    if here.jobs.reopen(job):
+        here.queue.enqueue(here.jobs.fetch(job.id))
+    return here.jobs.fetch(job.id)

@@ -2,10 +2,11 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
 from glle_engine import FitSpec, manifolds
-from glle_engine.spec import Align, Covariance, Disconnected, Mean, Method, Source, Variance, Variant
+from glle_engine.advice import DEFAULT_RANGE
+from glle_engine.spec import Align, Covariance, Disconnected, Mean, Method, Noise, Source, Variance, Variant
 from service.problems import ProblemOut
 from worker.datasets import Dataset
 from worker.jobs import Job, Kind, Status
@@ -15,6 +16,8 @@ COUNTER = 2**64 - 1  # seeds and indices are keys of a counter-based generator
 
 Scale = Annotated[float, Field(ge=0, description="Factor on the covariance; 0 is LLE itself.")]
 Seed = Annotated[int, Field(ge=0, le=COUNTER, description="Stream of draws.")]
+# Cells are read as those of an uploaded JSON body: what is wrong is told with its row and column.
+Rows = Annotated[list[Any], WithJsonSchema({"type": "array", "items": {"type": "array", "items": {"type": "number"}}})]
 
 
 class _In(BaseModel):
@@ -51,10 +54,16 @@ class PosteriorIn(_In):
     disconnected: Disconnected = Field(
         default="refuse", description="A graph that is not whole: an error, or bridged by its shortest edges."
     )
+    noise: Noise = Field(
+        default="isotropic", description="Reconstruction noise of the constrained variant: alike, or along the sheet."
+    )
 
     def fit_spec(self) -> FitSpec:
         """Return the engine's specification, which checks the parameters against each other."""
         return FitSpec(**self.model_dump(exclude={"dataset"}))
+
+
+First = Annotated[int, Field(ge=0, le=COUNTER, description="Index of the first draw.")]
 
 
 class DrawsIn(_In):
@@ -62,7 +71,7 @@ class DrawsIn(_In):
 
     count: int = Field(ge=1, description="Draws at each scale.", examples=[8])
     seed: Seed = 0
-    first: int = Field(default=0, ge=0, le=COUNTER, description="Index of the first draw.")
+    first: First = 0
     scale: Scale | None = Field(default=None, description="Factor on the covariance; 1 unless told.")
     scales: list[Scale] | None = Field(
         default=None, min_length=1, max_length=100, description="Several factors: an axis of the result."
@@ -74,9 +83,60 @@ class DrawsIn(_In):
     def _consistent(self) -> Self:
         if self.scale is not None and self.scales is not None:
             raise ValueError("give scale or scales, not both")
-        if self.first + self.count - 1 > COUNTER:
-            raise ValueError("the last index, first + count - 1, is beyond 2^64 - 1")
         return self
+
+
+class SampleIn(_In):
+    """Which draws an analysis takes."""
+
+    seed: Seed = 0
+    first: First = 0
+    scale: Scale = 1.0
+    source: Source = Field(default="posterior", description="Which law of the weights to draw from.")
+
+
+class TransformIn(SampleIn):
+    """New points to place, as a data set or inline, and the draws to place them in."""
+
+    dataset: str | None = Field(default=None, description="Id of a data set: the new points.")
+    data: Rows | None = Field(
+        default=None, description="A few new points, a row each; stored as a data set. The whole body: 64 KB."
+    )
+    draws: int = Field(
+        default=0, ge=0, description="Draws for mean and covariance of each place: none, or at least two."
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if (self.dataset is None) == (self.data is None):
+            raise ValueError("give either dataset or data")
+        if self.draws == 1:
+            raise ValueError("one draw has no covariance: give draws=0, or at least 2")
+        unused = [name for name in SampleIn.model_fields if getattr(self, name) != SampleIn.model_fields[name].default]
+        if self.draws == 0 and unused:
+            raise ValueError(f"{', '.join(unused)} has a meaning with draws only: give draws, or leave it out")
+        return self
+
+
+class ReconstructionsIn(SampleIn):
+    """Data sets to generate from drawn weights."""
+
+    count: int = Field(ge=1, description="How many, one a draw.", examples=[4])
+
+
+class AdviceIn(_In):
+    """A range of parameters to judge on a data set."""
+
+    dataset: str = Field(description="Id of a data set.", examples=["ds_127ecc1c5da53ccc7b4b569022a22285"])
+    n_neighbors: list[Annotated[int, Field(ge=2)]] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=100,
+        description=f"The range of k; {', '.join(map(str, DEFAULT_RANGE))} unless told.",
+    )
+    n_components: int = Field(default=2, ge=1, description="p of the embeddings that are scored.")
+    max_components: int = Field(default=10, ge=1, description="How far the spectrum is looked at.")
+    reg: float = Field(default=1e-3, gt=0, description="The ridge of LLE, as in a posterior.")
 
 
 class DatasetOut(BaseModel):
@@ -128,6 +188,9 @@ class PosteriorOut(BaseModel):
             "self": here,
             "arrays": f"{here}/arrays",
             "draws": f"{here}/draws",
+            "summary": f"{here}/summary",
+            "transform": f"{here}/transform",
+            "reconstructions": f"{here}/reconstructions",
             "dataset": f"/v1/datasets/{record.dataset}",
         }
         return cls(**record.to_dict(), links=links)
@@ -138,11 +201,11 @@ class ProgressOut(BaseModel):
 
     done: int
     total: int
-    stage: str = Field(description="What is being done; done and total of a fit count within it.")
+    stage: str = Field(description="What is being done; but for draws, done and total count within it.")
 
 
 class JobOut(BaseModel):
-    """A job: a fit, or draws."""
+    """A job: a fit, draws, or an analysis."""
 
     id: str
     kind: Kind
@@ -151,7 +214,10 @@ class JobOut(BaseModel):
     created: str = Field(description="ISO 8601, UTC, as the times below.")
     started: str | None
     finished: str | None
-    posterior: str = Field(description="Id of the posterior it fits or draws from.")
+    posterior: str | None = Field(description="Id of the posterior it fits or uses; null for advice.")
+    dataset: str | None = Field(
+        description="Id of the data set that was named: to fit, to transform, to advise on; else null."
+    )
     request: dict[str, Any] = Field(description="What was asked for.")
     error: ProblemOut | None = Field(description="The problem a failed job ended with.")
     links: dict[str, str] = Field(description="Where to go from here; `result` once there is one.")
@@ -160,10 +226,14 @@ class JobOut(BaseModel):
     def of(cls, job: Job) -> Self:
         """Return what is told of a record."""
         here = f"/v1/jobs/{job.id}"
-        links = {"self": here, "posterior": f"/v1/posteriors/{job.posterior}"}
+        links = {"self": here}
+        if job.posterior is not None:
+            links["posterior"] = f"/v1/posteriors/{job.posterior}"
+        if job.dataset is not None:
+            links["dataset"] = f"/v1/datasets/{job.dataset}"
         if job.status == "succeeded":
             links["result"] = f"{here}/result"
-        internal = {"n", "p", "grid", "shard_seconds"}
+        internal = {"n", "p", "grid", "shard_seconds", "engine"}
         return cls(
             id=job.id,
             kind=job.kind,
@@ -173,6 +243,7 @@ class JobOut(BaseModel):
             started=job.started,
             finished=job.finished,
             posterior=job.posterior,
+            dataset=job.dataset,
             request={name: value for name, value in job.spec.items() if name not in internal},
             error=None if job.error is None else ProblemOut(**job.error.to_dict()),
             links=links,

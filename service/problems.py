@@ -29,7 +29,7 @@ _PLAIN = {
     400: ("malformed-request", "Send a complete, well-formed request."),
     404: ("no-such-route", "See /docs for the routes there are."),
     405: ("method-not-allowed", "See /docs for the methods of this route, or the Allow header."),
-    413: ("body-too-large", "Send a smaller body."),
+    413: ("body-too-large", "Send a smaller body; data go to POST /v1/datasets, and are named by their id."),
     415: ("unsupported-media-type", "Send application/json."),
 }
 

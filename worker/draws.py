@@ -31,6 +31,11 @@ class DrawKey:
         return f"draw:{posterior}:{self.seed}:{self.index}:{self.scale!r}:{self.source}:{self.align}"
 
 
+def draws_bytes(n: int, p: int, count: int) -> int:
+    """Return the bytes that draws of n points in p dimensions take in the cache."""
+    return count * entry_bytes((n, p), (p,))
+
+
 def cache_prefix(posterior: str) -> str:
     """Return what the cache keys of all draws of a posterior begin with."""
     return f"draw:{posterior}:"
@@ -76,7 +81,7 @@ class DrawsSpec:
     @property
     def nbytes(self) -> int:
         """Bytes of the job's draws in the cache."""
-        return self.total * entry_bytes((self.n, self.p), (self.p,))
+        return draws_bytes(self.n, self.p, self.total)
 
     @property
     def per_shard(self) -> int:

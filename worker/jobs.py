@@ -4,7 +4,7 @@ A record is one Redis hash. Every change of status is one script, so two readers
 
     queued -> running -> succeeded | failed
       |          `-> cancelling -> cancelled        (or succeeded, when the work was done by then)
-      `-> cancelled                                 succeeded -> queued, when its arrays were evicted
+      `-> cancelled                                 succeeded -> queued, when its result was evicted
 
 A draws job is worked on in shards, by several workers at once: each shard writes its own count, the script
 adds up, and the shard that completes the sum ends the job. A redone shard changes nothing twice.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import redis
 
-Kind = Literal["fit", "draws"]
+Kind = Literal["fit", "draws", "summary", "transform", "reconstructions", "advice"]
 Status = Literal["queued", "running", "cancelling", "cancelled", "succeeded", "failed"]
 
 OPEN = ("queued", "running", "cancelling")
@@ -104,11 +104,21 @@ class Job:
     created: str
     started: str | None
     finished: str | None
-    posterior: str
+    posterior: str | None
     spec: dict[str, Any]
     error: Problem | None
     round: int
     touched: int
+
+    @property
+    def dataset(self) -> str | None:
+        """The data set that the request named: to fit, to place in an embedding, to advise on."""
+        return self.spec.get("dataset")
+
+    @property
+    def subject(self) -> str:
+        """What it is about: the posterior, or the data set where there is none."""
+        return self.posterior or str(self.dataset)
 
     @property
     def is_open(self) -> bool:
@@ -146,7 +156,7 @@ class JobStore:
         *,
         kind: Kind,
         claim: str,
-        posterior: str,
+        posterior: str | None,
         spec: dict[str, Any],
         total: int,
         reuse: tuple[Status, ...] = ("queued", "running"),
@@ -154,6 +164,11 @@ class JobStore:
         """Create a job, or return the one that holds `claim` with a status in `reuse`.
 
         One script decides, so that of two identical requests at once one creates and both share.
+
+        Parameters
+        ----------
+        posterior
+            The posterior it fits or uses; None for a job that needs none.
 
         Returns
         -------
@@ -164,8 +179,8 @@ class JobStore:
         created = now_iso()
         fields = {
             "id": new, "kind": kind, "status": "queued", "done": 0, "total": total, "stage": "queued",
-            "created": created, "posterior": posterior, "spec": json.dumps(spec, allow_nan=False),
-            "round": 0, "touched": now_ms(),
+            "created": created, "spec": json.dumps(spec, allow_nan=False), "round": 0, "touched": now_ms(),
+            **({} if posterior is None else {"posterior": posterior}),
         }  # fmt: skip
         holder = self._create(
             keys=[f"glle:claim:{claim}", _key(new), _INDEX, _STATS],
@@ -342,7 +357,7 @@ def _job(values: list[Any]) -> Job | None:
         created=record["created"],
         started=record.get("started"),
         finished=record.get("finished") or None,
-        posterior=record["posterior"],
+        posterior=record.get("posterior"),
         spec=json.loads(record["spec"]),
         error=Problem.from_dict(json.loads(record["error"])) if record.get("error") else None,
         round=int(record["round"]),

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from glle_engine import Posterior
+from worker.analyses import results_prefix
 from worker.draws import cache_prefix
 from worker.identity import index_member, member_name, text
 from worker.problems import refuse
@@ -142,7 +143,7 @@ class PosteriorStore:
         return None if entry is None else Posterior.from_parts(entry.meta["head"], entry.arrays)
 
     def delete(self, record: PosteriorRecord) -> None:
-        """Forget a posterior and its draws."""
+        """Forget a posterior, its draws, and what was made of them."""
         with self._client.pipeline() as pipeline:
             pipeline.delete(_key(record.id))
             pipeline.zrem(_INDEX, _member(record))
@@ -150,6 +151,7 @@ class PosteriorStore:
             pipeline.execute()
         self._cache.delete(_cache_key(record.id))
         self._cache.delete_prefix(cache_prefix(record.id))
+        self._cache.delete_prefix(results_prefix(record.id))
 
 
 def _key(id_: str) -> str:

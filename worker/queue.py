@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 NAME = "glle"
 SERIALIZER = "json"
-TASKS = frozenset({"worker.tasks.fit", "worker.tasks.draw"})
+TASKS = frozenset({"worker.tasks.fit", "worker.tasks.draw", "worker.tasks.analyse"})
 RETRIES = 3  # of a task whose worker was killed; a task that fails by itself is not repeated
 ENDED_SECONDS = 60  # RQ's own memory of a task that ended; ours is the job record
 FAILED_SECONDS = 86400
@@ -71,6 +71,7 @@ def task(name: str) -> Callable[..., None]:
     functions: dict[str, Callable[..., None]] = {
         "worker.tasks.fit": tasks.fit,
         "worker.tasks.draw": tasks.draw,
+        "worker.tasks.analyse": tasks.analyse,
     }
     return functions[name]
 
@@ -96,9 +97,11 @@ class TaskQueue:
     def enqueue(self, job: Job, *, at_front: bool = False) -> None:
         """Enqueue the first task of a job; a draws job's first shard opens the other chains."""
         if job.kind == "fit":
-            self._enqueue("worker.tasks.fit", [job.id], job.id, at_front=at_front)
-        else:
+            self._enqueue("worker.tasks.fit", [job.id], _only_task(job), at_front=at_front)
+        elif job.kind == "draws":
             self.enqueue_shard(job, 0, at_front=at_front)
+        else:
+            self._enqueue("worker.tasks.analyse", [job.id, job.round], _only_task(job), at_front=at_front)
 
     def enqueue_shard(self, job: Job, shard: int, *, at_front: bool = False) -> None:
         """Enqueue a shard of a draws job, once."""
@@ -152,8 +155,8 @@ class TaskQueue:
 
     def _awaited(self, job: Job) -> list[tuple[str, Callable[[], None]]]:
         """Return the tasks a job waits for, each with what enqueues it again."""
-        if job.kind == "fit":
-            return [(job.id, partial(self.enqueue, job))]
+        if job.kind != "draws":
+            return [(_only_task(job), partial(self.enqueue, job))]
         spec = DrawsSpec.from_dict(job.spec)
         counts = self._jobs.shard_counts(job.id, job.round, spec.shards)
         missing = [shard for shard, count in enumerate(counts) if count < spec.shard_size(shard)]
@@ -189,6 +192,10 @@ class TaskQueue:
 def worker_ttl(settings: Settings) -> int:
     """Return the seconds after which a worker that gave no sign of life counts as gone."""
     return 6 * settings.heartbeat
+
+
+def _only_task(job: Job) -> str:
+    return job.id if job.kind == "fit" else f"{job.id}-r{job.round}"  # a fit has one round
 
 
 def _shard_task(job: Job, shard: int) -> str:

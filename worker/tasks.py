@@ -1,4 +1,4 @@
-"""The tasks a worker runs: fit a posterior, make a shard of draws.
+"""The tasks a worker runs: fit a posterior, make a shard of draws, make an analysis.
 
 A task may run twice, after its worker was killed: everything it writes is named by its content, so the
 second run finds or repeats the first one's work. What fails in a task ends its job with a problem; only what
@@ -8,11 +8,13 @@ kills the worker is tried again, and a server that does not answer.
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import platform
 import socket
 import time
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +23,8 @@ import scipy  # type: ignore[import-untyped, unused-ignore] # typed where its st
 from rq.timeouts import JobTimeoutException
 
 import glle_engine
-from glle_engine import FitSpec, GlleError, Posterior
+from glle_engine import Draw, FitSpec, GlleError, Posterior
+from worker.analyses import analysis_of
 from worker.clock import now_iso
 from worker.draws import CHAINS, DrawKey, DrawsSpec
 from worker.jobs import Cancelled, Job
@@ -30,7 +33,10 @@ from worker.problems import Problem, ProblemError, refuse
 from worker.stores import Stores, stores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
+
+    from worker.analyses import AnalysisSpec
+    from worker.cache import Array, Entry
 
 TOLD_SECONDS = 0.05  # at most so often is progress written and the wish to cancel looked up
 
@@ -45,6 +51,11 @@ def fit(job_id: str) -> None:
 def draw(job_id: str, round_: int, shard: int) -> None:
     """Make the draws of a shard, and enqueue what follows it."""
     _recorded(job_id, partial(_draw, round_=round_, shard=shard))
+
+
+def analyse(job_id: str, round_: int) -> None:
+    """Make the analysis of a job."""
+    _recorded(job_id, partial(_analyse, round_=round_))
 
 
 def _recorded(job_id: str, work: Callable[[Stores, Job], None]) -> None:
@@ -76,11 +87,11 @@ def _fit(here: Stores, job: Job) -> None:
     posterior = glle_engine.fit_spec(values, spec, on_progress=_teller(here, job))
     seconds = time.perf_counter() - started
     here.jobs.stage(job.id, "caching")
-    here.posteriors.cache(job.posterior, posterior)
+    here.posteriors.cache(job.subject, posterior)
     arrays = posterior.arrays()
     here.posteriors.record(
         PosteriorRecord(
-            id=job.posterior,
+            id=job.subject,
             dataset=dataset,
             n=posterior.n_points,
             d=values.shape[1],
@@ -103,8 +114,8 @@ def _draw(here: Stores, job: Job, *, round_: int, shard: int) -> None:
         return
     spec = DrawsSpec.from_dict(job.spec)
     keys = spec.shard_keys(shard)
-    present = here.cache.present([key.cache_key(job.posterior) for key in keys])
-    posterior = None if all(present) else _posterior(here, job)
+    present = here.cache.present([key.cache_key(job.subject) for key in keys])
+    posterior = None if all(present) else _posterior(here, job, here.posteriors.fetch(job.subject))
     if shard == 0:  # the posterior is there now: the other chains need not fit it each
         for other in range(1, min(CHAINS, spec.shards)):
             here.queue.enqueue_shard(job, other)
@@ -112,13 +123,59 @@ def _draw(here: Stores, job: Job, *, round_: int, shard: int) -> None:
     for done, (key, there) in enumerate(zip(keys, present, strict=True), start=1):
         if not there:
             assert posterior is not None
-            _draw_one(here, job.posterior, posterior, key)
+            _draw_one(here, job.subject, posterior, key)
         if done == len(keys) and shard + CHAINS < spec.shards:
             here.queue.enqueue_shard(job, shard + CHAINS)
         here.jobs.advance(job.id, job.round, shard, done)
 
 
-def _draw_one(here: Stores, id_: str, posterior: Posterior, key: DrawKey) -> None:
+def _analyse(here: Stores, job: Job, *, round_: int) -> None:
+    if job.round != round_:  # reopened since: another task has it
+        return
+    spec = analysis_of(job)
+    key = spec.cache_key(job.subject)
+    result = None if all(here.cache.present([key])) else spec.run(_Desk(here, job))
+    here.jobs.progress(job.id, spec.total, spec.total, "caching")
+    if result is not None:
+        _require_finite(spec, result)
+        here.cache.put(key, {**result.meta, "sha256": _sha256(result)}, result.arrays)
+    here.jobs.succeed(job.id)
+
+
+@dataclass(frozen=True)
+class _Desk:
+    """The desk of an analysis: see `worker.analyses.Desk`."""
+
+    here: Stores
+    job: Job
+
+    @cached_property
+    def tell(self) -> Callable[[int, int, str], None]:
+        return _teller(self.here, self.job)
+
+    @cached_property
+    def record(self) -> PosteriorRecord:
+        return self.here.posteriors.fetch(self.job.subject)  # deleted meanwhile: a problem
+
+    def posterior(self) -> Posterior:
+        return _posterior(self.here, self.job, self.record)
+
+    def training(self) -> Array:
+        return np.ascontiguousarray(self.values(self.record.dataset), np.float64)
+
+    def values(self, dataset: str) -> Array:
+        return self.here.datasets.values(dataset)
+
+    def draws(self, posterior: Posterior, keys: Iterable[DrawKey]) -> Iterator[Draw]:
+        keys = list(keys)
+        for done, key in enumerate(keys, start=1):
+            entry = self.here.cache.get(key.cache_key(self.record.id))
+            yield _cached_draw(key, entry) if entry else _draw_one(self.here, self.record.id, posterior, key)
+            self.tell(done, len(keys), "drawing")
+
+
+def _draw_one(here: Stores, id_: str, posterior: Posterior, key: DrawKey) -> Draw:
+    """Make a draw and cache it."""
     started = time.perf_counter()
     drawn = posterior.draw(
         key.index,
@@ -145,31 +202,65 @@ def _draw_one(here: Stores, id_: str, posterior: Posterior, key: DrawKey) -> Non
         "sha256": hashlib.sha256(drawn.embedding.tobytes()).hexdigest(),
     }
     here.cache.put(key.cache_key(id_), meta, {"embedding": drawn.embedding, "eigenvalues": drawn.eigenvalues})
+    return drawn
 
 
-def _posterior(here: Stores, job: Job) -> Posterior:
-    """Return the posterior of a draws job, fitted again when its arrays were evicted."""
-    record = here.posteriors.fetch(job.posterior)  # deleted meanwhile: a problem
-    posterior = here.posteriors.load(job.posterior)
+def _cached_draw(key: DrawKey, entry: Entry) -> Draw:
+    return Draw(
+        index=key.index,
+        seed=key.seed,
+        scale=key.scale,
+        source=key.source,  # type: ignore[arg-type] # checked when it was drawn
+        align=key.align,  # type: ignore[arg-type] # likewise
+        embedding=entry.arrays["embedding"],
+        eigenvalues=entry.arrays["eigenvalues"],
+        diagnostics=entry.meta["diagnostics"],
+    )
+
+
+def _require_finite(spec: AnalysisSpec, result: Entry) -> None:
+    for name, array in result.arrays.items():
+        if name not in spec.may_be_nan and not np.isfinite(array).all():
+            raise refuse(
+                "not-finite-result",
+                422,
+                f"The {name} of this {spec.kind} are not finite: the numbers are beyond what float64 can hold.",
+                "Rescale the data, or use a smaller scale.",
+                array=name,
+            )
+
+
+def _sha256(result: Entry) -> str:
+    """Return a digest of everything in a result, to the last bit."""
+    told = hashlib.sha256(json.dumps(result.meta, sort_keys=True, allow_nan=False).encode())
+    for name, array in sorted(result.arrays.items()):
+        told.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        told.update(np.ascontiguousarray(array).data)
+    return told.hexdigest()
+
+
+def _posterior(here: Stores, job: Job, record: PosteriorRecord) -> Posterior:
+    """Return the posterior that a job uses, fitted again when its arrays were evicted."""
+    posterior = here.posteriors.load(record.id)
     if posterior is None:
         told = _teller(here, job, "fitting again: ")
         values = here.datasets.values(record.dataset)
         posterior = glle_engine.fit_spec(values, FitSpec.from_dict(record.spec), on_progress=told)
-        here.posteriors.cache(job.posterior, posterior)
+        here.posteriors.cache(record.id, posterior)
     return posterior
 
 
 def _teller(here: Stores, job: Job, prefix: str = "") -> Callable[[int, int, str], None]:
-    """Return an `on_progress` that writes each stage and then now and again, and raises `Cancelled`."""
+    """Return an `on_progress` that writes each stage, now and again, and its end; it raises `Cancelled`."""
     told, last = float("-inf"), ""
 
     def tell(done: int, total: int, stage: str) -> None:
         nonlocal told, last
         now = time.monotonic()
-        if stage == last and now - told < TOLD_SECONDS:
+        if stage == last and done < total and now - told < TOLD_SECONDS:
             return
         told, last = now, stage
-        if prefix:  # done and total of a draws job count draws
+        if prefix:  # done and total count the job's own work
             here.jobs.stage(job.id, prefix + stage)
         else:
             here.jobs.progress(job.id, done, total, stage)
@@ -193,7 +284,7 @@ def _timeout(seconds: int) -> Problem:
         code="job-timeout",
         status=422,
         detail=f"A task of the job took more than {seconds} s and was stopped.",
-        remedy="Use fewer points or neighbours, or raise GLLE_JOB_TIMEOUT.",
+        remedy="Use fewer points or neighbours, or raise GLLE_JOB_TIMEOUT. Draws that were made are kept.",
         details={"seconds": seconds},
     )
 

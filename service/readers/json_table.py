@@ -38,6 +38,11 @@ def read_json(file: IO[bytes], limits: Limits, label: str | None = None) -> Tabl
     members = body if isinstance(body, dict) else {"data": body}
     if unknown := sorted(set(members) - _MEMBERS):
         raise _malformed(f"The member {unknown[0]!r} is not known.")
+    return table_of(members, limits)
+
+
+def table_of(members: dict[str, Any], limits: Limits) -> Table:
+    """Return the table of ``{"data", "names", "labels"}``, parsed already; problems as `read_json`."""
     rows, names, labels = members.get("data"), members.get("names"), members.get("labels")
     if not isinstance(rows, list):
         raise _malformed("There is no array of data.")

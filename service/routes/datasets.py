@@ -20,15 +20,16 @@ from service.arrays import (
     npy_response,
     npz_response,
 )
+from service.checks import require_dataset
 from service.context import Here
 from service.models import DatasetOut, DatasetPage, SyntheticIn
 from service.paging import Cursor, Limit, page, position
 from service.problems import documented
 from service.readers import Limits, reader_of
 from service.uploads import received
-from worker.datasets import Dataset, Table, not_found
+from worker.analyses import results_prefix
+from worker.datasets import Dataset, Table
 from worker.problems import refuse
-from worker.stores import Stores
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
 
@@ -105,7 +106,7 @@ def list_datasets(here: Here, limit: Limit = 20, cursor: Cursor = None) -> Datas
 @router.get("/{id}", summary="Describe a data set", responses=documented(_404="None."))
 def get_dataset(id: str, here: Here) -> DatasetOut:  # noqa: A002 # the name in the path
     """Tell shape, dtype, names and origin of a data set."""
-    return DatasetOut.of(_known(here, id))
+    return DatasetOut.of(require_dataset(here, id))
 
 
 @router.get(
@@ -124,7 +125,7 @@ def get_data(
     dtype: Annotated[Dtype | None, Query(description="Convert the values; as stored unless told.")] = None,
 ) -> Response:
     """Return the values: JSON and npz with labels and true coordinates where there are any, npy without."""
-    dataset = _known(here, id)
+    dataset = require_dataset(here, id)
     media = negotiated(request, (JSON, NPY, NPZ))
     values = here.datasets.values(id)
     if dtype == "float32" and values.dtype != np.float32:
@@ -160,7 +161,7 @@ def delete_dataset(
     One that posteriors were fitted on is kept, because an evicted posterior is fitted again from it; with
     `force` the posteriors go with it.
     """
-    _known(here, id)
+    require_dataset(here, id)
     posteriors = here.posteriors.of_dataset(id)
     if posteriors and not force:
         raise refuse(
@@ -174,13 +175,8 @@ def delete_dataset(
         if (record := here.posteriors.get(name)) is not None:
             here.posteriors.delete(record)
     here.datasets.delete(id)
+    here.cache.delete_prefix(results_prefix(id))
     return Response(status_code=204)
-
-
-def _known(here: Stores, id_: str) -> Dataset:
-    if (dataset := here.datasets.get(id_)) is None:
-        raise not_found(id_)
-    return dataset
 
 
 def _stored(dataset: Dataset, new: bool) -> Response:  # noqa: FBT001 # the pair that `add` returns

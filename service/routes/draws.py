@@ -1,6 +1,5 @@
 """`/v1/posteriors/{id}/draws`: embeddings drawn from a posterior, one at a time or by the job."""
 
-import hashlib
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -8,8 +7,10 @@ from starlette.concurrency import run_in_threadpool
 
 from glle_engine.spec import Align, Source
 from service.arrays import JSON, NPY, NPZ, Dtype, Stack, json_response, negotiated, npy_response, npz_response
-from service.context import Here, accepted, require_posterior, require_success, settle
+from service.checks import require_drawable, require_posterior, require_success
+from service.context import Here, accepted, answered, settle
 from service.idempotency import Key, once
+from service.immutable import client_has_it, immutable_headers
 from service.models import COUNTER, DrawsIn, JobOut
 from service.problems import documented
 from service.routes.posteriors import ACCEPTED, Wait
@@ -18,14 +19,17 @@ from worker.draws import DrawsSpec
 from worker.identity import digest
 from worker.jobs import Job
 from worker.posteriors import PosteriorRecord
-from worker.problems import refuse
 from worker.stores import Stores
 
 router = APIRouter(prefix="/v1/posteriors/{id}/draws", tags=["draws"])
 
+Seed = Annotated[int, Query(ge=0, le=COUNTER, description="Stream of draws.")]
+Scale = Annotated[float, Query(ge=0, allow_inf_nan=False, description="Factor on the covariance.")]
+Law = Annotated[Source, Query(description="Which law of the weights.")]
+Half = Annotated[Dtype, Query(description="float32 halves the bytes.")]
+
 MEDIA = (JSON, NPY, NPZ)
-IMMUTABLE = "public, max-age=31536000, immutable"
-_MISSING = {"_404": "No such posterior.", "_409": "It is not fitted yet, or its job was cancelled."}
+MISSING = {"_404": "No such posterior.", "_409": "It is not fitted yet, or its job was cancelled."}
 
 
 @router.post(
@@ -37,7 +41,7 @@ _MISSING = {"_404": "No such posterior.", "_409": "It is not fitted yet, or its 
         200: {"model": JobOut, "description": "Done already: see links.result."},
         **ACCEPTED,
         **documented(
-            **_MISSING, _413="Body too long.", _415="Not JSON.", _422="Out of range, or larger than the cache."
+            **MISSING, _413="Body too long.", _415="Not JSON.", _422="Out of range, or larger than the cache."
         ),
     },
 )
@@ -54,12 +58,7 @@ async def draw_many(
     bits alone and in any batch; what was drawn before is not drawn again.
     """
     job = await run_in_threadpool(_job, here, id, body, key)
-    job = await settle(here, job, wait)
-    if job.is_open:
-        return accepted(job)
-    require_success(job)
-    headers = {"Location": f"/v1/jobs/{job.id}"}
-    return Response(JobOut.of(job).model_dump_json(), 200, headers, "application/json")
+    return await answered(here, job, wait)
 
 
 @router.get(
@@ -70,7 +69,7 @@ async def draw_many(
         200: {"description": "The embedding (n, p).", "content": {media: {} for media in MEDIA}},
         304: {"description": "The client's copy is good."},
         **ACCEPTED,
-        **documented(**_MISSING, _406="No offered type is accepted.", _422="Out of range."),
+        **documented(**MISSING, _406="No offered type is accepted.", _422="Out of range."),
     },
 )
 async def draw_one(
@@ -78,11 +77,11 @@ async def draw_one(
     index: Annotated[int, Path(ge=0, le=COUNTER, description="Which draw of the stream.")],
     request: Request,
     here: Here,
-    seed: Annotated[int, Query(ge=0, le=COUNTER, description="Stream of draws.")] = 0,
-    scale: Annotated[float, Query(ge=0, allow_inf_nan=False, description="Factor on the covariance.")] = 1.0,
-    source: Annotated[Source, Query(description="Which law of the weights.")] = "posterior",
+    seed: Seed = 0,
+    scale: Scale = 1.0,
+    source: Law = "posterior",
     align: Annotated[Align, Query(description="Rotate to the reference embedding, or not.")] = "procrustes",
-    dtype: Annotated[Dtype, Query(description="float32 halves the bytes.")] = "float64",
+    dtype: Half = "float64",
     wait: Wait = 10.0,
 ) -> Response:
     """Return one embedding, drawn on a worker unless it is cached: immutable, with a strong ETag.
@@ -107,10 +106,8 @@ async def draw_one(
 
 
 def _one(request: Request, entry: Entry, media: str, dtype: Dtype) -> Response:
-    tag = '"' + hashlib.sha256(f"{entry.meta['sha256']} {media} {dtype}".encode()).hexdigest()[:32] + '"'
-    headers = {"ETag": tag, "Cache-Control": IMMUTABLE, "Vary": "Accept"}
-    given = [part.strip().removeprefix("W/") for part in request.headers.get("if-none-match", "").split(",")]
-    if tag in given or "*" in given:
+    headers = immutable_headers(entry.meta["sha256"], media, dtype)
+    if client_has_it(request, headers):
         return Response(status_code=304, headers=headers)
     stack = Stack.of(entry.arrays["embedding"], dtype)
     eigenvalues = entry.arrays["eigenvalues"]
@@ -143,11 +140,7 @@ def _spec(here: Stores, record: PosteriorRecord, body: DrawsIn) -> DrawsSpec:
         align=body.align,
         shard_seconds=here.settings.shard_seconds,
     )
-    allowed = here.settings.max_draws
-    if spec.total > allowed:
-        detail = f"{spec.total:,} draws in one job; {allowed:,} are allowed."
-        remedy = "Ask for them in several jobs (`first` moves on), or raise GLLE_MAX_DRAWS."
-        raise refuse("over-the-limit", 422, detail, remedy, allowed=allowed)
+    require_drawable(here, record, body.source, total=spec.total, last=body.first + body.count - 1)
     here.cache.check_size(spec.nbytes, f"The result of {spec.total:,} draws")
     return spec
 

@@ -8,11 +8,14 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from service.arrays import JSON, NPY, NPZ, Array, Dtype, Stack, json_response, negotiated, npy_response, npz_response
-from service.context import Here, accepted, require_success, settle
+from service.checks import require_success
+from service.context import Here, accepted, made_again, settle
 from service.models import JobOut, JobPage, PosteriorOut
 from service.paging import Cursor, Limit, page, position
 from service.problems import documented
+from service.results import offered, result_response
 from service.routes.posteriors import ACCEPTED, Wait
+from worker.analyses import analysis_of
 from worker.cache import Entry
 from worker.draws import DrawsSpec
 from worker.jobs import Job, Kind, Status
@@ -53,7 +56,7 @@ async def get_job(id: str, here: Here, response: Response, wait: Wait = 0.0) -> 
     response_class=Response,
     responses={
         200: {
-            "description": "Of draws, the embeddings; of a fit, the posterior's description.",
+            "description": "Embeddings of draws, the posterior of a fit, the result of an analysis.",
             "content": {media: {} for media in _MEDIA},
         },
         **ACCEPTED,
@@ -72,17 +75,18 @@ async def get_result(
     dtype: Annotated[Dtype, Query(description="float32 halves the bytes.")] = "float64",
     wait: Wait = 0.0,
 ) -> Response:
-    """Return what the job made; 202 while it works, or when evicted draws are made again.
+    """Return what the job made; 202 while it works, or when what was evicted is made again.
 
     Draws: npy has the embeddings, (count, n, p) or (scales, count, n, p); npz has `embeddings`,
     `eigenvalues`, `indices` and `scales`; JSON has shape, dtype and data, then `eigenvalues` and
-    `diagnostics` of each draw.
+    `diagnostics` of each draw. Analyses: JSON has all there is, `arrays` by name; npz the arrays (not advice, which
+    has none); npy the `embedding` of a transform or the `data` of reconstructions.
     """
     job = await settle(here, await run_in_threadpool(here.jobs.fetch, id), wait)
     if job.is_open and job.status != "cancelling":
         return accepted(job)
     require_success(job)
-    make = _posterior if job.kind == "fit" else _draws
+    make = {"fit": _posterior, "draws": _draws}.get(job.kind, _analysis)
     return await run_in_threadpool(make, here, job, request, dtype)
 
 
@@ -106,19 +110,25 @@ def cancel(id: str, here: Here) -> Response:  # noqa: A002 # the name in the pat
 
 def _posterior(here: Stores, job: Job, request: Request, dtype: Dtype) -> Response:  # noqa: ARG001 # as `_draws` is called
     negotiated(request, (JSON,))
-    body = PosteriorOut.of(here.posteriors.fetch(job.posterior)).model_dump_json()
-    headers = {"Content-Location": f"/v1/posteriors/{job.posterior}"}
+    body = PosteriorOut.of(here.posteriors.fetch(job.subject)).model_dump_json()
+    headers = {"Content-Location": f"/v1/posteriors/{job.subject}"}
     return Response(body, 200, headers, "application/json")
+
+
+def _analysis(here: Stores, job: Job, request: Request, dtype: Dtype) -> Response:
+    spec = analysis_of(job)
+    entry = here.cache.get(spec.cache_key(job.subject))
+    if entry is None:  # evicted
+        return accepted(made_again(here, job))
+    return result_response(spec, entry, negotiated(request, offered(spec, entry)), dtype)
 
 
 def _draws(here: Stores, job: Job, request: Request, dtype: Dtype) -> Response:
     media = negotiated(request, _MEDIA)
     spec = DrawsSpec.from_dict(job.spec)
-    keys = [key.cache_key(job.posterior) for key in spec.draws()]
+    keys = [key.cache_key(job.subject) for key in spec.draws()]
     if not all(here.cache.present(keys)):  # evicted: made again, and what is there is kept
-        if here.jobs.reopen(job):
-            here.queue.enqueue(here.jobs.fetch(job.id))
-        return accepted(here.jobs.fetch(job.id))
+        return accepted(made_again(here, job))
     heads: list[dict[str, Any]] = []
     eigenvalues: list[Array] = []
 

@@ -8,12 +8,12 @@ from starlette.concurrency import run_in_threadpool
 import glle_engine
 from glle_engine.fit import require_enough_points
 from service.arrays import JSON, NPY, NPZ, Dtype, Stack, json_response, negotiated, npy_response, npz_response
-from service.context import Here, accepted, require_posterior, require_success, settle
+from service.checks import require_dataset, require_not_all_equal, require_posterior, require_success, require_within
+from service.context import Here, accepted, settle
 from service.idempotency import Key, once
 from service.models import JobOut, PosteriorIn, PosteriorOut, PosteriorPage
 from service.paging import Cursor, Limit, page, position
 from service.problems import documented
-from worker.datasets import all_points_equal, not_found
 from worker.identity import posterior_id
 from worker.jobs import Job
 from worker.posteriors import PosteriorRecord
@@ -61,7 +61,7 @@ async def fit(body: PosteriorIn, here: Here, wait: Wait = 0.0, key: Key = None) 
     if job.is_open:
         return accepted(job)
     require_success(job)
-    return _posterior(await run_in_threadpool(here.posteriors.fetch, job.posterior), 201)
+    return _posterior(await run_in_threadpool(here.posteriors.fetch, job.subject), 201)
 
 
 @router.get("", summary="List posteriors", responses=documented(_422="Bad cursor."))
@@ -124,7 +124,7 @@ def get_arrays(
 
 @router.delete("/{id}", summary="Delete a posterior", status_code=204, responses=documented(_404="None."))
 def delete_posterior(id: str, here: Here) -> Response:  # noqa: A002 # the name in the path
-    """Delete a posterior and its draws; its data set stays."""
+    """Delete a posterior, its draws and what was made of them; its data set stays."""
     here.posteriors.delete(here.posteriors.fetch(id))
     return Response(status_code=204)
 
@@ -132,23 +132,14 @@ def delete_posterior(id: str, here: Here) -> Response:  # noqa: A002 # the name 
 def _posterior_or_job(here: Stores, body: PosteriorIn, key: str | None) -> PosteriorRecord | Job:
     """Return the known posterior, or the job that fits it; refuse what can be seen without a fit."""
     spec = body.fit_spec()
-    dataset = here.datasets.get(body.dataset)
-    if dataset is None:
-        raise not_found(body.dataset)
-    for name, limit in (
-        ("n_neighbors", here.settings.max_neighbors),
-        ("n_components", here.settings.max_components),
-    ):
-        if (value := getattr(body, name)) > limit:
-            remedy = f"Ask for less, or raise GLLE_MAX_{name.removeprefix('n_').upper()}."
-            raise refuse("over-the-limit", 422, f"{name}={value}; {limit} are allowed.", remedy, allowed=limit)
+    dataset = require_dataset(here, body.dataset)
+    require_within(here, "n_neighbors", body.n_neighbors)
+    require_within(here, "n_components", body.n_components)
     require_enough_points(dataset.n, spec)
     id_ = posterior_id(dataset.id, spec.to_dict(), glle_engine.__version__)
     if (record := here.posteriors.get(id_)) is not None:
         return record
-    if all_points_equal(here.datasets.values(dataset.id)):
-        remedy = "Check that the data were read as intended."
-        raise refuse("degenerate-data", 422, f"All {dataset.n} points are equal.", remedy)
+    require_not_all_equal(here, dataset)
     request = ("POST /v1/posteriors", body.model_dump())
     return once(here, key, request, lambda: _fit(here, id_, dataset.id, spec.to_dict()))
 

@@ -36,6 +36,19 @@ def test_killed_worker_costs_only_time(up: Up, client: httpx.Client) -> None:
     assert busy not in up.children("worker")
 
 
+def test_killed_worker_costs_a_summary_no_draws(up: Up, client: httpx.Client) -> None:
+    """After kill -9 of the worker in the middle of it, another makes it; a draw that was made stays at hand."""
+    posterior = fitted(client, synthetic(client, 5000, seed=7))
+    job = client.get(posterior + "/summary?count=100&wait=0").json()
+    until(lambda: client.get(job["links"]["self"]).json()["progress"]["done"] >= 3)
+    (busy,) = [pid for pid in up.children("worker") if horses(pid)]
+    os.kill(busy, signal.SIGKILL)
+    assert client.get(posterior + "/draws/0?wait=0").status_code == 200
+    over = ended(client, job["id"])
+    assert (over["status"], over["progress"]["done"]) == ("succeeded", 100)
+    until(lambda: len(up.children("worker")) == 2)
+
+
 def horses(pid: int) -> list[str]:
     """Return the children of a worker."""
     return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()

@@ -33,6 +33,15 @@ def test_new_record(stores: Stores) -> None:
     assert job.is_open
 
 
+def test_job_without_a_posterior(stores: Stores) -> None:
+    """It is about the data set that it names."""
+    job, _ = create(stores, kind="advice", posterior=None, spec={"dataset": "ds_1"})
+    assert stores.jobs.get(job.id) == job
+    assert (job.posterior, job.dataset, job.subject) == (None, "ds_1", "ds_1")
+    other, _ = create(stores, "other", kind="transform", spec={"dataset": "ds_1"})
+    assert (other.posterior, other.dataset, other.subject) == ("post_1", "ds_1", "post_1")
+
+
 def test_unknown_job(stores: Stores) -> None:
     """A job that is not there is None, or a 404 with a remedy."""
     assert stores.jobs.get("job_none") is None

@@ -81,7 +81,7 @@ def test_killed_worker_takes_its_task_along_and_another_does_it(stores: Stores, 
         until(lambda: not stores.jobs.fetch(job.id).is_open, 60)
     ended = stores.jobs.fetch(job.id)
     assert (ended.status, ended.error) == ("succeeded", None)
-    posterior = stores.posteriors.load(job.posterior)
+    posterior = stores.posteriors.load(job.subject)
     assert posterior is not None
     assert np.isfinite(posterior.embedding).all()
 

@@ -132,6 +132,21 @@ def test_repair_enqueues_what_vanished(stores: Stores) -> None:
     assert stores.queue.length() == 1
 
 
+def test_analysis_is_enqueued_once_a_round(stores: Stores) -> None:
+    """Its task is named by job and round: one that ended just now does not stand in the way of the next."""
+    job, _ = stores.jobs.create(kind="advice", claim="a", posterior=None, spec={"dataset": "ds_1"}, total=1)
+    stores.queue.enqueue(job)
+    stores.queue.repair(silent(job))
+    (waiting,) = stores.queue._queue.get_jobs()
+    assert (waiting.id, waiting.func_name, waiting.args) == (f"{job.id}-r0", "worker.tasks.analyse", [job.id, 0])
+    stores.queue._queue.remove(waiting)
+    stores.jobs.start(job.id)
+    stores.jobs.succeed(job.id)
+    stores.jobs.reopen(stores.jobs.fetch(job.id))
+    stores.queue.repair(silent(stores.jobs.fetch(job.id)))
+    assert stores.queue._queue.get_job_ids() == [f"{job.id}-r1"]
+
+
 def test_repair_enqueues_the_first_missing_shard_of_each_chain(stores: Stores) -> None:
     """Chains go on where they broke; before the first shard is done, it alone is enqueued."""
     job = draws_job(stores)

@@ -60,7 +60,7 @@ def fitted(stores: Stores) -> str:
     """The id of a fitted posterior."""
     job = fit_job(stores)
     tasks.fit(job.id)
-    return job.posterior
+    return job.subject
 
 
 def test_fit_is_the_engines(stores: Stores, fitted: str) -> None:
@@ -165,7 +165,7 @@ def test_refusal_of_the_engine_ends_the_job_with_its_problem(stores: Stores) -> 
     assert failed.error is not None
     assert (failed.error.code, failed.error.status) == ("disconnected-graph", 422)
     assert failed.error.remedy
-    assert stores.posteriors.get(job.posterior) is None
+    assert stores.posteriors.get(job.subject) is None
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,19 @@ def test_cancel_stops_a_running_fit(stores: Stores, monkeypatch: pytest.MonkeyPa
     tasks.fit(job.id)
     assert stores.jobs.fetch(job.id).status == "cancelled"
     assert len(stages) == 2
-    assert stores.posteriors.get(job.posterior) is None
+    assert stores.posteriors.get(job.subject) is None
+
+
+def test_progress_is_written_now_and_again_and_at_the_end(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes too soon after the last word is left out, the end of a stage never is."""
+    monkeypatch.setattr(tasks, "TOLD_SECONDS", 1000.0)
+    job = stores.jobs.start(fit_job(stores).id)
+    tell = tasks._teller(stores, job)
+    seen = []
+    for done in range(1, 4):
+        tell(done, 3, "weights")
+        seen.append(stores.jobs.fetch(job.id).done)
+    assert seen == [1, 1, 3]
 
 
 def test_cancel_stops_a_shard_between_draws(stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,81 @@
+"""What a request must meet before anything is queued: each check raises the problem, with its remedy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from glle_engine.errors import InvalidParameterError
+from service.models import COUNTER
+from worker.datasets import all_points_equal, not_found
+from worker.problems import ProblemError, refuse
+
+if TYPE_CHECKING:
+    from worker.datasets import Dataset
+    from worker.jobs import Job
+    from worker.posteriors import PosteriorRecord
+    from worker.stores import Stores
+
+
+def require_success(job: Job) -> None:
+    """Raise the problem of a job that failed, or was cancelled."""
+    if job.error is not None:
+        raise ProblemError(job.error)
+    if job.status in {"cancelled", "cancelling"}:
+        remedy = "Send the request that created it again."
+        raise refuse("job-cancelled", 409, f"Job {job.id} was cancelled.", remedy, job=job.id)
+
+
+def require_dataset(here: Stores, id_: str) -> Dataset:
+    """Return a data set's record, or raise the problem that it is not there."""
+    if (dataset := here.datasets.get(id_)) is None:
+        raise not_found(id_)
+    return dataset
+
+
+def require_not_all_equal(here: Stores, dataset: Dataset) -> None:
+    """Raise the problem of a data set whose points are all one point."""
+    if all_points_equal(here.datasets.values(dataset.id)):
+        remedy = "Check that the data were read as intended."
+        raise refuse("degenerate-data", 422, f"All {dataset.n} points are equal.", remedy)
+
+
+def require_within(here: Stores, name: str, value: int) -> None:
+    """Raise the problem of a parameter `n_neighbors` or `n_components` beyond what the settings allow."""
+    setting = "max_" + name.partition("_")[2]
+    if value > (allowed := getattr(here.settings, setting)):
+        remedy = f"Ask for less, or raise GLLE_{setting.upper()}."
+        raise refuse("over-the-limit", 422, f"{name}={value}; {allowed} are allowed.", remedy, allowed=allowed)
+
+
+def require_drawable(here: Stores, record: PosteriorRecord, source: str, *, total: int, last: int) -> None:
+    """Raise the problem of draws that are too many, that are numbered too high, or that have no law."""
+    if total > (allowed := here.settings.max_draws):
+        detail = f"{total:,} draws in one job; {allowed:,} are allowed."
+        remedy = "Ask for them in several jobs (`first` moves on), or raise GLLE_MAX_DRAWS."
+        raise refuse("over-the-limit", 422, detail, remedy, allowed=allowed)
+    if last > COUNTER:
+        remedy = "Lower `first`, or ask for fewer."
+        raise refuse("over-the-limit", 422, f"The last index, {last}, is beyond 2^64 - 1.", remedy, allowed=COUNTER)
+    if source == "prior" and "prior_factor" not in record.arrays:
+        raise InvalidParameterError(
+            f"Posterior {record.id} has no prior to draw from: it is of the published direct method.",
+            remedy="Use source='posterior', or fit with method='em' or variant='constrained'.",
+        )
+
+
+def require_posterior(here: Stores, id_: str) -> PosteriorRecord:
+    """Return a posterior's record, or raise the reason why it is not there (yet)."""
+    record = here.posteriors.get(id_)
+    if record is not None:
+        return record
+    job = here.jobs.holder(id_)
+    if job is None or job.status == "succeeded":
+        return here.posteriors.fetch(id_)
+    require_success(job)
+    raise refuse(
+        "posterior-not-ready",
+        409,
+        f"Posterior {id_} is being fitted by job {job.id}.",
+        f"Wait for it with GET /v1/jobs/{job.id}?wait=30.",
+        job=job.id,
+    )

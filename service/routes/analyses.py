@@ -1,0 +1,253 @@
+"""What is asked beside draws: a summary of many, new points, generated data, advice on parameters."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from glle_engine import FitSpec
+from glle_engine.advice import DEFAULT_RANGE
+from glle_engine.errors import InvalidShapeError
+from glle_engine.fit import require_enough_points
+from service.arrays import JSON, NPZ, negotiated
+from service.checks import (
+    require_dataset,
+    require_drawable,
+    require_not_all_equal,
+    require_posterior,
+    require_success,
+    require_within,
+)
+from service.context import Here, accepted, analysis_job, answered, settle
+from service.idempotency import Key, once
+from service.immutable import client_has_it, immutable_headers
+from service.models import AdviceIn, First, JobOut, ReconstructionsIn, TransformIn
+from service.problems import documented
+from service.readers import Limits
+from service.readers.json_table import table_of
+from service.results import result_response
+from service.routes.draws import MISSING, Half, Law, Scale, Seed
+from service.routes.posteriors import ACCEPTED, Wait
+from worker.analyses import MOST_SUMMARISED, AdviceSpec, ReconstructionsSpec, SummarySpec, TransformSpec
+from worker.cache import entry_bytes
+from worker.datasets import Dataset
+from worker.draws import draws_bytes
+from worker.jobs import Job
+from worker.posteriors import PosteriorRecord
+from worker.stores import Stores
+
+router = APIRouter(tags=["analyses"])
+
+_DONE: dict[int | str, dict[str, Any]] = {
+    200: {"model": JobOut, "description": "Done already: see links.result."},
+    **ACCEPTED,
+}
+_COMMAND = {"_413": "Body too long.", "_415": "Not JSON."}
+
+
+@router.get(
+    "/v1/posteriors/{id}/summary",
+    summary="Summarise many draws",
+    response_class=Response,
+    responses={
+        200: {"description": "The summary.", "content": {media: {} for media in (JSON, NPZ)}},
+        304: {"description": "The client's copy is good."},
+        **ACCEPTED,
+        **documented(**MISSING, _406="No offered type is accepted.", _422="Out of range, or larger than the cache."),
+    },
+)
+async def summary(
+    id: str,  # noqa: A002 # the name in the path
+    request: Request,
+    here: Here,
+    count: Annotated[
+        int, Query(ge=2, le=MOST_SUMMARISED, description="Draws; a hundred or more rank points by their spread.")
+    ] = 100,
+    first: First = 0,
+    seed: Seed = 0,
+    scale: Scale = 1.0,
+    source: Law = "posterior",
+    dtype: Half = "float64",
+    wait: Wait = 10.0,
+) -> Response:
+    """Return what draws first, ..., first + count - 1 say together: immutable, with a strong ETag.
+
+    `arrays`: `consensus` (n, p), the generalised Procrustes mean; `covariance` (n, p, p) of each point's place over
+    the draws and `spread` (n,), the root of its trace; `stability` (n,), the share of a point's neighbours that stay
+    its neighbours; `local_trust` (n,), each point's trustworthiness in the reference embedding. `quantiles` over the
+    points of the last three. `spectrum`, a row a draw: `eigenvalues`, `relative_gaps` (null: not known, because the
+    solver did not estimate the next eigenvalue), `agreement` of its span with the reference's. `notes`: what was
+    remarkable in the fit. npz has the arrays and the spectrum, with NaN for null.
+    """
+    media = negotiated(request, (JSON, NPZ))
+    record = await run_in_threadpool(require_posterior, here, id)
+    _require_sample(here, record, source, first, count)
+    spec = SummarySpec(count=count, first=first, seed=seed, scale=scale, source=source)
+    key = spec.cache_key(id)
+    entry = await run_in_threadpool(here.cache.get, key)
+    if entry is None:
+        job = await settle(here, await run_in_threadpool(analysis_job, here, spec, posterior=id), wait)
+        if job.is_open:
+            return accepted(job)
+        require_success(job)
+        entry = await run_in_threadpool(here.cache.get, key)
+        if entry is None:  # evicted at once: the cache is too busy for now
+            return accepted(job)
+    headers = immutable_headers(entry.meta["sha256"], media, dtype)
+    if client_has_it(request, headers):
+        return Response(status_code=304, headers=headers)
+    return await run_in_threadpool(result_response, spec, entry, media, dtype, headers)
+
+
+@router.post(
+    "/v1/posteriors/{id}/transform",
+    summary="Embed new points",
+    status_code=202,
+    response_model=JobOut,
+    responses={
+        **_DONE,
+        **documented(
+            **{**MISSING, "_404": "No such posterior, or data set."},
+            **_COMMAND,
+            _422="Out of range, other features than the training data, or a bad cell.",
+        ),
+    },
+)
+async def transform(
+    id: str,  # noqa: A002 # the name in the path
+    body: TransformIn,
+    here: Here,
+    wait: Wait = 0.0,
+    key: Key = None,
+) -> Response:
+    """Place new points by their LLE weights on the training points; a training point gets exactly its own place.
+
+    No point's answer depends on the others. The result has `embedding` (m, p), the places in the reference embedding,
+    and `distances` (m,) to the nearest training point: far from all of them the embedding extrapolates. With `draws`
+    also `mean` (m, p) and `covariance` (m, p, p) of each place over so many draws.
+    """
+    return await answered(here, await run_in_threadpool(_transform, here, id, body, key), wait)
+
+
+@router.post(
+    "/v1/posteriors/{id}/reconstructions",
+    summary="Generate data",
+    status_code=202,
+    response_model=JobOut,
+    responses={
+        **_DONE,
+        **documented(**MISSING, **_COMMAND, _422="Out of range, or larger than the cache."),
+    },
+)
+async def reconstructions(
+    id: str,  # noqa: A002 # the name in the path
+    body: ReconstructionsIn,
+    here: Here,
+    wait: Wait = 0.0,
+    key: Key = None,
+) -> Response:
+    """Generate data from drawn weights, each point from its neighbours: x_i = X_i w_i.
+
+    The result has `data` (count, n, d); data set i is of the weights of draw first + i.
+    """
+    return await answered(here, await run_in_threadpool(_reconstructions, here, id, body, key), wait)
+
+
+@router.post(
+    "/v1/advice",
+    summary="Judge n_neighbors and n_components",
+    status_code=202,
+    response_model=JobOut,
+    responses={
+        **_DONE,
+        **documented(
+            _404="No such data set.",
+            _409="The job was cancelled while this request waited.",
+            **_COMMAND,
+            _422="Out of range, too few points, or all equal.",
+        ),
+    },
+)
+async def advice(body: AdviceIn, here: Here, wait: Wait = 0.0, key: Key = None) -> Response:
+    """Judge a range of n_neighbors on a data set, and how many components go with the best of them.
+
+    The result has `neighbors_curve` (components of the graph, reconstruction error, trustworthiness, continuity and
+    instability at each k below n), `components_curve` (eigenvalue and relative gap at each p),
+    `intrinsic_dimension`, and the suggestions `n_neighbors` and `n_components`, null where the curve allows none.
+    Nothing is applied.
+    """
+    return await answered(here, await run_in_threadpool(_advice, here, body, key), wait)
+
+
+def _transform(here: Stores, id_: str, body: TransformIn, key: str | None) -> Job:
+    record = require_posterior(here, id_)
+    if body.draws:
+        _require_sample(here, record, body.source, body.first, body.draws)
+    points = _points(here, record, body)
+    p = record.spec["n_components"]
+    here.cache.check_size(entry_bytes((points.n, p, p + 2), (points.n,)), f"The result of {points.n:,} points")
+    here.cache.check_size(
+        entry_bytes((body.draws, points.n, p)), f"Placing {points.n:,} points in {body.draws:,} draws"
+    )
+    spec = TransformSpec(
+        dataset=points.id, draws=body.draws, first=body.first, seed=body.seed, scale=body.scale, source=body.source
+    )
+    asked = {**body.model_dump(exclude={"data"}), "dataset": points.id}
+    request = (f"POST /v1/posteriors/{id_}/transform", asked)
+    return once(here, key, request, lambda: analysis_job(here, spec, posterior=id_))
+
+
+def _points(here: Stores, record: PosteriorRecord, body: TransformIn) -> Dataset:
+    """Return the data set of the new points, stored when they came inline, or refuse other features."""
+    if body.dataset is not None:
+        known = require_dataset(here, body.dataset)
+        _require_features((known.n, known.d), record)
+        return known
+    table = table_of({"data": body.data}, Limits.of(here.settings))
+    _require_features(table.values.shape, record)
+    return here.datasets.add(table)[0]
+
+
+def _require_features(shape: tuple[int, ...], record: PosteriorRecord) -> None:
+    if shape[1] != record.d:
+        raise InvalidShapeError(
+            f"The new points have shape {shape}; the training data have {record.d} features.",
+            remedy=f"Give a matrix of {record.d} columns.",
+            details={"shape": list(shape), "features": record.d},
+        )
+
+
+def _reconstructions(here: Stores, id_: str, body: ReconstructionsIn, key: str | None) -> Job:
+    record = require_posterior(here, id_)
+    require_drawable(here, record, body.source, total=body.count, last=body.first + body.count - 1)
+    here.cache.check_size(entry_bytes((body.count, record.n, record.d)), f"The result of {body.count:,} data sets")
+    spec = ReconstructionsSpec(count=body.count, first=body.first, seed=body.seed, scale=body.scale, source=body.source)
+    request = (f"POST /v1/posteriors/{id_}/reconstructions", body.model_dump())
+    return once(here, key, request, lambda: analysis_job(here, spec, posterior=id_))
+
+
+def _advice(here: Stores, body: AdviceIn, key: str | None) -> Job:
+    dataset = require_dataset(here, body.dataset)
+    allowed = here.settings.max_neighbors
+    ks = body.n_neighbors or [k for k in DEFAULT_RANGE if k <= allowed] or [allowed]
+    require_within(here, "n_neighbors", max(ks))
+    require_within(here, "n_components", body.n_components)
+    require_within(here, "max_components", body.max_components)
+    least = FitSpec(n_neighbors=min(ks), n_components=body.n_components, reg=body.reg)
+    require_enough_points(dataset.n, least)
+    require_not_all_equal(here, dataset)
+    spec = AdviceSpec(
+        dataset=dataset.id,
+        n_neighbors=tuple(ks),
+        n_components=body.n_components,
+        max_components=body.max_components,
+        reg=body.reg,
+    )
+    request = ("POST /v1/advice", body.model_dump())
+    return once(here, key, request, lambda: analysis_job(here, spec, posterior=None))
+
+
+def _require_sample(here: Stores, record: PosteriorRecord, source: str, first: int, count: int) -> None:
+    """Refuse draws that cannot be made, or that the cache could not keep: an analysis reads them from there."""
+    require_drawable(here, record, source, total=count, last=first + count - 1)
+    here.cache.check_size(draws_bytes(record.n, record.spec["n_components"], count), f"The {count:,} draws")

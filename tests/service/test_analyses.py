@@ -1,0 +1,388 @@
+"""Summaries, new points, generated data and advice over HTTP; the tasks run here, not in workers."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from glle_engine import FitSpec, manifolds
+from service.models import PosteriorIn
+from service.results import result_response
+from tests.service.test_resources import upload
+from worker import tasks
+from worker.analyses import ReconstructionsSpec
+from worker.cache import Entry
+from worker.draws import DrawKey
+from worker.problems import ProblemError
+
+if TYPE_CHECKING:
+    import httpx
+
+    from worker.stores import Stores
+
+N = 60
+SHEET = manifolds.make("s_curve", N, seed=2).X
+JSON = {"content-type": "application/json"}
+NPY = {"accept": "application/x-npy"}
+NPZ = {"accept": "application/zip"}
+
+
+@pytest.fixture(autouse=True)
+def _here(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the tasks use the app's stores."""
+    monkeypatch.setattr(tasks, "stores", lambda: stores)
+
+
+@pytest.fixture
+def posterior(client: httpx.Client) -> str:
+    """The path of a fitted posterior."""
+    return fitted(client)
+
+
+def fitted(client: httpx.Client, **spec: Any) -> str:
+    """Fit a posterior and return its path."""
+    job = client.post("/v1/posteriors", json={"dataset": upload(client, SHEET), **spec}).json()
+    tasks.fit(job["id"])
+    path = job["links"]["posterior"]
+    assert client.get(path).status_code == 200
+    assert isinstance(path, str)
+    return path
+
+
+def worked(stores: Stores, answer: httpx.Response) -> str:
+    """Do the job of a 202, and return the path of its result."""
+    assert answer.status_code == 202, answer.text
+    job = answer.json()
+    assert answer.headers["location"] == job["links"]["self"]
+    tasks.analyse(job["id"], stores.jobs.fetch(job["id"]).round)
+    assert stores.jobs.fetch(job["id"]).status == "succeeded", stores.jobs.fetch(job["id"]).error
+    return str(job["links"]["self"]) + "/result"
+
+
+def npz(answer: httpx.Response) -> dict[str, np.ndarray[Any, Any]]:
+    """Return the arrays of an npz answer."""
+    assert answer.status_code == 200, answer.text
+    with np.load(io.BytesIO(answer.content)) as loaded:
+        return {name: loaded[name] for name in loaded.files}
+
+
+def check(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
+    """Check an answer to be this problem, and return it."""
+    assert answer.status_code == status, answer.text
+    problem: dict[str, Any] = answer.json()
+    assert problem["type"] == "urn:glle:problem:" + code
+    return problem
+
+
+def test_summary_is_made_once_then_immutable(client: httpx.Client, stores: Stores, posterior: str) -> None:
+    """A job makes it, shared by those who ask meanwhile; then it is 200 with an ETag for each representation."""
+    path = posterior + "/summary?count=5&seed=3"
+    first = client.get(path + "&wait=0")
+    again = client.get(path + "&wait=0&first=0&scale=1")
+    assert again.json()["id"] == first.json()["id"]
+    result = worked(stores, first)
+    answer = client.get(path)
+    told = answer.json()
+    assert answer.status_code == 200
+    assert told == client.get(result).json()
+    assert (told["count"], told["seed"], told["source"], told["notes"]) == (5, 3, "posterior", [])
+    assert {name: array["shape"] for name, array in told["arrays"].items()} == {
+        "consensus": [N, 2],
+        "covariance": [N, 2, 2],
+        "spread": [N],
+        "stability": [N],
+        "local_trust": [N],
+    }
+    assert np.shape(told["spectrum"]["eigenvalues"]) == (5, 2)
+    arrays = npz(client.get(path, headers=NPZ))
+    assert {*told["arrays"], *told["spectrum"]} == set(arrays)
+    for name, array in told["arrays"].items():
+        assert np.array(array["data"]).tobytes() == arrays[name].tobytes()
+    for name, values in told["spectrum"].items():
+        assert values == arrays[name].tolist()
+    levels = told["quantiles"]["levels"]
+    assert told["quantiles"]["spread"] == np.quantile(arrays["spread"], levels).tolist()
+    half = npz(client.get(path + "&dtype=float32", headers=NPZ))
+    assert (half["consensus"].dtype, half["eigenvalues"].dtype) == (np.float32, np.float64)
+    tags = {
+        client.get(path + more, headers=kind).headers["etag"] for more in ("", "&dtype=float32") for kind in ({}, NPZ)
+    }
+    assert len(tags) == 4
+    known = client.get(path, headers={"if-none-match": answer.headers["etag"]})
+    assert (known.status_code, known.content) == (304, b"")
+    assert "immutable" in known.headers["cache-control"]
+
+
+def test_gap_that_is_not_known_is_null(client: httpx.Client, stores: Stores, posterior: str) -> None:
+    """A draw whose solver did not estimate the next eigenvalue: null in the JSON, NaN in the npz, there alone."""
+    id_ = posterior.rpartition("/")[2]
+    key = DrawKey(0, 1, 1.0, "posterior", "procrustes").cache_key(id_)
+    path = posterior + "/summary?count=3"
+    job = client.get(path + "&wait=0")
+    fit = stores.posteriors.load(id_)
+    assert fit is not None
+    tasks._draw_one(stores, id_, fit, DrawKey(0, 1, 1.0, "posterior", "procrustes"))
+    entry = stores.cache.get(key)
+    assert entry is not None
+    entry.meta["diagnostics"]["next_eigenvalue"] = None
+    stores.cache.put(key, entry.meta, entry.arrays)
+    worked(stores, job)
+    answer = client.get(path)
+    assert [gap is None for gap in answer.json()["spectrum"]["relative_gaps"]] == [False, True, False]
+    assert answer.text.count("null") == 1
+    assert "NaN" not in answer.text
+    arrays = npz(client.get(path, headers=NPZ))
+    assert np.isnan(arrays.pop("relative_gaps")).tolist() == [False, True, False]
+    assert all(np.isfinite(array).all() for array in arrays.values())
+
+
+def test_training_data_transformed_are_the_embedding(client: httpx.Client, stores: Stores, posterior: str) -> None:
+    """Bit for bit, as npy, npz and JSON; the record of the job says what it is about."""
+    dataset = client.get(posterior).json()["dataset"]
+    job = client.post(posterior + "/transform", json={"dataset": dataset})
+    told = job.json()
+    assert (told["kind"], told["dataset"]) == ("transform", dataset)
+    assert told["links"]["posterior"] == posterior
+    assert told["links"]["dataset"] == f"/v1/datasets/{dataset}"
+    assert "engine" not in told["request"]
+    result = worked(stores, job)
+    embedding = client.get(posterior + "/arrays?name=embedding", headers=NPY)
+    assert client.get(result, headers=NPY).content == embedding.content
+    arrays = npz(client.get(result, headers=NPZ))
+    assert set(arrays) == {"embedding", "distances"}
+    as_json = client.get(result).json()["arrays"]
+    assert np.array(as_json["embedding"]["data"]).tobytes() == arrays["embedding"].tobytes()
+    assert as_json["distances"]["data"] == [0.0] * N
+
+
+def test_inline_points_are_a_data_set(client: httpx.Client, stores: Stores, posterior: str) -> None:
+    """They are stored, and asked for by their id they are the same job; draws add mean and covariance."""
+    rows = (SHEET[:3] + 0.01).tolist()
+    first = client.post(posterior + "/transform", json={"data": rows, "draws": 4, "seed": 1})
+    dataset = first.json()["dataset"]
+    assert client.get(f"/v1/datasets/{dataset}/data").json()["data"] == rows
+    again = client.post(posterior + "/transform", json={"dataset": dataset, "draws": 4, "seed": 1})
+    assert again.json()["id"] == first.json()["id"]
+    arrays = npz(client.get(worked(stores, first), headers=NPZ))
+    assert {name: array.shape for name, array in arrays.items()} == {
+        "embedding": (3, 2),
+        "distances": (3,),
+        "mean": (3, 2),
+        "covariance": (3, 2, 2),
+    }
+    assert (np.linalg.eigvalsh(arrays["covariance"]) > 0).all()
+    done = client.post(posterior + "/transform", json={"data": rows, "draws": 4, "seed": 1})
+    assert (done.status_code, done.json()["status"]) == (200, "succeeded")
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "said"),
+    [
+        ({}, "invalid-request", "either dataset or data"),
+        ({"dataset": "ds_x", "data": [[1, 2, 3]]}, "invalid-request", "either dataset or data"),
+        ({"data": [[1, 2, 3]], "draws": 1}, "invalid-request", "no covariance"),
+        ({"data": [[1, 2, 3]], "draws": -1}, "invalid-request", "greater than"),
+        ({"data": [[1, 2, 3]], "seed": 4, "scale": 2.0}, "invalid-request", "seed, scale has a meaning"),
+        ({"data": [[1, 2]]}, "invalid-shape", "3 features"),
+        ({"data": []}, "invalid-shape", "(0,)"),
+        ({"data": [[1, 2, 3], [1, 2]]}, "ragged-row", "Row 2"),
+        ({"data": [[1, 2, "3"]]}, "bad-cell", "column 3"),
+        ({"data": [[1, True, 3]]}, "bad-cell", "column 2"),
+        ({"data": [[1, 2, 3], [4, float("nan"), 6]]}, "not-finite", "row 2, column 2"),
+        ({"data": [[1, 2, 3]], "draws": 10_001}, "over-the-limit", "10,000 are allowed"),
+        ({"data": [[1, 2, 3]], "draws": 2, "first": 2**64 - 1}, "over-the-limit", "2^64 - 1"),
+    ],
+)
+def test_bad_new_points_are_refused(
+    client: httpx.Client, stores: Stores, posterior: str, body: Any, code: str, said: str
+) -> None:
+    """At once, with the place; nothing is queued and nothing stored."""
+    waiting, known = stores.queue.length(), len(list(stores.datasets.newest()))
+    answer = client.post(posterior + "/transform", content=json.dumps(body), headers=JSON)
+    assert said in check(answer, 422, code)["detail"]
+    assert (stores.queue.length(), len(list(stores.datasets.newest()))) == (waiting, known)
+
+
+def test_new_points_of_other_features_or_nowhere(client: httpx.Client, posterior: str) -> None:
+    """A data set that does not fit, or is not there, is told at once; many rows go another way."""
+    other = upload(client, SHEET[:, :2])
+    check(client.post(posterior + "/transform", json={"dataset": other}), 422, "invalid-shape")
+    check(client.post(posterior + "/transform", json={"dataset": "ds_none"}), 404, "dataset-not-found")
+    long = check(client.post(posterior + "/transform", json={"data": [[0.5, 0.5, 0.5]] * 9000}), 413, "body-too-large")
+    assert "POST /v1/datasets" in long["remedy"]
+
+
+def test_generated_data(client: httpx.Client, stores: Stores, posterior: str) -> None:
+    """(count, n, d) as npy and JSON, each near the data it was generated from."""
+    result = worked(stores, client.post(posterior + "/reconstructions", json={"count": 3, "first": 1, "scale": 0.01}))
+    data = np.load(io.BytesIO(client.get(result, headers=NPY).content))
+    assert data.shape == (3, N, 3)
+    assert 0 < np.abs(data - SHEET).max() < np.ptp(SHEET)
+    told = client.get(result).json()
+    assert (told["count"], told["first"], told["scale"]) == (3, 1, 0.01)
+    assert np.array(told["arrays"]["data"]["data"]).tobytes() == data.tobytes()
+    half = np.load(io.BytesIO(client.get(result + "?dtype=float32", headers=NPY).content))
+    assert half.tobytes() == data.astype(np.float32).tobytes()
+
+
+def test_float32_that_overflows_is_refused() -> None:
+    """Generated data beyond float32 are not sent as infinities."""
+    spec = ReconstructionsSpec(count=1, first=0, seed=0, scale=1.0, source="posterior")
+    with pytest.raises(ProblemError, match="float32"):
+        result_response(spec, Entry({}, {"data": np.array([1e39])}), "application/x-npy", "float32")
+
+
+def test_advice(client: httpx.Client, stores: Stores) -> None:
+    """About a data set, without a posterior; the same range however written is the same job; JSON alone."""
+    dataset = upload(client, SHEET)
+    first = client.post("/v1/advice", json={"dataset": dataset, "n_neighbors": [9, 5, 7]})
+    again = client.post("/v1/advice", json={"dataset": dataset, "n_neighbors": [5, 7, 9, 9]})
+    job = first.json()
+    assert again.json()["id"] == job["id"]
+    assert (job["kind"], job["posterior"], job["dataset"]) == ("advice", None, dataset)
+    assert set(job["links"]) == {"self", "dataset"}
+    assert job["request"]["n_neighbors"] == [5, 7, 9]
+    result = worked(stores, first)
+    told = client.get(result).json()
+    assert [row["n_neighbors"] for row in told["neighbors_curve"]] == [5, 7, 9]
+    assert told["n_neighbors"] in {5, 7, 9}
+    assert set(told) == {
+        "n_neighbors", "n_components", "intrinsic_dimension", "neighbors_curve", "components_curve",
+    }  # fmt: skip
+    for headers in (NPY, NPZ):
+        assert check(client.get(result, headers=headers), 406, "not-acceptable")["details"]["offered"] == [
+            "application/json"
+        ]
+    default = client.post("/v1/advice", json={"dataset": dataset}).json()
+    assert default["request"]["n_neighbors"] == [5, 6, 7, 8, 10, 12, 15, 20, 25, 30]
+    assert [job["id"] for job in client.get("/v1/jobs?kind=advice").json()["items"]] == [default["id"], job["id"]]
+
+
+def test_advice_is_refused_before_it_is_queued(client: httpx.Client, stores: Stores) -> None:
+    """What can be seen at once is told at once."""
+    id_ = upload(client, SHEET)
+    cases = [
+        ({"dataset": "ds_none"}, 404, "dataset-not-found"),
+        ({"dataset": id_, "n_neighbors": [N, N + 1]}, 422, "too-few-points"),
+        ({"dataset": id_, "n_neighbors": []}, 422, "invalid-request"),
+        ({"dataset": id_, "n_neighbors": [1]}, 422, "invalid-request"),
+        ({"dataset": id_, "n_neighbors": [5, 201]}, 422, "over-the-limit"),
+        ({"dataset": id_, "max_components": 51}, 422, "over-the-limit"),
+        ({"dataset": id_, "n_components": 51}, 422, "over-the-limit"),
+        ({"dataset": id_, "reg": 0}, 422, "invalid-request"),
+        ({"dataset": upload(client, np.full((40, 3), 2.5))}, 422, "degenerate-data"),
+    ]
+    for body, status, code in cases:
+        assert check(client.post("/v1/advice", json=body), status, code)["remedy"]
+    assert stores.queue.length() == 0
+
+
+def test_no_draws_of_a_prior_that_is_not_there(client: httpx.Client, stores: Stores) -> None:
+    """The published direct method has none: every route says so at once."""
+    direct = fitted(client, method="direct", variant="published")
+    waiting = stores.queue.length()
+    for answer in (
+        client.post(direct + "/draws", json={"count": 2, "source": "prior"}),
+        client.get(direct + "/draws/0?source=prior"),
+        client.get(direct + "/summary?source=prior"),
+        client.post(direct + "/reconstructions", json={"count": 2, "source": "prior"}),
+        client.post(direct + "/transform", json={"data": [[0, 0, 0]], "draws": 2, "source": "prior"}),
+    ):
+        assert "source='posterior'" in check(answer, 422, "invalid-parameter")["remedy"]
+    assert stores.queue.length() == waiting
+    em = fitted(client, variant="published")
+    assert client.post(em + "/draws", json={"count": 2, "source": "prior"}).status_code == 202
+
+
+def test_what_the_cache_could_not_keep_is_refused(
+    client: httpx.Client, stores: Stores, posterior: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A result, or the draws it is made of, of more than half the cache; draws beyond the limits."""
+    waiting = stores.queue.length()
+    many = upload(client, np.tile(SHEET, (100, 1)))
+    monkeypatch.setattr(stores.cache, "budget", 2**20)
+    for answer in (
+        client.post(posterior + "/reconstructions", json={"count": 1000}),
+        client.get(posterior + "/summary?count=1000"),
+        client.post(posterior + "/transform", json={"data": [[0, 0, 0]], "draws": 1000}),
+        client.post(posterior + "/transform", json={"dataset": many, "draws": 10}),
+        client.post(posterior + "/transform", json={"dataset": upload(client, np.tile(SHEET, (200, 1)))}),
+    ):
+        assert stores.cache.budget // 2 < check(answer, 422, "cache-too-small")["details"]["bytes"]
+    check(client.post(posterior + "/reconstructions", json={"count": 10_001}), 422, "over-the-limit")
+    check(client.get(posterior + "/summary?count=1001"), 422, "invalid-request")
+    check(client.get(posterior + "/summary?count=1"), 422, "invalid-request")
+    check(client.get(posterior + f"/summary?first={2**64 - 1}"), 422, "over-the-limit")
+    check(client.post(posterior + "/draws", json={"count": 2, "first": 2**64 - 1}), 422, "over-the-limit")
+    assert stores.queue.length() == waiting
+
+
+def test_evicted_result_is_made_again(client: httpx.Client, stores: Stores, posterior: str) -> None:
+    """Whoever asks, the job is opened again, once, and the result is the same bits."""
+    body = {"count": 2, "seed": 9}
+    job = client.post(posterior + "/reconstructions", json=body)
+    result = worked(stores, job)
+    before = client.get(result, headers=NPY).content
+    stores.cache._client.flushall()
+    again = client.get(result, headers=NPY)
+    assert client.post(posterior + "/reconstructions", json=body).json()["id"] == job.json()["id"]
+    assert stores.jobs.fetch(job.json()["id"]).round == 1
+    assert worked(stores, again) == result
+    assert client.get(result, headers=NPY).content == before
+    stores.cache._client.flushall()
+    posted = client.post(posterior + "/reconstructions", json=body)
+    assert stores.jobs.fetch(job.json()["id"]).round == 2
+    assert worked(stores, posted) == result
+    assert client.get(result, headers=NPY).content == before
+
+
+def test_idempotency_key(client: httpx.Client, posterior: str) -> None:
+    """Same key and body: the same job, even after it was cancelled; inline points count by their content."""
+    key = {"idempotency-key": "a"}
+    first = client.post(posterior + "/transform", json={"data": [[0, 0, 0]]}, headers=key).json()
+    client.delete(first["links"]["self"])
+    again = client.post(posterior + "/transform", json={"data": [[0.0, 0.0, 0.0]]}, headers=key)
+    check(again, 409, "job-cancelled")
+    other = client.post(posterior + "/transform", json={"data": [[0, 0, 1]]}, headers=key)
+    check(other, 422, "idempotency-key-reused")
+    check(client.post("/v1/advice", json={"dataset": first["dataset"]}, headers=key), 422, "too-few-points")
+    check(client.post(posterior + "/reconstructions", json={"count": 1}, headers=key), 422, "idempotency-key-reused")
+
+
+def test_failed_analysis_is_told(client: httpx.Client, stores: Stores) -> None:
+    """The problem that ended the job is the answer of its result."""
+    dataset = upload(client, SHEET)
+    job = client.post("/v1/advice", json={"dataset": dataset}).json()
+    assert client.delete(f"/v1/datasets/{dataset}").status_code == 204
+    tasks.analyse(job["id"], 0)
+    told = client.get(job["links"]["self"]).json()
+    assert (told["status"], told["error"]["type"]) == ("failed", "urn:glle:problem:dataset-not-found")
+    check(client.get(job["links"]["self"] + "/result"), 404, "dataset-not-found")
+
+
+def test_deleted_data_set_takes_its_advice_along(client: httpx.Client, stores: Stores) -> None:
+    """Nothing about it is left in the cache."""
+    dataset = upload(client, SHEET)
+    worked(stores, client.post("/v1/advice", json={"dataset": dataset, "n_neighbors": [6]}))
+    assert len(list(stores.cache._client.scan_iter("*"))) == 1
+    assert client.delete(f"/v1/datasets/{dataset}").status_code == 204
+    assert list(stores.cache._client.scan_iter("*")) == []
+
+
+def test_posterior_says_where_its_analyses_are(client: httpx.Client, posterior: str) -> None:
+    """Each link leads to a route."""
+    links = client.get(posterior).json()["links"]
+    assert client.get(links["summary"] + "?wait=0&count=2").status_code == 202
+    assert client.post(links["transform"], json={"data": [[0, 0, 0]]}).status_code == 202
+    assert client.post(links["reconstructions"], json={"count": 1}).status_code == 202
+
+
+def test_every_parameter_of_the_engine_can_be_asked_for() -> None:
+    """The fields of POST /v1/posteriors are the data set and the engine's parameters, with their defaults."""
+    asked = {name: field.default for name, field in PosteriorIn.model_fields.items() if name != "dataset"}
+    assert asked == {field.name: field.default for field in fields(FitSpec)}

@@ -1,0 +1,159 @@
+"""Summaries, new points, generated data and advice, made by real workers: the numbers are the engine's."""
+
+from __future__ import annotations
+
+import io
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import glle_engine
+from glle_engine import manifolds
+from glle_engine.advice import advise
+from glle_engine.transform import extend, reconstruct
+from tests.conftest import until
+from tests.system.conftest import ended, fitted, synthetic
+from tests.system.test_main_job import npy
+
+if TYPE_CHECKING:
+    import httpx
+
+    from glle_engine import Posterior
+    from tests.system.conftest import Up
+
+N = 300
+SHEET = manifolds.make("s_curve", N, seed=6).X
+NPZ = {"accept": "application/zip"}
+
+
+@pytest.fixture(scope="module")
+def posterior(client: httpx.Client) -> str:
+    """The path of a fitted posterior."""
+    return fitted(client, synthetic(client, N, seed=6))
+
+
+@pytest.fixture(scope="module")
+def direct() -> Posterior:
+    """The engine's own."""
+    return glle_engine.fit(SHEET)
+
+
+def arrays(client: httpx.Client, path: str) -> dict[str, np.ndarray[Any, Any]]:
+    """Return the arrays of an npz."""
+    answer = client.get(path, headers=NPZ)
+    assert answer.status_code == 200, answer.text
+    with np.load(io.BytesIO(answer.content)) as loaded:
+        return {name: loaded[name] for name in loaded.files}
+
+
+def result(client: httpx.Client, path: str, **body: Any) -> str:
+    """Ask for an analysis, wait for it, and return the path of its result."""
+    answer = client.post(path + "?wait=60", json=body)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["status"] == "succeeded"
+    return str(answer.json()["links"]["result"])
+
+
+def test_summary(client: httpx.Client, posterior: str, direct: Posterior) -> None:
+    """One request, made on a worker within its wait; the draws are those that can be fetched one by one."""
+    path = posterior + "/summary?count=12&seed=4&wait=60"
+    summary = direct.summary(12, seed=4)
+    found = arrays(client, path)
+    np.testing.assert_allclose(found["consensus"], summary.consensus, atol=1e-6)
+    np.testing.assert_allclose(found["spread"], summary.spread, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(found["eigenvalues"], summary.eigenvalues, rtol=1e-6)
+    told = client.get(path).json()
+    assert told["spectrum"]["agreement"] == found["agreement"].tolist()
+    one = client.get(posterior + "/draws/7?seed=4").json()
+    assert one["eigenvalues"] == told["spectrum"]["eigenvalues"][7]
+
+
+def test_summary_takes_the_time_it_takes(client: httpx.Client) -> None:
+    """202 when it is not done within the wait, then 200 at the same address, and known by its ETag."""
+    big = fitted(client, synthetic(client, 3000, seed=6))
+    path = big + "/summary?count=40"
+    first = client.get(path + "&wait=0")
+    assert (first.status_code, first.json()["kind"]) == (202, "summary")
+    assert int(first.headers["retry-after"]) >= 1
+    job = ended(client, first.json()["id"])
+    assert (job["status"], job["progress"]["done"]) == ("succeeded", 40)
+    answer = client.get(path)
+    assert answer.status_code == 200
+    assert client.get(path, headers={"if-none-match": answer.headers["etag"]}).status_code == 304
+
+
+def test_training_data_transformed_are_the_embedding(client: httpx.Client, posterior: str) -> None:
+    """Every training point gets exactly its own place, bit for bit."""
+    dataset = client.get(posterior).json()["dataset"]
+    placed = npy(client, result(client, posterior + "/transform", dataset=dataset))
+    assert placed.tobytes() == npy(client, posterior + "/arrays", name="embedding").tobytes()
+
+
+def test_new_points(client: httpx.Client, posterior: str, direct: Posterior) -> None:
+    """Inline points get the engine's places, with mean and covariance over the draws; alone or together."""
+    new = SHEET[:4] + 0.05
+    extension = extend(direct, SHEET, new)
+    mean, covariance = extension.spread(direct.draws(6, first=1, seed=2))
+    found = arrays(client, result(client, posterior + "/transform", data=new.tolist(), draws=6, first=1, seed=2))
+    np.testing.assert_allclose(found["embedding"], extension.embed(direct.embedding), atol=1e-6)
+    np.testing.assert_allclose(found["distances"], extension.distances)
+    np.testing.assert_allclose(found["mean"], mean, atol=1e-5)
+    np.testing.assert_allclose(found["covariance"], covariance, rtol=1e-3, atol=1e-6)
+    alone = npy(client, result(client, posterior + "/transform", data=new[2:3].tolist()))
+    assert alone.tobytes() == found["embedding"][2:3].tobytes()
+
+
+def test_generated_data(client: httpx.Client, posterior: str, direct: Posterior) -> None:
+    """Those of the engine."""
+    data = npy(client, result(client, posterior + "/reconstructions", count=3, seed=8, first=10))
+    for found, index in zip(data, (10, 11, 12), strict=True):
+        expected = reconstruct(direct, SHEET, direct.weights(index, seed=8))
+        np.testing.assert_allclose(found, expected, atol=1e-9)
+
+
+def test_advice(client: httpx.Client, posterior: str) -> None:
+    """The engine's curves and suggestions."""
+    dataset = client.get(posterior).json()["dataset"]
+    told = client.get(result(client, "/v1/advice", dataset=dataset, n_neighbors=[6, 8, 10])).json()
+    advice = advise(SHEET, n_neighbors=[6, 8, 10]).to_dict()
+    assert (told["n_neighbors"], told["n_components"]) == (advice["n_neighbors"], advice["n_components"])
+    for found, expected in zip(told["neighbors_curve"], advice["neighbors_curve"], strict=True):
+        assert found == pytest.approx(expected, rel=1e-4)
+
+
+def test_flushed_cache_same_bits(client: httpx.Client, posterior: str, up: Up) -> None:
+    """After the cache lost everything, results are made again from the data: the same bits, the same ETag."""
+    path = posterior + "/summary?count=6&wait=60"
+    summary = client.get(path)
+    generated = result(client, posterior + "/reconstructions", count=2)
+    data = npy(client, generated)
+    with up.redis("GLLE_CACHE_URL") as cache:
+        cache.flushall()
+    again = client.get(path)
+    assert (again.content, again.headers["etag"]) == (summary.content, summary.headers["etag"])
+    reopened = client.get(generated)
+    assert reopened.status_code == 202
+    assert ended(client, reopened.json()["id"])["status"] == "succeeded"
+    assert npy(client, generated).tobytes() == data.tobytes()
+
+
+def test_cancel_a_running_summary_and_go_on(client: httpx.Client) -> None:
+    """It stops between two draws; those that were made are kept, and asked for again it is another job."""
+    big = fitted(client, synthetic(client, 5000, seed=6))
+    path = big + "/summary?count=400&wait=0"
+    job = client.get(path).json()
+    link = job["links"]["self"]
+    until(lambda: client.get(link).json()["progress"]["done"] >= 3)
+    started = time.monotonic()
+    assert client.delete(link).status_code == 202
+    assert ended(client, job["id"])["status"] == "cancelled"
+    assert time.monotonic() - started < 10
+    assert client.get(link + "/result").status_code == 409
+    kept = client.get(big + "/draws/0?wait=0")
+    assert kept.status_code == 200, "no job is needed"
+    again = client.get(path).json()
+    assert again["id"] != job["id"]
+    assert client.delete(again["links"]["self"]).status_code in {200, 202}
+    assert ended(client, again["id"])["status"] == "cancelled"

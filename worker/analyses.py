@@ -1,0 +1,274 @@
+"""Analyses: what can be asked beside draws. Each is a small value with a function from what it names to a result.
+
+One task of a worker runs an analysis at its `Desk`, which has the data, the posterior and the draws; the result
+is one entry of the cache, under a key made of everything that it depends on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+
+import numpy as np
+
+from glle_engine import __version__
+from glle_engine.advice import advise
+from glle_engine.progress import blocks
+from glle_engine.quality import local_trustworthiness
+from glle_engine.summary import summarize
+from glle_engine.transform import Extension, extend, reconstruct
+from worker.cache import Array, Entry
+from worker.draws import DrawKey
+from worker.identity import digest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from glle_engine import Draw, Posterior
+    from glle_engine.progress import OnProgress
+    from glle_engine.spec import Source
+    from worker.jobs import Job, Kind
+
+QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+MOST_SUMMARISED = 1000  # draws: they are aligned to each other, so all are held at once
+TRUST_NEIGHBORS = 10
+TRUST_BLOCK = 8192  # points between two looks at the wish to cancel
+EXTENSION_WORK = 2**28  # distances times features between two such looks, at most: about a second
+
+
+class Desk(Protocol):
+    """What a worker lays out for an analysis."""
+
+    @property
+    def tell(self) -> OnProgress:
+        """Writes progress; raises when the job is no longer wanted."""
+
+    def posterior(self) -> Posterior:
+        """Return the job's posterior, fitted again when it was evicted."""
+
+    def training(self) -> Array:
+        """Return the data (n, d) that it was fitted to."""
+
+    def values(self, dataset: str) -> Array:
+        """Return a data set's values."""
+
+    def draws(self, posterior: Posterior, keys: Iterable[DrawKey]) -> Iterator[Draw]:
+        """Yield draws, from the cache where they are there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnalysisSpec:
+    """What all analyses have in common; the fields of each are what was asked for.
+
+    Parameters
+    ----------
+    engine
+        The version of the engine that the result is of.
+
+    """
+
+    kind: ClassVar[Kind]
+    main: ClassVar[str | None] = None  # the array that stands for the result where there is room for one
+    may_be_nan: ClassVar[frozenset[str]] = frozenset()  # arrays in which NaN has a meaning
+
+    engine: str = __version__
+
+    @property
+    def total(self) -> int:
+        """What its progress counts to, as far as it can be known."""
+        raise NotImplementedError
+
+    def run(self, desk: Desk) -> Entry:
+        """Return the result: `meta`, JSON-able, and arrays."""
+        raise NotImplementedError
+
+    def cache_key(self, subject: str) -> str:
+        """Return where the result is cached; `subject` is the posterior, or the data set where there is none."""
+        return f"{results_prefix(subject)}{self.kind}:{digest(self.to_dict())}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as a JSON-able dictionary."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, value: dict[str, Any]) -> Self:
+        """Return the inverse of `to_dict`."""
+        return cls(**value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleSpec(AnalysisSpec):
+    """An analysis of draws first, first + 1, ... of one stream at one scale."""
+
+    first: int
+    seed: int
+    scale: float
+    source: Source
+
+    def keys(self, count: int) -> list[DrawKey]:
+        """Return its draws: the same values, so the same cache entries, as those of draws jobs."""
+        return [DrawKey(self.seed, self.first + i, self.scale, self.source, "procrustes") for i in range(count)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SummarySpec(SampleSpec):
+    """What `count` draws say together, and how far each point of the reference is to be trusted."""
+
+    kind = "summary"
+    may_be_nan = frozenset({"relative_gaps"})
+
+    count: int
+
+    @property
+    def total(self) -> int:
+        """The number of draws."""
+        return self.count
+
+    def run(self, desk: Desk) -> Entry:
+        """Return consensus, covariance, spread, stability, local_trust and, a row a draw, the spectrum."""
+        posterior, data = desk.posterior(), desk.training()
+        draws = desk.draws(posterior, self.keys(self.count))
+        summary = summarize(draws, posterior.embedding, posterior.spec.n_neighbors)
+        trust = _local_trust(data, posterior, desk.tell)
+        ranked = {"spread": summary.spread, "stability": summary.stability, "local_trust": trust}
+        return Entry(
+            {
+                **self.to_dict(),
+                "quantiles": {
+                    "levels": list(QUANTILES),
+                    **{name: np.quantile(values, QUANTILES).tolist() for name, values in ranked.items()},
+                },
+                "notes": posterior.diagnostics.to_dict()["notes"],
+            },
+            {
+                "consensus": summary.consensus,
+                "covariance": summary.covariance,
+                **ranked,
+                "eigenvalues": summary.eigenvalues,
+                "relative_gaps": summary.relative_gaps,
+                "agreement": summary.agreement,
+            },
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformSpec(SampleSpec):
+    """The points of a data set, placed in the reference embedding and, if wanted, in draws."""
+
+    kind = "transform"
+    main = "embedding"
+
+    dataset: str
+    draws: int
+
+    @property
+    def total(self) -> int:
+        """The number of draws, or one piece of work."""
+        return max(1, self.draws)
+
+    def run(self, desk: Desk) -> Entry:
+        """Return embedding and distances; over draws, mean and covariance of each point's place."""
+        posterior = desk.posterior()
+        new = np.asarray(desk.values(self.dataset), np.float64)
+        extension = _extended(posterior, desk.training(), new, desk.tell)
+        arrays = {"embedding": extension.embed(posterior.embedding), "distances": extension.distances}
+        if self.draws:
+            draws = desk.draws(posterior, self.keys(self.draws))
+            arrays["mean"], arrays["covariance"] = extension.spread(draws)
+        return Entry(self.to_dict(), arrays)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReconstructionsSpec(SampleSpec):
+    """Data generated from drawn weights."""
+
+    kind = "reconstructions"
+    main = "data"
+
+    count: int
+
+    @property
+    def total(self) -> int:
+        """The number of data sets that are generated."""
+        return self.count
+
+    def run(self, desk: Desk) -> Entry:
+        """Return the data (count, n, d)."""
+        posterior, training = desk.posterior(), desk.training()
+        data = np.empty((self.count, *training.shape))
+        for done, key in enumerate(self.keys(self.count)):
+            weights = posterior.weights(key.index, seed=self.seed, scale=self.scale, source=self.source)
+            data[done] = reconstruct(posterior, training, weights)
+            desk.tell(done + 1, self.count, "drawing")
+        return Entry(self.to_dict(), {"data": data})
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdviceSpec(AnalysisSpec):
+    """A range of n_neighbors and of n_components, judged on a data set."""
+
+    kind = "advice"
+
+    dataset: str
+    n_neighbors: tuple[int, ...]
+    n_components: int
+    max_components: int
+    reg: float
+
+    def __post_init__(self) -> None:
+        # The same range, however it was written, is the same request.
+        object.__setattr__(self, "n_neighbors", tuple(sorted(set(self.n_neighbors))))
+
+    @property
+    def total(self) -> int:
+        """Each n_neighbors, and the spectrum."""
+        return len(self.n_neighbors) + 1
+
+    def run(self, desk: Desk) -> Entry:
+        """Return the engine's advice, without arrays."""
+        advice = advise(
+            desk.values(self.dataset),
+            n_neighbors=self.n_neighbors,
+            n_components=self.n_components,
+            max_components=self.max_components,
+            reg=self.reg,
+            on_progress=desk.tell,
+        )
+        return Entry(advice.to_dict(), {})
+
+
+_SPECS: dict[str, type[AnalysisSpec]] = {
+    spec.kind: spec for spec in (SummarySpec, TransformSpec, ReconstructionsSpec, AdviceSpec)
+}
+
+
+def analysis_of(job: Job) -> AnalysisSpec:
+    """Return the analysis that a job is to make."""
+    return _SPECS[job.kind].from_dict(job.spec)
+
+
+def results_prefix(subject: str) -> str:
+    """Return what the cache keys of all results about a posterior, or a data set, begin with."""
+    return f"result:{subject}:"
+
+
+def _local_trust(data: Array, posterior: Posterior, tell: OnProgress) -> Array:
+    """Return each point's trustworthiness in the reference embedding (n,)."""
+    points = np.arange(len(data))
+    k = min(TRUST_NEIGHBORS, (len(data) - 1) // 2)
+    parts = [
+        local_trustworthiness(data, posterior.embedding, k, points[part])
+        for part in blocks(len(data), TRUST_BLOCK, "local trust", tell)
+    ]
+    return np.concatenate(parts)
+
+
+def _extended(posterior: Posterior, training: Array, new: Array, tell: OnProgress) -> Extension:
+    """Hang new points on the training set, so many at a time: no point's answer depends on the others."""
+    rows = max(16, EXTENSION_WORK // training.size)
+    parts = [extend(posterior, training, new[part]) for part in blocks(len(new), rows, "placing", tell)]
+    return Extension(
+        np.concatenate([part.neighbors for part in parts]),
+        np.concatenate([part.weights for part in parts]),
+        np.concatenate([part.distances for part in parts]),
+    )
