@@ -26,7 +26,7 @@ from glle_engine.fit import checked_data, reference_embedding
 from glle_engine.neighbors import kneighbors
 from glle_engine.progress import OnProgress, silent
 from glle_engine.spec import FitSpec, check_integer
-from glle_engine.summary import generalized_procrustes
+from glle_engine.summary import Summary, generalized_procrustes, summarize
 from glle_engine.transform import hang
 
 if TYPE_CHECKING:
@@ -213,6 +213,18 @@ def calibrate(
         draw_spread=spreads[best],
         trace=tuple(trace),
     )
+
+
+def calibrated_summary(
+    posterior: Posterior, X: ArrayLike, count: int = 100, *, seed: int = 0, on_progress: OnProgress = silent
+) -> tuple[Summary, Calibration]:
+    """Summarise `count` draws at the scale that half-sampling suggests, and return the calibration beside it.
+
+    Parameters and errors as for `calibrate` and `Posterior.summary`.
+    """
+    found = calibrate(posterior, X, seed=seed, on_progress=on_progress)
+    draws = posterior.draws(count, seed=seed, scale=found.scale)
+    return summarize(draws, posterior.embedding, posterior.spec.n_neighbors), found
 
 
 def _slope(trace: Sequence[tuple[float, float]]) -> float:

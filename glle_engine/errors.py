@@ -58,6 +58,12 @@ class NotFiniteError(GlleError):
     code = "not-finite"
 
 
+class OutOfRangeError(GlleError):
+    """Numbers so large or so close together that the squares of their differences leave the floating-point range."""
+
+    code = "out-of-range"
+
+
 class TooFewPointsError(GlleError):
     """Fewer points than the neighbourhoods or the embedding need."""
 

@@ -15,6 +15,7 @@ from glle_engine.errors import (
     DisconnectedGraphError,
     InvalidShapeError,
     NotFiniteError,
+    OutOfRangeError,
     TooFewPointsError,
 )
 from glle_engine.findings import diagnose
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from glle_engine.embedding import Eigenpairs
+
+# Sums of squares of some ten thousand features stay finite, and normal, within these.
+LARGEST, SMALLEST = 1e150, 1e-140
 
 
 def fit(
@@ -76,8 +80,8 @@ def fit(
     ------
     InvalidParameterError
         A parameter outside its domain, or without meaning beside the others.
-    InvalidShapeError, NotFiniteError
-        X is not a finite matrix of numbers.
+    InvalidShapeError, NotFiniteError, OutOfRangeError
+        X is not a finite matrix of numbers whose squares are numbers, too.
     TooFewPointsError
         k >= n, or p > n - 2.
     DegenerateDataError
@@ -213,8 +217,21 @@ def checked_data(X: ArrayLike, spec: FitSpec) -> NDArray[np.float64]:
             remedy="Remove or impute rows with NaN or infinity; nothing is dropped silently.",
             details={"row": row, "column": column},
         )
+    require_range(data)
     require_enough_points(len(data), spec)
     return data
+
+
+def require_range(data: NDArray[np.float64]) -> None:
+    """Raise `OutOfRangeError` where squared distances would overflow, or all underflow to 0."""
+    largest, extent = float(np.abs(data).max()), float(np.ptp(data, axis=0).max())
+    if largest > LARGEST or 0 < extent < SMALLEST:
+        raise OutOfRangeError(
+            f"The data reach {largest:.3g} and extend over {extent:.3g}: their squared distances leave the range of "
+            "floating-point numbers.",
+            remedy="Change the unit: divide the data by their largest absolute value.",
+            details={"largest": largest, "extent": extent},
+        )
 
 
 def require_enough_points(n: int, spec: FitSpec) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.spatial import cKDTree
 
-from glle_engine.errors import InvalidShapeError, NotFiniteError
+from glle_engine.errors import InvalidShapeError, NotFiniteError, OutOfRangeError
 from glle_engine.neighbors import KD_TREE_MAX_FEATURES
 from glle_engine.weights import affine_solution, inverse_factor, normalised_precision
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from glle_engine.draws import Draw
     from glle_engine.posterior import Posterior
 
+LARGEST = 1e150  # squares of differences stay finite below
 _BLOCK = 256
 
 
@@ -54,9 +55,13 @@ class Extension:
 
     def spread(self, draws: Iterable[Draw]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return mean (m, p) and covariance (m, p, p) of the new points' places over aligned draws."""
-        places = np.stack([self.embed(draw.embedding) for draw in draws])
-        off = places - places.mean(axis=0)
-        return places.mean(axis=0), np.einsum("dmi,dmj->mij", off, off) / max(1, len(places) - 1)
+        count, mean, scatter = 0, np.zeros(()), np.zeros(())
+        for count, draw in enumerate(draws, start=1):  # Welford's: no draw is kept
+            place = self.embed(draw.embedding)
+            before = place - mean
+            mean = mean + before / count
+            scatter = scatter + before[:, :, None] * (place - mean)[:, None, :]
+        return mean, scatter / max(1, count - 1)
 
 
 def extend(posterior: Posterior, X: ArrayLike, new: ArrayLike) -> Extension:
@@ -77,6 +82,8 @@ def extend(posterior: Posterior, X: ArrayLike, new: ArrayLike) -> Extension:
         When X is not what the posterior was fitted to, or `new` has other features.
     NotFiniteError
         With the first row and column.
+    OutOfRangeError
+        Where the squares of the new points overflow.
 
     """
     data, points = np.ascontiguousarray(X, np.float64), np.ascontiguousarray(new, np.float64)
@@ -96,6 +103,12 @@ def extend(posterior: Posterior, X: ArrayLike, new: ArrayLike) -> Extension:
             f"The new points' entry [{row}, {column}] is {points[row, column]}.",
             remedy="Remove or impute it; nothing is dropped silently.",
             details={"row": row, "column": column},
+        )
+    if len(points) and (largest := float(np.abs(points).max())) > LARGEST:
+        raise OutOfRangeError(
+            f"The new points reach {largest:.3g}: squared distances leave the range of floating-point numbers.",
+            remedy="Give them in the unit of the training data.",
+            details={"largest": largest},
         )
     return hang(data, points, posterior.spec.n_neighbors, posterior.spec.reg)
 
@@ -136,7 +149,11 @@ def reconstruct(posterior: Posterior, X: ArrayLike, weights: NDArray[np.float64]
 
     """
     data = np.asarray(X, np.float64)
-    rebuilt = np.einsum("nk,nkd->nd", weights, data[posterior.neighbors])
+    rebuilt = np.empty(data.shape)
+    rows = max(1, (1 << 22) // (weights.shape[1] * data.shape[1]))
+    for start in range(0, len(data), rows):
+        part = slice(start, start + rows)
+        rebuilt[part] = np.einsum("nk,nkd->nd", weights[part], data[posterior.neighbors[part]])
     published_em = posterior.spec.variant == "published" and posterior.spec.method == "em"
     return np.asarray(rebuilt + data.mean(axis=0) if published_em else rebuilt)
 

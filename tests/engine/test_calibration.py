@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from glle_engine import FitSpec, fit, manifolds
-from glle_engine.calibration import calibrate, half_samples, spread_of
+from glle_engine.calibration import calibrate, calibrated_summary, half_samples, spread_of
 from glle_engine.errors import InvalidParameterError
 
 if TYPE_CHECKING:
@@ -52,6 +52,14 @@ def test_a_posterior_that_is_too_narrow_is_widened(wide: NDArray[np.float64]) ->
     result = calibrate(fit(wide, variance="dirichlet"), wide, n_half_samples=8, n_draws=10)
     assert result.scale > 1
     assert abs(np.log(result.ratio)) < abs(np.log(result.trace[0][1]))
+
+
+def test_a_summary_at_the_calibrated_scale() -> None:
+    """The calibration stands beside the summary, whose draws are at its scale."""
+    X = manifolds.make("s_curve", 400, noise=0.01, seed=2).X
+    posterior = fit(X)
+    summary, found = calibrated_summary(posterior, X, 12)
+    np.testing.assert_array_equal(summary.eigenvalues, posterior.summary(12, scale=found.scale).eigenvalues)
 
 
 def test_what_cannot_be_calibrated(sheet: NDArray[np.float64]) -> None:

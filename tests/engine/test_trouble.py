@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from glle_engine import fit, manifolds
-from glle_engine.errors import DisconnectedGraphError
+from glle_engine.errors import DisconnectedGraphError, OutOfRangeError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -87,13 +87,22 @@ def test_no_convergence_of_the_published_em(sheet: NDArray[np.float64]) -> None:
     assert "tol=1e-06" in message
 
 
+@pytest.mark.parametrize("unit", [1e160, 1e300, 1e-170])
+def test_squares_that_leave_the_floating_point_range(sheet: NDArray[np.float64], unit: float) -> None:
+    """Overflowing squares made the neighbour search return indices out of bounds; such data are refused."""
+    with pytest.raises(OutOfRangeError, match="divide the data"):
+        fit(sheet * unit)
+    with pytest.raises(OutOfRangeError, match="unit of the training data"):
+        fit(sheet).transform(sheet, sheet * 1e200)
+
+
 @pytest.mark.parametrize(
     "X",
     [
         np.random.default_rng(0).integers(0, 3, (150, 4)),  # many ties and duplicates
         np.stack(np.meshgrid(np.arange(12.0), np.arange(12.0)), axis=-1).reshape(-1, 2),  # a regular grid
-        np.random.default_rng(1).standard_normal((150, 3)) * 1e-150,  # tiny
-        np.random.default_rng(1).standard_normal((150, 3)) * 1e150,  # huge
+        np.random.default_rng(1).standard_normal((150, 3)) * 1e-130,  # tiny
+        np.random.default_rng(1).standard_normal((150, 3)) * 1e149,  # huge
         np.random.default_rng(2).standard_cauchy((150, 3)),  # heavy tails
     ],
 )
