@@ -47,6 +47,20 @@ def require_within(here: Stores, name: str, value: int) -> None:
         raise refuse("over-the-limit", 422, f"{name}={value}; {allowed} are allowed.", remedy, allowed=allowed)
 
 
+def require_calibratable(record: PosteriorRecord) -> None:
+    """Raise the problem of a posterior whose scale half-sampling cannot tell, as the engine would."""
+    if record.spec["variant"] != "constrained":
+        raise InvalidParameterError(
+            "Only constrained posteriors are calibrated.", remedy="Fit with variant='constrained'."
+        )
+    k, p = record.spec["n_neighbors"], record.spec["n_components"]
+    if record.n // 2 <= max(k, p + 2):
+        raise InvalidParameterError(
+            f"Half of {record.n} points is too few for n_neighbors={k}.",
+            remedy=f"Fit with n_neighbors below {record.n // 2 - 1}, or more points.",
+        )
+
+
 def require_drawable(here: Stores, record: PosteriorRecord, source: str, *, total: int, last: int) -> None:
     """Raise the problem of draws that are too many, that are numbered too high, or that have no law."""
     if total > (allowed := here.settings.max_draws):

@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validat
 
 from glle_engine import FitSpec, manifolds
 from glle_engine.advice import DEFAULT_RANGE
+from glle_engine.calibration import DRAWS, HALF_SAMPLES
 from glle_engine.spec import Align, Covariance, Disconnected, Mean, Method, Noise, Source, Variance, Variant
 from service.problems import ProblemOut
 from worker.datasets import Dataset
@@ -124,6 +125,14 @@ class ReconstructionsIn(SampleIn):
     count: int = Field(ge=1, description="How many, one a draw.", examples=[4])
 
 
+class CalibrationIn(_In):
+    """How closely the scale is to be calibrated."""
+
+    half_samples: int = Field(default=HALF_SAMPLES, ge=4, le=1000, description="Random halves of the data.")
+    draws: int = Field(default=DRAWS, ge=4, le=1000, description="Draws at each scale that is tried.")
+    seed: Seed = 0
+
+
 class AdviceIn(_In):
     """A range of parameters to judge on a data set."""
 
@@ -189,6 +198,7 @@ class PosteriorOut(BaseModel):
             "arrays": f"{here}/arrays",
             "draws": f"{here}/draws",
             "summary": f"{here}/summary",
+            "calibration": f"{here}/calibration",
             "transform": f"{here}/transform",
             "reconstructions": f"{here}/reconstructions",
             "dataset": f"/v1/datasets/{record.dataset}",

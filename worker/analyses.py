@@ -6,13 +6,14 @@ is one entry of the cache, under a key made of everything that it depends on.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 
 from glle_engine import __version__
 from glle_engine.advice import advise
+from glle_engine.calibration import calibrate
 from glle_engine.progress import blocks
 from glle_engine.quality import local_trustworthiness
 from glle_engine.summary import summarize
@@ -112,12 +113,20 @@ class SampleSpec(AnalysisSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class SummarySpec(SampleSpec):
-    """What `count` draws say together, and how far each point of the reference is to be trusted."""
+    """What `count` draws say together, and how far each point of the reference is to be trusted.
+
+    Parameters
+    ----------
+    calibrated
+        Whether the draws are at the scale that half-sampling suggests; `scale` then has no meaning, and is 1.
+
+    """
 
     kind = "summary"
     may_be_nan = frozenset({"relative_gaps"})
 
     count: int
+    calibrated: bool = False
 
     @property
     def total(self) -> int:
@@ -127,13 +136,19 @@ class SummarySpec(SampleSpec):
     def run(self, desk: Desk) -> Entry:
         """Return consensus, covariance, spread, stability, local_trust and, a row a draw, the spectrum."""
         posterior, data = desk.posterior(), desk.training()
-        draws = desk.draws(posterior, self.keys(self.count))
+        told, beside, sample = self.to_dict(), {}, self
+        if self.calibrated:
+            found = calibrate(posterior, data, seed=self.seed, on_progress=desk.tell)
+            sample = replace(self, scale=found.scale)
+            told |= {"scale": found.scale, "calibration": found.to_dict()}
+            beside["half_sample_spread"] = found.half_sample_spread
+        draws = desk.draws(posterior, sample.keys(self.count))
         summary = summarize(draws, posterior.embedding, posterior.spec.n_neighbors)
         trust = _local_trust(data, posterior, desk.tell)
         ranked = {"spread": summary.spread, "stability": summary.stability, "local_trust": trust}
         return Entry(
             {
-                **self.to_dict(),
+                **told,
                 "quantiles": {
                     "levels": list(QUANTILES),
                     **{name: np.quantile(values, QUANTILES).tolist() for name, values in ranked.items()},
@@ -144,6 +159,7 @@ class SummarySpec(SampleSpec):
                 "consensus": summary.consensus,
                 "covariance": summary.covariance,
                 **ranked,
+                **beside,
                 "eigenvalues": summary.eigenvalues,
                 "relative_gaps": summary.relative_gaps,
                 "agreement": summary.agreement,
@@ -204,6 +220,35 @@ class ReconstructionsSpec(SampleSpec):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CalibrationSpec(AnalysisSpec):
+    """The scale at which draws spread as half-samples of the data do."""
+
+    kind = "calibration"
+
+    half_samples: int
+    draws: int
+    seed: int
+
+    @property
+    def total(self) -> int:
+        """The half-samples; the draws that follow are as many as it takes."""
+        return self.half_samples
+
+    def run(self, desk: Desk) -> Entry:
+        """Return the calibration, and the two spreads of each point that it compares."""
+        found = calibrate(
+            desk.posterior(),
+            desk.training(),
+            n_half_samples=self.half_samples,
+            n_draws=self.draws,
+            seed=self.seed,
+            on_progress=desk.tell,
+        )
+        arrays = {"half_sample_spread": found.half_sample_spread, "draw_spread": found.draw_spread}
+        return Entry({**self.to_dict(), **found.to_dict()}, arrays)
+
+
+@dataclass(frozen=True, kw_only=True)
 class AdviceSpec(AnalysisSpec):
     """A range of n_neighbors and of n_components, judged on a data set."""
 
@@ -238,7 +283,7 @@ class AdviceSpec(AnalysisSpec):
 
 
 _SPECS: dict[str, type[AnalysisSpec]] = {
-    spec.kind: spec for spec in (SummarySpec, TransformSpec, ReconstructionsSpec, AdviceSpec)
+    spec.kind: spec for spec in (SummarySpec, TransformSpec, ReconstructionsSpec, CalibrationSpec, AdviceSpec)
 }
 
 

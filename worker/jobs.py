@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import redis
 
-Kind = Literal["fit", "draws", "summary", "transform", "reconstructions", "advice"]
+Kind = Literal["fit", "draws", "summary", "transform", "reconstructions", "calibration", "advice"]
 Status = Literal["queued", "running", "cancelling", "cancelled", "succeeded", "failed"]
 
 OPEN = ("queued", "running", "cancelling")

@@ -237,6 +237,27 @@ def test_float32_that_overflows_is_refused() -> None:
         result_response(spec, Entry({}, {"data": np.array([1e39])}), "application/x-npy", "float32")
 
 
+def test_calibration(client: httpx.Client, stores: Stores, posterior: str) -> None:
+    """The scale with what it rests on; a summary at scale=auto has the calibration beside it."""
+    answer = client.post(posterior + "/calibration", json={"half_samples": 4, "draws": 6})
+    result = client.get(worked(stores, answer)).json()
+    assert [result["scale"], result["ratio"]] in result["trace"]
+    assert len(result["arrays"]["half_sample_spread"]["data"]) == len(result["arrays"]["draw_spread"]["data"])
+    path = posterior + "/summary?count=4&scale=auto"
+    worked(stores, client.get(path + "&wait=0"))
+    summary = client.get(path).json()
+    assert summary["scale"] == summary["calibration"]["scale"]
+    assert set(summary["arrays"]) >= {"spread", "half_sample_spread"}
+    check(client.get(posterior + "/summary?scale=automatic"), 422, "invalid-request")
+
+
+def test_what_cannot_be_calibrated_is_refused_at_once(client: httpx.Client, stores: Stores) -> None:
+    """Published posteriors, and too few points for half of them."""
+    published = fitted(client, variant="published")
+    check(client.post(published + "/calibration", json={}), 422, "invalid-parameter")
+    check(client.get(published + "/summary?scale=auto"), 422, "invalid-parameter")
+
+
 def test_advice(client: httpx.Client, stores: Stores) -> None:
     """About a data set, without a posterior; the same range however written is the same job; JSON alone."""
     dataset = upload(client, SHEET)

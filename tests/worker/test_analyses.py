@@ -11,6 +11,7 @@ import pytest
 
 import glle_engine
 from glle_engine.advice import advise
+from glle_engine.calibration import calibrate
 from glle_engine.quality import local_trustworthiness
 from glle_engine.transform import extend, reconstruct
 from tests.worker.test_tasks import SHEET, N, draws_job, fit_job
@@ -18,6 +19,7 @@ from worker import analyses, tasks
 from worker.analyses import (
     AdviceSpec,
     AnalysisSpec,
+    CalibrationSpec,
     ReconstructionsSpec,
     SummarySpec,
     TransformSpec,
@@ -36,7 +38,8 @@ SUMMARY = SummarySpec(count=6, **STREAM)
 TRANSFORM = TransformSpec(dataset="ds_1", draws=4, **STREAM)
 RECONSTRUCTIONS = ReconstructionsSpec(count=3, **STREAM)
 ADVICE = AdviceSpec(dataset="ds_1", n_neighbors=(5, 8), n_components=2, max_components=4, reg=1e-3)
-SPECS = [SUMMARY, TRANSFORM, RECONSTRUCTIONS, ADVICE]
+CALIBRATION = CalibrationSpec(half_samples=4, draws=8, seed=1)
+SPECS = [SUMMARY, TRANSFORM, RECONSTRUCTIONS, CALIBRATION, ADVICE]
 
 
 @pytest.fixture(autouse=True)
@@ -111,9 +114,32 @@ def test_cache_key_tells_results_apart(spec: AnalysisSpec) -> None:
     other: dict[str, Any] = {
         "first": 3, "seed": 6, "scale": 0.25, "source": "prior", "count": 7, "dataset": "ds_2", "draws": 5,
         "n_neighbors": (5, 9), "n_components": 3, "max_components": 5, "reg": 1e-2, "engine": "0.0.0",
+        "calibrated": True, "half_samples": 6,
     }  # fmt: skip
     keys = {replace(spec, **{name: other[name]}).cache_key("a") for name in spec.to_dict()}
     assert len(keys | {spec.cache_key("a"), spec.cache_key("b")}) == len(spec.to_dict()) + 2
+
+
+def test_calibration_is_the_engines(stores: Stores, fitted: str) -> None:
+    """The scale and the two spreads are those of the engine on the same data."""
+    entry = made(stores, CALIBRATION, fitted)
+    posterior = stores.posteriors.load(fitted)
+    assert posterior is not None
+    data = np.asarray(stores.datasets.values(stores.posteriors.fetch(fitted).dataset))
+    found = calibrate(posterior, data, n_half_samples=4, n_draws=8, seed=1)
+    assert {name: entry.meta[name] for name in found.to_dict()} == found.to_dict()
+    np.testing.assert_array_equal(entry.arrays["half_sample_spread"], found.half_sample_spread)
+    np.testing.assert_array_equal(entry.arrays["draw_spread"], found.draw_spread)
+
+
+def test_a_calibrated_summary_is_of_draws_at_the_calibrated_scale(stores: Stores, fitted: str) -> None:
+    """The calibration stands beside the summary, which is that of the scale it names."""
+    entry = made(stores, replace(SUMMARY, scale=1.0, calibrated=True), fitted)
+    scale = entry.meta["calibration"]["scale"]
+    assert entry.meta["scale"] == scale
+    plain = made(stores, replace(SUMMARY, scale=scale), fitted)
+    np.testing.assert_array_equal(entry.arrays["spread"], plain.arrays["spread"])
+    assert entry.arrays["half_sample_spread"].shape == (N,)
 
 
 def test_a_range_is_the_same_however_it_is_written() -> None:
