@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 HALF_SAMPLES = 20
 DRAWS = 40
-STEPS = 5
+STEPS = 6
 CLOSE = 0.1  # relative difference of medians that is good enough: below the error of 20 half-samples
 SATURATED = 0.2  # log-log slope of spread over scale; untroubled draws have about .5
 LARGEST, SMALLEST = 1e3, 1e-6
@@ -59,7 +59,8 @@ class Calibration:
     slope : float or None
         d log spread / d log scale where it was measured; None when scale 1 was right at once.
     saturated : bool
-        The slope is below .2: the spread hardly depends on the scale, which is then not identified.
+        No scale was found at which the medians agree, because the spread hardly depends on it: the slope is
+        below .2.
     half_sample_spread : (n,) float64
         Root of the trace of each point's covariance over half-samples.
     draw_spread : (n,) float64
@@ -196,19 +197,24 @@ def calibrate(
         on_progress(step + 1, STEPS, "calibration")
         if abs(np.log(trace[-1][1])) <= np.log1p(CLOSE):
             break
+        below = [pair for pair in trace if pair[1] < 1]
+        above = [pair for pair in trace if pair[1] >= 1]
         if len(trace) > 1:
             slope = _slope(trace)
-            if slope < SATURATED:
-                break
-        step_size = -np.log(trace[-1][1]) / (slope or 0.5)
-        scale = float(np.clip(scale * np.exp(np.clip(step_size, -5, 5)), SMALLEST, LARGEST))
+        if below and above:  # between the nearest scales on either side
+            scale = _between(max(below, key=lambda pair: pair[1]), min(above, key=lambda pair: pair[1]))
+        elif slope is not None and slope < SATURATED:
+            break
+        else:
+            step_size = -np.log(trace[-1][1]) / (slope or 0.5)
+            scale = float(np.clip(scale * np.exp(np.clip(step_size, -3, 3)), SMALLEST, LARGEST))
     best = int(np.argmin([abs(np.log(ratio)) for _, ratio in trace]))
     return Calibration(
         scale=trace[best][0],
         ratio=trace[best][1],
         rank_correlation=float(spearmanr(spreads[best], wanted).statistic),
         slope=slope,
-        saturated=slope is not None and slope < SATURATED,
+        saturated=slope is not None and slope < SATURATED and abs(np.log(trace[best][1])) > np.log1p(CLOSE),
         half_sample_spread=wanted,
         draw_spread=spreads[best],
         trace=tuple(trace),
@@ -225,6 +231,12 @@ def calibrated_summary(
     found = calibrate(posterior, X, seed=seed, on_progress=on_progress)
     draws = posterior.draws(count, seed=seed, scale=found.scale)
     return summarize(draws, posterior.embedding, posterior.spec.n_neighbors), found
+
+
+def _between(a: tuple[float, float], b: tuple[float, float]) -> float:
+    """Return the scale of ratio 1 on the line through two (scale, ratio) pairs in logarithms."""
+    (x0, x1), (y0, y1) = np.log([a[0], b[0]]), np.log([a[1], b[1]])
+    return float(np.exp(x0 - y0 * (x1 - x0) / (y1 - y0)))
 
 
 def _slope(trace: Sequence[tuple[float, float]]) -> float:
