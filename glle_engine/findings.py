@@ -12,7 +12,7 @@ from glle_engine.weights import neighborhoods
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from glle_engine.embedding import Eigenpairs
+    from glle_engine.eigenpairs import Eigenpairs
     from glle_engine.law import WeightLaw
     from glle_engine.spec import FitSpec
 

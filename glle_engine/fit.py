@@ -31,7 +31,7 @@ from glle_engine.weights import lle_weights
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from glle_engine.embedding import Eigenpairs
+    from glle_engine.eigenpairs import Eigenpairs
 
 # Sums of squares of some ten thousand features stay finite, and normal, within these.
 LARGEST, SMALLEST = 1e150, 1e-140
