@@ -214,7 +214,7 @@ def calibrate(
         ratio=trace[best][1],
         rank_correlation=float(spearmanr(spreads[best], wanted).statistic),
         slope=slope,
-        saturated=slope is not None and slope < SATURATED and abs(np.log(trace[best][1])) > np.log1p(CLOSE),
+        saturated=bool(slope is not None and slope < SATURATED and abs(np.log(trace[best][1])) > np.log1p(CLOSE)),
         half_sample_spread=wanted,
         draw_spread=spreads[best],
         trace=tuple(trace),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,6 +45,7 @@ def test_the_calibrated_scale_matches_half_sampling() -> None:
     assert np.median(result.draw_spread) / np.median(result.half_sample_spread) == pytest.approx(result.ratio)
     assert -1 <= result.rank_correlation <= 1
     assert set(told) == {"half-samples", "calibration"}
+    assert json.loads(json.dumps(result.to_dict(), allow_nan=False)) == result.to_dict()
     assert set(result.to_dict()) == {"scale", "ratio", "rank_correlation", "slope", "saturated", "trace"}
 
 
