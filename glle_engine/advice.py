@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine.alignment import disparity
+from glle_engine.data import checked_data
 from glle_engine.embedding import Eigenproblem, scaled
 from glle_engine.errors import InvalidParameterError
-from glle_engine.fit import checked_data
 from glle_engine.graph import closed_classes, components
 from glle_engine.neighbors import kneighbors
 from glle_engine.progress import OnProgress, silent
@@ -151,16 +151,17 @@ def advise(
     for done, k in enumerate(ks):
         neighbors = np.sort(nearest[:, :k], axis=1)
         weights = lle_weights(data, neighbors, reg)
-        connected = not components(neighbors).any()
+        n_parts, classes = int(components(neighbors).max()) + 1, closed_classes(neighbors)
+        connected = n_parts == 1
         if connected:
-            pairs = Eigenproblem.prepare(neighbors, weights).solve(weights, n_components)
+            pairs = Eigenproblem.prepare(neighbors, weights, classes).solve(weights, n_components)
             embeddings[k] = scaled(pairs.vectors)
         quality_k = min(10, (len(data) - 1) // 2)
         rows.append(
             NeighborsRow(
                 n_neighbors=k,
-                components=int(components(neighbors).max()) + 1,
-                closed_classes=len(closed_classes(neighbors)),
+                components=n_parts,
+                closed_classes=len(classes),
                 reconstruction_error=_reconstruction_error(data, neighbors, weights),
                 trustworthiness=trustworthiness(data, embeddings[k], quality_k, points) if connected else None,
                 continuity=continuity(data, embeddings[k], quality_k, points) if connected else None,
@@ -230,7 +231,8 @@ def _spectrum(
     neighbors = np.sort(nearest[:, :k], axis=1)
     weights = lle_weights(X, neighbors, reg)
     count = min(max_components, len(X) - 3)
-    values = Eigenproblem.prepare(neighbors, weights).solve(weights, count + 1, exhaustive=True).values
+    problem = Eigenproblem.prepare(neighbors, weights, closed_classes(neighbors))
+    values = problem.solve(weights, count + 1, exhaustive=True).values
     return tuple(
         ComponentsRow(p, float(values[p - 1]), float((values[p] - values[p - 1]) / values[p]))
         for p in range(1, count + 1)

@@ -21,8 +21,9 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from glle_engine.alignment import procrustes_rotation
+from glle_engine.data import checked_data
 from glle_engine.errors import InvalidParameterError
-from glle_engine.fit import checked_data, reference_embedding
+from glle_engine.fit import reference_embedding
 from glle_engine.neighbors import kneighbors
 from glle_engine.progress import OnProgress, silent
 from glle_engine.spec import FitSpec, check_integer

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from glle_engine.data import checked_data
 from glle_engine.errors import TooFewPointsError
-from glle_engine.fit import checked_data, fit_spec
+from glle_engine.fit import fit_spec
 from glle_engine.graph import components
 from glle_engine.neighbors import kneighbors
 from glle_engine.spec import FitSpec

@@ -30,7 +30,6 @@ from scipy.sparse.linalg import splu
 from glle_engine.errors import ConvergenceError
 from glle_engine.factored import Factored
 from glle_engine.fallbacks import dense, shift_invert
-from glle_engine.graph import closed_classes
 from glle_engine.lanczos import MAX_STEPS
 
 if TYPE_CHECKING:
@@ -58,8 +57,6 @@ class Eigenproblem:
         Fill-reducing order: position j of the factored matrix is point order[j].
     pins : (c,) int32
         One point in each closed class; empty for the published variant.
-    classes : (c,) int32
-        The sizes of the closed classes.
 
     """
 
@@ -68,28 +65,29 @@ class Eigenproblem:
     pins: NDArray[np.int32]
 
     @classmethod
-    def prepare(cls, neighbors: NDArray[np.int32], weights: NDArray[np.float64], *, constrained: bool = True) -> Self:
+    def prepare(
+        cls, neighbors: NDArray[np.int32], weights: NDArray[np.float64], classes: list[NDArray[np.intp]]
+    ) -> Self:
         """Find the order and the pins from the pattern and one set of weights, the mean.
 
         Parameters
         ----------
         neighbors : (n, k) int32
         weights : (n, k) float64
-            Rows sum to one when constrained.
-        constrained : bool
+            Rows sum to one.
+        classes
+            The closed classes of the graph (`glle_engine.graph.closed_classes`).
 
         """
         n = len(neighbors)
-        first = [members[0] for members in closed_classes(neighbors)] if constrained else []
-        pins = np.array(first, np.int32)
+        pins = np.array([members[0] for members in classes], np.int32)
         trial = cls(neighbors, np.arange(n, dtype=np.int32), pins)
         if n <= DENSE_BELOW:
             return trial
         factored = trial._factor(weights, pins, "MMD_AT_PLUS_A")
         order = np.argsort(factored.lu.perm_c).astype(np.int32)
-        if constrained:
-            with contextlib.suppress(FloatingPointError):  # the draws move their pins themselves
-                pins = np.sort(np.argmax(np.abs(factored.null_left()), axis=0)).astype(np.int32)
+        with contextlib.suppress(FloatingPointError):  # the draws move their pins themselves
+            pins = np.sort(np.argmax(np.abs(factored.null_left()), axis=0)).astype(np.int32)
         return cls(neighbors, order, pins)
 
     def solve(self, weights: NDArray[np.float64], wanted: int, *, exhaustive: bool = False) -> Eigenpairs:

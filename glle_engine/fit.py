@@ -9,15 +9,9 @@ import numpy as np
 
 from glle_engine.bridging import bridge
 from glle_engine.constrained import constrained_law
+from glle_engine.data import checked_data
 from glle_engine.embedding import Eigenproblem, scaled
-from glle_engine.errors import (
-    DegenerateDataError,
-    DisconnectedGraphError,
-    InvalidShapeError,
-    NotFiniteError,
-    OutOfRangeError,
-    TooFewPointsError,
-)
+from glle_engine.errors import DegenerateDataError, DisconnectedGraphError
 from glle_engine.findings import diagnose
 from glle_engine.frames import frame_weights, tangent_frames
 from glle_engine.graph import closed_classes, components, smallest_connecting_k
@@ -32,9 +26,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from glle_engine.eigenpairs import Eigenpairs
-
-# Sums of squares of some ten thousand features stay finite, and normal, within these.
-LARGEST, SMALLEST = 1e150, 1e-140
 
 
 def fit(
@@ -133,7 +124,6 @@ def fit_spec(X: ArrayLike, spec: FitSpec, *, on_progress: OnProgress | None = No
         )
     else:
         law = published_law(data, mean.neighbors, mean.embedding, spec, on_progress)
-    classes = closed_classes(mean.neighbors)
     return Posterior(
         spec=spec,
         neighbors=mean.neighbors,
@@ -142,7 +132,7 @@ def fit_spec(X: ArrayLike, spec: FitSpec, *, on_progress: OnProgress | None = No
         eigenvalues=mean.pairs.values,
         order=mean.problem.order,
         pins=mean.problem.pins if law.constrained else mean.problem.pins[:0],
-        diagnostics=diagnose(data, mean.neighbors, distances, classes, mean.bridges, mean.pairs, law, spec),
+        diagnostics=diagnose(data, mean.neighbors, distances, mean.classes, mean.bridges, mean.pairs, law, spec),
     )
 
 
@@ -151,6 +141,7 @@ class Reference:
     """The embedding at the mean weights, and what it took: graph, frames, eigenproblem, p + 1 eigenpairs."""
 
     neighbors: NDArray[np.int32]
+    classes: list[NDArray[np.intp]]
     bridges: list[tuple[int, int]]
     frames: NDArray[np.float64] | None
     weights: NDArray[np.float64]
@@ -190,64 +181,12 @@ def reference_embedding(
     else:
         weights = lle_weights(data, neighbors, spec.reg, on_progress)
     on_progress(0, 1, "embedding")
-    problem = Eigenproblem.prepare(neighbors, weights)
+    classes = closed_classes(neighbors)
+    problem = Eigenproblem.prepare(neighbors, weights, classes)
     pairs = problem.solve(weights, spec.n_components + 1, exhaustive=True)
     embedding = scaled(pairs.vectors[:, : spec.n_components])
     on_progress(1, 1, "embedding")
-    return Reference(neighbors, bridges, frames, weights, problem, pairs, embedding)
-
-
-def checked_data(X: ArrayLike, spec: FitSpec) -> NDArray[np.float64]:
-    """Return X as a C-contiguous float64 matrix, or raise the error that names the remedy."""
-    raw = np.asarray(X)
-    if raw.dtype.kind not in "fiub":
-        raise InvalidShapeError(
-            f"The data are of type {raw.dtype}, not numbers.", remedy="Give real numbers, such as float64."
-        )
-    if raw.ndim != 2 or 0 in raw.shape:
-        raise InvalidShapeError(
-            f"The data have shape {raw.shape}.",
-            remedy="Give a matrix, one point a row, one feature a column.",
-        )
-    data = np.ascontiguousarray(raw, np.float64)
-    if not np.isfinite(data).all():
-        row, column = (int(i) for i in np.argwhere(~np.isfinite(data))[0])
-        raise NotFiniteError(
-            f"X[{row}, {column}] is {data[row, column]}.",
-            remedy="Remove or impute rows with NaN or infinity; nothing is dropped silently.",
-            details={"row": row, "column": column},
-        )
-    require_range(data)
-    require_enough_points(len(data), spec)
-    return data
-
-
-def require_range(data: NDArray[np.float64]) -> None:
-    """Raise `OutOfRangeError` where squared distances would overflow, or all underflow to 0."""
-    largest, extent = float(np.abs(data).max()), float(np.ptp(data, axis=0).max())
-    if largest > LARGEST or 0 < extent < SMALLEST:
-        raise OutOfRangeError(
-            f"The data reach {largest:.3g} and extend over {extent:.3g}: their squared distances leave the range of "
-            "floating-point numbers.",
-            remedy="Change the unit: divide the data by their largest absolute value.",
-            details={"largest": largest, "extent": extent},
-        )
-
-
-def require_enough_points(n: int, spec: FitSpec) -> None:
-    """Raise `TooFewPointsError` unless n points have k neighbours each and p dimensions between them."""
-    if spec.n_neighbors >= n:
-        raise TooFewPointsError(
-            f"n_neighbors={spec.n_neighbors} needs more than {n} points.",
-            remedy=f"Give n_neighbors of at most {n - 1}, or more points.",
-            details={"n_points": n, "n_neighbors": spec.n_neighbors},
-        )
-    if spec.n_components > n - 2:
-        raise TooFewPointsError(
-            f"n_components={spec.n_components} needs at least {spec.n_components + 2} points, not {n}.",
-            remedy=f"Give n_components of at most {n - 2}, or more points.",
-            details={"n_points": n, "n_components": spec.n_components},
-        )
+    return Reference(neighbors, classes, bridges, frames, weights, problem, pairs, embedding)
 
 
 def require_connected(X: NDArray[np.float64], neighbors: NDArray[np.int32]) -> None:

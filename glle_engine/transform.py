@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.spatial import cKDTree
 
-from glle_engine.errors import InvalidShapeError, NotFiniteError, OutOfRangeError
+from glle_engine.data import LARGEST, require_finite
+from glle_engine.errors import InvalidShapeError, OutOfRangeError
 from glle_engine.neighbors import KD_TREE_MAX_FEATURES
 from glle_engine.weights import affine_solution, inverse_factor, normalised_precision
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from glle_engine.draws import Draw
     from glle_engine.posterior import Posterior
 
-LARGEST = 1e150  # squares of differences stay finite below
 _BLOCK = 256
 
 
@@ -97,13 +97,7 @@ def extend(posterior: Posterior, X: ArrayLike, new: ArrayLike) -> Extension:
             f"The new points have shape {points.shape}; the training data have {data.shape[1]} features.",
             remedy=f"Give a matrix of {data.shape[1]} columns.",
         )
-    if not np.isfinite(points).all():
-        row, column = (int(i) for i in np.argwhere(~np.isfinite(points))[0])
-        raise NotFiniteError(
-            f"The new points' entry [{row}, {column}] is {points[row, column]}.",
-            remedy="Remove or impute it; nothing is dropped silently.",
-            details={"row": row, "column": column},
-        )
+    require_finite(points, "new")
     if len(points) and (largest := float(np.abs(points).max())) > LARGEST:
         raise OutOfRangeError(
             f"The new points reach {largest:.3g}: squared distances leave the range of floating-point numbers.",

@@ -16,6 +16,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from worker import job_scripts
 from worker.clock import now_iso, now_ms
 from worker.identity import index_member, member_name, new_job_id, text
 from worker.problems import Problem, refuse
@@ -36,55 +37,6 @@ _FIELDS = (
     "id", "kind", "status", "done", "total", "stage", "created", "started", "finished",
     "posterior", "spec", "error", "round", "touched",
 )  # fmt: skip
-
-# KEYS: claim, record, index, stats. ARGV: prefix of records, id, index member, claim's seconds,
-# statuses (comma between and around) whose holder is returned instead, then the record's fields.
-_CREATE = """
-local holder = redis.call('GET', KEYS[1])
-if holder then
-  local status = redis.call('HGET', ARGV[1] .. holder, 'status')
-  if status and string.find(ARGV[5], ',' .. status .. ',', 1, true) then return holder end
-end
-redis.call('SET', KEYS[1], ARGV[2], 'EX', ARGV[4])
-redis.call('HSET', KEYS[2], unpack(ARGV, 6))
-redis.call('ZADD', KEYS[3], 0, ARGV[3])
-redis.call('HINCRBY', KEYS[4], redis.call('HGET', KEYS[2], 'kind') .. ':queued', 1)
-return ARGV[2]
-"""
-
-# KEYS: record, stats. ARGV: JSON of {from: to}, seconds kept after the end, now, touched, then fields to set.
-_MOVE = """
-local status = redis.call('HGET', KEYS[1], 'status')
-if not status then return false end
-local to = cjson.decode(ARGV[1])[status]
-if not to then return {status, status} end
-redis.call('HSET', KEYS[1], 'status', to, 'touched', ARGV[4], unpack(ARGV, 5))
-redis.call('HINCRBY', KEYS[2], redis.call('HGET', KEYS[1], 'kind') .. ':' .. to, 1)
-if to == 'succeeded' or to == 'failed' or to == 'cancelled' then
-  redis.call('HSET', KEYS[1], 'finished', ARGV[3])
-  redis.call('EXPIRE', KEYS[1], ARGV[2])
-else
-  redis.call('PERSIST', KEYS[1])
-end
-return {status, to}
-"""
-
-# KEYS: record. ARGV: touched, then fields to set. Returns the status.
-_TOUCH = """
-local status = redis.call('HGET', KEYS[1], 'status')
-if not status then return false end
-redis.call('HSET', KEYS[1], 'touched', ARGV[1], unpack(ARGV, 2))
-return status
-"""
-
-# KEYS: record. ARGV: touched, round, field of the shard, its count. Returns status, done, total.
-_ADVANCE = """
-local now = redis.call('HMGET', KEYS[1], 'status', 'round', 'total', ARGV[3])
-if not now[1] or now[2] ~= ARGV[2] then return false end
-local more = tonumber(ARGV[4]) - tonumber(now[4] or '0')
-redis.call('HSET', KEYS[1], ARGV[3], ARGV[4], 'touched', ARGV[1])
-return {now[1], redis.call('HINCRBY', KEYS[1], 'done', more), tonumber(now[3])}
-"""
 
 
 class Cancelled(Exception):  # noqa: N818 # not an error: the user's wish
@@ -146,10 +98,10 @@ class JobStore:
     def __init__(self, client: redis.Redis, *, ttl: int) -> None:
         self._client = client
         self._ttl = ttl
-        self._create = client.register_script(_CREATE)
-        self._move = client.register_script(_MOVE)
-        self._touch = client.register_script(_TOUCH)
-        self._advance = client.register_script(_ADVANCE)
+        self._create = client.register_script(job_scripts.CREATE)
+        self._move = client.register_script(job_scripts.MOVE)
+        self._touch = client.register_script(job_scripts.TOUCH)
+        self._advance = client.register_script(job_scripts.ADVANCE)
 
     def create(
         self,

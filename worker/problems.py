@@ -89,3 +89,36 @@ class ProblemError(Exception):
 def refuse(code: str, status: int, detail: str, remedy: str, **details: Any) -> ProblemError:
     """Return the exception of a new `Problem`, to be raised."""
     return ProblemError(Problem(code=code, status=status, detail=detail, remedy=remedy, details=details))
+
+
+def timed_out(seconds: int) -> Problem:
+    """Return the problem of a task that took too long."""
+    return Problem(
+        code="job-timeout",
+        status=422,
+        detail=f"A task of the job took more than {seconds} s and was stopped.",
+        remedy="Use fewer points or neighbours, or raise GLLE_JOB_TIMEOUT. Draws that were made are kept.",
+        details={"seconds": seconds},
+    )
+
+
+def out_of_memory(message: str) -> Problem:
+    """Return the problem of a task that its worker had no memory for."""
+    return Problem(
+        code="out-of-memory",
+        status=422,
+        detail=f"The worker had not enough memory. {message}".strip(),
+        remedy="Use fewer points or neighbours, or give the workers more memory.",
+    )
+
+
+def internal_error(error: Exception) -> Problem:
+    """Return the problem of a task that met an error of the project's own."""
+    details: dict[str, Any] = {"exception": type(error).__name__}
+    return Problem(
+        code="internal-error",
+        status=500,
+        detail="A worker met an error that it should not have met.",
+        remedy="Try again; if it stays, report it with the workers' log.",
+        details=details,
+    )

@@ -15,7 +15,7 @@ import socket
 import time
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import redis
@@ -29,7 +29,7 @@ from worker.clock import now_iso
 from worker.draws import CHAINS, DrawKey, DrawsSpec
 from worker.jobs import Cancelled, Job
 from worker.posteriors import PosteriorRecord
-from worker.problems import Problem, ProblemError, refuse
+from worker.problems import Problem, ProblemError, internal_error, out_of_memory, refuse, timed_out
 from worker.stores import Stores, stores
 
 if TYPE_CHECKING:
@@ -72,12 +72,12 @@ def _recorded(job_id: str, work: Callable[[Stores, Job], None]) -> None:
     except ProblemError as error:
         here.jobs.fail(job_id, error.problem)
     except JobTimeoutException:
-        here.jobs.fail(job_id, _timeout(here.settings.job_timeout))
+        here.jobs.fail(job_id, timed_out(here.settings.job_timeout))
     except MemoryError as error:
-        here.jobs.fail(job_id, _out_of_memory(str(error)))
+        here.jobs.fail(job_id, out_of_memory(str(error)))
     except Exception as error:
         log.exception("Job %s failed", job_id)
-        here.jobs.fail(job_id, _internal(error))
+        here.jobs.fail(job_id, internal_error(error))
 
 
 def _fit(here: Stores, job: Job) -> None:
@@ -277,33 +277,3 @@ def _provenance() -> dict[str, str]:
         "machine": platform.machine(),
         "host": socket.gethostname(),
     }
-
-
-def _timeout(seconds: int) -> Problem:
-    return Problem(
-        code="job-timeout",
-        status=422,
-        detail=f"A task of the job took more than {seconds} s and was stopped.",
-        remedy="Use fewer points or neighbours, or raise GLLE_JOB_TIMEOUT. Draws that were made are kept.",
-        details={"seconds": seconds},
-    )
-
-
-def _out_of_memory(message: str) -> Problem:
-    return Problem(
-        code="out-of-memory",
-        status=422,
-        detail=f"The worker had not enough memory. {message}".strip(),
-        remedy="Use fewer points or neighbours, or give the workers more memory.",
-    )
-
-
-def _internal(error: Exception) -> Problem:
-    details: dict[str, Any] = {"exception": type(error).__name__}
-    return Problem(
-        code="internal-error",
-        status=500,
-        detail="A worker met an error that it should not have met.",
-        remedy="Try again; if it stays, report it with the workers' log.",
-        details=details,
-    )

@@ -7,8 +7,8 @@ from starlette.concurrency import run_in_threadpool
 
 from glle_engine import FitSpec
 from glle_engine.advice import DEFAULT_RANGE
+from glle_engine.data import require_enough_points
 from glle_engine.errors import InvalidShapeError
-from glle_engine.fit import require_enough_points
 from service.arrays import JSON, NPZ, negotiated
 from service.checks import (
     require_calibratable,

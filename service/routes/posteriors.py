@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 import glle_engine
-from glle_engine.fit import require_enough_points
+from glle_engine.data import require_enough_points
 from service.arrays import JSON, NPY, NPZ, Dtype, Stack, json_response, negotiated, npy_response, npz_response
 from service.checks import require_dataset, require_not_all_equal, require_posterior, require_success, require_within
 from service.context import Here, accepted, settle

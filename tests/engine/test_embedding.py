@@ -85,7 +85,7 @@ def test_the_pin_lies_in_the_closed_class() -> None:
     classes = closed_classes(neighbors)
     assert [len(members) for members in classes] != [len(X)]
     weights = lle_weights(X, neighbors)
-    problem = Eigenproblem.prepare(neighbors, weights)
+    problem = Eigenproblem.prepare(neighbors, weights, classes)
     assert all(pin in members for pin, members in zip(sorted(problem.pins), classes, strict=True))
     pairs = problem.solve(weights, 2)
     assert pairs.diagnostics["solver"] == "lu"
