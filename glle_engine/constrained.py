@@ -21,7 +21,7 @@ With :math:`A_i = L L^T`, :math:`v = L^{-T} z` and z standard normal, :math:`s_i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -58,7 +58,7 @@ def constrained_law(
     *,
     frames: NDArray[np.float64] | None = None,
     on_progress: OnProgress = silent,
-) -> WeightLaw:
+) -> tuple[WeightLaw, dict[str, Any]]:
     r"""Return the constrained posterior of the weights, em or direct.
 
     The noise variance is, by `spec.variance`,
@@ -83,7 +83,9 @@ def constrained_law(
 
     Returns
     -------
-    WeightLaw
+    law : WeightLaw
+    facts : dict
+        What was found while fitting, JSON-able, for the diagnostics.
 
     """
     n, k = neighbors.shape
@@ -114,7 +116,7 @@ def constrained_law(
         "noise_to_neighborhood": float(np.median(noise_ratio)),
         "prior_standard_deviation": float(np.median(prior)),
     }
-    return WeightLaw(mean, factor, 1 / k, prior, constrained=True, sigma=None, facts=facts)
+    return WeightLaw(mean, factor, 1 / k, prior, constrained=True, sigma=None), facts
 
 
 def _unit_ratio(X: NDArray[np.float64], neighbors: NDArray[np.int32], Y: NDArray[np.float64]) -> float:

@@ -30,6 +30,7 @@ def diagnose(
     bridges: list[tuple[int, int]],
     pairs: Eigenpairs,
     law: WeightLaw,
+    facts: dict[str, Any],
     spec: FitSpec,
 ) -> Diagnostics:
     """Return the figures and notes of a fit.
@@ -47,7 +48,9 @@ def diagnose(
     pairs
         p + 1 eigenpairs at LLE's weights.
     law
-        The fitted law; its facts are taken over.
+        The fitted law.
+    facts : dict
+        What was found while fitting it; taken over.
     spec : FitSpec
 
     """
@@ -69,7 +72,7 @@ def diagnose(
         "eigenvalues": [float(value) for value in pairs.values],
         "relative_gap": gap,
         "solver": pairs.diagnostics["solver"],
-        **law.facts,
+        **facts,
     }
     notes = [*_data_notes(figures, spec), *_spectrum_notes(figures, pairs, p)]
     if spec.variant == "published":

@@ -119,11 +119,11 @@ def fit_spec(X: ArrayLike, spec: FitSpec, *, on_progress: OnProgress | None = No
         )
     mean = reference_embedding(data, nearest, spec, on_progress)
     if spec.variant == "constrained":
-        law = constrained_law(
+        law, facts = constrained_law(
             data, mean.neighbors, mean.embedding, mean.weights, spec, frames=mean.frames, on_progress=on_progress
         )
     else:
-        law = published_law(data, mean.neighbors, mean.embedding, spec, on_progress)
+        law, facts = published_law(data, mean.neighbors, mean.embedding, spec, on_progress)
     return Posterior(
         spec=spec,
         neighbors=mean.neighbors,
@@ -132,7 +132,7 @@ def fit_spec(X: ArrayLike, spec: FitSpec, *, on_progress: OnProgress | None = No
         eigenvalues=mean.pairs.values,
         order=mean.problem.order,
         pins=mean.problem.pins if law.constrained else mean.problem.pins[:0],
-        diagnostics=diagnose(data, mean.neighbors, distances, mean.classes, mean.bridges, mean.pairs, law, spec),
+        diagnostics=diagnose(data, mean.neighbors, distances, mean.classes, mean.bridges, mean.pairs, law, facts, spec),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -34,8 +34,6 @@ class WeightLaw:
         Whether 1^T w_i = 1 holds for every draw.
     sigma : (n,) float64 or None
         Published em, spherical: sigma_i of GLLE Eq. 29, signs kept.
-    facts : dict
-        What was found while fitting, JSON-able, for the diagnostics.
 
     """
 
@@ -45,7 +43,6 @@ class WeightLaw:
     prior_factor: NDArray[np.float64] | None
     constrained: bool
     sigma: NDArray[np.float64] | None
-    facts: dict[str, Any]
 
     def weights(self, z: NDArray[np.float64], scale: float, source: Source) -> NDArray[np.float64]:
         """Map standard normal z (n, k) to weights (n, k) of the posterior or the prior."""

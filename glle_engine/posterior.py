@@ -213,7 +213,6 @@ class Posterior:
             "version": self.version,
             "spec": self.spec.to_dict(),
             "prior_mean": self.law.prior_mean,
-            "facts": self.law.facts,
             "diagnostics": self.diagnostics.to_dict(),
         }
 
@@ -228,7 +227,6 @@ class Posterior:
             prior_factor=arrays.get("prior_factor"),
             constrained=spec.variant == "constrained",
             sigma=arrays.get("sigma"),
-            facts=head["facts"],
         )
         return cls(
             spec=spec,

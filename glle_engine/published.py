@@ -35,7 +35,7 @@ def published_law(
     embedding: NDArray[np.float64],
     spec: FitSpec,
     on_progress: OnProgress = silent,
-) -> WeightLaw:
+) -> tuple[WeightLaw, dict[str, Any]]:
     """Return the published posterior: em with Eq. 29 or with the zero of Eq. 26, or direct.
 
     Parameters
@@ -49,6 +49,12 @@ def published_law(
     on_progress
         Called with (points or iterations done, all, "posterior").
 
+    Returns
+    -------
+    law : WeightLaw
+    facts : dict
+        What was found while fitting, JSON-able, for the diagnostics.
+
     """
     if spec.method == "direct":
         return _direct(X, neighbors, embedding, spec, on_progress)
@@ -59,7 +65,7 @@ def published_law(
 
 def _em_spherical(
     X: NDArray[np.float64], neighbors: NDArray[np.int32], spec: FitSpec, on_progress: OnProgress
-) -> WeightLaw:
+) -> tuple[WeightLaw, dict[str, Any]]:
     """Eq. 21-29 with Omega_i = sigma_i I, which leaves the mean X_i^+ (x_i - mu) whatever sigma_i is."""
     n, k = neighbors.shape
     d = X.shape[1]
@@ -99,10 +105,12 @@ def _em_spherical(
         "full_rank_neighborhoods": int((rank == k).sum()),
         "exact_reconstructions": int((rank == d).sum()) if d < k else 0,
     }
-    return WeightLaw(mean, spread[:, None, None] * null, 0.0, spread, constrained=False, sigma=sigma, facts=facts)
+    return WeightLaw(mean, spread[:, None, None] * null, 0.0, spread, constrained=False, sigma=sigma), facts
 
 
-def _em_full(X: NDArray[np.float64], neighbors: NDArray[np.int32], spec: FitSpec, on_progress: OnProgress) -> WeightLaw:
+def _em_full(
+    X: NDArray[np.float64], neighbors: NDArray[np.int32], spec: FitSpec, on_progress: OnProgress
+) -> tuple[WeightLaw, dict[str, Any]]:
     r"""Eq. 21-26 with a full Omega_i.
 
     The gradient Eq. 26 vanishes where :math:`\Omega + A \Omega A = X^T S_1 X + S_2 =: B`, A = X^T X: in the eigenbasis
@@ -145,7 +153,7 @@ def _em_full(X: NDArray[np.float64], neighbors: NDArray[np.int32], spec: FitSpec
         "converged": converged,
         "negative_variances": int(np.maximum(negative, negative_prior).astype(bool).sum()),
     }
-    return WeightLaw(mean, factor, 0.0, prior, constrained=False, sigma=None, facts=facts)
+    return WeightLaw(mean, factor, 0.0, prior, constrained=False, sigma=None), facts
 
 
 def _condition(
@@ -210,7 +218,7 @@ def _direct(
     embedding: NDArray[np.float64],
     spec: FitSpec,
     on_progress: OnProgress,
-) -> WeightLaw:
+) -> tuple[WeightLaw, dict[str, Any]]:
     n, k = neighbors.shape
     covariance, root, rank = direct_covariance(X, neighbors, embedding)
     if spec.mean == "lle":
@@ -221,4 +229,4 @@ def _direct(
         mean = (covariance @ target[:, :, None])[:, :, 0]
     on_progress(n, n, "posterior")
     facts: dict[str, Any] = {"singular_precisions": int((rank < k).sum())}
-    return WeightLaw(mean, root, 0.0, None, constrained=False, sigma=None, facts=facts)
+    return WeightLaw(mean, root, 0.0, None, constrained=False, sigma=None), facts
