@@ -9,6 +9,11 @@ an estimate from n / 2 points has twice the variance of one from n, and two halv
 close to a power law, so that a few secant steps in logarithms find it; where the slope is small the spread is
 saturated (large noise), a is not identified by the data, and the result says so.
 
+The scale is a number like any other, so that draws at it are draws as always, a pure function of their arguments:
+
+    scale = calibrate(posterior, X).scale
+    draws = posterior.draws(100, scale=scale)
+
 What half-sampling cannot see is LLE's bias: where all samples are bent alike, no spread shows it.
 """
 
@@ -227,9 +232,10 @@ def calibrated_summary(
 ) -> tuple[Summary, Calibration]:
     """Summarise `count` draws at the scale that half-sampling suggests, and return the calibration beside it.
 
-    Parameters and errors as for `calibrate` and `Posterior.summary`.
+    Parameters and errors as for `calibrate` and `Posterior.summary`; `seed` is that of the draws. The calibration is
+    the posterior's own, with the defaults of `calibrate`: one number whatever is drawn.
     """
-    found = calibrate(posterior, X, seed=seed, on_progress=on_progress)
+    found = calibrate(posterior, X, on_progress=on_progress)
     draws = posterior.draws(count, seed=seed, scale=found.scale)
     return summarize(draws, posterior.embedding, posterior.spec.n_neighbors), found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
@@ -12,6 +12,8 @@ try:
 except ImportError as error:
     raise ImportError("glle_engine.estimator needs scikit-learn: pip install 'glle[sklearn]'") from error
 
+from glle_engine.calibration import Calibration, calibrate
+from glle_engine.errors import InvalidParameterError
 from glle_engine.fit import fit as fit_posterior
 from glle_engine.transform import extend
 
@@ -38,6 +40,8 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
     posterior_ : glle_engine.Posterior
     embedding_ : (n, p) float64 or float32
         As the data: float32 in, float32 out; computed in float64.
+    calibration_ : glle_engine.calibration.Calibration
+        The scale that half-sampling suggests, and what it rests on; made when it is first asked for.
     n_iter_ : int
         Of the published em; 1 for the closed forms.
     n_features_in_ : int
@@ -95,6 +99,7 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         data = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=4)
         self.posterior_: Posterior = fit_posterior(data, **self.get_params())
         self._training = np.array(data)
+        self._calibration: Calibration | None = None
         self.embedding_ = self.posterior_.embedding.astype(data.dtype)
         self.n_iter_ = int(self.posterior_.diagnostics.figures.get("iterations", 1))
         return self
@@ -114,6 +119,14 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         placed = extend(self.posterior_, self._training, data).embed(self.posterior_.embedding)
         return np.asarray(placed.astype(data.dtype))
 
+    @property
+    def calibration_(self) -> Calibration:
+        """The posterior's calibration (`glle_engine.calibration.calibrate`, with its defaults)."""
+        check_is_fitted(self)
+        if self._calibration is None:
+            self._calibration = calibrate(self.posterior_, self._training)
+        return self._calibration
+
     def sample(
         self,
         n_draws: int = 1,
@@ -121,7 +134,7 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         X: ArrayLike | None = None,
         first: int = 0,
         seed: int = 0,
-        scale: float = 1.0,
+        scale: float | Literal["auto"] = 1.0,
         source: Source = "posterior",
         align: Align = "procrustes",
     ) -> NDArray[np.float64]:
@@ -132,7 +145,9 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         n_draws : int
         X : (m, d), optional
             Points to place in each draw instead of the training points.
-        first, seed, scale, source, align
+        scale : float or "auto"
+            "auto" is the number `calibration_.scale`, found by half-sampling; its draws are those of the number.
+        first, seed, source, align
             As for `glle_engine.Posterior.draws`.
 
         Returns
@@ -141,6 +156,13 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
 
         """
         check_is_fitted(self)
+        if scale == "auto":
+            if source != "posterior":
+                raise InvalidParameterError(
+                    "scale='auto' is calibrated for the posterior, not for the prior.",
+                    remedy="Use source='posterior', or give the scale as a number.",
+                )
+            scale = self.calibration_.scale
         draws = self.posterior_.draws(n_draws, first=first, seed=seed, scale=scale, source=source, align=align)
         if X is None:
             places = [draw.embedding for draw in draws]

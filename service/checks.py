@@ -47,8 +47,13 @@ def require_within(here: Stores, name: str, value: int) -> None:
         raise refuse("over-the-limit", 422, f"{name}={value}; {allowed} are allowed.", remedy, allowed=allowed)
 
 
-def require_calibratable(record: PosteriorRecord) -> None:
-    """Raise the problem of a posterior whose scale half-sampling cannot tell, as the engine would."""
+def require_calibratable(record: PosteriorRecord, source: str = "posterior") -> None:
+    """Raise the problem of a law whose scale half-sampling cannot tell: a published one, a prior, too few points."""
+    if source != "posterior":
+        raise InvalidParameterError(
+            "scale='auto' is calibrated for the posterior, not for the prior.",
+            remedy="Use source='posterior', or give the scale as a number.",
+        )
     if record.spec["variant"] != "constrained":
         raise InvalidParameterError(
             "Only constrained posteriors are calibrated.", remedy="Fit with variant='constrained'."

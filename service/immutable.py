@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fastapi import Request
 
+SCALE_HEADER = "Glle-Scale"  # which scale an answer is at, when the request said auto, or a binary body cannot say
 _YEAR = "public, max-age=31536000, immutable"
 
 
@@ -15,6 +16,14 @@ def immutable_headers(sha256: str, media: str, dtype: str) -> dict[str, str]:
     """Return the headers of content with this digest, in this representation."""
     tag = hashlib.sha256(f"{sha256} {media} {dtype}".encode()).hexdigest()[:32]
     return {"ETag": f'"{tag}"', "Cache-Control": _YEAR, "Vary": "Accept"}
+
+
+def scale_header(*scales: float) -> dict[str, str]:
+    """Return the header that tells the scale of each draw's axis, to the last bit."""
+    return {SCALE_HEADER: ", ".join(repr(float(scale)) for scale in scales)}
+
+
+SCALE_DOCUMENTED = {SCALE_HEADER: {"description": "The scale it is at, a number.", "schema": {"type": "string"}}}
 
 
 def client_has_it(request: Request, headers: dict[str, str]) -> bool:

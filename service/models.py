@@ -16,6 +16,7 @@ from worker.posteriors import PosteriorRecord
 COUNTER = 2**64 - 1  # seeds and indices are keys of a counter-based generator
 
 Scale = Annotated[float, Field(ge=0, description="Factor on the covariance; 0 is LLE itself.")]
+ScaleOrAuto = Scale | Literal["auto"]
 Seed = Annotated[int, Field(ge=0, le=COUNTER, description="Stream of draws.")]
 # Cells are read as those of an uploaded JSON body: what is wrong is told with its row and column.
 Rows = Annotated[list[Any], WithJsonSchema({"type": "array", "items": {"type": "array", "items": {"type": "number"}}})]
@@ -73,8 +74,10 @@ class DrawsIn(_In):
     count: int = Field(ge=1, description="Draws at each scale.", examples=[8])
     seed: Seed = 0
     first: First = 0
-    scale: Scale | None = Field(default=None, description="Factor on the covariance; 1 unless told.")
-    scales: list[Scale] | None = Field(
+    scale: ScaleOrAuto | None = Field(
+        default=None, description="Factor on the covariance; auto: the one that half-sampling suggests; 1 unless told."
+    )
+    scales: list[ScaleOrAuto] | None = Field(
         default=None, min_length=1, max_length=100, description="Several factors: an axis of the result."
     )
     source: Source = Field(default="posterior", description="Which law of the weights to draw from.")

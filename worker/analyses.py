@@ -13,7 +13,7 @@ import numpy as np
 
 from glle_engine import __version__
 from glle_engine.advice import advise
-from glle_engine.calibration import calibrate
+from glle_engine.calibration import DRAWS, HALF_SAMPLES, calibrate
 from glle_engine.progress import blocks
 from glle_engine.quality import local_trustworthiness
 from glle_engine.summary import summarize
@@ -52,6 +52,9 @@ class Desk(Protocol):
 
     def values(self, dataset: str) -> Array:
         """Return a data set's values."""
+
+    def calibration(self) -> Entry:
+        """Return the posterior's own calibration, the result of a `CalibrationSpec` as it stands."""
 
     def draws(self, posterior: Posterior, keys: Iterable[DrawKey]) -> Iterator[Draw]:
         """Yield draws, from the cache where they are there."""
@@ -118,7 +121,7 @@ class SummarySpec(SampleSpec):
     Parameters
     ----------
     calibrated
-        Whether the draws are at the scale that half-sampling suggests; `scale` then has no meaning, and is 1.
+        Whether the draws are at the posterior's calibrated scale; `scale` then has no meaning, and is 1.
 
     """
 
@@ -138,10 +141,10 @@ class SummarySpec(SampleSpec):
         posterior, data = desk.posterior(), desk.training()
         told, beside, sample = self.to_dict(), {}, self
         if self.calibrated:
-            found = calibrate(posterior, data, seed=self.seed, on_progress=desk.tell)
-            sample = replace(self, scale=found.scale)
-            told |= {"scale": found.scale, "calibration": found.to_dict()}
-            beside["half_sample_spread"] = found.half_sample_spread
+            found = desk.calibration()
+            sample = replace(self, scale=found.meta["scale"])
+            told |= {"scale": sample.scale, "calibration": calibration_told(found.meta)}
+            beside["half_sample_spread"] = found.arrays["half_sample_spread"]
         draws = desk.draws(posterior, sample.keys(self.count))
         summary = summarize(draws, posterior.embedding, posterior.spec.n_neighbors)
         trust = _local_trust(data, posterior, desk.tell)
@@ -221,13 +224,13 @@ class ReconstructionsSpec(SampleSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrationSpec(AnalysisSpec):
-    """The scale at which draws spread as half-samples of the data do."""
+    """The scale at which draws spread as half-samples of the data do; as it stands, the posterior's own calibration."""
 
     kind = "calibration"
 
-    half_samples: int
-    draws: int
-    seed: int
+    half_samples: int = HALF_SAMPLES
+    draws: int = DRAWS
+    seed: int = 0
 
     @property
     def total(self) -> int:
@@ -290,6 +293,12 @@ _SPECS: dict[str, type[AnalysisSpec]] = {
 def analysis_of(job: Job) -> AnalysisSpec:
     """Return the analysis that a job is to make."""
     return _SPECS[job.kind].from_dict(job.spec)
+
+
+def calibration_told(meta: dict[str, Any]) -> dict[str, Any]:
+    """Return what a calibration found out, without what it was asked for."""
+    asked = {*CalibrationSpec().to_dict(), "sha256"}
+    return {name: value for name, value in meta.items() if name not in asked}
 
 
 def results_prefix(subject: str) -> str:

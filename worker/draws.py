@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from worker.cache import entry_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+AUTO: Literal["auto"] = "auto"  # in place of a scale: the one that half-sampling suggests
 CHAINS = 4  # shards of one job that may be in work at once; each enqueues its successor
 MOST_PER_SHARD = 64
 SECONDS_PER_VALUE = 3.5e-6  # a draw of n points takes about this times n (p + 1) / 3, measured at n = 5,000
@@ -50,7 +51,8 @@ class DrawsSpec:
     Parameters
     ----------
     scales
-        Factors on the covariance.
+        Factors on the covariance. ``auto`` is the posterior's calibrated one, a number once it is known:
+        see `at`.
     grid
         Whether the scales are an axis of the result, or there is just the one.
 
@@ -61,11 +63,20 @@ class DrawsSpec:
     count: int
     first: int
     seed: int
-    scales: tuple[float, ...]
+    scales: tuple[float | Literal["auto"], ...]
     grid: bool
     source: str
     align: str
     shard_seconds: float
+
+    @property
+    def is_auto(self) -> bool:
+        """Whether a scale is still to be calibrated."""
+        return AUTO in self.scales
+
+    def at(self, calibrated: float) -> Self:
+        """Return the same with this number for ``auto``: its draws are those of the number, to the last bit."""
+        return replace(self, scales=tuple(calibrated if scale == AUTO else scale for scale in self.scales))
 
     @property
     def total(self) -> int:
@@ -109,8 +120,10 @@ class DrawsSpec:
 
     def key(self, position: int) -> DrawKey:
         """Return the draw at a position of the result."""
-        scale, index = divmod(position, self.count)
-        return DrawKey(self.seed, self.first + index, self.scales[scale], self.source, self.align)
+        which, index = divmod(position, self.count)
+        scale = self.scales[which]
+        assert scale != AUTO
+        return DrawKey(self.seed, self.first + index, scale, self.source, self.align)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as a JSON-able dictionary."""

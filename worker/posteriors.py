@@ -128,6 +128,19 @@ class PosteriorStore:
                     yield member, record
                 upper = f"({member}"
 
+    def calibrate(self, id_: str, found: dict[str, Any]) -> dict[str, Any]:
+        """Record a posterior's own calibration (`worker.analyses.CalibrationSpec`), and return what is recorded.
+
+        The first one stays: `auto` is one number for everyone, whatever machine or cache comes later.
+        """
+        self._client.set(_calibration_key(id_), json.dumps(found, allow_nan=False), nx=True)
+        return self.calibration(id_) or found
+
+    def calibration(self, id_: str) -> dict[str, Any] | None:
+        """Return a posterior's own calibration, or None when there was none yet."""
+        raw = self._client.get(_calibration_key(id_))
+        return None if raw is None else dict(json.loads(raw))
+
     def of_dataset(self, dataset: str) -> list[str]:
         """Return the ids of the posteriors fitted on a data set."""
         members = self._client.smembers(_of_dataset(dataset))
@@ -145,7 +158,7 @@ class PosteriorStore:
     def delete(self, record: PosteriorRecord) -> None:
         """Forget a posterior, its draws, and what was made of them."""
         with self._client.pipeline() as pipeline:
-            pipeline.delete(_key(record.id))
+            pipeline.delete(_key(record.id), _calibration_key(record.id))
             pipeline.zrem(_INDEX, _member(record))
             pipeline.srem(_of_dataset(record.dataset), record.id)
             pipeline.execute()
@@ -156,6 +169,10 @@ class PosteriorStore:
 
 def _key(id_: str) -> str:
     return f"glle:posterior:{id_}"
+
+
+def _calibration_key(id_: str) -> str:
+    return f"glle:calibration:{id_}"
 
 
 def _member(record: PosteriorRecord) -> str:

@@ -24,7 +24,8 @@ from rq.timeouts import JobTimeoutException
 
 import glle_engine
 from glle_engine import Draw, FitSpec, GlleError, Posterior
-from worker.analyses import analysis_of
+from worker.analyses import CalibrationSpec, analysis_of, calibration_told
+from worker.cache import Entry
 from worker.clock import now_iso
 from worker.draws import CHAINS, DrawKey, DrawsSpec
 from worker.jobs import Cancelled, Job
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from worker.analyses import AnalysisSpec
-    from worker.cache import Array, Entry
+    from worker.cache import Array
 
 TOLD_SECONDS = 0.05  # at most so often is progress written and the wish to cancel looked up
 
@@ -113,6 +114,8 @@ def _draw(here: Stores, job: Job, *, round_: int, shard: int) -> None:
     if job.round != round_:  # reopened since: another task has this shard
         return
     spec = DrawsSpec.from_dict(job.spec)
+    if spec.is_auto:
+        spec = spec.at(_calibrated_scale(here, job))
     keys = spec.shard_keys(shard)
     present = here.cache.present([key.cache_key(job.subject) for key in keys])
     posterior = None if all(present) else _posterior(here, job, here.posteriors.fetch(job.subject))
@@ -137,9 +140,25 @@ def _analyse(here: Stores, job: Job, *, round_: int) -> None:
     result = None if all(here.cache.present([key])) else spec.run(_Desk(here, job))
     here.jobs.progress(job.id, spec.total, spec.total, "caching")
     if result is not None:
-        _require_finite(spec, result)
-        here.cache.put(key, {**result.meta, "sha256": _sha256(result)}, result.arrays)
+        _keep(here, job.subject, spec, result)
     here.jobs.succeed(job.id)
+
+
+def _keep(here: Stores, subject: str, spec: AnalysisSpec, result: Entry) -> Entry:
+    """Cache a result, and record the calibration that is the posterior's own; return what was cached."""
+    _require_finite(spec, result)
+    if spec == CalibrationSpec():
+        recorded = here.posteriors.calibrate(subject, calibration_told(result.meta))
+        result = Entry({**result.meta, **recorded}, result.arrays)
+    kept = Entry({**result.meta, "sha256": _sha256(result)}, result.arrays)
+    here.cache.put(spec.cache_key(subject), kept.meta, kept.arrays)
+    return kept
+
+
+def _calibrated_scale(here: Stores, job: Job) -> float:
+    """Return the scale that half-sampling suggests for a job's posterior, calibrated when it was not yet."""
+    known = here.posteriors.calibration(job.subject)
+    return float((known or _Desk(here, job, "calibrating: ").calibration().meta)["scale"])
 
 
 @dataclass(frozen=True)
@@ -148,10 +167,11 @@ class _Desk:
 
     here: Stores
     job: Job
+    prefix: str = ""  # of the stages, where done and total count something else
 
     @cached_property
     def tell(self) -> Callable[[int, int, str], None]:
-        return _teller(self.here, self.job)
+        return _teller(self.here, self.job, self.prefix)
 
     @cached_property
     def record(self) -> PosteriorRecord:
@@ -165,6 +185,11 @@ class _Desk:
 
     def values(self, dataset: str) -> Array:
         return self.here.datasets.values(dataset)
+
+    def calibration(self) -> Entry:
+        spec = CalibrationSpec()
+        known = self.here.cache.get(spec.cache_key(self.record.id))
+        return known or _keep(self.here, self.record.id, spec, spec.run(self))
 
     def draws(self, posterior: Posterior, keys: Iterable[DrawKey]) -> Iterator[Draw]:
         keys = list(keys)

@@ -21,7 +21,7 @@ from service.checks import (
 )
 from service.context import Here, accepted, analysis_job, answered, settle
 from service.idempotency import Key, once
-from service.immutable import client_has_it, immutable_headers
+from service.immutable import SCALE_DOCUMENTED, client_has_it, immutable_headers, scale_header
 from service.models import AdviceIn, CalibrationIn, First, JobOut, ReconstructionsIn, TransformIn
 from service.problems import documented
 from service.readers import Limits
@@ -58,7 +58,11 @@ _COMMAND = {"_413": "Body too long.", "_415": "Not JSON."}
     summary="Summarise many draws",
     response_class=Response,
     responses={
-        200: {"description": "The summary.", "content": {media: {} for media in (JSON, NPZ)}},
+        200: {
+            "description": "The summary.",
+            "content": {media: {} for media in (JSON, NPZ)},
+            "headers": SCALE_DOCUMENTED,
+        },
         304: {"description": "The client's copy is good."},
         **ACCEPTED,
         **documented(**MISSING, _406="No offered type is accepted.", _422="Out of range, or larger than the cache."),
@@ -90,15 +94,16 @@ async def summary(
     solver did not estimate the next eigenvalue), `agreement` of its span with the reference's. `notes`: what was
     remarkable in the fit. npz has the arrays and the spectrum, with NaN for null.
 
-    With `scale=auto` the scale is that of POST .../calibration, whose result stands beside the rest as `calibration`,
-    with `half_sample_spread` (n,) among the arrays. Where LLE's bias exceeds its spread no spread shows it.
+    With `scale=auto` the scale is that of POST .../calibration with its defaults, as for draws, whatever the seed. Its
+    result stands beside the rest as `calibration`, with `half_sample_spread` (n,) among the arrays. Where LLE's bias
+    exceeds its spread no spread shows it.
     """
     media = negotiated(request, (JSON, NPZ))
     record = await run_in_threadpool(require_posterior, here, id)
     _require_sample(here, record, source, first, count)
     auto = scale == "auto"
     if auto:
-        require_calibratable(record)
+        require_calibratable(record, source)
     spec = SummarySpec(
         count=count, first=first, seed=seed, scale=1.0 if auto else float(scale), source=source, calibrated=auto
     )
@@ -112,7 +117,7 @@ async def summary(
         entry = await run_in_threadpool(here.cache.get, key)
         if entry is None:  # evicted at once: the cache is too busy for now
             return accepted(job)
-    headers = immutable_headers(entry.meta["sha256"], media, dtype)
+    headers = immutable_headers(entry.meta["sha256"], media, dtype) | scale_header(entry.meta["scale"])
     if client_has_it(request, headers):
         return Response(status_code=304, headers=headers)
     return await run_in_threadpool(result_response, spec, entry, media, dtype, headers)
@@ -191,7 +196,7 @@ async def calibration(
     The result has `scale`, `ratio` of the medians there, `rank_correlation` of the two spreads over points, `slope` of
     spread over scale in logarithms (null: scale 1 was right at once), `saturated` (the spread hardly depends on the
     scale, which the data then do not tell), the `trace` of (scale, ratio), and the arrays `half_sample_spread` and
-    `draw_spread` (n,).
+    `draw_spread` (n,). With the defaults it is the posterior's own: `scale=auto` of draws and summaries from then on.
     """
     return await answered(here, await run_in_threadpool(_calibration, here, id, body, key), wait)
 

@@ -1,21 +1,21 @@
 """`/v1/posteriors/{id}/draws`: embeddings drawn from a posterior, one at a time or by the job."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine.spec import Align, Source
 from service.arrays import JSON, NPY, NPZ, Dtype, Stack, json_response, negotiated, npy_response, npz_response
-from service.checks import require_drawable, require_posterior, require_success
+from service.checks import require_calibratable, require_drawable, require_posterior, require_success
 from service.context import Here, accepted, answered, settle
 from service.idempotency import Key, once
-from service.immutable import client_has_it, immutable_headers
+from service.immutable import SCALE_DOCUMENTED, client_has_it, immutable_headers, scale_header
 from service.models import COUNTER, DrawsIn, JobOut
 from service.problems import documented
 from service.routes.posteriors import ACCEPTED, Wait
 from worker.cache import Entry
-from worker.draws import DrawsSpec
+from worker.draws import AUTO, DrawsSpec
 from worker.identity import digest
 from worker.jobs import Job
 from worker.posteriors import PosteriorRecord
@@ -24,7 +24,10 @@ from worker.stores import Stores
 router = APIRouter(prefix="/v1/posteriors/{id}/draws", tags=["draws"])
 
 Seed = Annotated[int, Query(ge=0, le=COUNTER, description="Stream of draws.")]
-Scale = Annotated[float, Query(ge=0, allow_inf_nan=False, description="Factor on the covariance.")]
+Scale = Annotated[
+    Annotated[float, Query(ge=0, allow_inf_nan=False)] | Literal["auto"],
+    Query(description="Factor on the covariance; auto: the one that half-sampling suggests."),
+]
 Law = Annotated[Source, Query(description="Which law of the weights.")]
 Half = Annotated[Dtype, Query(description="float32 halves the bytes.")]
 
@@ -56,6 +59,9 @@ async def draw_many(
 
     The result, at the job's `/result`, has shape (count, n, p), or (scales, count, n, p). A draw is the same
     bits alone and in any batch; what was drawn before is not drawn again.
+
+    `auto` among the scales is the one that POST .../calibration finds with its defaults. Who asks first has it
+    calibrated, within the same job; from then on it is one number for everyone, which the result tells.
     """
     job = await run_in_threadpool(_job, here, id, body, key)
     return await answered(here, job, wait)
@@ -66,7 +72,11 @@ async def draw_many(
     summary="Draw one embedding",
     response_class=Response,
     responses={
-        200: {"description": "The embedding (n, p).", "content": {media: {} for media in MEDIA}},
+        200: {
+            "description": "The embedding (n, p).",
+            "content": {media: {} for media in MEDIA},
+            "headers": SCALE_DOCUMENTED,
+        },
         304: {"description": "The client's copy is good."},
         **ACCEPTED,
         **documented(**MISSING, _406="No offered type is accepted.", _422="Out of range."),
@@ -87,26 +97,40 @@ async def draw_one(
     """Return one embedding, drawn on a worker unless it is cached: immutable, with a strong ETag.
 
     JSON has `eigenvalues` and `diagnostics` beside shape, dtype and data; npz the eigenvalues.
+
+    With `scale=auto` the draw is, bit for bit and by its ETag, that of the number which half-sampling suggests: JSON's
+    `scale`, and the header Glle-Scale. Where nobody asked before it is calibrated first: 202 until then.
     """
     media = negotiated(request, MEDIA)
     record = await run_in_threadpool(require_posterior, here, id)
     body = DrawsIn(count=1, first=index, seed=seed, scale=scale, source=source, align=align)
     spec = _spec(here, record, body)
-    key = spec.key(0).cache_key(id)
-    entry = await run_in_threadpool(here.cache.get, key)
+    entry = await run_in_threadpool(_drawn, here, id, spec)
     if entry is None:
         job = await settle(here, await run_in_threadpool(_enqueue, here, id, spec, single=True), wait)
         if job.is_open:
             return accepted(job)
         require_success(job)
-        entry = await run_in_threadpool(here.cache.get, key)
+        entry = await run_in_threadpool(_drawn, here, id, spec)
         if entry is None:  # evicted at once: the cache is too busy for now
             return accepted(job)
     return _one(request, entry, media, dtype)
 
 
+def _drawn(here: Stores, id_: str, spec: DrawsSpec) -> Entry | None:
+    """Return a single draw from the cache, at the number that is known for its scale."""
+    spec = _numbered(here, id_, spec)
+    return None if spec.is_auto else here.cache.get(spec.key(0).cache_key(id_))
+
+
+def _numbered(here: Stores, id_: str, spec: DrawsSpec) -> DrawsSpec:
+    """Return the same at the number that ``auto`` is, once it is known."""
+    known = here.posteriors.calibration(id_) if spec.is_auto else None
+    return spec if known is None else spec.at(known["scale"])
+
+
 def _one(request: Request, entry: Entry, media: str, dtype: Dtype) -> Response:
-    headers = immutable_headers(entry.meta["sha256"], media, dtype)
+    headers = immutable_headers(entry.meta["sha256"], media, dtype) | scale_header(entry.meta["scale"])
     if client_has_it(request, headers):
         return Response(status_code=304, headers=headers)
     stack = Stack.of(entry.arrays["embedding"], dtype)
@@ -134,19 +158,26 @@ def _spec(here: Stores, record: PosteriorRecord, body: DrawsIn) -> DrawsSpec:
         count=body.count,
         first=body.first,
         seed=body.seed,
-        scales=tuple(float(scale) for scale in scales),
+        scales=tuple(AUTO if scale == AUTO else float(scale) for scale in scales),
         grid=body.scales is not None,
         source=body.source,
         align=body.align,
         shard_seconds=here.settings.shard_seconds,
     )
+    if spec.is_auto:
+        require_calibratable(record, body.source)
     require_drawable(here, record, body.source, total=spec.total, last=body.first + body.count - 1)
     here.cache.check_size(spec.nbytes, f"The result of {spec.total:,} draws")
     return spec
 
 
 def _enqueue(here: Stores, id_: str, spec: DrawsSpec, *, single: bool) -> Job:
-    """Return the job of these draws; a single one, which someone waits for, goes to the front."""
+    """Return the job of these draws; a single one, which someone waits for, goes to the front.
+
+    One whose scale is still to be calibrated takes its turn: that is no matter of milliseconds.
+    """
+    if single:  # the same job as that of the number
+        spec = _numbered(here, id_, spec)
     job, created = here.jobs.create(
         kind="draws",
         claim=digest(id_, spec.to_dict()),
@@ -156,5 +187,5 @@ def _enqueue(here: Stores, id_: str, spec: DrawsSpec, *, single: bool) -> Job:
         reuse=("queued", "running") if single else ("queued", "running", "succeeded"),
     )
     if created:
-        here.queue.enqueue(job, at_front=single)
+        here.queue.enqueue(job, at_front=single and not spec.is_auto)
     return job

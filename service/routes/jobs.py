@@ -10,6 +10,7 @@ from starlette.concurrency import run_in_threadpool
 from service.arrays import JSON, NPY, NPZ, Array, Dtype, Stack, json_response, negotiated, npy_response, npz_response
 from service.checks import require_success
 from service.context import Here, accepted, made_again, settle
+from service.immutable import SCALE_DOCUMENTED, scale_header
 from service.models import JobOut, JobPage, PosteriorOut
 from service.paging import Cursor, Limit, page, position
 from service.problems import documented
@@ -58,6 +59,7 @@ async def get_job(id: str, here: Here, response: Response, wait: Wait = 0.0) -> 
         200: {
             "description": "Embeddings of draws, the posterior of a fit, the result of an analysis.",
             "content": {media: {} for media in _MEDIA},
+            "headers": SCALE_DOCUMENTED,
         },
         **ACCEPTED,
         **documented(
@@ -77,10 +79,10 @@ async def get_result(
 ) -> Response:
     """Return what the job made; 202 while it works, or when what was evicted is made again.
 
-    Draws: npy has the embeddings, (count, n, p) or (scales, count, n, p); npz has `embeddings`,
-    `eigenvalues`, `indices` and `scales`; JSON has shape, dtype and data, then `eigenvalues` and
-    `diagnostics` of each draw. Analyses: JSON has all there is, `arrays` by name; npz the arrays (not advice, which
-    has none); npy the `embedding` of a transform or the `data` of reconstructions.
+    Draws: npy has the embeddings, (count, n, p) or (scales, count, n, p); npz has `embeddings`, `eigenvalues`,
+    `indices` and `scales`; JSON has shape, dtype and data, then `eigenvalues`, `diagnostics`, index and scale of each
+    draw; the header Glle-Scale has the scales. Analyses: JSON has all there is, `arrays` by name; npz the arrays (not
+    advice, which has none); npy the `embedding` of a transform or the `data` of reconstructions.
     """
     job = await settle(here, await run_in_threadpool(here.jobs.fetch, id), wait)
     if job.is_open and job.status != "cancelling":
@@ -126,6 +128,13 @@ def _analysis(here: Stores, job: Job, request: Request, dtype: Dtype) -> Respons
 def _draws(here: Stores, job: Job, request: Request, dtype: Dtype) -> Response:
     media = negotiated(request, _MEDIA)
     spec = DrawsSpec.from_dict(job.spec)
+    if spec.is_auto:
+        known = here.posteriors.calibration(job.subject)
+        if known is None:  # deleted with its posterior
+            return accepted(made_again(here, job))
+        spec = spec.at(known["scale"])
+    scales = [float(scale) for scale in spec.scales]
+    headers = scale_header(*scales)
     keys = [key.cache_key(job.subject) for key in spec.draws()]
     if not all(here.cache.present(keys)):  # evicted: made again, and what is there is kept
         return accepted(made_again(here, job))
@@ -142,7 +151,7 @@ def _draws(here: Stores, job: Job, request: Request, dtype: Dtype) -> Response:
     lead = spec.shape[:-2]
     embeddings = Stack(lead, (spec.n, spec.p), np.dtype(dtype), entries())
     if media == NPY:
-        return npy_response(embeddings)
+        return npy_response(embeddings, headers)
     if media == NPZ:
         indices = np.arange(spec.count, dtype=np.uint64) + np.uint64(spec.first)
         return npz_response(
@@ -150,8 +159,9 @@ def _draws(here: Stores, job: Job, request: Request, dtype: Dtype) -> Response:
                 "embeddings": embeddings,
                 "eigenvalues": Stack(lead, (spec.p,), np.dtype("float64"), eigenvalues),
                 "indices": Stack.of(indices),
-                "scales": Stack.of(np.array(spec.scales)),
-            }
+                "scales": Stack.of(np.array(scales)),
+            },
+            headers,
         )
     # Read once the data were sent, when every draw has been seen.
     later: tuple[tuple[str, Callable[[], Any]], ...] = (
@@ -159,7 +169,7 @@ def _draws(here: Stores, job: Job, request: Request, dtype: Dtype) -> Response:
         ("diagnostics", lambda: [head["diagnostics"] for head in heads]),
         ("draws", lambda: [{"index": head["index"], "scale": head["scale"]} for head in heads]),
     )
-    return json_response(embeddings, ((name, value()) for name, value in later))
+    return json_response(embeddings, ((name, value()) for name, value in later), headers)
 
 
 def _still_there(entry: Entry | None) -> Entry:

@@ -12,6 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from glle_engine import GlleError
+from glle_engine.calibration import calibrate
 from glle_engine.estimator import GLLE
 
 if TYPE_CHECKING:
@@ -36,6 +37,28 @@ def test_embedding_draws_and_new_points(sheet: NDArray[np.float64]) -> None:
     np.testing.assert_array_equal(drawn[1], model.posterior_.draw(1, seed=2).embedding)
     np.testing.assert_array_equal(model.sample(2, X=sheet[:9], seed=2), drawn[:2, :9])
     assert model.sample(0).shape == (0, 400, 2)
+
+
+def test_samples_at_the_calibrated_scale(sheet: NDArray[np.float64], monkeypatch: pytest.MonkeyPatch) -> None:
+    """scale="auto" is the number that half-sampling suggests, to the last bit; found once, and anew after a fit."""
+    made: list[object] = []
+
+    def noted(*arguments: Any) -> Any:
+        made.append(arguments)
+        return calibrate(*arguments, n_half_samples=4, n_draws=6)
+
+    monkeypatch.setattr("glle_engine.estimator.calibrate", noted)
+    model = GLLE().fit(sheet)
+    drawn = model.sample(2, seed=5, scale="auto")
+    expected = calibrate(model.posterior_, sheet, n_half_samples=4, n_draws=6).scale
+    assert model.calibration_.scale == expected
+    assert drawn.tobytes() == model.sample(2, seed=5, scale=expected).tobytes()
+    model.sample(1, X=sheet[:3], scale="auto")
+    assert len(made) == 1
+    with pytest.raises(GlleError, match="not for the prior"):
+        model.sample(1, scale="auto", source="prior")
+    assert model.fit(sheet[:200]).calibration_ is model.calibration_
+    assert len(made) == 2
 
 
 def test_float32_in_float32_out(sheet: NDArray[np.float64]) -> None:

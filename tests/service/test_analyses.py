@@ -17,7 +17,7 @@ from tests.service.test_resources import upload
 from worker import tasks
 from worker.analyses import ReconstructionsSpec
 from worker.cache import Entry
-from worker.draws import DrawKey
+from worker.draws import DrawKey, DrawsSpec
 from worker.problems import ProblemError
 
 if TYPE_CHECKING:
@@ -251,11 +251,76 @@ def test_calibration(client: httpx.Client, stores: Stores, posterior: str) -> No
     check(client.get(posterior + "/summary?scale=automatic"), 422, "invalid-request")
 
 
+def drawn(stores: Stores, answer: httpx.Response) -> str:
+    """Do the draws job of a 202, shard by shard, and return the path of its result."""
+    assert answer.status_code == 202, answer.text
+    job = stores.jobs.fetch(answer.json()["id"])
+    for shard in range(DrawsSpec.from_dict(job.spec).shards):
+        tasks.draw(job.id, job.round, shard)
+    assert stores.jobs.fetch(job.id).status == "succeeded", stores.jobs.fetch(job.id).error
+    return f"/v1/jobs/{job.id}/result"
+
+
+def test_a_draw_at_auto_is_the_draw_at_the_number(client: httpx.Client, stores: Stores, posterior: str) -> None:
+    """Calibrated by who asks first; then 200 at once, with the scale in header and JSON, the same bits and ETag."""
+    path = posterior + "/draws/2?seed=1&scale="
+    drawn(stores, client.get(path + "auto&wait=0"))
+    auto = client.get(path + "auto&wait=0")
+    assert auto.status_code == 200
+    scale = auto.json()["scale"]
+    assert auto.headers["glle-scale"] == repr(scale)
+    number = client.get(path + repr(scale) + "&wait=0")
+    assert (number.content, number.headers["etag"]) == (auto.content, auto.headers["etag"])
+    known = client.get(path + "auto", headers={"if-none-match": number.headers["etag"]})
+    assert (known.status_code, known.headers["glle-scale"]) == (304, repr(scale))
+    assert client.get(path + "auto", headers=NPY).headers["glle-scale"] == repr(scale)
+    again = client.get(posterior + "/draws/3?scale=auto&wait=0").json()
+    assert again["request"]["scales"] == [scale], "calibrated once: another draw is asked for by the number"
+    calibration = client.get(worked(stores, client.post(posterior + "/calibration", json={}))).json()
+    assert calibration["scale"] == scale
+    summary = posterior + "/summary?count=2&seed=9&scale=auto"
+    worked(stores, client.get(summary + "&wait=0"))
+    assert client.get(summary).headers["glle-scale"] == client.get(summary, headers=NPZ).headers["glle-scale"]
+    assert client.get(summary).json()["scale"] == scale
+
+
+def test_many_draws_at_auto(client: httpx.Client, stores: Stores, posterior: str) -> None:
+    """Auto is a scale among others; the result tells every number, in each representation."""
+    first = client.post(posterior + "/draws", json={"count": 2, "scales": [0.5, "auto"]})
+    assert first.json()["request"]["scales"] == [0.5, "auto"]
+    result = drawn(stores, first)
+    arrays = npz(client.get(result, headers=NPZ))
+    scale = float(arrays["scales"][1])
+    assert arrays["embeddings"].shape == (2, 2, N, 2)
+    assert arrays["scales"].tolist() == [0.5, scale]
+    told = client.get(result)
+    assert [draw["scale"] for draw in told.json()["draws"]] == [0.5, 0.5, scale, scale]
+    assert told.headers["glle-scale"] == client.get(result, headers=NPY).headers["glle-scale"] == f"0.5, {scale!r}"
+    single = np.load(io.BytesIO(client.get(f"{posterior}/draws/1?scale={scale!r}&wait=0", headers=NPY).content))
+    assert single.tobytes() == arrays["embeddings"][1, 1].tobytes()
+    stores.posteriors.delete(stores.posteriors.fetch(posterior.rpartition("/")[2]))
+    assert client.get(result).status_code == 202, "deleted with its posterior: to be made again"
+
+
 def test_what_cannot_be_calibrated_is_refused_at_once(client: httpx.Client, stores: Stores) -> None:
     """Published posteriors, and too few points for half of them."""
     published = fitted(client, variant="published")
     check(client.post(published + "/calibration", json={}), 422, "invalid-parameter")
     check(client.get(published + "/summary?scale=auto"), 422, "invalid-parameter")
+    check(client.get(published + "/draws/0?scale=auto"), 422, "invalid-parameter")
+    check(client.post(published + "/draws", json={"count": 1, "scale": "auto"}), 422, "invalid-parameter")
+
+
+def test_auto_is_no_scale_of_the_prior(client: httpx.Client, posterior: str) -> None:
+    """Half-sampling tells the posterior's spread; for the prior a number is asked for."""
+    for answer in (
+        client.get(posterior + "/draws/0?scale=auto&source=prior"),
+        client.get(posterior + "/summary?scale=auto&source=prior"),
+        client.post(posterior + "/draws", json={"count": 1, "scales": [1, "auto"], "source": "prior"}),
+    ):
+        assert "not for the prior" in check(answer, 422, "invalid-parameter")["detail"]
+    check(client.post(posterior + "/draws", json={"count": 1, "scale": "automatic"}), 422, "invalid-request")
+    check(client.get(posterior + "/draws/0?scale=automatic"), 422, "invalid-request")
 
 
 def test_advice(client: httpx.Client, stores: Stores) -> None:

@@ -12,6 +12,7 @@ import pytest
 import glle_engine
 from glle_engine import manifolds
 from glle_engine.advice import advise
+from glle_engine.calibration import calibrate
 from glle_engine.transform import extend, reconstruct
 from tests.conftest import until
 from tests.system.conftest import ended, fitted, synthetic
@@ -103,6 +104,19 @@ def test_new_points(client: httpx.Client, posterior: str, direct: Posterior) -> 
     np.testing.assert_allclose(found["covariance"], covariance, rtol=1e-3, atol=1e-6)
     alone = npy(client, result(client, posterior + "/transform", data=new[2:3].tolist()))
     assert alone.tobytes() == found["embedding"][2:3].tobytes()
+
+
+def test_draws_at_the_calibrated_scale(client: httpx.Client, posterior: str, direct: Posterior) -> None:
+    """Calibrated on a worker within the wait: the engine's number, and the bits of the draw at that number."""
+    scale = calibrate(direct, SHEET).scale
+    answer = client.get(posterior + "/draws/3?seed=2&scale=auto&wait=60")
+    assert answer.status_code == 200, answer.text
+    assert float(answer.headers["glle-scale"]) == pytest.approx(scale, rel=1e-4)
+    number = client.get(f"{posterior}/draws/3?seed=2&scale={answer.headers['glle-scale']}")
+    assert (number.content, number.headers["etag"]) == (answer.content, answer.headers["etag"])
+    np.testing.assert_allclose(answer.json()["data"], direct.draw(3, seed=2, scale=scale).embedding, atol=1e-3)
+    many = npy(client, result(client, posterior + "/draws", count=4, seed=2, scale="auto"))
+    assert many[3].tolist() == answer.json()["data"]
 
 
 def test_generated_data(client: httpx.Client, posterior: str, direct: Posterior) -> None:

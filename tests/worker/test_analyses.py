@@ -27,6 +27,7 @@ from worker.analyses import (
 )
 from worker.cache import Entry
 from worker.datasets import Table
+from worker.draws import AUTO
 from worker.jobs import Job, Kind
 from worker.problems import ProblemError
 
@@ -118,6 +119,49 @@ def test_cache_key_tells_results_apart(spec: AnalysisSpec) -> None:
     }  # fmt: skip
     keys = {replace(spec, **{name: other[name]}).cache_key("a") for name in spec.to_dict()}
     assert len(keys | {spec.cache_key("a"), spec.cache_key("b")}) == len(spec.to_dict()) + 2
+
+
+def test_auto_is_one_number_for_everyone(stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks first has it calibrated; draws and summaries of any seed then use what is recorded."""
+    real, runs = CalibrationSpec.run, []
+
+    def run_and_note(spec: CalibrationSpec, desk: Any) -> Entry:
+        runs.append(spec)
+        return real(spec, desk)
+
+    monkeypatch.setattr(CalibrationSpec, "run", run_and_note)
+    job, spec = draws_job(stores, fitted, count=5, scales=(AUTO, 1.0), grid=True)
+    stages: list[str] = []
+    monkeypatch.setattr(stores.jobs, "stage", lambda _, stage: stages.append(stage))
+    for shard in range(spec.shards):
+        tasks.draw(job.id, job.round, shard)
+    ended = stores.jobs.fetch(job.id)
+    assert (ended.status, ended.done, ended.total) == ("succeeded", 10, 10)
+    assert "calibrating: half-samples" in stages
+    known = stores.posteriors.calibration(fitted)
+    assert known is not None
+    assert known == analyses.calibration_told(made(stores, CalibrationSpec(), fitted).meta)
+    assert known == made(stores, replace(SUMMARY, scale=1.0, calibrated=True), fitted).meta["calibration"]
+    assert len(runs) == 1
+    keys = [key.cache_key(fitted) for key in spec.at(known["scale"]).draws()]
+    assert all(stores.cache.present(keys))
+    numbered, _ = draws_job(stores, fitted, count=5, scales=(known["scale"],))
+    drawn = note_draws(monkeypatch)
+    tasks.draw(numbered.id, 0, 0)
+    assert drawn == [], "a draw at auto is the draw at the number"
+    stores.cache._client.flushall()
+    assert made(stores, CalibrationSpec(), fitted).meta["scale"] == known["scale"]
+    stores.posteriors.delete(stores.posteriors.fetch(fitted))
+    assert stores.posteriors.calibration(fitted) is None
+
+
+def test_the_first_calibration_stays(stores: Stores, fitted: str) -> None:
+    """One that is made again, with other bits on another machine, does not change what auto is."""
+    stores.posteriors.calibrate(fitted, {"scale": 0.25, "ratio": 1.0})
+    assert made(stores, CalibrationSpec(), fitted).meta["scale"] == 0.25
+    assert stores.posteriors.calibration(fitted) == {"scale": 0.25, "ratio": 1.0}
+    other = made(stores, CALIBRATION, fitted)
+    assert other.meta["scale"] != 0.25, "one that was asked for with other numbers is its own"
 
 
 def test_calibration_is_the_engines(stores: Stores, fitted: str) -> None:

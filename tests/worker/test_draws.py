@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from itertools import chain
+from typing import Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.draws import MOST_PER_SHARD, DrawKey, DrawsSpec
+from worker.draws import AUTO, MOST_PER_SHARD, DrawKey, DrawsSpec
 
 
-def spec(*, n: int = 100, count: int = 10, scales: tuple[float, ...] = (1.0,), seconds: float = 2.0) -> DrawsSpec:
+def spec(
+    *, n: int = 100, count: int = 10, scales: tuple[float | Literal["auto"], ...] = (1.0,), seconds: float = 2.0
+) -> DrawsSpec:
     """Return a job's specification."""
     return DrawsSpec(
         n=n, p=2, count=count, first=5, seed=3, scales=scales, grid=len(scales) > 1, source="posterior",
@@ -55,6 +58,15 @@ def test_few_draws_are_spread_over_the_chains() -> None:
     """Work that one shard could hold is shared by four all the same."""
     assert (spec(count=64).per_shard, spec(count=64).shards) == (16, 4)
     assert (spec(count=8).per_shard, spec(count=1).shards) == (2, 1)
+
+
+def test_auto_is_a_number_once_it_is_known() -> None:
+    """Its draws are then those of the number; other scales of the grid stay."""
+    job = spec(count=2, scales=(0.1, AUTO))
+    assert job.is_auto
+    assert DrawsSpec.from_dict(json.loads(json.dumps(job.to_dict()))) == job
+    assert job.at(0.7) == spec(count=2, scales=(0.1, 0.7))
+    assert not job.at(0.7).is_auto
 
 
 def test_survives_json() -> None:
