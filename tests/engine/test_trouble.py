@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from glle_engine import fit, manifolds
-from glle_engine.errors import DisconnectedGraphError, OutOfRangeError
+from glle_engine.components import fit_components
+from glle_engine.errors import ConvergenceError, DisconnectedGraphError, OutOfRangeError, TooFewPointsError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -55,6 +56,78 @@ def test_feature_scales_that_differ_by_a_million(sheet: NDArray[np.float64]) -> 
     fitted = fit(sheet * [1, 1, 1e-7])
     assert fitted.diagnostics.figures["feature_scale_ratio"] > 1e6
     assert "unequal-feature-scales" in notes(fitted)
+
+
+def test_a_disconnected_graph_names_components_sizes_and_the_k_that_connects() -> None:
+    """Three clumps: refused with all there is to know; bridged and said; or fitted one by one."""
+    rng = np.random.default_rng(1)
+    X = np.concatenate([rng.standard_normal((size, 3)) + 40 * place for place, size in enumerate((50, 20, 35))])
+    with pytest.raises(DisconnectedGraphError) as caught:
+        fit(X, n_neighbors=6)
+    details = caught.value.details
+    assert (details["components"], details["sizes"]) == (3, [50, 35, 20])
+    assert fit(X, n_neighbors=details["smallest_connecting_k"]).n_points == 105
+    assert "bridged" in notes(fit(X, n_neighbors=6, disconnected="bridge"))
+    assert [len(part.points) for part in fit_components(X, n_neighbors=6)] == [50, 35, 20]
+
+
+def test_more_than_one_closed_class(two_clumps: NDArray[np.float64]) -> None:
+    """In one piece when directions are forgotten, but no way leads from one clump to the other: said, and embedded."""
+    fitted = fit(two_clumps, n_neighbors=8)
+    assert len(fitted.diagnostics.figures["closed_classes"]) == 2
+    assert "closed-classes" in notes(fitted)
+    assert fitted.eigenvalues[0] < 1e-12 < fitted.eigenvalues[1]
+    for embedding in (fitted.embedding, fitted.draw(0).embedding):
+        assert np.isfinite(embedding).all()
+        assert np.ptp(embedding[:40, 0]) < 1e-4, "the first coordinate only tells the clumps apart"
+        assert abs(embedding[0, 0] - embedding[-1, 0]) > 1
+    whole = fit(two_clumps, n_neighbors=8, disconnected="bridge")
+    assert len(whole.diagnostics.figures["closed_classes"]) == 1
+
+
+@pytest.fixture
+def two_clumps() -> NDArray[np.float64]:
+    """Two dense clumps with three points between them, to which nobody is near."""
+    rng = np.random.default_rng(0)
+    between = np.stack([np.linspace(14, 16, 3), np.zeros(3)], axis=1)
+    clumps = [rng.standard_normal((40, 2)), rng.standard_normal((40, 2)) + np.array([30, 0])]
+    return np.concatenate([clumps[0], between, clumps[1]])
+
+
+def test_k_of_n_or_more(sheet: NDArray[np.float64]) -> None:
+    """K = n - 1 is the most there can be; k = n and beyond are refused with it."""
+    X = sheet[:40]
+    assert fit(X, n_neighbors=39).neighbors.shape == (40, 39)
+    for k in (40, 400):
+        with pytest.raises(TooFewPointsError, match="at most 39"):
+            fit(X, n_neighbors=k)
+
+
+def test_rank_deficient_neighbourhoods() -> None:
+    """A plane in twenty features has neighbourhoods of rank two with k = 10: embedded as the plane by itself."""
+    plane = np.random.default_rng(2).random((300, 2))
+    turn = np.linalg.qr(np.random.default_rng(3).standard_normal((20, 20)))[0][:2]
+    alone, turned = fit(plane, variance="dirichlet"), fit(plane @ turn, variance="dirichlet")
+    np.testing.assert_allclose(turned.mean, alone.mean, atol=1e-9)
+    np.testing.assert_allclose(turned.draw(0).embedding, alone.draw(0).embedding, atol=1e-6)
+    assert notes(turned) == notes(alone)
+
+
+def test_constant_features(sheet: NDArray[np.float64]) -> None:
+    """They are named and change nothing, be they 0 or large."""
+    fitted = fit(np.insert(sheet, [1, 3], [0.0, 1e3], axis=1))
+    assert fitted.diagnostics.figures["constant_features"] == [1, 4]
+    assert "constant-features" in notes(fitted)
+    np.testing.assert_allclose(fitted.draw(0).embedding, fit(sheet).draw(0).embedding, atol=1e-5)
+
+
+def test_no_convergence_of_the_eigenproblem(posterior: Posterior, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A draw that no solver can vouch for is an error that names what was tried, never a picture."""
+    monkeypatch.setattr("glle_engine.embedding.ACCEPTED_DEVIATION", 0.0)
+    with pytest.raises(ConvergenceError) as caught:
+        posterior.draw(0)
+    assert len(caught.value.details["tried"]) >= 3
+    assert "reg" in caught.value.remedy
 
 
 @pytest.mark.parametrize("p", [2, 3])
