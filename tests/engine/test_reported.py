@@ -10,6 +10,7 @@ from glle_engine import fit, manifolds
 from glle_engine.components import fit_components
 from glle_engine.errors import DisconnectedGraphError, TooFewPointsError
 from glle_engine.neighbors import kneighbors
+from glle_engine.quality import local_trustworthiness, trustworthiness
 from glle_engine.transform import extend
 
 
@@ -125,3 +126,18 @@ def test_new_points_do_not_depend_on_their_company_nor_change_the_model() -> Non
     assert posterior.transform(X, new[7:8]).tobytes() == together[7:8].tobytes()
     assert posterior.transform(X, new[::-1]).tobytes() == together[::-1].tobytes()
     assert posterior.embedding.tobytes() == before
+
+
+def test_an_embedding_has_a_score_and_each_point_its_own() -> None:
+    """Umap 467: no number told how good an embedding is, nor which of two runs, that differ a little, is the better.
+
+    Here two fits are the same bits, draws have scores, and points that were put in the wrong place score low.
+    """
+    X = manifolds.make("s_curve", 300, seed=1).X
+    embedding = fit(X).embedding
+    assert embedding.tobytes() == fit(X).embedding.tobytes()
+    spoilt = np.array(embedding)
+    spoilt[:5] = embedding[np.argsort(embedding[:, 0])[-5:]] + 0.01
+    assert trustworthiness(X, spoilt) < trustworthiness(X, embedding)
+    scores = local_trustworthiness(X, spoilt, 10, np.arange(300))
+    assert scores[:5].max() < np.median(scores)
