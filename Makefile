@@ -16,7 +16,7 @@ help:
 	@echo "make lint types    ruff; mypy --strict"
 	@echo "make bench         a draw against scipy's eigsh, side by side"
 	@echo "make figures       the pictures and numbers of docs/"
-	@echo "make honesty       the spread of draws against LLE's own sampling spread (a quarter of an hour)"
+	@echo "make honesty       the spread of draws against LLE's own sampling spread (twenty minutes)"
 	@echo "make test-compose  the containers, for real (as root; installs a container engine)"
 	@echo "make test-scale    n of 100,000 (minutes)"
 	@echo "make openapi       export openapi/openapi.json"

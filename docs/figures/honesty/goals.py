@@ -1,0 +1,5 @@
+"""What the project wants of a spread, all three at once."""
+
+RHO = 0.85
+RATIO = (0.7, 1.4)
+COVERAGE = (0.85, 0.95)

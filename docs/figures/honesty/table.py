@@ -1,0 +1,103 @@
+"""The tables of docs/honesty.md: what the candidates do, what could be reached at all, how often the goals are met."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from docs.figures.honesty.goals import COVERAGE, RATIO, RHO
+from docs.figures.honesty.rows import CALIBRATED, HALVES, MIXED, SCALE_1
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from docs.figures.honesty.rows import Row
+
+SHOWN = (SCALE_1, CALIBRATED, HALVES, MIXED)
+
+
+def met(row: Row) -> tuple[bool, bool, bool]:
+    """Say which of the three goals a row meets."""
+    return (row.rho >= RHO, RATIO[0] <= row.ratio <= RATIO[1], COVERAGE[0] <= row.coverage <= COVERAGE[1])
+
+
+def grouped(rows: list[Row]) -> dict[tuple[str, str, str], dict[str, list[Row]]]:
+    """Return the rows by (group, law, truth) and candidate, in their order."""
+    found: dict[tuple[str, str, str], dict[str, list[Row]]] = {}
+    for row in rows:
+        found.setdefault((row.group, row.law, row.truth), {}).setdefault(row.candidate, []).append(row)
+    return found
+
+
+def tables(rows: list[Row]) -> str:
+    """Return the three tables as Markdown."""
+    return "\n\n".join((_candidates(rows), _attainable(rows), _goals(rows)))
+
+
+def _candidates(rows: list[Row]) -> str:
+    lines = ["| data, law | truth | candidate | rho | corrected | ratio | coverage |", "|---|---|---|---|---|---|---|"]
+    for (group, law, truth), candidates in grouped(rows).items():
+        for place, name in enumerate(SHOWN):
+            here = candidates[name]
+            cells = (
+                *((f"{group}, {law}", f"{truth} ({len(here)})") if place == 0 else ("", "")),
+                name,
+                _range(here, lambda row: row.rho),
+                _mean(here, lambda row: row.corrected),
+                _range(here, lambda row: row.ratio, geometric=True),
+                _range(here, lambda row: row.coverage),
+            )
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _attainable(rows: list[Row]) -> str:
+    lines = [
+        "| data, law | truth | ceiling | one sample | six samples | true ellipses | bias |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for (group, law, truth), candidates in grouped(rows).items():
+        here = candidates[SCALE_1]
+        one = [_mean(candidates[name], lambda row: row.one_sample) for name in (SCALE_1, HALVES)]
+        six = [_mean(candidates[name], lambda row: row.rho_many) for name in (SCALE_1, HALVES, MIXED)]
+        own = f"{_mean(here, lambda row: row.own_coverage)} ({_mean(here, lambda row: row.own_within)})"
+        cells = (
+            f"{group}, {law}",
+            truth,
+            _mean(here, lambda row: row.ceiling),
+            ", ".join(filter(None, one)),
+            ", ".join(filter(None, six)),
+            own,
+            _mean(here, lambda row: np.nan if row.bias is None else row.bias),
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _goals(rows: list[Row]) -> str:
+    lines = [
+        "| candidate | settings | mean rho | rho, own motion | rho met | ratio met | coverage met | all three |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for candidate in dict.fromkeys(row.candidate for row in rows):
+        here = [row for row in rows if row.candidate == candidate]
+        goals = np.array([met(row) for row in here])
+        counts = " | ".join(str(count) for count in (*goals.sum(axis=0), goals.all(axis=1).sum()))
+        means = f"{_mean(here, lambda row: row.rho)} | {_mean(here, lambda row: row.rho_local)}"
+        lines.append(f"| {candidate} | {len(here)} | {means} | {counts} |")
+    return "\n".join(lines)
+
+
+def _number(value: float) -> str:
+    return "" if np.isnan(value) else f"{value:.2f}".removeprefix("0")
+
+
+def _mean(rows: list[Row], of: Callable[[Row], float]) -> str:
+    return _number(float(np.mean([of(row) for row in rows])))
+
+
+def _range(rows: list[Row], of: Callable[[Row], float], *, geometric: bool = False) -> str:
+    values = [of(row) for row in rows]
+    middle = float(np.exp(np.mean(np.log(values)))) if geometric else float(np.mean(values))
+    return _number(middle) + (f" [{_number(min(values))}-{_number(max(values))}]" if len(values) > 1 else "")
