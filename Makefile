@@ -31,6 +31,7 @@ $(STAMP): requirements.lock pyproject.toml
 		{ rm -rf $(VENV); echo "No virtual environment could be made; on Debian: apt-get install python3-venv"; exit 1; }
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@echo "Compiling (once)" && $(BIN)/python -m glle_engine.lanes
 	@touch $(STAMP)
 
 demo: setup
@@ -76,8 +77,8 @@ LOCK := uv pip compile pyproject.toml --universal --python-version 3.11 --genera
 	--no-emit-index-url --no-emit-find-links --no-annotate --quiet
 
 lock:
-	$(LOCK) --extra service --extra demo --group dev -o requirements.lock
-	$(LOCK) --extra service --group build -o requirements-service.lock
+	$(LOCK) --extra service --extra fast --extra demo --group dev -o requirements.lock
+	$(LOCK) --extra service --extra fast --group build -o requirements-service.lock
 
 clean:
 	rm -rf $(VENV) out .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -40,3 +40,21 @@ def disparity(Y: NDArray[np.float64], reference: NDArray[np.float64]) -> float:
     a, b = Y - Y.mean(axis=0), reference - reference.mean(axis=0)
     overlap = np.linalg.svd(a.T @ b, compute_uv=False).sum()
     return float(max(0.0, 1 - (overlap / (np.linalg.norm(a) * np.linalg.norm(b))) ** 2))
+
+
+def aligned_to(Y: NDArray[np.float64], reference: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+    """Return Y turned to the reference by `procrustes_rotation`, and their `disparity`, from one pass over both.
+
+    Parameters
+    ----------
+    Y, reference : (n, p) float64
+
+    """
+    n = len(Y)
+    ones = np.ones(n)
+    cross, mean, other = Y.T @ reference, ones @ Y / n, ones @ reference / n
+    u, _, vt = np.linalg.svd(cross)
+    centred = cross - n * np.outer(mean, other)
+    overlap = np.linalg.svd(centred, compute_uv=False).sum()
+    norms = (np.vdot(Y, Y) - n * mean @ mean) * (np.vdot(reference, reference) - n * other @ other)
+    return Y @ (u @ vt), float(max(0.0, 1 - overlap**2 / norms))

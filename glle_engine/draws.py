@@ -1,22 +1,46 @@
-"""One embedding drawn from a posterior."""
+"""Embeddings drawn from a posterior, one alone or several at once: the bits are the same."""
 
 from __future__ import annotations
 
+import itertools
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from glle_engine.alignment import disparity, procrustes_rotation
-from glle_engine.embedding import scaled
+from glle_engine.alignment import aligned_to
+from glle_engine.embedding import sign_convention
 from glle_engine.errors import InvalidParameterError
+from glle_engine.normals import standard_normal
 from glle_engine.spec import check_choice, check_integer, check_positive
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import numpy as np
     from numpy.typing import NDArray
 
+    from glle_engine.eigenpairs import Eigenpairs
+    from glle_engine.lanes.solver import LaneSolver
     from glle_engine.posterior import Posterior
     from glle_engine.spec import Align, Source
+
+
+@dataclass(frozen=True)
+class DrawKey:
+    """What a draw is a function of, beside the posterior.
+
+    Attributes
+    ----------
+    index, seed : int
+        Which draw of which stream, in [0, 2^64).
+    scale : float
+        The factor on the covariance of the weights, >= 0.
+
+    """
+
+    index: int
+    seed: int = 0
+    scale: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,19 +75,13 @@ class Draw:
     diagnostics: dict[str, Any]
 
 
-def standard_normal(seed: int, index: int, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """Return the standard normals of draw `index` of stream `seed`: Philox keyed by the two."""
-    bits = np.random.Philox(key=np.array([seed, index], np.uint64))
-    return np.random.Generator(bits).standard_normal(shape)
-
-
-def check_draw(posterior: Posterior, index: int, seed: int, scale: float, source: Source) -> None:
+def check_draw(posterior: Posterior, key: DrawKey, source: Source) -> None:
     """Raise `InvalidParameterError` for what no draw can be made of."""
-    for name, value in (("index", index), ("seed", seed)):
+    for name, value in (("index", key.index), ("seed", key.seed)):
         check_integer(name, value, 0)
         if value >= 2**64:
             raise InvalidParameterError(f"{name}={value} is too large.", remedy=f"Give a {name} below 2^64.")
-    check_positive("scale", scale, zero=True)
+    check_positive("scale", key.scale, zero=True)
     check_choice("source", source)
     if source == "prior" and posterior.law.prior_factor is None:
         raise InvalidParameterError(
@@ -72,13 +90,51 @@ def check_draw(posterior: Posterior, index: int, seed: int, scale: float, source
         )
 
 
-def draw(posterior: Posterior, index: int, seed: int, scale: float, source: Source, align: Align) -> Draw:
-    """Sample the weights, solve the eigenproblem, align to the reference: see `Posterior.draw`."""
+def drawn_weights(posterior: Posterior, key: DrawKey, source: Source) -> NDArray[np.float64]:
+    """Sample the weights of one draw: see `Posterior.weights`."""
+    z = standard_normal(key.seed, key.index, posterior.neighbors.shape)
+    return posterior.law.weights(z, key.scale, source)
+
+
+def draws(posterior: Posterior, keys: Iterable[DrawKey], source: Source, align: Align) -> Iterator[Draw]:
+    """Yield the draws of keys, in their order, as many at once as the machine has lanes.
+
+    A draw depends on nothing but its own key: alone or among others, it is the same bits.
+    """
+    check_choice("source", source)
     check_choice("align", align)
-    weights = posterior.weights(index, seed=seed, scale=scale, source=source)
-    pairs = posterior.eigenproblem.solve(weights, posterior.spec.n_components)
-    embedding = scaled(pairs.vectors)
-    if align == "procrustes":
-        embedding = embedding @ procrustes_rotation(embedding, posterior.embedding)
-    diagnostics = dict(pairs.diagnostics, disparity=disparity(embedding, posterior.embedding))
-    return Draw(index, seed, float(scale), source, align, embedding, pairs.values, diagnostics)
+    waiting = iter(keys)
+    solver = posterior.lane_solver
+    size = solver.lanes if solver else 1
+    while group := list(itertools.islice(waiting, size)):
+        for key in group:
+            check_draw(posterior, key, source)
+        found = _by_lanes(posterior, solver, group, source) if solver else [_alone(posterior, group[0], source)]
+        for key, pairs in zip(group, found, strict=True):
+            yield _finished(posterior, key, source, align, pairs)
+
+
+def _by_lanes(posterior: Posterior, solver: LaneSolver, keys: list[DrawKey], source: Source) -> list[Eigenpairs]:
+    """Solve for a group of keys in the lanes, and those that the lanes cannot solve one by one."""
+    mean, factor = posterior.law.gaussian(source)
+    streams = [(key.seed, key.index, math.sqrt(key.scale)) for key in keys]
+    found = solver.solve(streams, mean, factor)
+    return [
+        pairs if pairs is not None else _alone(posterior, key, source, rejected)
+        for key, (pairs, rejected) in zip(keys, found, strict=True)
+    ]
+
+
+def _alone(posterior: Posterior, key: DrawKey, source: Source, rejected: Sequence[str] = ()) -> Eigenpairs:
+    """Solve for one key without lanes."""
+    weights = drawn_weights(posterior, key, source)
+    return posterior.eigenproblem.solve(weights, posterior.spec.n_components, rejected=rejected)
+
+
+def _finished(posterior: Posterior, key: DrawKey, source: Source, align: Align, pairs: Eigenpairs) -> Draw:
+    """Scale an embedding (GLLE Eq. 37-43) and turn it to the reference."""
+    embedding = math.sqrt(len(pairs.vectors)) * pairs.vectors
+    turned, disparity = aligned_to(embedding, posterior.embedding)
+    embedding = turned if align == "procrustes" else sign_convention(embedding)
+    diagnostics = dict(pairs.diagnostics, disparity=disparity)
+    return Draw(key.index, key.seed, float(key.scale), source, align, embedding, pairs.values, diagnostics)

@@ -10,6 +10,12 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+# | ||B v||^2 / lambda - 1 |: caught every failure where the forward residual caught none.
+ACCEPTED_DEVIATION = 1e-6
+# A draw whose own y nearly vanishes at the pin can pass the test above with an angle of 1e-5.
+ACCEPTED_PIN = 1e-5
+MAX_STEPS = 60
+
 
 @dataclass(frozen=True)
 class Eigenpairs:
@@ -36,3 +42,15 @@ class Eigenpairs:
 def start_vector(n: int) -> NDArray[np.float64]:
     """Return the fixed Lanczos start vector of n points."""
     return np.random.Generator(np.random.Philox(key=n)).standard_normal(n)
+
+
+def refusal(deviation: float, steps: int) -> str | None:
+    """Return why pairs found in so many steps are not accepted, or None when they are."""
+    if deviation < ACCEPTED_DEVIATION and steps < MAX_STEPS:
+        return None
+    return f"deviation {deviation:.1e} after {steps} steps"
+
+
+def pin_refusal(strength: float) -> str | None:
+    """Return why a pin with this |y| is not accepted, or None when it is."""
+    return None if strength >= ACCEPTED_PIN else f"pin {strength:.1e}"

@@ -21,29 +21,29 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
 from scipy.sparse import csc_array
 from scipy.sparse.linalg import splu
 
+from glle_engine.eigenpairs import pin_refusal, refusal
 from glle_engine.errors import ConvergenceError
 from glle_engine.factored import Factored
 from glle_engine.fallbacks import dense, shift_invert
-from glle_engine.lanczos import MAX_STEPS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from glle_engine.eigenpairs import Eigenpairs
+    from glle_engine.lanes.solver import LaneSolver
 
-# | ||B v||^2 / lambda - 1 |: caught every failure where the forward residual caught none.
-ACCEPTED_DEVIATION = 1e-6
-# A draw whose own y nearly vanishes at the pin can pass the test above with an angle of 1e-5.
-ACCEPTED_PIN = 1e-5
 DENSE_BELOW = 80
 
-Solver = Literal["lu", "lu-repinned", "lu-colamd", "eigsh", "dense"]
+Solver = Literal["lanes", "lanes-repinned", "lu", "lu-repinned", "lu-colamd", "eigsh", "dense"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +90,14 @@ class Eigenproblem:
             pins = np.sort(np.argmax(np.abs(factored.null_left()), axis=0)).astype(np.int32)
         return cls(neighbors, order, pins)
 
-    def solve(self, weights: NDArray[np.float64], wanted: int, *, exhaustive: bool = False) -> Eigenpairs:
+    def solve(
+        self,
+        weights: NDArray[np.float64],
+        wanted: int,
+        *,
+        exhaustive: bool = False,
+        rejected: Sequence[str] = (),
+    ) -> Eigenpairs:
         """Return the `wanted` bottom eigenpairs of M for weights on this pattern.
 
         Parameters
@@ -101,6 +108,8 @@ class Eigenproblem:
         exhaustive : bool
             Look for further copies of multiple eigenvalues, which one Krylov sequence cannot see.
             They occur in symmetric data, not in random draws.
+        rejected
+            What was tried before, for the diagnostics.
 
         Raises
         ------
@@ -110,7 +119,7 @@ class Eigenproblem:
         """
         if len(weights) <= DENSE_BELOW:
             return dense(self, weights, wanted)
-        tried: list[str] = []
+        tried = list(rejected)
         pins = self.pins
         solvers: tuple[tuple[Solver, str], ...] = (
             ("lu", "NATURAL"),
@@ -126,8 +135,8 @@ class Eigenproblem:
                 strength = float(np.abs(null[pins, np.arange(len(pins))]).min()) if null is not None else 1.0
                 if null is not None:
                     pins = np.argmax(np.abs(null), axis=0).astype(np.int32)  # for the next solver
-                if strength < ACCEPTED_PIN:
-                    tried.append(f"{solver}: pin {strength:.1e}")
+                if reason := pin_refusal(strength):
+                    tried.append(f"{solver}: {reason}")
                     continue
                 pairs = factored.eigenpairs(wanted, null, exhaustive=exhaustive)
             except (RuntimeError, FloatingPointError) as error:  # SuperLU: exactly singular; overflow
@@ -147,13 +156,11 @@ class Eigenproblem:
 
     @staticmethod
     def _accept(pairs: Eigenpairs, solver: Solver, tried: list[str]) -> bool:
-        deviation = pairs.diagnostics["deviation"]
-        steps = pairs.diagnostics["steps"]
-        accepted = bool(deviation < ACCEPTED_DEVIATION and steps < MAX_STEPS)
-        if not accepted:
-            tried.append(f"{solver}: deviation {deviation:.1e} after {steps} steps")
+        reason = refusal(pairs.diagnostics["deviation"], pairs.diagnostics["steps"])
+        if reason:
+            tried.append(f"{solver}: {reason}")
         pairs.diagnostics["rejected"] = list(tried)
-        return accepted
+        return reason is None
 
     def apply(self, weights: NDArray[np.float64], vectors: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return (I - W) V for V (n, m)."""
@@ -196,6 +203,19 @@ class Eigenproblem:
                 options={"SymmetricMode": True},
             )
         return Factored(self, weights, pins, lu, inverse)
+
+
+def lane_solver(problem: Eigenproblem, wanted: int) -> LaneSolver | None:
+    """Return what solves several problems of the pattern at once, or None.
+
+    None without numba (the extra ``fast``), for a handful of points, and for several closed classes, whose null
+    vectors the lanes do not know.
+    """
+    if len(problem.neighbors) <= DENSE_BELOW or len(problem.pins) > 1 or find_spec("numba") is None:
+        return None
+    from glle_engine.lanes.solver import LaneSolver  # noqa: PLC0415 -- numba takes a while to load
+
+    return LaneSolver.prepare(problem.neighbors, problem.order, problem.pins, wanted)
 
 
 def sign_convention(vectors: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from glle_engine.eigenpairs import MAX_STEPS
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-MAX_STEPS = 60
 TOLERANCE = 1e-10
 
 

@@ -57,6 +57,19 @@ class WeightLaw:
             z = z - z.mean(axis=1, keepdims=True)
         return self.prior_mean + spread * self.prior_factor[:, None] * z
 
+    def gaussian(self, source: Source) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return mean (n, k) and factor (n, k, k), so that weights are mean + sqrt(scale) factor z."""
+        if source == "posterior":
+            return self.mean, self.factor
+        if self.prior_factor is None:
+            raise ValueError("this law has no prior")
+        n, k = self.mean.shape
+        mean = np.full((n, k), self.prior_mean)
+        if self.prior_factor.ndim == 3:
+            return mean, self.prior_factor
+        plane = np.eye(k) - (1 / k if self.constrained else 0.0)
+        return mean, self.prior_factor[:, None, None] * plane
+
 
 def _apply(factor: NDArray[np.float64], z: NDArray[np.float64]) -> NDArray[np.float64]:
     product: NDArray[np.float64] = np.einsum("nij,nj->ni", factor, z)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from glle_engine import storage
 from glle_engine.diagnostics import Diagnostics
-from glle_engine.draws import Draw, check_draw, draw, standard_normal
-from glle_engine.embedding import Eigenproblem
+from glle_engine.draws import Draw, DrawKey, check_draw, drawn_weights, draws
+from glle_engine.embedding import Eigenproblem, lane_solver
 from glle_engine.law import WeightLaw
 from glle_engine.spec import FitSpec, check_integer
 from glle_engine.summary import Summary, summarize
@@ -18,11 +18,12 @@ from glle_engine.version import __version__
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
+    from glle_engine.lanes.solver import LaneSolver
     from glle_engine.spec import Align, Source
 
 
@@ -90,6 +91,11 @@ class Posterior:
         """What the eigenproblems of all draws share."""
         return Eigenproblem(self.neighbors, self.order, self.pins)
 
+    @cached_property
+    def lane_solver(self) -> LaneSolver | None:
+        """What makes several draws at once (`glle_engine.lanes`); None where numba is missing, or has no part in it."""
+        return lane_solver(self.eigenproblem, self.spec.n_components)
+
     def weights(
         self, index: int, *, seed: int = 0, scale: float = 1.0, source: Source = "posterior"
     ) -> NDArray[np.float64]:
@@ -116,8 +122,9 @@ class Posterior:
         InvalidParameterError
 
         """
-        check_draw(self, index, seed, scale, source)
-        return self.law.weights(standard_normal(seed, index, self.neighbors.shape), scale, source)
+        key = DrawKey(index, seed, scale)
+        check_draw(self, key, source)
+        return drawn_weights(self, key, source)
 
     def draw(
         self,
@@ -152,7 +159,7 @@ class Posterior:
             When no solver passes the acceptance test.
 
         """
-        return draw(self, index, seed, scale, source, align)
+        return next(draws(self, [DrawKey(index, seed, scale)], source, align))
 
     def draws(
         self,
@@ -164,12 +171,16 @@ class Posterior:
         source: Source = "posterior",
         align: Align = "procrustes",
     ) -> Iterator[Draw]:
-        """Yield draws first, ..., first + count - 1, each as `draw` returns it."""
+        """Yield draws first, ..., first + count - 1, each as `draw` returns it, bit for bit, but sooner."""
         check_integer("count", count, 0)
-        return (
-            self.draw(index, seed=seed, scale=scale, source=source, align=align)
-            for index in range(first, first + count)
-        )
+        keys = (DrawKey(index, seed, scale) for index in range(first, first + count))
+        return draws(self, keys, source, align)
+
+    def draws_of(
+        self, keys: Iterable[DrawKey], *, source: Source = "posterior", align: Align = "procrustes"
+    ) -> Iterator[Draw]:
+        """Yield the draws of keys (index, seed, scale), each as `draw` returns it, in the order of the keys."""
+        return draws(self, keys, source, align)
 
     def summary(
         self,

@@ -18,10 +18,16 @@ def residual_matrix(neighbors: NDArray[np.int32], weights: NDArray[np.float64]) 
 
 
 def bottom(
-    neighbors: NDArray[np.int32], weights: NDArray[np.float64], count: int
+    neighbors: NDArray[np.int32], weights: NDArray[np.float64], count: int, *, constrained: bool = True
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the bottom eigenpairs of M orthogonal to the constant, from the SVD of B in that complement."""
+    """Return the bottom eigenpairs of M orthogonal to the constant, from the SVD of B in that complement.
+
+    Published weights have no constant null vector: all eigenpairs but the first then.
+    """
     n = len(neighbors)
+    if not constrained:
+        _, singular, right = np.linalg.svd(residual_matrix(neighbors, weights))
+        return singular[::-1][1 : count + 1] ** 2, right[::-1][1 : count + 1].T
     complement = np.linalg.qr(np.concatenate([np.ones((n, 1)), np.eye(n)[:, 1:]], axis=1))[0][:, 1:]
     _, singular, right = np.linalg.svd(residual_matrix(neighbors, weights) @ complement, full_matrices=False)
     return singular[::-1][:count] ** 2, complement @ right[::-1][:count].T

@@ -51,9 +51,11 @@ def test_the_calibrated_scale_matches_half_sampling() -> None:
 
 def test_a_posterior_that_is_too_narrow_is_widened(wide: NDArray[np.float64]) -> None:
     """Dirichlet is far too narrow with many features: calibration moves the scale up, towards ratio 1."""
-    result = calibrate(fit(wide, variance="dirichlet"), wide, n_half_samples=8, n_draws=10)
-    assert result.scale > 1
-    assert abs(np.log(result.ratio)) < abs(np.log(result.trace[0][1]))
+    posterior = fit(wide, variance="dirichlet")
+    results = [calibrate(posterior, wide, n_half_samples=8, n_draws=10, seed=seed) for seed in range(5)]
+    assert np.median([result.scale for result in results]) > 1
+    errors = np.abs(np.log([(result.ratio, result.trace[0][1]) for result in results]))
+    assert np.median(errors[:, 0]) < np.median(errors[:, 1])
 
 
 def test_a_summary_at_the_calibrated_scale() -> None:

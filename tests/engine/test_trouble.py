@@ -123,7 +123,7 @@ def test_constant_features(sheet: NDArray[np.float64]) -> None:
 
 def test_no_convergence_of_the_eigenproblem(posterior: Posterior, monkeypatch: pytest.MonkeyPatch) -> None:
     """A draw that no solver can vouch for is an error that names what was tried, never a picture."""
-    monkeypatch.setattr("glle_engine.embedding.ACCEPTED_DEVIATION", 0.0)
+    monkeypatch.setattr("glle_engine.eigenpairs.ACCEPTED_DEVIATION", 0.0)
     with pytest.raises(ConvergenceError) as caught:
         posterior.draw(0)
     assert len(caught.value.details["tried"]) >= 3

@@ -1,0 +1,1 @@
+"""Several draws of one posterior at once, one a SIMD lane: needs numba, the extra ``fast``."""

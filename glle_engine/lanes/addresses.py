@@ -1,0 +1,53 @@
+"""A structure as bare addresses: what the kernels pass on without counting references."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from glle_engine.lanes.compiled import compiled
+from glle_engine.lanes.vectors import address
+
+if TYPE_CHECKING:
+    from glle_engine.lanes.structure import Structure
+
+
+class Addresses(NamedTuple):
+    """Where the arrays of a `glle_engine.lanes.structure.Structure` are, by the same names."""
+
+    nodes: int
+    first: Any
+    row_start: Any
+    rows: Any
+    place: Any
+    parent: Any
+    child: Any
+    sibling: Any
+    visits: Any
+    lower_start: Any
+    upper_start: Any
+    block_start: Any
+    entry_start: Any
+    entry_source: Any
+    entry_target: Any
+
+
+@compiled
+def addresses(structure: Structure) -> Addresses:
+    """Return the addresses of a structure's arrays, good for as long as the structure lives."""
+    return Addresses(
+        len(structure.first) - 1,
+        address(structure.first),
+        address(structure.row_start),
+        address(structure.rows),
+        address(structure.place),
+        address(structure.parent),
+        address(structure.child),
+        address(structure.sibling),
+        address(structure.visits),
+        address(structure.lower_start),
+        address(structure.upper_start),
+        address(structure.block_start),
+        address(structure.entry_start),
+        address(structure.entry_source),
+        address(structure.entry_target),
+    )

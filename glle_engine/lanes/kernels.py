@@ -1,0 +1,284 @@
+"""The innermost loops, written out for each width of a supernode, so that its columns stay in registers.
+
+A supernode has at most `WIDEST` columns. For each width there is a function of its own, made by the same lines of
+Python; `by_width` chooses among them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numba
+from llvmlite import ir
+from numba.core import cgutils, types
+
+from glle_engine.lanes.compiled import instruction
+from glle_engine.lanes.vectors import constant, fused, read, vector_at, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+WIDEST = 8
+
+AHEAD = 8192  # bytes: how far before its use a panel is asked for
+WIDTHS = range(1, WIDEST + 1)
+
+
+class _Code:
+    """Vector code as it is written: a builder that knows the lanes."""
+
+    def __init__(self, builder: Any, lanes: int) -> None:
+        self.builder = builder
+        self.lanes = lanes
+
+    def at(self, data: Any, index: Any, more: int = 0) -> Any:
+        """Return the address of vector `index + more` behind `data`."""
+        if more:
+            index = self.builder.add(index, ir.Constant(index.type, more))
+        return vector_at(self.builder, data, index, self.lanes)
+
+    def load(self, data: Any, index: Any, more: int = 0) -> Any:
+        return read(self.builder, self.at(data, index, more))
+
+    def store(self, value: Any, data: Any, index: Any, more: int = 0) -> None:
+        write(self.builder, value, self.at(data, index, more))
+
+    def prefetch(self, data: Any, index: Any, more: int) -> None:
+        """Ask for vector `index + more` behind `data` to be brought near."""
+        byte = ir.IntType(8).as_pointer()
+        number = ir.IntType(32)
+        function = cgutils.get_or_insert_function(
+            self.builder.module, ir.FunctionType(ir.VoidType(), [byte, number, number, number]), "llvm.prefetch.p0"
+        )
+        place = self.builder.bitcast(self.at(data, index, more), byte)
+        self.builder.call(function, [place, number(0), number(3), number(1)])
+
+    def variable(self, value: Any) -> Any:
+        place = cgutils.alloca_once(self.builder, value.type)
+        self.builder.store(value, place)
+        return place
+
+    def less(self, place: Any, a: Any, minus_b: Any) -> None:
+        """Subtract a b from a variable, given -b."""
+        self.builder.store(fused(self.builder, a, minus_b, self.builder.load(place)), place)
+
+    def row(self, rows: Any, index: Any) -> Any:
+        """Return a row number as an index."""
+        return self.builder.sext(self.builder.load(self.builder.gep(rows, [index])), index.type)
+
+    def times(self, index: Any, factor: int) -> Any:
+        return self.builder.mul(index, ir.Constant(index.type, factor))
+
+
+def _kernel(name: str, write_code: Callable[..., None], arguments: int) -> Any:
+    """Make an intrinsic (tag, arguments...) without result; addresses stay addresses, numbers become indices."""
+
+    def typed(typing: Any, tag: Any, *rest: Any) -> Any:
+        rest = rest[0] if len(rest) == 1 and isinstance(rest[0], (tuple, types.BaseTuple)) else rest
+        kinds = [kind if isinstance(kind, types.CPointer) else types.intp for kind in rest]
+
+        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            write_code(_Code(builder, len(tag)), *args[1:])
+            return context.get_dummy_value()
+
+        return types.void(tag, *kinds), code
+
+    names = ", ".join(f"a{i}" for i in range(arguments))
+    scope: dict[str, Any] = {"typed": typed}
+    exec(f"def {name}(typing, tag, {names}):\n    return typed(typing, tag, {names})\n", scope)  # noqa: S102 -- numba counts arguments
+    return instruction(scope[name])
+
+
+def enter(width: int, *, lower: bool) -> Any:
+    r"""Make the way down through a supernode: :math:`z_c = T^{-T}_c (f_c - P^T z_r)` for L, likewise for U.
+
+    Arguments: f, z, a second place for z_c, the first column, the row numbers, how many, the panel P and the
+    triangle, each as an address.
+    """
+
+    def write_code(
+        code: _Code, f: Any, z: Any, x: Any, begin: Any, rows: Any, below: Any, panel: Any, triangle: Any
+    ) -> None:
+        builder = code.builder
+        values = [code.variable(code.load(f, begin, j)) for j in range(width)]
+        zero = ir.Constant(begin.type, 0)
+        with cgutils.for_range(builder, below) as loop:
+            there = builder.fneg(code.load(z, code.row(rows, loop.index)))
+            start = code.times(loop.index, width)
+            for j in range(0, width, max(1, 8 // code.lanes)):
+                code.prefetch(panel, start, j + AHEAD // (8 * code.lanes))
+            for j in range(width):
+                code.less(values[j], code.load(panel, start, j), there)
+        for t in reversed(range(width)):
+            if lower:
+                column = (
+                    t * (width - 1) - t * (t - 1) // 2 - t - 1
+                )  # of L_D, without its diagonal: entry u is at column + u
+                for u in range(t + 1, width):
+                    code.less(values[t], code.load(triangle, zero, column + u), builder.fneg(builder.load(values[u])))
+            else:
+                column = t * (t + 1) // 2
+                pivoted = builder.fmul(builder.load(values[t]), code.load(triangle, zero, column + t))
+                builder.store(pivoted, values[t])
+                for u in range(t):
+                    code.less(values[u], code.load(triangle, zero, column + u), builder.fneg(pivoted))
+        for j in range(width):
+            code.store(builder.load(values[j]), z, begin, j)
+            code.store(builder.load(values[j]), x, begin, j)
+
+    return _kernel(f"enter_{'lower' if lower else 'upper'}_{width}", write_code, 8)
+
+
+def leave(width: int, *, lower: bool) -> Any:
+    r"""Make the way up through a supernode: :math:`x_c = T_c^{-1} x_c`, then :math:`x_r \mathrel{-}= P x_c`.
+
+    Arguments: x, the first column, the row numbers, how many, the panel P and the triangle.
+    """
+
+    def write_code(code: _Code, x: Any, begin: Any, rows: Any, below: Any, panel: Any, triangle: Any) -> None:
+        builder = code.builder
+        values = [code.variable(code.load(x, begin, j)) for j in range(width)]
+        zero = ir.Constant(begin.type, 0)
+        for t in range(width):
+            if lower:
+                column = t * (width - 1) - t * (t - 1) // 2 - t - 1
+                for u in range(t + 1, width):
+                    code.less(values[u], code.load(triangle, zero, column + u), builder.fneg(builder.load(values[t])))
+            else:
+                column = t * (t + 1) // 2
+                for u in range(t):
+                    code.less(values[t], code.load(triangle, zero, column + u), builder.fneg(builder.load(values[u])))
+                pivoted = builder.fmul(builder.load(values[t]), code.load(triangle, zero, column + t))
+                builder.store(pivoted, values[t])
+        for j in range(width):
+            code.store(builder.load(values[j]), x, begin, j)
+        minus = [builder.fneg(builder.load(value)) for value in values]
+        with cgutils.for_range(builder, below) as loop:
+            row = code.row(rows, loop.index)
+            start = code.times(loop.index, width)
+            value = code.load(x, row)
+            for j in range(width):
+                value = fused(builder, code.load(panel, start, j), minus[j], value)
+            code.store(value, x, row)
+
+    return _kernel(f"leave_{'lower' if lower else 'upper'}_{width}", write_code, 6)
+
+
+def triangles(width: int) -> Any:
+    r"""Make the LU of a diagonal block: :math:`D = L_D U_D`.
+
+    Arguments: D by rows, and where the columns of L_D and of U_D go; U_D's end with the reciprocal pivots.
+    """
+
+    def write_code(code: _Code, diagonal: Any, low: Any, up: Any) -> None:
+        builder = code.builder
+        zero = ir.Constant(ir.IntType(64), 0)
+        entry = {(i, j): code.load(diagonal, zero, i * width + j) for i in range(width) for j in range(width)}
+        for t in range(width):
+            inverse = builder.fdiv(constant(code.lanes, 1.0), entry[t, t])
+            code.store(inverse, up, zero, t * (t + 1) // 2 + t)
+            for u in range(t):
+                code.store(entry[u, t], up, zero, t * (t + 1) // 2 + u)
+            column = t * (width - 1) - t * (t - 1) // 2 - t - 1
+            for i in range(t + 1, width):
+                factor = builder.fmul(entry[i, t], inverse)
+                code.store(factor, low, zero, column + i)
+                minus = builder.fneg(factor)
+                for j in range(t + 1, width):
+                    entry[i, j] = fused(builder, entry[t, j], minus, entry[i, j])
+
+    return _kernel(f"triangles_{width}", write_code, 3)
+
+
+def panels(width: int) -> Any:
+    r"""Make the panel solves :math:`L = A_{21} U_D^{-1}` and :math:`U^T = (L_D^{-1} A_{12})^T`, in place, row by row.
+
+    Arguments: the panel of L and of U^T, how many rows, and the triangles L_D and U_D.
+    """
+
+    def write_code(code: _Code, low: Any, up: Any, below: Any, triangle_low: Any, triangle_up: Any) -> None:
+        builder = code.builder
+        zero = ir.Constant(below.type, 0)
+        with cgutils.for_range(builder, below) as loop:
+            start = code.times(loop.index, width)
+            values: list[Any] = []
+            for t in range(width):
+                value = code.load(low, start, t)
+                for u in range(t):
+                    value = fused(builder, code.load(triangle_up, zero, t * (t + 1) // 2 + u), values[u], value)
+                value = builder.fmul(value, code.load(triangle_up, zero, t * (t + 1) // 2 + t))
+                code.store(value, low, start, t)
+                values.append(builder.fneg(value))
+        if width == 1:
+            return
+        with cgutils.for_range(builder, below) as loop:
+            start = code.times(loop.index, width)
+            values = []
+            for t in range(width):
+                value = code.load(up, start, t)
+                for u in range(t):
+                    column = u * (width - 1) - u * (u - 1) // 2 - u - 1
+                    value = fused(builder, code.load(triangle_low, zero, column + t), values[u], value)
+                code.store(value, up, start, t)
+                values.append(builder.fneg(value))
+
+    return _kernel(f"panels_{width}", write_code, 5)
+
+
+def product(width: int) -> Any:
+    """Make C = -L U: four rows at a time, and what is left.
+
+    Arguments: C, L, U^T, and how many rows they have.
+    """
+
+    def write_code(code: _Code, c: Any, low: Any, up: Any, below: Any) -> None:
+        builder = code.builder
+        four = ir.Constant(below.type, 4)
+
+        def rows(first: Any, count: int) -> None:
+            left = builder.mul(first, ir.Constant(first.type, width))
+            targets = [builder.mul(builder.add(first, ir.Constant(first.type, i)), below) for i in range(count)]
+            with cgutils.for_range(builder, below) as loop:
+                right = code.times(loop.index, width)
+                sums: list[Any] = []
+                for t in range(width):
+                    minus = builder.fneg(code.load(up, right, t))
+                    for i in range(count):
+                        value = code.load(low, left, i * width + t)
+                        if t == 0:
+                            sums.append(builder.fmul(value, minus))
+                        else:
+                            sums[i] = fused(builder, value, minus, sums[i])
+                for i in range(count):
+                    code.store(sums[i], c, builder.add(targets[i], loop.index))
+
+        whole = builder.sdiv(below, four)
+        with cgutils.for_range(builder, whole) as loop:
+            rows(builder.mul(loop.index, four), 4)
+        first = builder.mul(whole, four)
+        rest = builder.sub(below, first)
+        for count in (1, 2, 3):
+            with builder.if_then(builder.icmp_signed("==", rest, ir.Constant(rest.type, count))):
+                rows(first, count)
+
+    return _kernel(f"product_{width}", write_code, 4)
+
+
+def by_width(kernels: list[Any], arguments: int) -> Any:
+    """Return a compiled function (width, tag, arguments...) that calls the kernel of that width."""
+    names = ", ".join(f"a{i}" for i in range(arguments))
+    lines = [f"def chosen(width, tag, {names}):"]
+    for width in WIDTHS:
+        lines += [f"    {'if' if width == 1 else 'elif'} width == {width}:", f"        kernel_{width}(tag, {names})"]
+    scope: dict[str, Any] = {f"kernel_{width}": kernel for width, kernel in zip(WIDTHS, kernels, strict=True)}
+    exec("\n".join(lines), scope)  # noqa: S102
+    return numba.njit(nogil=True)(scope["chosen"])
+
+
+enter_lower = by_width([enter(width, lower=True) for width in WIDTHS], 8)
+enter_upper = by_width([enter(width, lower=False) for width in WIDTHS], 8)
+leave_lower = by_width([leave(width, lower=True) for width in WIDTHS], 6)
+leave_upper = by_width([leave(width, lower=False) for width in WIDTHS], 6)
+factor_triangles = by_width([triangles(width) for width in WIDTHS], 3)
+solve_panels = by_width([panels(width) for width in WIDTHS], 5)
+multiply = by_width([product(width) for width in WIDTHS], 4)

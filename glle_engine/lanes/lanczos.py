@@ -1,0 +1,394 @@
+r"""Lanczos for every lane at once, in between the factors.
+
+With one null vector y to the left and the constant to the right, :math:`B^+ = P B'^{-1} Q`, P and Q the projections
+against the constant and against y (`glle_engine.embedding`), and B' = L U:
+
+.. math:: M^+ = B^+ B^{+T} = P U^{-1} L^{-1} Q L^{-T} U^{-T} P.
+
+Its eigenvalues other than 0 are those of :math:`N K`, :math:`N = U^{-T} P U^{-1}`, :math:`K = L^{-1} Q L^{-T}`, which
+is self-adjoint in the inner product :math:`\langle t, t' \rangle = t^T K t'`. Lanczos runs there. Each step then reads
+L once and U once (`glle_engine.lanes.solves`), where a step on :math:`M^+` reads both twice. The basis is kept as t, as
+s = K t, and as :math:`U^{-1} s`.
+
+Both projections have rank one. :math:`u_0 = U^{-T} e_i` has :math:`L^{-T} u_0 = y / y_i`, so Q is a first basis vector
+that every other one is made orthogonal to: :math:`t - u_0 (g^T t) / \|L^{-T} u_0\|^2` with
+:math:`g = L^{-1} L^{-T} u_0`; and since B' 1 = e_i, :math:`|y_i| = 1 / \|L^{-T} u_0\|` for y of unit norm. P takes
+:math:`h (h^T s) / n` off, :math:`h = U^{-T} 1`, with :math:`h^T s = 1^T U^{-1} s`.
+
+An eigenvector of M is :math:`x = P U^{-1} s`, s the Ritz vector, and :math:`\|x\|^2 = \theta \langle t, t \rangle`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from glle_engine.lanes.addresses import addresses
+from glle_engine.lanes.compiled import compiled
+from glle_engine.lanes.solves import (
+    lower_gram,
+    solve_lower_transposed,
+    solve_units,
+    solve_upper_transposed,
+    upper_gram,
+)
+from glle_engine.lanes.tridiagonal import diagonalise
+from glle_engine.lanes.vectors import address, divide, fill, fma, fnma, load, root, shifted, store
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from glle_engine.lanes.structure import Structure
+    from glle_engine.lanes.vectors import Address, Lanes
+
+_EPSILON = float(np.finfo(np.float64).eps)
+_CHUNK = 64  # rows of a vector that a dot product takes at a time
+
+
+@compiled
+def lanczos(
+    tag: tuple[int, ...],
+    structure: Structure,
+    lower: NDArray[np.float64],
+    upper: NDArray[np.float64],
+    pins: NDArray[np.int32],
+    constrained: bool,  # noqa: FBT001 -- numba's calls are positional
+    start: NDArray[np.float64],
+    wanted: int,
+    tolerance: float,
+    basis: NDArray[np.float64],
+    images: NDArray[np.float64],
+    points: NDArray[np.float64],
+    work: NDArray[np.float64],
+    values: NDArray[np.float64],
+    vectors: NDArray[np.float64],
+    steps: NDArray[np.int64],
+    strength: NDArray[np.float64],
+) -> None:
+    r"""Find the bottom eigenpairs of every lane's M.
+
+    A lane ends when each of its `wanted` largest Ritz values :math:`\theta` has a residual of at most `tolerance` times
+    the smaller of :math:`\theta` and its distance to the first one not wanted; from then on it is zero, so that no lane
+    depends on another.
+
+    Parameters
+    ----------
+    tag
+        As many numbers as there are lanes.
+    structure : Structure
+    lower, upper : flat
+        From `glle_engine.lanes.factorization.factorise`.
+    pins : (lanes,) int32
+    constrained : bool
+        Whether the constant and y are null vectors; else B' = B is nonsingular.
+    start : (n,) float64
+        In the order of elimination.
+    wanted : int
+    tolerance : float
+    basis, images, points : (m, n * lanes)
+        Scratch for at most m - 2 steps.
+    work : (3, n * lanes)
+        Scratch.
+    values : (wanted + 1, lanes)
+        Becomes the eigenvalues :math:`1 / \theta` of M, ascending; the last one is an estimate.
+    vectors : (wanted, n * lanes)
+        Becomes the eigenvectors, of unit norm.
+    steps : (lanes,) int64
+        Becomes the number of steps; -1 where something was not finite.
+    strength : (lanes,) float64
+        Becomes :math:`|y_i|` at the pin, 1 where there is none.
+
+    """
+    lanes, n = len(tag), len(structure.order)
+    tree = addresses(structure)
+    low, up = address(lower), address(upper)
+    most = len(basis) - 2
+    z, x, h = address(work[0]), address(work[1]), address(work[2])
+    ones = fill(tag, 1.0)
+    weight = np.zeros((most + 2, lanes))  # what makes each basis vector one of unit norm
+    sums = np.zeros((most + 2, lanes))  # h^T s of each
+    overlap = np.zeros((most + 2, lanes))
+    factor = np.zeros((most + 2, lanes))
+    square = np.empty(lanes)
+    if constrained:
+        for i in range(n):
+            store(h, i, ones)
+        solve_upper_transposed(tag, tree, up, h)
+        solve_units(tag, tree, up, pins, basis[0])
+        store(address(square), 0, lower_gram(tag, tree, low, address(basis[0]), z, address(images[0])))
+        for lane in range(lanes):
+            strength[lane] = 1.0 / np.sqrt(square[lane])
+            weight[0, lane] = strength[lane]
+        store(address(sums), 0, _dot(tag, h, address(images[0]), n) * load(tag, address(weight), 0))
+    else:
+        strength[:] = 1.0
+    for i in range(n):
+        store(address(basis[1]), i, fill(tag, start[i]))
+    if constrained:
+        store(address(overlap), 0, _dot(tag, address(images[0]), address(basis[1]), n) * load(tag, address(weight), 0))
+        store(address(factor), 0, load(tag, address(overlap), 0) * load(tag, address(weight), 0))
+        _subtract(tag, address(basis), 0, 1, n, address(factor), address(basis[1]), address(basis[1]))
+    store(address(square), 0, lower_gram(tag, tree, low, address(basis[1]), z, address(images[1])))
+    diagonal, off = np.zeros((lanes, most)), np.zeros((lanes, most))
+    steps[:] = 0
+    for lane in range(lanes):
+        weight[1, lane] = 1.0 / np.sqrt(square[lane])
+        if not np.isfinite(weight[1, lane]):
+            steps[lane] = -1
+            weight[1, lane] = 0.0
+    first = 0 if constrained else 1
+    for step in range(1, most + 1):
+        scale = load(tag, address(weight), step)
+        total = upper_gram(tag, tree, up, address(images[step]), scale, address(points[step]), x)
+        store(address(sums), step, total)
+        mean = total * fill(tag, 1.0 / n)
+        _dots(tag, address(images), first, step + 1, n, x, address(weight), address(overlap))
+        last = shifted(tag, address(basis), (step + 1) * n)
+        if constrained:  # P: x - h (h^T s) / n in the place of x
+            for i in range(step + 1):
+                store(address(overlap), i, fnma(load(tag, address(sums), i), mean, load(tag, address(overlap), i)))
+            for i in range(step + 1):
+                store(address(factor), i, load(tag, address(overlap), i) * load(tag, address(weight), i))
+            _subtract_two(tag, address(basis), step + 1, n, address(factor), h, mean, x, last)
+        else:
+            for i in range(1, step + 1):
+                store(address(factor), i, load(tag, address(overlap), i) * load(tag, address(weight), i))
+            _subtract(tag, address(basis), 1, step + 1, n, address(factor), x, last)
+        store(address(square), 0, lower_gram(tag, tree, low, last, z, address(images[step + 1])))
+        running = False
+        for lane in range(lanes):
+            if steps[lane] != 0:
+                weight[step + 1, lane] = 0.0
+                continue
+            diagonal[lane, step - 1] = overlap[step, lane]
+            off[lane, step - 1] = np.sqrt(square[lane])
+            weight[step + 1, lane] = 1.0 / off[lane, step - 1]
+            verdict = _verdict(diagonal[lane, :step], off[lane, :step], wanted, tolerance)
+            if verdict < 0:
+                steps[lane] = -1
+            elif verdict > 0 or step == most:
+                steps[lane] = step
+            if steps[lane] != 0:
+                weight[step + 1, lane] = 0.0
+            else:
+                running = True
+        if not running:
+            break
+    _ritz(tag, n, constrained, wanted, address(points), steps, diagonal, off, values, vectors)
+
+
+@compiled
+def _dot(tag: tuple[int, ...], a: Address, b: Address, n: int) -> Lanes:
+    """a^T b, lane by lane."""
+    even, odd = fill(tag, 0.0), fill(tag, 0.0)
+    for i in range(0, n - 1, 2):
+        even = fma(load(tag, a, i), load(tag, b, i), even)
+        odd = fma(load(tag, a, i + 1), load(tag, b, i + 1), odd)
+    if n % 2:
+        even = fma(load(tag, a, n - 1), load(tag, b, n - 1), even)
+    return even + odd
+
+
+@compiled
+def _dots(
+    tag: tuple[int, ...],
+    images: Address,
+    first: int,
+    count: int,
+    n: int,
+    x: Address,
+    weight: Address,
+    overlap: Address,
+) -> None:
+    """overlap_i = weight_i s_i^T x."""
+    for i in range(first, count):
+        store(overlap, i, fill(tag, 0.0))
+    for begin in range(0, n, _CHUNK):
+        size = min(_CHUNK, n - begin)
+        part = shifted(tag, x, begin)
+        for i in range(first, count):
+            row = shifted(tag, images, i * n + begin)
+            store(overlap, i, load(tag, overlap, i) + _dot(tag, row, part, size))
+    for i in range(first, count):
+        store(overlap, i, load(tag, overlap, i) * load(tag, weight, i))
+
+
+@compiled
+def _subtract(
+    tag: tuple[int, ...], basis: Address, first: int, count: int, n: int, factor: Address, x: Address, result: Address
+) -> None:
+    """Put x - sum_i t_i factor_i into result."""
+    for row in range(n):
+        value = load(tag, x, row)
+        for i in range(first, count):
+            value = fnma(load(tag, basis, i * n + row), load(tag, factor, i), value)
+        store(result, row, value)
+
+
+@compiled
+def _subtract_two(
+    tag: tuple[int, ...],
+    basis: Address,
+    count: int,
+    n: int,
+    factor: Address,
+    h: Address,
+    mean: Lanes,
+    x: Address,
+    result: Address,
+) -> None:
+    """Put x - h mean - sum_i t_i factor_i into result."""
+    for row in range(n):
+        value = fnma(load(tag, h, row), mean, load(tag, x, row))
+        for i in range(count):
+            value = fnma(load(tag, basis, i * n + row), load(tag, factor, i), value)
+        store(result, row, value)
+
+
+@compiled
+def _verdict(diagonal: NDArray[np.float64], off: NDArray[np.float64], wanted: int, tolerance: float) -> int:
+    """Return 1 when the wanted Ritz values have converged, 0 when not, -1 when something is not finite."""
+    m = len(diagonal)
+    if not (np.isfinite(diagonal[m - 1]) and np.isfinite(off[m - 1])):
+        return -1
+    largest = 0.0
+    for i in range(m):
+        largest = max(largest, abs(diagonal[i]))
+    exhausted = off[m - 1] <= _EPSILON * largest
+    if m < wanted:
+        return -1 if exhausted else 0
+    if m == wanted and not exhausted:
+        return 0
+    values, rows = diagonal.copy(), np.zeros((1, m))
+    rows[0, m - 1] = 1.0
+    if not diagonalise(values, off.copy(), rows):
+        return -1
+    if exhausted:
+        return 1
+    top = _largest(values, wanted + 1)
+    following = values[top[wanted]]
+    for i in range(wanted):
+        theta = values[top[i]]
+        if not off[m - 1] * abs(rows[0, top[i]]) <= tolerance * min(theta, theta - following):
+            return 0
+    return 1
+
+
+@compiled
+def _largest(values: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+    """Return where the largest few values are, the largest first."""
+    found = np.empty(count, np.int64)
+    for i in range(count):
+        best = -1
+        for j in range(len(values)):
+            taken = False
+            for before in range(i):
+                taken = taken or found[before] == j
+            if not taken and (best < 0 or values[j] > values[best]):
+                best = j
+        found[i] = best
+    return found
+
+
+@compiled
+def _ritz(
+    tag: tuple[int, ...],
+    n: int,
+    constrained: bool,  # noqa: FBT001
+    wanted: int,
+    points: Address,
+    steps: NDArray[np.int64],
+    diagonal: NDArray[np.float64],
+    off: NDArray[np.float64],
+    values: NDArray[np.float64],
+    vectors: NDArray[np.float64],
+) -> None:
+    """Put the eigenvectors together from every lane's own Ritz vectors."""
+    lanes = len(tag)
+    most = 1
+    for lane in range(lanes):
+        most = max(most, steps[lane])
+    combination = np.zeros((wanted, most + 1, lanes))
+    values[:] = np.nan
+    for lane in range(lanes):
+        m = steps[lane]
+        if m <= 0:
+            continue
+        theta, rows = diagonal[lane, :m].copy(), np.eye(m)
+        diagonalise(theta, off[lane, :m].copy(), rows)
+        top = _largest(theta, min(wanted + 1, m))
+        for i in range(len(top)):
+            values[i, lane] = 1.0 / theta[top[i]]
+        for i in range(min(wanted, m)):
+            for j in range(m):
+                combination[i, j + 1, lane] = rows[j, top[i]]
+    for row in range(n):
+        for i in range(wanted):
+            store(address(vectors), i * n + row, fill(tag, 0.0))
+        for j in range(1, most + 1):
+            point = load(tag, points, j * n + row)
+            for i in range(wanted):
+                part = load(tag, address(combination), i * (most + 1) + j)
+                store(address(vectors), i * n + row, fma(point, part, load(tag, address(vectors), i * n + row)))
+    norm = np.empty(lanes)
+    for i in range(wanted):
+        x = address(vectors[i])
+        mean = fill(tag, 0.0)
+        if constrained:
+            for row in range(n):
+                mean = mean + load(tag, x, row)
+            mean = mean * fill(tag, 1.0 / n)
+        square = fill(tag, 0.0)
+        for row in range(n):
+            value = load(tag, x, row) - mean
+            store(x, row, value)
+            square = fma(value, value, square)
+        store(address(norm), 0, divide(fill(tag, 1.0), root(square)))
+        scale = load(tag, address(norm), 0)
+        for row in range(n):
+            store(x, row, load(tag, x, row) * scale)
+
+
+@compiled
+def deviations(
+    tag: tuple[int, ...],
+    structure: Structure,
+    weights: NDArray[np.float64],
+    values: NDArray[np.float64],
+    vectors: NDArray[np.float64],
+    found: NDArray[np.float64],
+) -> None:
+    r"""Put :math:`|\,\|B v\|^2 / \lambda - 1|`, the largest over a lane's eigenpairs, into `found`, (lanes,)."""
+    lanes, (n, k) = len(tag), structure.neighbors.shape
+    wanted = len(vectors)
+    neighbors, entries = address(structure.neighbors), address(weights)
+    square = np.zeros((wanted, lanes))
+    squares = address(square)
+    x = address(vectors)
+    for row in range(n):
+        for i in range(wanted):
+            value = load(tag, x, i * n + row)
+            for j in range(k):
+                there = load(tag, x, i * n + neighbors[row * k + j])
+                value = fnma(load(tag, entries, row * k + j), there, value)
+            store(squares, i, fma(value, value, load(tag, squares, i)))
+    found[:] = 0.0
+    for i in range(wanted):
+        for lane in range(lanes):
+            found[lane] = np.maximum(found[lane], np.abs(square[i, lane] / values[i, lane] - 1.0))
+
+
+@compiled
+def null_left(
+    tag: tuple[int, ...],
+    structure: Structure,
+    lower: NDArray[np.float64],
+    upper: NDArray[np.float64],
+    pins: NDArray[np.int32],
+    work: NDArray[np.float64],
+) -> None:
+    """Leave a multiple of every lane's y in work[0], in the order of elimination."""
+    tree = addresses(structure)
+    solve_units(tag, tree, address(upper), pins, work[0])
+    solve_lower_transposed(tag, tree, address(lower), address(work[0]))

@@ -1,0 +1,91 @@
+r"""Weights drawn for every lane at once, in the order of elimination: :math:`w_i = m_i + \sqrt{a} F_i z_i`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from glle_engine.lanes.compiled import compiled
+from glle_engine.lanes.normals import normals
+from glle_engine.lanes.vectors import address, fill, fma, load, offset, shifted, store
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_GROUP = 4  # points: their 4 k normals are k whole counters of the stream
+
+
+@compiled
+def sample(
+    tag: tuple[int, ...],
+    position: NDArray[np.int32],
+    mean: NDArray[np.float64],
+    factor: NDArray[np.float64],
+    seeds: NDArray[np.uint64],
+    indices: NDArray[np.uint64],
+    spread: NDArray[np.float64],
+    scratch: NDArray[np.float64],
+    weights: NDArray[np.float64],
+) -> None:
+    r"""Draw the weights of every lane.
+
+    Parameters
+    ----------
+    tag
+        As many numbers as there are lanes.
+    position : (n,) int32
+        Where each point is in the order of elimination.
+    mean : (n, k) float64
+    factor : (n, k, k) float64
+    seeds, indices : (lanes,) uint64
+    spread : (lanes,) float64
+        :math:`\sqrt{a}`.
+    scratch : flat (4 k, lanes)
+    weights : flat (n, k, lanes)
+        Overwritten.
+
+    """
+    n, k = mean.shape
+    z, target = address(scratch), address(weights)
+    scale = load(tag, address(spread), 0)
+    means, factors = address(mean), address(factor)
+    keys, counters = address(seeds), address(indices)
+    for first in range(0, n, _GROUP):
+        normals(tag, keys, counters, first // _GROUP * k, k, z)
+        for i in range(_GROUP * k):
+            store(z, i, load(tag, z, i) * scale)
+        for point in range(first, min(first + _GROUP, n)):
+            at, own = position[point] * k, shifted(tag, z, (point - first) * k)
+            centre, rows = offset(means, point * k), offset(factors, point * k * k)
+            whole = k - k % 4
+            for a in range(0, whole, 4):  # four sums at once, since one waits for itself
+                v0, v1 = fill(tag, centre[a]), fill(tag, centre[a + 1])
+                v2, v3 = fill(tag, centre[a + 2]), fill(tag, centre[a + 3])
+                for b in range(k):
+                    normal = load(tag, own, b)
+                    v0 = fma(fill(tag, rows[a * k + b]), normal, v0)
+                    v1 = fma(fill(tag, rows[(a + 1) * k + b]), normal, v1)
+                    v2 = fma(fill(tag, rows[(a + 2) * k + b]), normal, v2)
+                    v3 = fma(fill(tag, rows[(a + 3) * k + b]), normal, v3)
+                store(target, at + a, v0)
+                store(target, at + a + 1, v1)
+                store(target, at + a + 2, v2)
+                store(target, at + a + 3, v3)
+            for a in range(whole, k):
+                value = fill(tag, centre[a])
+                for b in range(k):
+                    value = fma(fill(tag, rows[a * k + b]), load(tag, own, b), value)
+                store(target, at + a, value)
+
+
+@compiled
+def unpack(
+    tag: tuple[int, ...], position: NDArray[np.int32], vectors: NDArray[np.float64], result: NDArray[np.float64]
+) -> None:
+    """Put vectors (p, n, lanes), flat in the last two, into the order of the points: (lanes, n, p)."""
+    lanes, n, wanted = result.shape
+    for point in range(n):
+        at = position[point] * lanes
+        for lane in range(lanes):
+            for i in range(wanted):
+                result[lane, point, i] = vectors[i, at + lane]

@@ -1,0 +1,232 @@
+"""Draws of one posterior, several at a time: sampling, factors, Lanczos and the acceptance test, lane by lane."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from glle_engine.eigenpairs import MAX_STEPS, Eigenpairs, pin_refusal, refusal, start_vector
+from glle_engine.lanes.factorization import factorise
+from glle_engine.lanes.lanczos import deviations, lanczos, null_left
+from glle_engine.lanes.sampling import sample, unpack
+from glle_engine.lanes.structure import Structure, analyse
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+TOLERANCE = 1e-9
+_LINE = 8  # doubles of a cache line, to which vectors are aligned: one that lies across two costs twice
+# Four, whatever the machine has: with AVX-512 eight were no faster (the factors come from the outer caches either way),
+# took twice the memory, and waited for the slowest of eight.
+LANES = 4
+
+Stream = tuple[int, int, float]
+"""One draw's randomness: the key (seed, index) of its stream, and the square root of its scale."""
+
+
+class Workspace:
+    """The arrays that one batch needs; one thread's at a time.
+
+    Parameters
+    ----------
+    structure : Structure
+    k, wanted, lanes : int
+
+    """
+
+    def __init__(self, structure: Structure, wanted: int, lanes: int) -> None:
+        n, k = structure.neighbors.shape
+        self.tag = (0,) * lanes
+        self.normals = aligned(4 * k * lanes)
+        self.weights = aligned(n * k * lanes)
+        self.lower = aligned(structure.lower_size * lanes)
+        self.upper = aligned(structure.upper_size * lanes)
+        self.blocks = aligned(structure.block_size * lanes)
+        self.diagonal = aligned(64 * lanes)
+        # Most of it is never touched, and then takes no memory: Lanczos ends after some ten steps.
+        self.basis = aligned(MAX_STEPS + 2, n * lanes)
+        self.images = aligned(MAX_STEPS + 2, n * lanes)
+        self.points = aligned(MAX_STEPS + 2, n * lanes)
+        self.work = aligned(3, n * lanes)
+        self.vectors = aligned(wanted, n * lanes)
+        self.values = aligned(wanted + 1, lanes)
+        self.steps = np.empty(lanes, np.int64)
+        self.strength = aligned(lanes)
+        self.found = aligned(lanes)
+
+
+def aligned(*shape: int) -> NDArray[np.float64]:
+    """Return an array that begins with a cache line; not initialised."""
+    size = int(np.prod(shape))
+    room = np.empty(size + _LINE)
+    first = -(room.ctypes.data // 8) % _LINE
+    return room[first : first + size].reshape(shape)
+
+
+Laned = tuple[Eigenpairs | None, list[str]]
+"""What a lane came to: eigenpairs, or None and the reasons why they are not accepted."""
+
+
+@dataclass(eq=False)
+class LaneSolver:
+    """The eigenproblems of one pattern, several sets of weights at a time.
+
+    Attributes
+    ----------
+    structure : Structure
+    pin : int
+        Position of the pin, -1 for the published variant.
+    wanted : int
+        Eigenpairs of a draw, the published first one not counted.
+    lanes : int
+        How many draws a batch has.
+
+    """
+
+    structure: Structure
+    pin: int
+    wanted: int
+    lanes: int = LANES
+    _idle: list[Workspace] = field(default_factory=list)
+
+    @classmethod
+    def prepare(
+        cls, neighbors: NDArray[np.int32], order: NDArray[np.int32], pins: NDArray[np.int32], wanted: int
+    ) -> LaneSolver:
+        """Analyse a pattern with at most one closed class."""
+        structure = analyse(neighbors, order)
+        return cls(structure, int(structure.position[pins[0]]) if len(pins) else -1, wanted)
+
+    @cached_property
+    def _start(self) -> NDArray[np.float64]:
+        return start_vector(len(self.structure.order))[self.structure.order]
+
+    def solve(
+        self,
+        streams: Sequence[Stream],
+        mean: NDArray[np.float64],
+        factor: NDArray[np.float64],
+    ) -> list[Laned]:
+        """Draw weights and find their eigenpairs, for at most `lanes` draws; one alone gives the same bits.
+
+        A lane whose own y nearly vanishes at the pin, or that fails the acceptance test, is factored again with the
+        pin where its y is largest.
+        """
+        try:
+            room = self._idle.pop()
+        except IndexError:
+            room = Workspace(self.structure, self.wanted + (self.pin < 0), self.lanes)
+        try:
+            return self._solve(room, streams, mean, factor)
+        finally:
+            self._idle.append(room)
+
+    def _solve(
+        self,
+        room: Workspace,
+        streams: Sequence[Stream],
+        mean: NDArray[np.float64],
+        factor: NDArray[np.float64],
+    ) -> list[Laned]:
+        lanes = self.lanes
+        filled = [*streams, *[streams[0]] * (lanes - len(streams))]  # what is left over repeats the first
+        sample(
+            room.tag,
+            self.structure.position,
+            mean,
+            factor,
+            np.array([seed for seed, _, _ in filled], np.uint64),
+            np.array([index for _, index, _ in filled], np.uint64),
+            np.array([spread for _, _, spread in filled]),
+            room.normals,
+            room.weights,
+        )
+        pins = np.full(lanes, self.pin, np.int32)
+        results: list[Laned] = [(None, []) for _ in streams]
+        open_ = list(range(len(streams)))
+        tried: list[list[str]] = [[] for _ in streams]
+        for solver in ("lanes", "lanes-repinned"):
+            self._factor_and_iterate(room, pins)
+            vectors = np.empty((lanes, len(self.structure.order), len(room.vectors)))
+            unpack(room.tag, self.structure.position, room.vectors, vectors)
+            for lane in list(open_):
+                pairs, reason = self._judge(room, lane, vectors[lane])
+                if reason is None:
+                    pairs.diagnostics.update(solver=solver, rejected=list(tried[lane]))
+                    results[lane] = (pairs, [])
+                    open_.remove(lane)
+                else:
+                    tried[lane].append(f"{solver}: {reason}")
+            if not open_ or self.pin < 0 or solver != "lanes":
+                break
+            self._repin(room, pins, open_)
+        for lane in open_:
+            results[lane] = (None, tried[lane])
+        return results
+
+    def _factor_and_iterate(self, room: Workspace, pins: NDArray[np.int32]) -> None:
+        factorise(room.tag, self.structure, room.weights, pins, room.lower, room.upper, room.blocks, room.diagonal)
+        lanczos(
+            room.tag,
+            self.structure,
+            room.lower,
+            room.upper,
+            pins,
+            self.pin >= 0,
+            self._start,
+            len(room.vectors),
+            TOLERANCE,
+            room.basis,
+            room.images,
+            room.points,
+            room.work,
+            room.values,
+            room.vectors,
+            room.steps,
+            room.strength,
+        )
+        deviations(room.tag, self.structure, room.weights, room.values, room.vectors, room.found)
+
+    def _judge(self, room: Workspace, lane: int, vectors: NDArray[np.float64]) -> tuple[Eigenpairs, str | None]:
+        """Return a lane's pairs, and why they are not accepted."""
+        steps, pin, deviation = int(room.steps[lane]), float(room.strength[lane]), float(room.found[lane])
+        first = 0 if self.pin >= 0 else 1
+        values = room.values[:, lane].copy()
+        following = float(values[-1])
+        pairs = Eigenpairs(
+            values[first:-1],
+            vectors[:, first:],
+            {
+                "steps": steps,
+                "deviation": deviation,
+                "pin": pin,
+                "next_eigenvalue": following if np.isfinite(following) else None,
+            },
+        )
+        return pairs, "not finite" if steps < 0 else pin_refusal(pin) or refusal(deviation, steps)
+
+    def _repin(self, room: Workspace, pins: NDArray[np.int32], lanes: list[int]) -> None:
+        """Move the pins of lanes to where their y is largest."""
+        null_left(room.tag, self.structure, room.lower, room.upper, pins, room.work)
+        null = np.abs(room.work[0].reshape(-1, len(room.tag)))
+        for lane in lanes:
+            if np.isfinite(null[:, lane]).all():
+                pins[lane] = np.argmax(null[:, lane])
+
+
+def warm() -> None:
+    """Compile all there is, or load what was compiled before: some twenty seconds, or a tenth of one."""
+    n, k = 12, 3
+    rows = np.arange(n, dtype=np.int32)
+    neighbors = np.sort((rows[:, None] + np.arange(1, k + 1)) % n, axis=1).astype(np.int32)
+    mean, factor = np.full((n, k), 1 / k), np.full((n, k, k), 0.01) * np.eye(k)
+    for pins in (rows[:1], rows[:0]):
+        solver = LaneSolver.prepare(neighbors, rows, pins, 1)
+        solver.solve([(0, 0, 1.0)], mean, factor)
+        room = solver._idle[0]  # noqa: SLF001 -- its own
+        null_left(room.tag, solver.structure, room.lower, room.upper, np.zeros(solver.lanes, np.int32), room.work)

@@ -1,0 +1,146 @@
+r"""Triangular solves for every lane at once, two a pass.
+
+What Lanczos needs is :math:`K_0 t = L^{-1} L^{-T} t` and :math:`N_0 s = U^{-T} U^{-1} s`: down the tree with the one
+solve and up again with the other. Both halves read the same factor, so they are done in one walk through the tree, a
+supernode read when it is entered and again when it is left: where all that lies below it fits in a cache, it comes
+from there the second time. The way down and the way up need a vector each, since the way up changes rows that the rest
+of the way down still reads.
+
+Vectors are flat (n, lanes), in the order of elimination.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from glle_engine.lanes.compiled import compiled
+from glle_engine.lanes.kernels import enter_lower, enter_upper, leave_lower, leave_upper
+from glle_engine.lanes.vectors import address, fill, fma, load, offset, shifted, store
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from glle_engine.lanes.addresses import Addresses
+    from glle_engine.lanes.vectors import Address, Lanes
+
+
+@compiled
+def _enter_lower(
+    tag: tuple[int, ...], tree: Addresses, node: int, lower: Address, f: Address, z: Address, x: Address
+) -> None:
+    """Go on with z = L^-T f at a supernode, and put what is final into x, too."""
+    begin, start = tree.first[node], tree.row_start[node]
+    width, below = tree.first[node + 1] - begin, tree.row_start[node + 1] - start
+    at = tree.lower_start[node]
+    panel = shifted(tag, lower, at + width * (width - 1) // 2)
+    enter_lower(width, tag, f, z, x, begin, offset(tree.rows, start), below, panel, shifted(tag, lower, at))
+
+
+@compiled
+def _enter_upper(
+    tag: tuple[int, ...], tree: Addresses, node: int, upper: Address, f: Address, w: Address, x: Address
+) -> None:
+    """Go on with w = U^-1 f at a supernode, and put what is final into x, too."""
+    begin, start = tree.first[node], tree.row_start[node]
+    width, below = tree.first[node + 1] - begin, tree.row_start[node + 1] - start
+    at = tree.upper_start[node]
+    panel = shifted(tag, upper, at + width * (width + 1) // 2)
+    enter_upper(width, tag, f, w, x, begin, offset(tree.rows, start), below, panel, shifted(tag, upper, at))
+
+
+@compiled
+def _leave_lower(tag: tuple[int, ...], tree: Addresses, node: int, lower: Address, x: Address) -> None:
+    """Go on with x = L^-1 x at a supernode."""
+    begin, start = tree.first[node], tree.row_start[node]
+    width, below = tree.first[node + 1] - begin, tree.row_start[node + 1] - start
+    at = tree.lower_start[node]
+    panel = shifted(tag, lower, at + width * (width - 1) // 2)
+    leave_lower(width, tag, x, begin, offset(tree.rows, start), below, panel, shifted(tag, lower, at))
+
+
+@compiled
+def _leave_upper(tag: tuple[int, ...], tree: Addresses, node: int, upper: Address, x: Address) -> None:
+    """Go on with x = U^-T x at a supernode."""
+    begin, start = tree.first[node], tree.row_start[node]
+    width, below = tree.first[node + 1] - begin, tree.row_start[node + 1] - start
+    at = tree.upper_start[node]
+    panel = shifted(tag, upper, at + width * (width + 1) // 2)
+    leave_upper(width, tag, x, begin, offset(tree.rows, start), below, panel, shifted(tag, upper, at))
+
+
+@compiled
+def lower_gram(tag: tuple[int, ...], tree: Addresses, lower: Address, t: Address, z: Address, x: Address) -> Lanes:
+    """Leave z = L^-T t and x = L^-1 z, and return z^T z, lane by lane."""
+    square = fill(tag, 0.0)
+    for i in range(2 * tree.nodes):
+        node = tree.visits[i]
+        if node >= 0:
+            _enter_lower(tag, tree, node, lower, t, z, x)
+            for j in range(tree.first[node], tree.first[node + 1]):
+                value = load(tag, z, j)
+                square = fma(value, value, square)
+        else:
+            _leave_lower(tag, tree, ~node, lower, x)
+    return square
+
+
+@compiled
+def upper_gram(
+    tag: tuple[int, ...], tree: Addresses, upper: Address, s: Address, factor: Lanes, w: Address, x: Address
+) -> Lanes:
+    """Leave w = U^-1 (s factor) and x = U^-T w, and return 1^T w, lane by lane."""
+    total = fill(tag, 0.0)
+    for i in range(2 * tree.nodes):
+        node = tree.visits[i]
+        if node >= 0:
+            for j in range(tree.first[node], tree.first[node + 1]):
+                store(w, j, load(tag, s, j) * factor)
+            _enter_upper(tag, tree, node, upper, w, w, x)
+            for j in range(tree.first[node], tree.first[node + 1]):
+                total = total + load(tag, w, j)
+        else:
+            _leave_upper(tag, tree, ~node, upper, x)
+    return total
+
+
+@compiled
+def solve_upper_transposed(tag: tuple[int, ...], tree: Addresses, upper: Address, x: Address) -> None:
+    """Solve x = U^-T x."""
+    for node in range(tree.nodes):
+        _leave_upper(tag, tree, node, upper, x)
+
+
+@compiled
+def solve_units(
+    tag: tuple[int, ...], tree: Addresses, upper: Address, pins: NDArray[np.int32], x: NDArray[np.float64]
+) -> None:
+    """Solve x = U^-T e_pin, lane by lane: only supernodes from the pins up have anything to do."""
+    lanes = len(tag)
+    x[:] = 0.0
+    reached = np.zeros(tree.nodes, np.bool_)
+    for lane in range(lanes):
+        x[pins[lane] * lanes + lane] = 1.0
+        node, above = 0, tree.nodes
+        while above - node > 1:  # the last supernode that begins at the pin or before it
+            middle = (node + above) // 2
+            if tree.first[middle] <= pins[lane]:
+                node = middle
+            else:
+                above = middle
+        while node >= 0 and not reached[node]:
+            reached[node] = True
+            node = tree.parent[node]
+    for node in range(tree.nodes):
+        if reached[node]:
+            _leave_upper(tag, tree, node, upper, address(x))
+
+
+@compiled
+def solve_lower_transposed(tag: tuple[int, ...], tree: Addresses, lower: Address, z: Address) -> None:
+    """Solve z = L^-T z."""
+    for i in range(2 * tree.nodes):
+        node = tree.visits[i]
+        if node >= 0:
+            _enter_lower(tag, tree, node, lower, z, z, z)

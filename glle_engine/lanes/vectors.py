@@ -1,0 +1,217 @@
+"""Vectors of doubles, one lane a draw, for numba: what its own loops over lanes do not become.
+
+A plain ``for lane in range(8)`` compiles to scalar code. Here a vector is a type of its own, with loads, stores and
+arithmetic that are single instructions. Its width comes from a tag, a tuple of as many integers, so that one source
+serves every width: ``load(tag, array, i)`` reads the i-th group of ``len(tag)`` doubles of a flat array.
+
+Multiplications and additions are fused where, and only where, `fma` and `fnma` say so, and lanes never meet: the bits
+of a lane depend on nothing but the lane.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import models, register_model
+
+from glle_engine.lanes.compiled import instruction, operation
+
+DOUBLE = ir.DoubleType()
+Address = Any
+"""Where numbers are, to the type checker."""
+Lanes = Any
+"""A vector, to the type checker."""
+
+
+class Vector(types.Type):  # type: ignore[misc]
+    """The type of a vector of `lanes` doubles."""
+
+    def __init__(self, lanes: int) -> None:
+        self.lanes = lanes
+        super().__init__(name=f"Vector({lanes})")
+
+
+@register_model(Vector)
+class _VectorModel(models.PrimitiveModel):  # type: ignore[misc]
+    def __init__(self, manager: Any, fe_type: Vector) -> None:
+        super().__init__(manager, fe_type, ir.VectorType(DOUBLE, fe_type.lanes))
+
+
+def vector_at(builder: Any, data: Any, index: Any, lanes: int) -> Any:
+    """Return the address of vector `index` behind an address of doubles."""
+    return builder.gep(builder.bitcast(data, ir.VectorType(DOUBLE, lanes).as_pointer()), [index])
+
+
+def read(builder: Any, address: Any) -> Any:
+    """Load a vector; flat arrays are aligned to doubles only."""
+    value = builder.load(address)
+    value.align = 8
+    return value
+
+
+def write(builder: Any, value: Any, address: Any) -> None:
+    """Store a vector."""
+    builder.store(value, address).align = 8
+
+
+def fused(builder: Any, a: Any, b: Any, c: Any) -> Any:
+    """Return a b + c, rounded once."""
+    function = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(a.type, [a.type] * 3), f"llvm.fma.v{a.type.count}f64"
+    )
+    return builder.call(function, [a, b, c])
+
+
+def constant(lanes: int, value: float) -> Any:
+    """Return a vector with the same number in every lane."""
+    return ir.Constant(ir.VectorType(DOUBLE, lanes), [value] * lanes)
+
+
+@instruction
+def address(typing: Any, array: Any) -> Any:
+    """Return where a contiguous array's numbers are: a way round reference counts and negative indices."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return context.make_array(signature.args[0])(context, builder, args[0]).data
+
+    return types.CPointer(array.dtype)(array), code
+
+
+@instruction
+def offset(typing: Any, data: Any, index: Any) -> Any:
+    """Return the address `index` numbers further."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.gep(args[0], [args[1]])
+
+    return data(data, types.intp), code
+
+
+@instruction
+def shifted(typing: Any, tag: Any, data: Any, index: Any) -> Any:
+    """Return the address `index` vectors further."""
+    lanes = len(tag)
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.gep(args[1], [builder.mul(args[2], ir.Constant(args[2].type, lanes))])
+
+    return data(tag, data, types.intp), code
+
+
+@instruction
+def load(typing: Any, tag: Any, array: Any, index: Any) -> Any:
+    """Return vector `index` of a flat array."""
+    lanes = len(tag)
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return read(builder, vector_at(builder, args[1], args[2], lanes))
+
+    return Vector(lanes)(tag, array, types.intp), code
+
+
+@instruction
+def store(typing: Any, array: Any, index: Any, value: Any) -> Any:
+    """Write vector `index` of a flat array."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        write(builder, args[2], vector_at(builder, args[0], args[1], value.lanes))
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, value), code
+
+
+@instruction
+def fill(typing: Any, tag: Any, value: Any) -> Any:
+    """Return a vector with the same number in every lane."""
+    lanes = len(tag)
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        vector = ir.VectorType(DOUBLE, lanes)
+        first = builder.insert_element(ir.Constant(vector, ir.Undefined), args[1], ir.Constant(ir.IntType(32), 0))
+        mask = ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
+        return builder.shuffle_vector(first, ir.Constant(vector, ir.Undefined), mask)
+
+    return Vector(lanes)(tag, types.float64), code
+
+
+@instruction
+def fma(typing: Any, a: Any, b: Any, c: Any) -> Any:
+    """Return a b + c, rounded once."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return fused(builder, *args)
+
+    return a(a, b, c), code
+
+
+@instruction
+def fnma(typing: Any, a: Any, b: Any, c: Any) -> Any:
+    """Return c - a b, rounded once."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return fused(builder, builder.fneg(args[0]), args[1], args[2])
+
+    return a(a, b, c), code
+
+
+@instruction
+def root(typing: Any, a: Any) -> Any:
+    """Return the square root."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return square_root(builder, args[0])
+
+    return a(a), code
+
+
+def square_root(builder: Any, a: Any) -> Any:
+    """Return the square root."""
+    function = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(a.type, [a.type]), f"llvm.sqrt.v{a.type.count}f64"
+    )
+    return builder.call(function, [a])
+
+
+def _binary(name: str) -> Any:
+    def typed(typing: Any, a: Any, b: Any) -> Any:
+        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return getattr(builder, name)(*args)
+
+        return a(a, b), code
+
+    typed.__name__ = typed.__qualname__ = name
+    return instruction(typed)
+
+
+add, subtract, multiply, divide = (_binary(name) for name in ("fadd", "fsub", "fmul", "fdiv"))
+
+
+@operation(operator.add)
+def _add(a: Any, b: Any) -> Any:
+    if isinstance(a, Vector) and isinstance(b, Vector):
+        return lambda a, b: add(a, b)
+    return None
+
+
+@operation(operator.sub)
+def _subtract(a: Any, b: Any) -> Any:
+    if isinstance(a, Vector) and isinstance(b, Vector):
+        return lambda a, b: subtract(a, b)
+    return None
+
+
+@operation(operator.mul)
+def _multiply(a: Any, b: Any) -> Any:
+    if isinstance(a, Vector) and isinstance(b, Vector):
+        return lambda a, b: multiply(a, b)
+    return None
+
+
+@operation(operator.truediv)
+def _divide(a: Any, b: Any) -> Any:
+    if isinstance(a, Vector) and isinstance(b, Vector):
+        return lambda a, b: divide(a, b)
+    return None

@@ -1,0 +1,311 @@
+"""Several draws at once, held against SuperLU, dense linear algebra, numpy's own streams, and against one alone."""
+
+from __future__ import annotations
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("numba")
+
+from glle_engine import Posterior, fit, manifolds
+from glle_engine.draws import DrawKey
+from glle_engine.lanes import solver as lanes
+from glle_engine.lanes.factorization import factorise
+from glle_engine.lanes.normals import stream
+from glle_engine.lanes.solver import LaneSolver, Workspace, aligned
+from glle_engine.lanes.structure import Structure, analyse
+from glle_engine.normals import standard_normal
+from tests.engine.dense import angle, bottom
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+PATTERN = st.integers(6, 60).flatmap(
+    lambda n: st.tuples(st.just(n), st.integers(1, min(n - 1, 9)), st.integers(0, 2**32 - 1))
+)
+
+
+def solver_of(posterior: Posterior) -> LaneSolver:
+    """Return the posterior's lanes, which are there."""
+    assert posterior.lane_solver is not None
+    return posterior.lane_solver
+
+
+def dense_factors(structure: Structure, room: Workspace, lane: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return one lane's L and U as dense matrices."""
+    n, width_of = len(structure.order), np.diff(structure.first)
+    low = room.lower.reshape(-1, len(room.tag))[:, lane]
+    up = room.upper.reshape(-1, len(room.tag))[:, lane]
+    L, U = np.eye(n), np.zeros((n, n))
+    for node, width in enumerate(width_of):
+        begin = structure.first[node]
+        rows = structure.rows[structure.row_start[node] : structure.row_start[node + 1]]
+        at, to = structure.lower_start[node], structure.upper_start[node]
+        for j in range(width):
+            for i in range(j + 1, width):
+                L[begin + i, begin + j] = low[at]
+                at += 1
+            U[begin : begin + j, begin + j] = up[to : to + j]
+            U[begin + j, begin + j] = 1 / up[to + j]
+            to += j + 1
+        for row in rows:
+            L[row, begin : begin + width] = low[at : at + width]
+            U[begin : begin + width, row] = up[to : to + width]
+            at += width
+            to += width
+    return L, U
+
+
+@settings(max_examples=60, deadline=None)
+@given(pattern=PATTERN)
+def test_the_factors_multiply_to_the_matrix(pattern: tuple[int, int, int]) -> None:
+    """L U = I - W + e_i e_i^T in every lane, whatever the pattern, its order, and the pins."""
+    n, k, seed = pattern
+    rng = np.random.default_rng(seed)
+    neighbors = np.array(
+        [np.sort(rng.choice(np.delete(np.arange(n), i), k, replace=False)) for i in range(n)], np.int32
+    )
+    structure = analyse(neighbors, rng.permutation(n).astype(np.int32))
+    assert np.array_equal(structure.order[structure.position], np.arange(n))
+    room = Workspace(structure, 1, lanes.LANES)
+    weights = rng.uniform(-0.9 / k, 0.9 / k, (n, k, lanes.LANES))  # diagonally dominant: nothing to pivot
+    room.weights[:] = weights.ravel()
+    pins = rng.integers(-1, n, lanes.LANES).astype(np.int32)
+    factorise(room.tag, structure, room.weights, pins, room.lower, room.upper, room.blocks, room.diagonal)
+    for lane in range(lanes.LANES):
+        expected = np.eye(n)
+        np.subtract.at(expected, (np.arange(n)[:, None], structure.neighbors), weights[:, :, lane])
+        if pins[lane] >= 0:
+            expected[pins[lane], pins[lane]] += 1
+        L, U = dense_factors(structure, room, lane)
+        np.testing.assert_allclose(L @ U, expected, atol=1e-12)
+
+
+def test_the_walk_enters_and_leaves_each_supernode_around_its_children(posterior: Posterior) -> None:
+    """What the fused solves rely on: parents are entered first and left last, and L and U lie in that order."""
+    structure = solver_of(posterior).structure
+    place = {int(visit): at for at, visit in enumerate(structure.visits)}
+    assert len(place) == 2 * len(structure.parent)
+    for node, parent in enumerate(structure.parent):
+        assert place[node] < place[~node]
+        if parent >= 0:
+            assert place[int(parent)] < place[node] < place[~node] < place[~int(parent)]
+    entered = structure.visits[structure.visits >= 0]
+    assert (np.diff(structure.lower_start[entered]) >= 0).all()
+    assert (np.diff(structure.upper_start[entered]) > 0).all()
+
+
+@pytest.mark.parametrize("width", [2, 4, 8])
+def test_the_stream_is_numpys(width: int) -> None:
+    """Word for word Philox 4x64-10, and normals that differ by rounding alone."""
+    count = 4000
+    seeds = np.array([0, 7, 2**63, 2**64 - 1] * 2, np.uint64)[:width]
+    indices = np.array([0, 1, 2**40, 5, 3, 2**64 - 1, 9, 11], np.uint64)[:width]
+    got = aligned(count * width)
+    stream((0,) * width, seeds, indices, got)
+    for lane in range(width):
+        expected = standard_normal(int(seeds[lane]), int(indices[lane]), (count,))
+        np.testing.assert_allclose(got.reshape(count, width)[:, lane], expected, rtol=1e-10, atol=1e-13)
+
+
+def test_normals_are_normal() -> None:
+    """Moments of ten thousand streams' beginnings and of one long stream; neighbours are uncorrelated."""
+    long = standard_normal(3, 4, (200_000,))
+    short = np.array([standard_normal(1, index, (4,)) for index in range(10_000)])
+    for sample in (long, *short.T):
+        bound = 5 / math.sqrt(len(sample))
+        assert abs(sample.mean()) < bound
+        assert abs(sample.var() - 1) < bound * math.sqrt(2)
+        assert abs((sample**4).mean() - 3) < bound * math.sqrt(96)
+    assert abs(np.corrcoef(long[:-1], long[1:])[0, 1]) < 5 / math.sqrt(len(long))
+    assert np.abs(np.corrcoef(short.T) - np.eye(4)).max() < 5 / math.sqrt(len(short))
+    assert len(standard_normal(0, 0, (3,))) == 3, "an odd number of them"
+
+
+def five_dimensions() -> Posterior:
+    """Return a sheet of intrinsic dimension 5."""
+    rng = np.random.default_rng(8)
+    return fit(np.sin(rng.uniform(-1, 1, (500, 5)) @ rng.standard_normal((5, 8))), n_neighbors=12)
+
+
+def clusters() -> Posterior:
+    """Return four clusters that touch."""
+    rng = np.random.default_rng(8)
+    return fit(np.concatenate([rng.normal(4 * i, 1, (120, 3)) for i in range(4)]), n_neighbors=14)
+
+
+def much_outside() -> Posterior:
+    """Return a tight core, the closed class, and a widening spiral that leads into it."""
+    rng = np.random.default_rng(8)
+    radius, angles = np.geomspace(0.05, 50, 200), rng.uniform(0, 2 * np.pi, 200)
+    spiral = radius[:, None] * np.stack([np.cos(angles), np.sin(angles)], 1)
+    return fit(np.concatenate([rng.normal(0, 0.01, (12, 2)), spiral]), n_neighbors=9)
+
+
+def digits() -> Posterior:
+    """Return half of the digits."""
+    return fit(pytest.importorskip("sklearn.datasets").load_digits().data[:900], variance="ml")
+
+
+HARD: dict[str, Callable[[], Posterior]] = {
+    "few neighbours": lambda: fit(manifolds.make("swiss_roll", 700, seed=1).X, n_neighbors=5),
+    "many neighbours": lambda: fit(manifolds.make("s_curve", 500, seed=1).X, n_neighbors=30),
+    "ten components": lambda: fit(manifolds.make("s_curve", 600, seed=2).X, n_components=10, n_neighbors=14),
+    "intrinsic dimension 5": five_dimensions,
+    "clusters": clusters,
+    "much outside the closed class": much_outside,
+    "published": lambda: fit(manifolds.make("s_curve", 400, seed=4).X, variant="published", method="direct"),
+    "digits": digits,
+    "small": lambda: fit(manifolds.make("swiss_roll", 81, seed=3).X, n_neighbors=7),
+}
+
+
+@pytest.mark.parametrize("name", HARD)
+@pytest.mark.parametrize("scale", [1.0, 10.0])
+def test_hard_cases_against_a_dense_svd(name: str, scale: float) -> None:
+    """Accepted draws span what a dense SVD finds, whoever solved them in the end."""
+    posterior: Posterior = HARD[name]()
+    assert posterior.lane_solver is not None
+    p = posterior.spec.n_components
+    laned = 0
+    for draw in posterior.draws(6, scale=scale, align="none"):
+        weights = posterior.weights(draw.index, scale=scale)
+        values, vectors = bottom(posterior.neighbors, weights, p, constrained=posterior.law.constrained)
+        np.testing.assert_allclose(draw.eigenvalues, values, rtol=1e-5)
+        assert angle(draw.embedding, vectors) < 1e-6
+        laned += draw.diagnostics["solver"].startswith("lanes")
+    assert laned >= 4, "the lanes do the work"
+
+
+def test_a_draw_is_the_same_bits_in_any_company(posterior: Posterior) -> None:
+    """Alone, at every place of a batch, beside other seeds, scales and indices, in a part-filled batch."""
+    alone = posterior.draw(11, seed=5, scale=0.5)
+    rng = np.random.default_rng(0)
+    key = DrawKey(11, 5, 0.5)
+    for size in range(1, 10):
+        others = [DrawKey(int(i), int(s), float(a)) for i, s, a in rng.integers(0, 9, (size, 3))]
+        place = int(rng.integers(size + 1))
+        drawn = list(posterior.draws_of([*others[:place], key, *others[place:]]))[place]
+        assert drawn.embedding.tobytes() == alone.embedding.tobytes()
+        assert drawn.eigenvalues.tobytes() == alone.eigenvalues.tobytes()
+        assert drawn.diagnostics == alone.diagnostics
+
+
+def test_a_lane_that_fails_disturbs_no_other(posterior: Posterior) -> None:
+    """A scale beyond all bounds spoils its own draw, not its neighbours'."""
+    solver = solver_of(posterior)
+    mean, factor = posterior.law.gaussian("posterior")
+    good = solver.solve([(0, i, 1.0) for i in range(3)], mean, factor)
+    mixed = solver.solve([(0, 0, 1.0), (0, 9, 1e200), (0, 1, 1.0), (0, 2, 1.0)], mean, factor)
+    assert mixed[1][0] is None
+    assert all(mixed[1][1])
+    for (pairs, _), (expected, _) in zip([mixed[0], *mixed[2:]], good, strict=True):
+        assert pairs is not None
+        assert expected is not None
+        assert pairs.vectors.tobytes() == expected.vectors.tobytes()
+
+
+def test_threads_share_a_posterior(posterior: Posterior) -> None:
+    """Several threads at once draw the same bits: each batch has its own memory."""
+    expected = [draw.embedding.tobytes() for draw in posterior.draws(24)]
+    with ThreadPoolExecutor(4) as pool:
+        got = list(pool.map(lambda index: posterior.draw(index).embedding.tobytes(), range(24)))
+    assert got == expected
+
+
+@pytest.mark.parametrize("width", [8])
+def test_the_number_of_lanes_does_not_show(posterior: Posterior, width: int) -> None:
+    """Eight lanes give the bits of four."""
+    solver = solver_of(posterior)
+    mean, factor = posterior.law.gaussian("posterior")
+    wide = LaneSolver(solver.structure, solver.pin, solver.wanted, lanes=width)
+    streams = [(1, index, 1.0) for index in range(width)]
+    four = [solver.solve(streams[i : i + 4], mean, factor) for i in range(0, width, 4)]
+    for (a, _), (b, _) in zip(wide.solve(streams, mean, factor), [pair for part in four for pair in part], strict=True):
+        assert a is not None
+        assert b is not None
+        assert a.vectors.tobytes() == b.vectors.tobytes()
+        assert a.values.tobytes() == b.values.tobytes()
+
+
+def test_a_bad_pin_is_moved_in_its_own_lane(posterior: Posterior) -> None:
+    """Pins of 1e-7 are seen, moved to the largest |y|, and named; the lane beside keeps its own."""
+    solver = solver_of(posterior)
+    mean, factor = posterior.law.gaussian("posterior")
+    problem = posterior.eigenproblem
+    weak = []
+    for index in range(300):
+        y = problem._factor(posterior.weights(index), problem.pins, "NATURAL").null_left()[:, 0]
+        if np.abs(y).min() < 3e-7:
+            weak.append((index, int(np.argmin(np.abs(y)))))
+        if len(weak) == 2:
+            break
+    for index, point in weak:
+        bad = LaneSolver(solver.structure, int(solver.structure.position[point]), solver.wanted)
+        (pairs, _), *_ = bad.solve([(0, index, 1.0), (0, 400, 1.0)], mean, factor)
+        assert pairs is not None
+        assert pairs.diagnostics["solver"] == "lanes-repinned"
+        assert pairs.diagnostics["rejected"]
+        vectors = bottom(posterior.neighbors, posterior.weights(index), 2)[1]
+        assert angle(pairs.vectors, vectors) < 1e-8
+    assert weak
+
+
+def test_what_the_lanes_refuse_goes_to_superlu(posterior: Posterior, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The draw is made all the same, and says what was tried."""
+    expected = posterior.draw(2)
+    monkeypatch.setattr(lanes, "refusal", lambda *_: "no")
+    drawn = posterior.draw(2)
+    assert drawn.diagnostics["solver"] == "lu"
+    assert drawn.diagnostics["rejected"] == ["lanes: no", "lanes-repinned: no"]
+    assert angle(drawn.embedding, expected.embedding) < 1e-8
+
+
+def test_without_numba_the_draw_is_the_same(posterior: Posterior, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SuperLU alone: the same stream, the same weights, the same embedding to the solver's tolerance."""
+    expected = posterior.draw(3, seed=1)
+    monkeypatch.setattr("glle_engine.embedding.find_spec", lambda _: None)
+    plain = Posterior.from_parts(posterior.head(), posterior.arrays())
+    assert plain.lane_solver is None
+    drawn = plain.draw(3, seed=1)
+    assert drawn.diagnostics["solver"] == "lu"
+    np.testing.assert_allclose(drawn.embedding, expected.embedding, atol=1e-6)
+
+
+@pytest.mark.parametrize("options", [{}, {"variant": "published"}, {"variant": "published", "covariance": "full"}])
+def test_the_prior_is_drawn_in_the_lanes_too(sheet: NDArray[np.float64], options: dict[str, Any]) -> None:
+    """Mean and factor of the prior are what `weights` draws from."""
+    posterior = fit(sheet, **options)
+    mean, factor = posterior.law.gaussian("prior")
+    z = standard_normal(0, 1, posterior.neighbors.shape)
+    expected = posterior.weights(1, scale=2.0, source="prior")
+    np.testing.assert_allclose(mean + math.sqrt(2) * np.einsum("nij,nj->ni", factor, z), expected, atol=1e-12)
+    drawn = posterior.draw(1, scale=2.0, source="prior", align="none")
+    vectors = bottom(posterior.neighbors, expected, 2, constrained=posterior.law.constrained)[1]
+    assert angle(drawn.embedding, vectors) < 1e-6
+
+
+@pytest.mark.scale
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(("name", "count"), [("swiss_roll", 6000), ("s_curve", 3000), ("digits", 1000)])
+def test_no_error_goes_unseen_in_ten_thousand_draws(name: str, count: int) -> None:
+    """Every draw that is accepted has the span that SuperLU finds."""
+    X = pytest.importorskip("sklearn.datasets").load_digits().data if name == "digits" else manifolds.make(name, 500).X
+    posterior = fit(X)
+    worst, solvers = 0.0, dict[str, int]()
+    for draw in posterior.draws(count, align="none"):
+        referee = posterior.eigenproblem.solve(posterior.weights(draw.index), 2)
+        if referee.diagnostics["pin"] > 1e-4:  # SuperLU's own error passes its test below
+            worst = max(worst, angle(draw.embedding, referee.vectors))
+        solver = draw.diagnostics["solver"]
+        solvers[solver] = solvers.get(solver, 0) + 1
+    print(name, count, f"worst angle {worst:.1e}", solvers)  # noqa: T201 -- a figure for whoever ran it
+    assert worst < 1e-6
