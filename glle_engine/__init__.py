@@ -8,7 +8,7 @@ Linear Embedding" (arXiv 2104.01525); equation numbers are its own.
 
 from glle_engine import manifolds, quality
 from glle_engine.diagnostics import Diagnostics, Note
-from glle_engine.draws import Draw
+from glle_engine.draws import Draw, DrawKey
 from glle_engine.errors import GlleError
 from glle_engine.fit import fit, fit_spec
 from glle_engine.posterior import Posterior, load
@@ -18,6 +18,7 @@ from glle_engine.version import __version__
 __all__ = [
     "Diagnostics",
     "Draw",
+    "DrawKey",
     "FitSpec",
     "GlleError",
     "Note",

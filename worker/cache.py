@@ -2,8 +2,9 @@
 
 A value is one Redis hash, so it is evicted and expires as one: field `head` (JSON: the caller's meta, the
 arrays' names, dtypes and shapes) and fields `0`, `1`, ... with the arrays' bytes, one after the other, in
-pieces of 1 MB (larger pieces were slower, and past 512 MB a server hangs up). It is written under a temporary
-key and renamed by one script that counts the pieces: a reader sees all of it or none.
+pieces of 1 MB (larger pieces were slower, and past 512 MB a server hangs up). A small one is written in one
+transaction; a larger one under a temporary key, renamed by one script that counts the pieces: a reader sees all of it
+or none.
 """
 
 from __future__ import annotations
@@ -88,22 +89,35 @@ class ArrayCache:
             ``cache-too-small``: larger than half the budget, or evicted while it was being written.
 
         """
-        whole = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-        self.check_size(sum(array.nbytes for array in whole.values()), key)
-        head = {
-            "meta": meta,
-            "arrays": [[name, array.dtype.str, array.shape] for name, array in whole.items()],
-            "generation": secrets.token_hex(8),
-        }
-        temporary = f"{key}:tmp:{head['generation']}"
-        self._client.hset(temporary, "head", json.dumps(head, allow_nan=False))
+        self.put_many({key: Entry(meta, dict(arrays))})
+
+    def put_many(self, entries: Mapping[str, Entry]) -> None:
+        """Write entries, each as `put` does; the small ones of them in one round trip."""
+        with self._client.pipeline(transaction=True) as together:
+            for key, entry in entries.items():
+                whole = [np.asarray(array, order="C") for array in entry.arrays.values()]
+                size = sum(array.nbytes for array in whole)
+                self.check_size(size, key)
+                generation = secrets.token_hex(8)
+                kinds = [[name, array.dtype.str, array.shape] for name, array in zip(entry.arrays, whole, strict=True)]
+                head = json.dumps({"meta": entry.meta, "arrays": kinds, "generation": generation}, allow_nan=False)
+                pieces = [piece for array in whole for piece in _pieces(array)]
+                if size > PIECE:
+                    self._put_alone(key, f"{key}:tmp:{generation}", head, pieces)
+                    continue
+                fields: dict[Any, Any] = {str(number): piece for number, piece in enumerate(pieces)}
+                together.unlink(key)  # what is there may have more pieces
+                together.hset(key, mapping={**fields, "head": head})
+                together.expire(key, self._ttl)
+            together.execute()
+
+    def _put_alone(self, key: str, temporary: str, head: str, pieces: list[memoryview]) -> None:
+        """Write a large entry piece by piece, and publish it when it is whole."""
+        self._client.hset(temporary, "head", head)
         self._client.expire(temporary, TEMPORARY_SECONDS)
-        count = 1
-        for array in whole.values():
-            for piece in _pieces(array):
-                self._client.hset(temporary, str(count - 1), piece)  # sent uncopied
-                count += 1
-        if not self._publish(keys=[temporary, key], args=[count, self._ttl]):
+        for number, piece in enumerate(pieces):
+            self._client.hset(temporary, str(number), piece)  # sent uncopied
+        if not self._publish(keys=[temporary, key], args=[len(pieces) + 1, self._ttl]):
             raise refuse(
                 "cache-too-small",
                 422,

@@ -6,6 +6,7 @@ import math
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from glle_engine.lanes import LANES
 from worker.cache import entry_bytes
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 AUTO: Literal["auto"] = "auto"  # in place of a scale: the one that half-sampling suggests
 CHAINS = 4  # shards of one job that may be in work at once; each enqueues its successor
 MOST_PER_SHARD = 64
-SECONDS_PER_VALUE = 3.5e-6  # a draw of n points takes about this times n (p + 1) / 3, measured at n = 5,000
+SECONDS_PER_VALUE = 1e-6  # a draw of many takes about this times n (p + 1) / 3, measured at n = 5,000 and 20,000
 
 
 @dataclass(frozen=True)
@@ -96,9 +97,10 @@ class DrawsSpec:
 
     @property
     def per_shard(self) -> int:
-        """Draws in a shard: about `shard_seconds` of work, less when all chains would not get one."""
+        """Draws in a shard, whole lane groups: `shard_seconds` of work, less when all chains would not get one."""
         seconds = SECONDS_PER_VALUE * self.n * (self.p + 1) / 3
-        return max(1, min(MOST_PER_SHARD, int(self.shard_seconds / seconds), math.ceil(self.total / CHAINS)))
+        wished = min(MOST_PER_SHARD, int(self.shard_seconds / seconds), math.ceil(self.total / CHAINS))
+        return LANES * max(1, math.ceil(wished / LANES))
 
     @property
     def shards(self) -> int:

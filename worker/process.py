@@ -10,15 +10,16 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from rq import Worker
 
-import worker.tasks  # noqa: F401 # the engine is loaded before the fork, not once a task
+import worker.tasks  # the engine is loaded before the fork, not once a task
 from worker import lifeline
 from worker.queue import NAME, SERIALIZER, SafeJob, SafeQueue, worker_ttl
 from worker.settings import Settings
-from worker.stores import connect_queue
+from worker.stores import connect_queue, stores
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from rq.job import Job
     from rq.queue import Queue
 
+_WITH_POSTERIOR = frozenset(f"{task.__module__}.{task.__name__}" for task in (worker.tasks.draw, worker.tasks.analyse))
 MISSED = 4  # heartbeats after which a task counts as abandoned
 
 
@@ -49,6 +51,12 @@ class GlleWorker(Worker):
         lifeline.die_with_parent(signal.SIGKILL, os.getppid())
         super().main_work_horse(job, queue)
 
+    def fork_work_horse(self, job: Job, queue: Queue) -> None:
+        """Fork for a task, with the posterior that it works on at hand."""
+        if job.func_name in _WITH_POSTERIOR and (known := stores().jobs.get(job.args[0])) is not None:
+            stores().warm.fetch(known.subject, stores().posteriors)
+        super().fork_work_horse(job, queue)
+
     def request_force_stop(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002 # RQ's signature
         """Kill the task on a second signal; the loop then puts it back into the queue and ends."""
         if self.horse_pid:
@@ -65,6 +73,10 @@ def main(name: str | None = None) -> int:
 
     """
     settings = Settings.from_env()
+    if find_spec("numba") is not None:
+        from glle_engine.lanes.solver import warm  # noqa: PLC0415 -- before the fork, not once a task
+
+        warm()
     worker = GlleWorker(
         [NAME],
         name=name,

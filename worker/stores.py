@@ -16,6 +16,7 @@ from worker.jobs import JobStore
 from worker.posteriors import PosteriorStore
 from worker.queue import TaskQueue
 from worker.settings import Settings, SettingsError
+from worker.warm import WarmPosteriors
 
 READ_SIZE = 2**20  # redis-py's 32 KB halves the speed of large values
 ARRAY_SECONDS = 60.0  # its 5 s are too short for hundreds of MB on a busy machine
@@ -32,6 +33,7 @@ class Stores:
     posteriors: PosteriorStore
     jobs: JobStore
     queue: TaskQueue
+    warm: WarmPosteriors
 
     @classmethod
     def connect(cls, settings: Settings) -> Self:
@@ -55,6 +57,7 @@ class Stores:
             posteriors=PosteriorStore(client, cache),
             jobs=jobs,
             queue=TaskQueue(client, jobs, settings),
+            warm=WarmPosteriors(settings.warm_bytes),
         )
 
     def close(self) -> None:

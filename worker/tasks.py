@@ -27,6 +27,7 @@ from glle_engine import Draw, FitSpec, GlleError, Posterior
 from worker.analyses import CalibrationSpec, analysis_of, calibration_told
 from worker.cache import Entry
 from worker.clock import now_iso
+from worker.drawing import cached_draw, draw_and_cache, group_size, with_neighbors
 from worker.draws import CHAINS, DrawKey, DrawsSpec
 from worker.jobs import Cancelled, Job
 from worker.posteriors import PosteriorRecord
@@ -123,10 +124,15 @@ def _draw(here: Stores, job: Job, *, round_: int, shard: int) -> None:
         for other in range(1, min(CHAINS, spec.shards)):
             here.queue.enqueue_shard(job, other)
     here.jobs.stage(job.id, "drawing")
-    for done, (key, there) in enumerate(zip(keys, present, strict=True), start=1):
-        if not there:
+    size = group_size(posterior) if posterior else len(keys)
+    for start in range(0, len(keys), size):
+        done = min(start + size, len(keys))
+        missing = [key for key, there in zip(keys[start:done], present[start:done], strict=True) if not there]
+        if missing:
             assert posterior is not None
-            _draw_one(here, job.subject, posterior, key)
+            if spec.total == 1:
+                missing = with_neighbors(here.cache, job.subject, keys[0], size)
+            draw_and_cache(here.cache, job.subject, posterior, missing)
         if done == len(keys) and shard + CHAINS < spec.shards:
             here.queue.enqueue_shard(job, shard + CHAINS)
         here.jobs.advance(job.id, job.round, shard, done)
@@ -192,55 +198,17 @@ class _Desk:
         return known or _keep(self.here, self.record.id, spec, spec.run(self))
 
     def draws(self, posterior: Posterior, keys: Iterable[DrawKey]) -> Iterator[Draw]:
-        keys = list(keys)
-        for done, key in enumerate(keys, start=1):
-            entry = self.here.cache.get(key.cache_key(self.record.id))
-            yield _cached_draw(key, entry) if entry else _draw_one(self.here, self.record.id, posterior, key)
-            self.tell(done, len(keys), "drawing")
-
-
-def _draw_one(here: Stores, id_: str, posterior: Posterior, key: DrawKey) -> Draw:
-    """Make a draw and cache it."""
-    started = time.perf_counter()
-    drawn = posterior.draw(
-        key.index,
-        seed=key.seed,
-        scale=key.scale,
-        source=key.source,  # type: ignore[arg-type] # checked by the engine
-        align=key.align,  # type: ignore[arg-type]
-    )
-    if not np.isfinite(drawn.embedding).all():
-        raise refuse(
-            "no-convergence",
-            422,
-            f"Draw {key.index} of {id_} is not finite.",
-            "Use a smaller scale or a larger reg.",
-        )
-    meta = {
-        "index": key.index,
-        "seed": key.seed,
-        "scale": key.scale,
-        "source": key.source,
-        "align": key.align,
-        "diagnostics": drawn.diagnostics,
-        "seconds": round(time.perf_counter() - started, 6),
-        "sha256": hashlib.sha256(drawn.embedding.tobytes()).hexdigest(),
-    }
-    here.cache.put(key.cache_key(id_), meta, {"embedding": drawn.embedding, "eigenvalues": drawn.eigenvalues})
-    return drawn
-
-
-def _cached_draw(key: DrawKey, entry: Entry) -> Draw:
-    return Draw(
-        index=key.index,
-        seed=key.seed,
-        scale=key.scale,
-        source=key.source,  # type: ignore[arg-type] # checked when it was drawn
-        align=key.align,  # type: ignore[arg-type] # likewise
-        embedding=entry.arrays["embedding"],
-        eigenvalues=entry.arrays["eigenvalues"],
-        diagnostics=entry.meta["diagnostics"],
-    )
+        keys, id_, size = list(keys), self.record.id, group_size(posterior)
+        for start in range(0, len(keys), size):
+            group = keys[start : start + size]
+            entries = {key: self.here.cache.get(key.cache_key(id_)) for key in group}
+            known = {key: cached_draw(key, entry) for key, entry in entries.items() if entry}
+            if missing := [key for key in group if key not in known]:
+                made = draw_and_cache(self.here.cache, id_, posterior, missing)
+                known.update(zip(missing, made, strict=True))
+            for done, key in enumerate(group, start=start + 1):
+                yield known[key]
+                self.tell(done, len(keys), "drawing")
 
 
 def _require_finite(spec: AnalysisSpec, result: Entry) -> None:
@@ -266,7 +234,7 @@ def _sha256(result: Entry) -> str:
 
 def _posterior(here: Stores, job: Job, record: PosteriorRecord) -> Posterior:
     """Return the posterior that a job uses, fitted again when its arrays were evicted."""
-    posterior = here.posteriors.load(record.id)
+    posterior = here.warm.get(record.id) or here.posteriors.load(record.id)
     if posterior is None:
         told = _teller(here, job, "fitting again: ")
         values = here.datasets.values(record.dataset)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glle_engine.eigenpairs import MAX_STEPS, Eigenpairs, pin_refusal, refusal, start_vector
+from glle_engine.lanes import LANES
 from glle_engine.lanes.factorization import factorise
 from glle_engine.lanes.lanczos import deviations, lanczos, null_left
 from glle_engine.lanes.sampling import sample, unpack
@@ -21,10 +22,6 @@ if TYPE_CHECKING:
 
 TOLERANCE = 1e-9
 _LINE = 8  # doubles of a cache line, to which vectors are aligned: one that lies across two costs twice
-# Four, whatever the machine has: with AVX-512 eight were no faster (the factors come from the outer caches either way),
-# took twice the memory, and waited for the slowest of eight.
-LANES = 4
-
 Stream = tuple[int, int, float]
 """One draw's randomness: the key (seed, index) of its stream, and the square root of its scale."""
 

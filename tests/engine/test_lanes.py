@@ -15,6 +15,7 @@ pytest.importorskip("numba")
 
 from glle_engine import Posterior, fit, manifolds
 from glle_engine.draws import DrawKey
+from glle_engine.lanes import LANES
 from glle_engine.lanes import solver as lanes
 from glle_engine.lanes.factorization import factorise
 from glle_engine.lanes.normals import stream
@@ -75,12 +76,12 @@ def test_the_factors_multiply_to_the_matrix(pattern: tuple[int, int, int]) -> No
     )
     structure = analyse(neighbors, rng.permutation(n).astype(np.int32))
     assert np.array_equal(structure.order[structure.position], np.arange(n))
-    room = Workspace(structure, 1, lanes.LANES)
-    weights = rng.uniform(-0.9 / k, 0.9 / k, (n, k, lanes.LANES))  # diagonally dominant: nothing to pivot
+    room = Workspace(structure, 1, LANES)
+    weights = rng.uniform(-0.9 / k, 0.9 / k, (n, k, LANES))  # diagonally dominant: nothing to pivot
     room.weights[:] = weights.ravel()
-    pins = rng.integers(-1, n, lanes.LANES).astype(np.int32)
+    pins = rng.integers(-1, n, LANES).astype(np.int32)
     factorise(room.tag, structure, room.weights, pins, room.lower, room.upper, room.blocks, room.diagonal)
-    for lane in range(lanes.LANES):
+    for lane in range(LANES):
         expected = np.eye(n)
         np.subtract.at(expected, (np.arange(n)[:, None], structure.neighbors), weights[:, :, lane])
         if pins[lane] >= 0:

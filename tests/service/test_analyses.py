@@ -17,6 +17,7 @@ from tests.service.test_resources import upload
 from worker import tasks
 from worker.analyses import ReconstructionsSpec
 from worker.cache import Entry
+from worker.drawing import draw_and_cache
 from worker.draws import DrawKey, DrawsSpec
 from worker.problems import ProblemError
 
@@ -126,7 +127,7 @@ def test_gap_that_is_not_known_is_null(client: httpx.Client, stores: Stores, pos
     job = client.get(path + "&wait=0")
     fit = stores.posteriors.load(id_)
     assert fit is not None
-    tasks._draw_one(stores, id_, fit, DrawKey(0, 1, 1.0, "posterior", "procrustes"))
+    draw_and_cache(stores.cache, id_, fit, [DrawKey(0, 1, 1.0, "posterior", "procrustes")])
     entry = stores.cache.get(key)
     assert entry is not None
     entry.meta["diagnostics"]["next_eigenvalue"] = None

@@ -15,7 +15,7 @@ from glle_engine.calibration import calibrate
 from glle_engine.quality import local_trustworthiness
 from glle_engine.transform import extend, reconstruct
 from tests.worker.test_tasks import SHEET, N, draws_job, fit_job
-from worker import analyses, tasks
+from worker import analyses, drawing, tasks
 from worker.analyses import (
     AdviceSpec,
     AnalysisSpec,
@@ -85,13 +85,13 @@ def stored(stores: Stores, values: Any) -> str:
 def note_draws(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return a list that will get the index of each draw that is computed."""
     drawn: list[int] = []
-    real = tasks._draw_one
+    real = drawing.draw_and_cache
 
     def draw_and_note(*arguments: Any) -> Any:
-        drawn.append(arguments[3].index)
+        drawn.extend(key.index for key in arguments[3])
         return real(*arguments)
 
-    monkeypatch.setattr(tasks, "_draw_one", draw_and_note)
+    monkeypatch.setattr(tasks, "draw_and_cache", draw_and_note)
     return drawn
 
 
@@ -321,24 +321,23 @@ def test_advice_is_the_engines(stores: Stores) -> None:
     assert entry.arrays == {}
 
 
-def test_cancel_stops_between_draws(stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cancel_stops_between_groups(stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The draws that were made are kept, no result is, and the next summary goes on where this one stopped."""
     monkeypatch.setattr(tasks, "TOLD_SECONDS", 0.0)
     job = analysis_job(stores, SUMMARY, fitted)
     drawn = note_draws(monkeypatch)
-    noted = tasks._draw_one
+    noted = tasks.draw_and_cache  # type: ignore[attr-defined] # as it was noted
 
     def draw_and_cancel(*arguments: Any) -> Any:
-        draw = noted(*arguments)
-        if len(drawn) == 2:
-            stores.jobs.cancel(job.id)
-        return draw
+        draws = noted(*arguments)
+        stores.jobs.cancel(job.id)
+        return draws
 
-    monkeypatch.setattr(tasks, "_draw_one", draw_and_cancel)
+    monkeypatch.setattr(tasks, "draw_and_cache", draw_and_cancel)
     tasks.analyse(job.id, 0)
     assert stores.jobs.fetch(job.id).status == "cancelled"
     assert stores.cache.present([SUMMARY.cache_key(fitted)]) == [False]
-    assert drawn == [2, 3]
+    assert drawn == [2, 3, 4, 5]
     made(stores, SUMMARY, fitted)
     assert drawn == [2, 3, 4, 5, 6, 7]
 

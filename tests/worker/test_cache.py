@@ -135,7 +135,7 @@ def test_unfinished_value_expires(stores: Stores, monkeypatch: pytest.MonkeyPatc
     cache = stores.cache
     monkeypatch.setattr(cache, "_publish", lambda **_: pytest.fail("killed"))
     with pytest.raises(pytest.fail.Exception):
-        cache.put("key", {}, {"x": np.zeros(3)})
+        cache.put("key", {}, {"x": np.zeros(200_000)})
     (left,) = cache._client.scan_iter("key*")
     assert 0 < int(cache._client.ttl(left)) <= 120
     assert cache.get("key") is None

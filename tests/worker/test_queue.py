@@ -28,12 +28,12 @@ def fit_job(stores: Stores, claim: str = "claim") -> Job:
 
 
 def draws_job(stores: Stores) -> Job:
-    """Create a record of ten shards of one draw each."""
+    """Create a record of ten shards of one lane group each."""
     spec = DrawsSpec(
-        n=10, p=2, count=10, first=0, seed=0, scales=(1.0,), grid=False, source="posterior", align="none",
+        n=10, p=2, count=40, first=0, seed=0, scales=(1.0,), grid=False, source="posterior", align="none",
         shard_seconds=0.0,
     )  # fmt: skip
-    return stores.jobs.create(kind="draws", claim="d", posterior="post_1", spec=spec.to_dict(), total=10)[0]
+    return stores.jobs.create(kind="draws", claim="d", posterior="post_1", spec=spec.to_dict(), total=40)[0]
 
 
 def work(stores: Stores) -> None:
@@ -156,7 +156,7 @@ def test_repair_enqueues_the_first_missing_shard_of_each_chain(stores: Stores) -
     stores.queue._queue.empty()  # type: ignore[no-untyped-call] # RQ's
     stores.jobs.start(job.id)
     for shard in (0, 1, 2, 4, 8):
-        stores.jobs.advance(job.id, 0, shard, 1)
+        stores.jobs.advance(job.id, 0, shard, 4)
     stores.queue.repair(silent(stores.jobs.fetch(job.id)))
     assert sorted(stores.queue._queue.get_job_ids()) == [f"{job.id}-r0-s{shard}" for shard in (3, 5, 6)]
 

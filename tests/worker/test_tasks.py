@@ -11,7 +11,7 @@ from rq.timeouts import JobTimeoutException
 
 import glle_engine
 from glle_engine import FitSpec, manifolds
-from worker import tasks
+from worker import drawing, tasks
 from worker.datasets import Table
 from worker.draws import DrawsSpec
 from worker.identity import digest, posterior_id
@@ -42,13 +42,12 @@ def fit_job(stores: Stores, values: Any = SHEET.X, **parameters: Any) -> Job:
 
 
 def draws_job(stores: Stores, posterior: str, **more: Any) -> tuple[Job, DrawsSpec]:
-    """Create a job of draws in shards of two."""
+    """Create a job of draws in shards of one lane group."""
     asked: dict[str, Any] = {
         "n": N, "p": 2, "count": 9, "first": 0, "seed": 0, "scales": (1.0,), "grid": False,
-        "source": "posterior", "align": "procrustes", "shard_seconds": 3.5e-6 * N * 2.5, **more,
+        "source": "posterior", "align": "procrustes", "shard_seconds": 4e-6 * N, **more,
     }  # fmt: skip
     spec = DrawsSpec(**asked)
-    assert spec.per_shard == min(2, -(-spec.total // 4))
     job, _ = stores.jobs.create(
         kind="draws", claim=digest(spec.to_dict()), posterior=posterior, spec=spec.to_dict(), total=spec.total
     )
@@ -96,7 +95,7 @@ def test_draws_are_the_engines_in_every_shard(stores: Stores, fitted: str) -> No
 
 def test_chains_enqueue_each_shard_once(stores: Stores, fitted: str) -> None:
     """The first shard opens four chains, each shard enqueues the fourth after it, none beyond the end."""
-    job, spec = draws_job(stores, fitted, count=11)
+    job, spec = draws_job(stores, fitted, count=22)
     assert spec.shards == 6
     stores.queue.enqueue(job)
     waiting = stores.queue._queue
@@ -114,19 +113,19 @@ def test_chains_enqueue_each_shard_once(stores: Stores, fitted: str) -> None:
 def test_redone_shard_draws_only_what_is_missing(stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Draws that are cached are not drawn again, evicted ones are the same bits."""
     job, spec = draws_job(stores, fitted, count=8)
-    for shard in range(4):
+    for shard in range(spec.shards):
         tasks.draw(job.id, 0, shard)
-    first, second = (key.cache_key(fitted) for key in spec.shard_keys(0))
+    first, second, *_ = (key.cache_key(fitted) for key in spec.shard_keys(0))
     before = stores.cache.get(second)
     stores.cache.delete(second)
     drawn: list[int] = []
-    real = tasks._draw_one
+    real = drawing.draw_and_cache
 
     def draw_and_note(*arguments: Any) -> None:
-        drawn.append(arguments[3].index)
+        drawn.extend(key.index for key in arguments[3])
         real(*arguments)
 
-    monkeypatch.setattr(tasks, "_draw_one", draw_and_note)
+    monkeypatch.setattr(tasks, "draw_and_cache", draw_and_note)
     ended = stores.jobs.fetch(job.id)
     assert stores.jobs.reopen(ended)
     tasks.draw(job.id, 1, 0)
@@ -248,20 +247,21 @@ def test_progress_is_written_now_and_again_and_at_the_end(stores: Stores, monkey
     assert seen == [1, 1, 3]
 
 
-def test_cancel_stops_a_shard_between_draws(stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The draw in hand is finished and kept, the next is not begun, no shard follows."""
-    job, spec = draws_job(stores, fitted, count=8)
-    real = tasks._draw_one
+def test_cancel_stops_a_shard_between_groups(stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The draws in hand are finished and kept, the next ones are not begun, no shard follows."""
+    job, spec = draws_job(stores, fitted, count=32, shard_seconds=9.0)
+    real = drawing.draw_and_cache
 
     def draw_and_cancel(*arguments: Any) -> None:
         real(*arguments)
         stores.jobs.cancel(job.id)
 
-    monkeypatch.setattr(tasks, "_draw_one", draw_and_cancel)
+    monkeypatch.setattr(tasks, "draw_and_cache", draw_and_cancel)
+    assert spec.shard_size(0) == 8
     tasks.draw(job.id, 0, 0)
     ended = stores.jobs.fetch(job.id)
-    assert (ended.status, ended.done) == ("cancelled", 1)
-    assert stores.cache.present([key.cache_key(fitted) for key in spec.shard_keys(0)]) == [True, False]
+    assert (ended.status, ended.done) == ("cancelled", 4)
+    assert stores.cache.present([key.cache_key(fitted) for key in spec.shard_keys(0)]) == [True] * 4 + [False] * 4
 
 
 def test_deleted_posterior_is_a_problem_of_the_job(stores: Stores, fitted: str) -> None:

@@ -1,0 +1,93 @@
+"""Draws as a worker makes them: a lane group at a time, cached before anyone hears of them."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+import glle_engine
+from glle_engine import Draw, Posterior
+from worker.cache import Entry
+from worker.draws import DrawKey
+from worker.problems import refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from worker.cache import ArrayCache
+
+
+def group_size(posterior: Posterior) -> int:
+    """Return how many draws cost little more than one."""
+    return posterior.lane_solver.lanes if posterior.lane_solver else 1
+
+
+def with_neighbors(cache: ArrayCache, id_: str, key: DrawKey, size: int) -> list[DrawKey]:
+    """Return a draw and those others of its lane group that are not cached yet: they cost next to nothing."""
+    first = key.index - key.index % size
+    others = [
+        DrawKey(key.seed, index, key.scale, key.source, key.align)
+        for index in range(first, first + size)
+        if index != key.index
+    ]
+    present = cache.present([other.cache_key(id_) for other in others]) if others else []
+    return [key, *(other for other, there in zip(others, present, strict=True) if not there)]
+
+
+def draw_and_cache(cache: ArrayCache, id_: str, posterior: Posterior, keys: Sequence[DrawKey]) -> list[Draw]:
+    """Make draws of one source and alignment, and cache them.
+
+    Raises
+    ------
+    ProblemError
+        ``no-convergence``: a draw is not finite. ``cache-too-small``.
+
+    """
+    started = time.perf_counter()
+    made = list(
+        posterior.draws_of(
+            [glle_engine.DrawKey(key.index, key.seed, key.scale) for key in keys],
+            source=keys[0].source,  # type: ignore[arg-type] # checked by the engine
+            align=keys[0].align,  # type: ignore[arg-type]
+        )
+    )
+    seconds = round((time.perf_counter() - started) / len(made), 6)
+    entries: dict[str, Entry] = {}
+    for key, draw in zip(keys, made, strict=True):
+        if not np.isfinite(draw.embedding).all():
+            raise refuse(
+                "no-convergence",
+                422,
+                f"Draw {key.index} of {id_} is not finite.",
+                "Use a smaller scale or a larger reg.",
+            )
+        meta = {
+            "index": key.index,
+            "seed": key.seed,
+            "scale": key.scale,
+            "source": key.source,
+            "align": key.align,
+            "diagnostics": draw.diagnostics,
+            "seconds": seconds,
+            "sha256": hashlib.sha256(np.ascontiguousarray(draw.embedding).data).hexdigest(),
+        }
+        entries[key.cache_key(id_)] = Entry(meta, {"embedding": draw.embedding, "eigenvalues": draw.eigenvalues})
+    cache.put_many(entries)
+    return made
+
+
+def cached_draw(key: DrawKey, entry: Entry) -> Draw:
+    """Return a draw as it was cached."""
+    return Draw(
+        index=key.index,
+        seed=key.seed,
+        scale=key.scale,
+        source=key.source,  # type: ignore[arg-type] # checked when it was drawn
+        align=key.align,  # type: ignore[arg-type] # likewise
+        embedding=entry.arrays["embedding"],
+        eigenvalues=entry.arrays["eigenvalues"],
+        diagnostics=entry.meta["diagnostics"],
+    )
