@@ -55,6 +55,7 @@ bench: setup
 figures: setup
 	$(BIN)/python -m docs.figures.published
 	$(BIN)/python -m docs.figures.frontier
+	$(BIN)/python -m docs.figures.adaptive
 
 honesty: setup
 	$(BIN)/python -m docs.figures.honesty

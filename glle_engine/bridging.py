@@ -8,7 +8,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
-from glle_engine.graph import closed_classes
+from glle_engine.graph import closed_classes, edges
 from glle_engine.neighbors import KD_TREE_MAX_FEATURES
 
 if TYPE_CHECKING:
@@ -18,7 +18,9 @@ _ROUNDS = 64
 _CDIST_ENTRIES = 1 << 23
 
 
-def bridge(X: NDArray[np.float64], nearest: NDArray[np.int32]) -> tuple[NDArray[np.int32], list[tuple[int, int]]]:
+def bridge(
+    X: NDArray[np.float64], nearest: NDArray[np.int32], kept: NDArray[np.bool_] | None = None
+) -> tuple[NDArray[np.int32], NDArray[np.bool_] | None, list[tuple[int, int]]]:
     """Redirect as few edges as it takes for the graph to have one closed class, and so one component.
 
     From every closed class the shortest edge that leaves it is added, in place of its start's furthest
@@ -29,20 +31,25 @@ def bridge(X: NDArray[np.float64], nearest: NDArray[np.int32]) -> tuple[NDArray[
     X : (n, d) float64
     nearest : (n, k) int32
         Nearest first.
+    kept : (n, k) bool or None
+        Which of them are neighbours, where not all are.
 
     Returns
     -------
     nearest : (n, k) int32
-        A copy; bridges stand at the end of their rows.
+        A copy; bridges stand at the end of their rows, or where their end was a candidate already.
+    kept : (n, k) bool or None
+        A copy, bridges included.
     bridges : list of (from, to)
         Empty when the graph was whole.
 
     """
     nearest = nearest.copy()
+    kept = None if kept is None else kept.copy()
     held = np.zeros(len(X), np.intp)  # bridges of each point, which later ones must not undo
     bridges: list[tuple[int, int]] = []
     for _ in range(_ROUNDS):
-        classes = closed_classes(nearest)
+        classes = closed_classes(edges(nearest, kept))
         if len(classes) == 1:
             break
         for members in classes:
@@ -50,10 +57,15 @@ def bridge(X: NDArray[np.float64], nearest: NDArray[np.int32]) -> tuple[NDArray[
             outside = np.ones(len(X), bool)
             outside[members] = False
             start, end = _closest_pair(X, free, np.flatnonzero(outside))
-            held[start] += 1
-            nearest[start, -held[start]] = end
+            known = np.flatnonzero(nearest[start] == end)  # a candidate that was dropped
+            if not len(known):
+                held[start] += 1
+                known = nearest.shape[1] - held[start : start + 1]
+                nearest[start, known] = end
+            if kept is not None:
+                kept[start, known] = True
             bridges.append((start, end))
-    return nearest, bridges
+    return nearest, kept, bridges
 
 
 def _closest_pair(X: NDArray[np.float64], a: NDArray[np.intp], b: NDArray[np.intp]) -> tuple[int, int]:

@@ -237,7 +237,7 @@ def calibrated_summary(
     """
     found = calibrate(posterior, X, on_progress=on_progress)
     draws = posterior.draws(count, seed=seed, scale=found.scale)
-    return summarize(draws, posterior.embedding, posterior.spec.n_neighbors), found
+    return summarize(draws, posterior.embedding, posterior.spec.n_neighbors, on_progress), found
 
 
 def _between(a: tuple[float, float], b: tuple[float, float]) -> float:

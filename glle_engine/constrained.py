@@ -17,6 +17,9 @@ data's units.
 With :math:`A_i = L L^T`, :math:`v = L^{-T} z` and z standard normal, :math:`s_i (v - g_i 1^T v)`,
 :math:`g_i = A_i^{-1} 1 / (1^T A_i^{-1} 1)`, has exactly that covariance: the factor is
 :math:`F_i = s_i (I - g_i 1^T) L^{-T}`.
+
+Where not all of the k candidates are neighbours (`glle_engine.adaptive`), k_i of them are, 1 is 0 for the others, and
+their weights are 0 in the mean and in every draw.
 """
 
 from __future__ import annotations
@@ -57,6 +60,7 @@ def constrained_law(
     spec: FitSpec,
     *,
     frames: NDArray[np.float64] | None = None,
+    kept: NDArray[np.bool_] | None = None,
     on_progress: OnProgress = silent,
 ) -> tuple[WeightLaw, dict[str, Any]]:
     r"""Return the constrained posterior of the weights, em or direct.
@@ -78,6 +82,8 @@ def constrained_law(
     spec : FitSpec
     frames : (n, p, d) float64, optional
         Tangent frames, with which the noise tells tangent from normal (`glle_engine.frames`).
+    kept : (n, k) bool, optional
+        Which of the candidates are neighbours.
     on_progress
         Called with (points done, n, "posterior").
 
@@ -93,21 +99,24 @@ def constrained_law(
     variance = chosen_variance(spec, X.shape[1])
     mean, factor, prior = np.empty((n, k)), np.empty((n, k, k)), np.empty(n)
     noise_ratio = np.empty(n)
-    unit_ratio = _unit_ratio(X, neighbors, embedding) if direct else 0.0
+    unit_ratio = _unit_ratio(X, neighbors, embedding, kept) if direct else 0.0
     dimension = X.shape[1] + (spec.n_components if direct else 0)
-    for block in neighborhoods(X, neighbors, "posterior", on_progress):
-        rows = block.rows
+    for block in neighborhoods(X, neighbors, "posterior", on_progress, kept):
+        rows, own = block.rows, block.kept
+        count = own.sum(axis=1)
         precision, unit = normalised_precision(whitened(block, frames), block.trace, spec.reg)
         if direct:
-            apart = embedding[neighbors[rows]] - embedding[rows, None, :]
+            apart = (embedding[neighbors[rows]] - embedding[rows, None, :]) * own[:, :, None]
             precision += (unit_ratio / unit)[:, None, None] * (apart @ apart.transpose(0, 2, 1))
         root = inverse_factor(precision)
-        centre, minimum = affine_solution(root)
+        centre, minimum = affine_solution(root, None if kept is None else own)
         if variance == "dirichlet":
-            noise = np.full(len(unit), spec.reg / (k * (k + 1)))  # s_i^2 in units of u_i
+            noise = spec.reg / (count * (count + 1))  # s_i^2 in units of u_i
         else:
-            noise = np.maximum(minimum - spec.reg / k, 0.0) / dimension
+            noise = np.maximum(minimum - spec.reg / count, 0.0) / dimension
         mean[rows] = centre if spec.mean == "derived" else weights[rows]
+        if kept is not None:
+            root *= own[:, :, None]
         factor[rows] = (root - centre[:, :, None] * root.sum(axis=1)[:, None, :]) * np.sqrt(noise)[:, None, None]
         prior[rows] = np.sqrt(noise / spec.reg)
         noise_ratio[rows] = noise
@@ -116,11 +125,13 @@ def constrained_law(
         "noise_to_neighborhood": float(np.median(noise_ratio)),
         "prior_standard_deviation": float(np.median(prior)),
     }
-    return WeightLaw(mean, factor, 1 / k, prior, constrained=True, sigma=None), facts
+    return WeightLaw(mean, factor, 1 / k, prior, constrained=True, sigma=None, kept=kept), facts
 
 
-def _unit_ratio(X: NDArray[np.float64], neighbors: NDArray[np.int32], Y: NDArray[np.float64]) -> float:
+def _unit_ratio(
+    X: NDArray[np.float64], neighbors: NDArray[np.int32], Y: NDArray[np.float64], kept: NDArray[np.bool_] | None
+) -> float:
     """Return mean tr(G) / mean tr(D_y^T D_y): the square of the data's unit in units of the embedding."""
-    data = sum(float(block.trace.sum()) for block in neighborhoods(X, neighbors))
-    drawn = sum(float(block.trace.sum()) for block in neighborhoods(Y, neighbors))
+    data = sum(float(block.trace.sum()) for block in neighborhoods(X, neighbors, kept=kept))
+    drawn = sum(float(block.trace.sum()) for block in neighborhoods(Y, neighbors, kept=kept))
     return data / drawn

@@ -21,7 +21,18 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from glle_engine.posterior import Posterior
-    from glle_engine.spec import Align, Covariance, Disconnected, Mean, Method, Noise, Source, Variance, Variant
+    from glle_engine.spec import (
+        Adaptation,
+        Align,
+        Covariance,
+        Disconnected,
+        Mean,
+        Method,
+        Noise,
+        Source,
+        Variance,
+        Variant,
+    )
 
 
 class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # untyped bases
@@ -32,7 +43,7 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
     Parameters
     ----------
     n_neighbors, n_components, method, variant, reg, variance, mean, covariance, max_iter, tol, \
-    disconnected, noise
+    disconnected, noise, neighborhoods
         As for `glle_engine.fit`.
 
     Attributes
@@ -73,6 +84,7 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         tol: float = 1e-6,
         disconnected: Disconnected = "refuse",
         noise: Noise = "isotropic",
+        neighborhoods: Adaptation = "fixed",
     ) -> None:
         self.n_neighbors = n_neighbors
         self.n_components = n_components
@@ -86,6 +98,7 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         self.tol = tol
         self.disconnected = disconnected
         self.noise = noise
+        self.neighborhoods = neighborhoods
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: ARG002  # scikit-learn's signature
         """Fit the posterior to X (n, d); y is ignored.

@@ -73,11 +73,23 @@ def diagnose(
         "relative_gap": gap,
         "solver": pairs.diagnostics["solver"],
         **facts,
+        **_kept_figures(law),
     }
     notes = [*_data_notes(figures, spec), *_spectrum_notes(figures, pairs, p)]
     if spec.variant == "published":
         notes += _published_notes(figures, law, d, spec)
     return Diagnostics(figures, tuple(notes))
+
+
+def _kept_figures(law: WeightLaw) -> dict[str, Any]:
+    """Tell how many of the candidates are neighbours: least, median, most, and how many points lost some."""
+    if law.kept is None:
+        return {}
+    count = law.kept.sum(axis=1)
+    return {
+        "kept_neighbors": [int(count.min()), float(np.median(count)), int(count.max())],
+        "reduced_neighborhoods": int((count < law.kept.shape[1]).sum()),
+    }
 
 
 def _near_duplicates(distances: NDArray[np.float64]) -> int:
@@ -177,6 +189,15 @@ def _data_notes(figures: dict[str, Any], spec: FitSpec) -> list[Note]:
 
 def _spectrum_notes(figures: dict[str, Any], pairs: Eigenpairs, p: int) -> list[Note]:
     notes = []
+    if reduced := figures.get("reduced_neighborhoods"):
+        least, median, _ = figures["kept_neighbors"]
+        notes.append(
+            Note(
+                "reduced-neighborhoods",
+                f"{reduced} of {figures['n_points']} points lost candidates that lie off their tangent plane; "
+                f"neighbourhoods have {least} points at least and {median:g} in the median.",
+            )
+        )
     if bridges := figures["bridges"]:
         notes.append(
             Note(

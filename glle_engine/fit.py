@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from glle_engine.adaptive import kept_candidates
 from glle_engine.bridging import bridge
 from glle_engine.constrained import constrained_law
 from glle_engine.data import checked_data
@@ -14,12 +15,12 @@ from glle_engine.embedding import Eigenproblem, scaled
 from glle_engine.errors import DegenerateDataError, DisconnectedGraphError
 from glle_engine.findings import diagnose
 from glle_engine.frames import frame_weights, tangent_frames
-from glle_engine.graph import closed_classes, components, smallest_connecting_k
+from glle_engine.graph import closed_classes, components, edges, smallest_connecting_k
 from glle_engine.neighbors import kneighbors
 from glle_engine.posterior import Posterior
 from glle_engine.progress import OnProgress, silent
 from glle_engine.published import published_law
-from glle_engine.spec import Covariance, Disconnected, FitSpec, Mean, Method, Noise, Variance, Variant
+from glle_engine.spec import Adaptation, Covariance, Disconnected, FitSpec, Mean, Method, Noise, Variance, Variant
 from glle_engine.weights import lle_weights
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def fit(
     tol: float = 1e-6,
     disconnected: Disconnected = "refuse",
     noise: Noise = "isotropic",
+    neighborhoods: Adaptation = "fixed",
     on_progress: OnProgress | None = None,
 ) -> Posterior:
     r"""Fit a posterior over LLE's reconstruction weights.
@@ -57,7 +59,7 @@ def fit(
     X : (n, d) array-like
         Finite numbers, in one unit or scaled to one; computed in float64.
     method, variant, n_neighbors, n_components, reg, variance, mean, covariance, max_iter, tol, \
-    disconnected, noise
+    disconnected, noise, neighborhoods
         See `FitSpec`.
     on_progress : callable, optional
         Called with (done, total, stage) between blocks of work; stages are "neighbors", "weights",
@@ -104,6 +106,7 @@ def fit(
         tol=tol,
         disconnected=disconnected,
         noise=noise,
+        neighborhoods=neighborhoods,
     )
     return fit_spec(X, spec, on_progress=on_progress)
 
@@ -120,7 +123,14 @@ def fit_spec(X: ArrayLike, spec: FitSpec, *, on_progress: OnProgress | None = No
     mean = reference_embedding(data, nearest, spec, on_progress)
     if spec.variant == "constrained":
         law, facts = constrained_law(
-            data, mean.neighbors, mean.embedding, mean.weights, spec, frames=mean.frames, on_progress=on_progress
+            data,
+            mean.neighbors,
+            mean.embedding,
+            mean.weights,
+            spec,
+            frames=mean.frames,
+            kept=mean.kept,
+            on_progress=on_progress,
         )
     else:
         law, facts = published_law(data, mean.neighbors, mean.embedding, spec, on_progress)
@@ -144,6 +154,7 @@ class Reference:
     classes: list[NDArray[np.intp]]
     bridges: list[tuple[int, int]]
     frames: NDArray[np.float64] | None
+    kept: NDArray[np.bool_] | None
     weights: NDArray[np.float64]
     problem: Eigenproblem
     pairs: Eigenpairs
@@ -168,28 +179,35 @@ def reference_embedding(
     DisconnectedGraphError, ConvergenceError
 
     """
+    kept: NDArray[np.bool_] | None = None
+    if spec.neighborhoods == "adaptive":
+        kept = kept_candidates(data, nearest, spec.n_components, on_progress)
     bridges: list[tuple[int, int]] = []
     if spec.disconnected == "bridge":
-        nearest, bridges = bridge(data, nearest)
-    require_connected(data, nearest)
+        nearest, kept, bridges = bridge(data, nearest, kept)
+    graph = edges(nearest, kept)
+    require_connected(data, graph, adaptive=kept is not None)
     # Ascending rows: the draw does not depend on distances that rounding may reorder.
-    neighbors = np.sort(nearest, axis=1)
+    ascending = np.argsort(nearest, axis=1)
+    neighbors = np.take_along_axis(nearest, ascending, axis=1)
+    if kept is not None:
+        kept = np.take_along_axis(kept, ascending, axis=1)
     frames = None
     if spec.noise == "tangent":
         frames = tangent_frames(data, spec.n_neighbors, spec.n_components, on_progress)
         weights = frame_weights(data, neighbors, frames, spec.reg, on_progress)
     else:
-        weights = lle_weights(data, neighbors, spec.reg, on_progress)
+        weights = lle_weights(data, neighbors, spec.reg, on_progress, kept)
     on_progress(0, 1, "embedding")
-    classes = closed_classes(neighbors)
+    classes = closed_classes(graph)
     problem = Eigenproblem.prepare(neighbors, weights, classes)
     pairs = problem.solve(weights, spec.n_components + 1, exhaustive=True)
     embedding = scaled(pairs.vectors[:, : spec.n_components])
     on_progress(1, 1, "embedding")
-    return Reference(neighbors, classes, bridges, frames, weights, problem, pairs, embedding)
+    return Reference(neighbors, classes, bridges, frames, kept, weights, problem, pairs, embedding)
 
 
-def require_connected(X: NDArray[np.float64], neighbors: NDArray[np.int32]) -> None:
+def require_connected(X: NDArray[np.float64], neighbors: NDArray[np.int32], *, adaptive: bool = False) -> None:
     """Raise `DisconnectedGraphError`, with sizes and the smallest k that connects, unless one component."""
     label = components(neighbors)
     if not label.any():
@@ -205,6 +223,7 @@ def require_connected(X: NDArray[np.float64], neighbors: NDArray[np.int32]) -> N
             if enough
             else "No n_neighbors of reasonable size connects it."
         )
+        + (" (With neighborhoods='fixed'; adaptive ones may need more.)" if adaptive else "")
         + " Or ask for disconnected='bridge', or fit each component as data of its own."
         + (" Duplicated points may be the cause." if sizes[-1] <= k + 1 else ""),
         details={

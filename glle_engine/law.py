@@ -27,13 +27,15 @@ class WeightLaw:
         F_i; the covariance is F F^T. It depends continuously on the data (no eigenvectors), so
         that rounding cannot change a draw.
     prior_mean : float
-        Every entry of m_0: 1/k (constrained) or 0 (published).
+        Every entry of m_0: 1/k (constrained) or 0 (published); 1/k_i for k_i neighbours among the candidates.
     prior_factor : (n,) or (n, k, k) float64, or None
         R_i, as a standard deviation or as a matrix; None where the method has no prior.
     constrained : bool
         Whether 1^T w_i = 1 holds for every draw.
     sigma : (n,) float64 or None
         Published em, spherical: sigma_i of GLLE Eq. 29, signs kept.
+    kept : (n, k) bool or None
+        Which of the candidates are neighbours, where not all are; the weights of the others are 0.
 
     """
 
@@ -43,6 +45,7 @@ class WeightLaw:
     prior_factor: NDArray[np.float64] | None
     constrained: bool
     sigma: NDArray[np.float64] | None
+    kept: NDArray[np.bool_] | None = None
 
     def weights(self, z: NDArray[np.float64], scale: float, source: Source) -> NDArray[np.float64]:
         """Map standard normal z (n, k) to weights (n, k) of the posterior or the prior."""
@@ -53,9 +56,13 @@ class WeightLaw:
             raise ValueError("this law has no prior")
         if self.prior_factor.ndim == 3:
             return self.prior_mean + spread * _apply(self.prior_factor, z)
-        if self.constrained:  # the prior lives on the plane, too
-            z = z - z.mean(axis=1, keepdims=True)
-        return self.prior_mean + spread * self.prior_factor[:, None] * z
+        if not self.constrained:
+            return self.prior_mean + spread * self.prior_factor[:, None] * z
+        # The prior lives on the plane, too.
+        own = np.ones(z.shape) if self.kept is None else self.kept.astype(float)
+        even = own / own.sum(axis=1, keepdims=True)
+        drawn = spread * self.prior_factor[:, None] * own * (z - (even * z).sum(axis=1, keepdims=True))
+        return np.asarray(even + drawn)
 
     def gaussian(self, source: Source) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return mean (n, k) and factor (n, k, k), so that weights are mean + sqrt(scale) factor z."""
@@ -67,7 +74,11 @@ class WeightLaw:
         mean = np.full((n, k), self.prior_mean)
         if self.prior_factor.ndim == 3:
             return mean, self.prior_factor
-        plane = np.eye(k) - (1 / k if self.constrained else 0.0)
+        if not self.constrained:
+            return mean, self.prior_factor[:, None, None] * np.eye(k)
+        own = np.ones((n, k)) if self.kept is None else self.kept.astype(float)
+        mean = own / own.sum(axis=1, keepdims=True)
+        plane = own[:, :, None] * (np.eye(k) - mean[:, None, :])
         return mean, self.prior_factor[:, None, None] * plane
 
 

@@ -36,7 +36,7 @@ class Posterior:
     spec : FitSpec
         The parameters it was fitted with.
     neighbors : (n, k) int32
-        The kNN graph, each row ascending.
+        The kNN graph, each row ascending; with adaptive neighbourhoods the candidates (see `law.kept`).
     law : WeightLaw
         Mean, covariance factor and prior of the weights.
     embedding : (n, p) float64
@@ -211,6 +211,7 @@ class Posterior:
             "covariance_factor": self.law.factor,
             "prior_factor": self.law.prior_factor,
             "sigma": self.law.sigma,
+            "kept": self.law.kept,
             "embedding": self.embedding,
             "eigenvalues": self.eigenvalues,
             "order": self.order,
@@ -238,6 +239,7 @@ class Posterior:
             prior_factor=arrays.get("prior_factor"),
             constrained=spec.variant == "constrained",
             sigma=arrays.get("sigma"),
+            kept=arrays.get("kept"),
         )
         return cls(
             spec=spec,

@@ -16,6 +16,7 @@ Mean = Literal["lle", "derived"]
 Covariance = Literal["spherical", "full"]
 Disconnected = Literal["refuse", "bridge"]
 Noise = Literal["isotropic", "tangent"]
+Adaptation = Literal["fixed", "adaptive"]
 Source = Literal["posterior", "prior"]
 Align = Literal["procrustes", "none"]
 
@@ -27,6 +28,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "covariance": get_args(Covariance),
     "disconnected": get_args(Disconnected),
     "noise": get_args(Noise),
+    "neighborhoods": get_args(Adaptation),
     "source": get_args(Source),
     "align": get_args(Align),
 }
@@ -93,6 +95,10 @@ class FitSpec:
         Reconstruction noise of the constrained variant: ``"isotropic"``, whose mean is LLE, or
         ``"tangent"``, which tells directions along the sheet from those off it (`glle_engine.frames`): the
         choice for noisy data, few neighbours and many features.
+    neighborhoods
+        ``"fixed"``: all k candidates are neighbours. ``"adaptive"``: of the k candidates those that lie near the
+        point's tangent plane (`glle_engine.adaptive`), for data whose turns come close to each other; with the
+        constrained variant and isotropic noise.
 
     Raises
     ------
@@ -113,12 +119,13 @@ class FitSpec:
     tol: float = 1e-6
     disconnected: Disconnected = "refuse"
     noise: Noise = "isotropic"
+    neighborhoods: Adaptation = "fixed"
 
     def __post_init__(self) -> None:
         for name in ("n_neighbors", "n_components", "max_iter"):  # numpy's integers are integers, too
             if isinstance(getattr(self, name), SupportsIndex) and not isinstance(getattr(self, name), bool):
                 object.__setattr__(self, name, operator.index(getattr(self, name)))
-        for name in ("method", "variant", "variance", "mean", "covariance", "disconnected", "noise"):
+        for name in ("method", "variant", "variance", "mean", "covariance", "disconnected", "noise", "neighborhoods"):
             check_choice(name, getattr(self, name))
         check_integer("n_neighbors", self.n_neighbors, 2)
         check_integer("n_components", self.n_components, 1)
@@ -127,14 +134,27 @@ class FitSpec:
         check_positive("tol", self.tol)
         for name in ("reg", "tol"):  # 1 and 1.0 are the same specification
             object.__setattr__(self, name, float(getattr(self, name)))
-        if self.mean == "derived" and self.method != "direct":
-            _refuse("mean='derived' (Eq. 35)", "method='direct'")
-        if self.covariance == "full" and (self.method, self.variant) != ("em", "published"):
-            _refuse("covariance='full' (Eq. 26)", "method='em' and variant='published'")
-        if self.noise == "tangent" and self.variant != "constrained":
-            _refuse("noise='tangent'", "variant='constrained'")
-        if self.variance != "auto" and self.variant != "constrained":
-            _refuse(f"variance={self.variance!r}", "variant='constrained'")
+        self._check_together()
+
+    def _check_together(self) -> None:
+        """Refuse an option that has no meaning beside the others."""
+        constrained = self.variant == "constrained"
+        adaptive = self.neighborhoods == "adaptive"
+        for asked, possible, option, needed in (
+            (self.mean == "derived", self.method == "direct", "mean='derived' (Eq. 35)", "method='direct'"),
+            (
+                self.covariance == "full",
+                self.method == "em" and not constrained,
+                "covariance='full' (Eq. 26)",
+                "method='em' and variant='published'",
+            ),
+            (self.noise == "tangent", constrained, "noise='tangent'", "variant='constrained'"),
+            (adaptive, constrained, "neighborhoods='adaptive'", "variant='constrained'"),
+            (adaptive, self.noise == "isotropic", "neighborhoods='adaptive'", "noise='isotropic'"),
+            (self.variance != "auto", constrained, f"variance={self.variance!r}", "variant='constrained'"),
+        ):
+            if asked and not possible:
+                _refuse(option, needed)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the parameters as a JSON-able dictionary, every one of them."""

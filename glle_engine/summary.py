@@ -10,6 +10,7 @@ import numpy as np
 from glle_engine.alignment import procrustes_rotation
 from glle_engine.errors import InvalidParameterError
 from glle_engine.neighbors import kneighbors
+from glle_engine.progress import OnProgress, silent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -56,7 +57,9 @@ class Summary:
     agreement: NDArray[np.float64]
 
 
-def generalized_procrustes(embeddings: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def generalized_procrustes(
+    embeddings: NDArray[np.float64], on_progress: OnProgress = silent
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     r"""Turn embeddings towards their own mean until it stands still (Gower 1975).
 
     Minimises :math:`\sum_j \|Y_j R_j - \bar Y\|_F^2` over orthogonal R_j by alternating between the mean and the turns;
@@ -65,6 +68,8 @@ def generalized_procrustes(embeddings: NDArray[np.float64]) -> tuple[NDArray[np.
     Parameters
     ----------
     embeddings : (m, n, p) float64
+    on_progress
+        Called with (round, most rounds, "consensus").
 
     Returns
     -------
@@ -75,7 +80,8 @@ def generalized_procrustes(embeddings: NDArray[np.float64]) -> tuple[NDArray[np.
     """
     aligned = np.array(embeddings)
     consensus: NDArray[np.float64] = aligned[0]
-    for _ in range(MAX_ROUNDS):
+    for round_ in range(MAX_ROUNDS):
+        on_progress(round_, MAX_ROUNDS, "consensus")
         for j, embedding in enumerate(aligned):
             aligned[j] = embedding @ procrustes_rotation(embedding, consensus)
         before, consensus = consensus, aligned.mean(axis=0)
@@ -84,7 +90,12 @@ def generalized_procrustes(embeddings: NDArray[np.float64]) -> tuple[NDArray[np.
     return consensus, aligned
 
 
-def summarize(draws: Iterable[Draw], reference: NDArray[np.float64], n_neighbors: int = 10) -> Summary:
+def summarize(
+    draws: Iterable[Draw],
+    reference: NDArray[np.float64],
+    n_neighbors: int = 10,
+    on_progress: OnProgress = silent,
+) -> Summary:
     """Summarise draws of one posterior.
 
     Parameters
@@ -95,6 +106,9 @@ def summarize(draws: Iterable[Draw], reference: NDArray[np.float64], n_neighbors
         The embedding that the summary is turned to: `Posterior.embedding`.
     n_neighbors
         Neighbours whose survival is a point's stability.
+    on_progress
+        Called with (done, all, stage); the stages are "consensus" (rounds) and "stability" (draws). What it raises
+        leaves the summary.
 
     Raises
     ------
@@ -108,7 +122,7 @@ def summarize(draws: Iterable[Draw], reference: NDArray[np.float64], n_neighbors
             f"{len(drawn)} draws have no spread.", remedy="Give two draws or more; a hundred rank points well."
         )
     stack = np.stack([draw.embedding for draw in drawn])
-    consensus, aligned = generalized_procrustes(stack)
+    consensus, aligned = generalized_procrustes(stack, on_progress)
     turn = procrustes_rotation(consensus, reference)
     consensus, aligned = consensus @ turn, aligned @ turn
     off = aligned - consensus
@@ -117,19 +131,22 @@ def summarize(draws: Iterable[Draw], reference: NDArray[np.float64], n_neighbors
         consensus=consensus,
         covariance=covariance,
         spread=np.sqrt(np.trace(covariance, axis1=1, axis2=2)),
-        stability=_stability(aligned, consensus, min(n_neighbors, len(consensus) - 1)),
+        stability=_stability(aligned, consensus, min(n_neighbors, len(consensus) - 1), on_progress),
         eigenvalues=np.stack([draw.eigenvalues for draw in drawn]),
         relative_gaps=np.array([_relative_gap(draw) for draw in drawn]),
         agreement=np.array([_agreement(Y, reference) for Y in stack]),
     )
 
 
-def _stability(aligned: NDArray[np.float64], consensus: NDArray[np.float64], k: int) -> NDArray[np.float64]:
+def _stability(
+    aligned: NDArray[np.float64], consensus: NDArray[np.float64], k: int, on_progress: OnProgress
+) -> NDArray[np.float64]:
     known = kneighbors(consensus, k)[0]
     kept = np.zeros(len(consensus))
-    for embedding in aligned:
+    for done, embedding in enumerate(aligned, start=1):
         near = kneighbors(np.ascontiguousarray(embedding), k)[0]
         kept += (known[:, :, None] == near[:, None, :]).any(axis=2).sum(axis=1)
+        on_progress(done, len(aligned), "stability")
     return kept / (k * len(aligned))
 
 

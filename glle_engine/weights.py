@@ -36,6 +36,8 @@ class Neighborhoods:
         G_i = D_i^T D_i.
     trace : (m,) float64
         tr(G_i); 0 where all neighbours are duplicates of the point.
+    kept : (m, k) bool
+        Which of the candidates are neighbours; rows of `differences` and of `gram` are 0 for the others.
 
     """
 
@@ -43,6 +45,7 @@ class Neighborhoods:
     differences: NDArray[np.float64]
     gram: NDArray[np.float64]
     trace: NDArray[np.float64]
+    kept: NDArray[np.bool_]
 
 
 def neighborhoods(
@@ -50,6 +53,7 @@ def neighborhoods(
     neighbors: NDArray[np.int32],
     stage: str = "weights",
     on_progress: OnProgress = silent,
+    kept: NDArray[np.bool_] | None = None,
 ) -> Iterator[Neighborhoods]:
     """Yield the neighbourhoods of X in blocks that fit the processor's caches.
 
@@ -59,14 +63,19 @@ def neighborhoods(
     neighbors : (n, k) int32
     stage, on_progress
         `on_progress` is called with (points done, n, stage).
+    kept : (n, k) bool, optional
+        Which of the candidates are neighbours; all without it.
 
     """
     n, k = neighbors.shape
     size = max(1, _BLOCK_ENTRIES // (k * max(k, X.shape[1])))
     for rows in blocks(n, size, stage, on_progress):
         differences = X[neighbors[rows]] - X[rows, None, :]
+        if kept is not None:
+            differences *= kept[rows, :, None]
         gram = differences @ differences.transpose(0, 2, 1)
-        yield Neighborhoods(rows, differences, gram, np.trace(gram, axis1=1, axis2=2))
+        own = np.ones(gram.shape[:2], bool) if kept is None else kept[rows]
+        yield Neighborhoods(rows, differences, gram, np.trace(gram, axis1=1, axis2=2), own)
 
 
 def inverse_factor(precision: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -86,13 +95,17 @@ def inverse_factor(precision: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.ascontiguousarray(np.triu(inverse.transpose(0, 2, 1)))
 
 
-def affine_solution(root: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def affine_solution(
+    root: NDArray[np.float64], kept: NDArray[np.bool_] | None = None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Solve min w^T P w over 1^T w = 1, given L^-T of P.
 
     Parameters
     ----------
     root : (m, k, k) float64
         L^-T, as `inverse_factor` returns it.
+    kept : (m, k) bool, optional
+        1 is 0 for the others, whose weights are exactly 0 where P does not couple them to the rest.
 
     Returns
     -------
@@ -102,7 +115,10 @@ def affine_solution(root: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDA
         w^T P w = 1 / (1^T P^-1 1).
 
     """
-    solution = (root @ root.sum(axis=1)[:, :, None])[:, :, 0]
+    column = root.sum(axis=1) if kept is None else np.einsum("mi,mij->mj", kept.astype(float), root)
+    solution = (root @ column[:, :, None])[:, :, 0]
+    if kept is not None:
+        solution *= kept
     total = solution.sum(axis=1)
     return solution / total[:, None], 1 / total
 
@@ -112,6 +128,7 @@ def lle_weights(
     neighbors: NDArray[np.int32],
     reg: float = 1e-3,
     on_progress: OnProgress = silent,
+    kept: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.float64]:
     """Return LLE's regularised reconstruction weights (GLLE Eq. 9).
 
@@ -126,16 +143,18 @@ def lle_weights(
         The ridge relative to tr(G_i).
     on_progress
         Called with (points done, n, "weights").
+    kept : (n, k) bool, optional
+        Which of the candidates are neighbours.
 
     Returns
     -------
-    (n, k) float64, rows summing to 1.
+    (n, k) float64, rows summing to 1; exactly 0 for candidates that are no neighbours.
 
     """
     weights = np.empty(neighbors.shape)
-    for block in neighborhoods(X, neighbors, "weights", on_progress):
+    for block in neighborhoods(X, neighbors, "weights", on_progress, kept):
         root = inverse_factor(normalised_precision(block.gram, block.trace, reg)[0])
-        weights[block.rows] = affine_solution(root)[0]
+        weights[block.rows] = affine_solution(root, None if kept is None else block.kept)[0]
     return weights
 
 

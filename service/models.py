@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validat
 from glle_engine import FitSpec, manifolds
 from glle_engine.advice import DEFAULT_RANGE
 from glle_engine.calibration import DRAWS, HALF_SAMPLES
-from glle_engine.spec import Align, Covariance, Disconnected, Mean, Method, Noise, Source, Variance, Variant
+from glle_engine.spec import Adaptation, Align, Covariance, Disconnected, Mean, Method, Noise, Source, Variance, Variant
 from service.problems import ProblemOut
 from worker.datasets import Dataset
 from worker.jobs import Job, Kind, Status
@@ -58,6 +58,10 @@ class PosteriorIn(_In):
     )
     noise: Noise = Field(
         default="isotropic", description="Reconstruction noise of the constrained variant: alike, or along the sheet."
+    )
+    neighborhoods: Adaptation = Field(
+        default="fixed",
+        description="All n_neighbors candidates of a point, or those near its tangent plane (constrained, isotropic).",
     )
 
     def fit_spec(self) -> FitSpec:

@@ -146,7 +146,7 @@ class SummarySpec(SampleSpec):
             told |= {"scale": sample.scale, "calibration": calibration_told(found.meta)}
             beside["half_sample_spread"] = found.arrays["half_sample_spread"]
         draws = desk.draws(posterior, sample.keys(self.count))
-        summary = summarize(draws, posterior.embedding, posterior.spec.n_neighbors)
+        summary = summarize(draws, posterior.embedding, posterior.spec.n_neighbors, desk.tell)
         trust = _local_trust(data, posterior, desk.tell)
         ranked = {"spread": summary.spread, "stability": summary.stability, "local_trust": trust}
         return Entry(

@@ -10,7 +10,7 @@ from scipy.linalg import subspace_angles
 
 from glle_engine.alignment import procrustes_rotation
 from glle_engine.errors import InvalidParameterError
-from glle_engine.summary import generalized_procrustes
+from glle_engine.summary import generalized_procrustes, summarize
 
 if TYPE_CHECKING:
     from glle_engine import Posterior
@@ -68,3 +68,22 @@ def test_one_draw_has_no_spread(posterior: Posterior) -> None:
     """Fewer than two draws are refused with the remedy."""
     with pytest.raises(InvalidParameterError, match="two draws"):
         posterior.summary(1)
+
+
+def test_progress_is_told_and_can_end_it(posterior: Posterior) -> None:
+    """Rounds and draws are told; what the listener raises leaves the summary."""
+    told: list[tuple[int, int, str]] = []
+    draws = list(posterior.draws(5))
+    summarize(draws, posterior.embedding, on_progress=lambda *args: told.append(args))
+    assert told[0][2] == "consensus"
+    assert [entry for entry in told if entry[2] == "stability"] == [(i, 5, "stability") for i in range(1, 6)]
+
+    class Stop(Exception):  # noqa: N818 # a listener's own
+        pass
+
+    def stop(done: int, _: int, stage: str) -> None:
+        if (done, stage) == (2, "stability"):
+            raise Stop
+
+    with pytest.raises(Stop):
+        summarize(draws, posterior.embedding, on_progress=stop)

@@ -1,0 +1,171 @@
+"""Neighbourhoods that drop candidates off the tangent plane."""
+
+from __future__ import annotations
+
+import math
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from glle_engine import Posterior, fit, load, manifolds
+from glle_engine.adaptive import kept_candidates
+from glle_engine.calibration import calibrate
+from glle_engine.errors import DisconnectedGraphError, InvalidParameterError
+from glle_engine.neighbors import kneighbors
+from tests.engine.dense import angle, bottom
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+
+@pytest.fixture(scope="module")
+def roll() -> manifolds.Manifold:
+    """Return a roll so thinly sampled that its turns are among each other's 20 nearest."""
+    return manifolds.make("swiss_roll", 800, seed=2)
+
+
+@pytest.fixture(scope="module")
+def adapted(roll: manifolds.Manifold) -> Posterior:
+    """Return its posterior with adaptive neighbourhoods."""
+    return fit(roll.X, n_neighbors=20, neighborhoods="adaptive")
+
+
+def kept_of(posterior: Posterior) -> NDArray[np.bool_]:
+    """Return which candidates are neighbours."""
+    assert posterior.law.kept is not None
+    return posterior.law.kept
+
+
+def jumps(roll: manifolds.Manifold, neighbors: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Say which edges lead to another turn."""
+    turn = roll.coordinates[:, 0]
+    return np.asarray(np.abs(turn[neighbors] - turn[:, None]) > np.pi)
+
+
+def test_short_circuits_are_dropped(roll: manifolds.Manifold, adapted: Posterior) -> None:
+    """Edges between two turns go, nearly all others stay, and the diagnostics say how many points lost some."""
+    bad = jumps(roll, adapted.neighbors)
+    kept = kept_of(adapted)
+    assert bad.sum() > 50
+    assert (bad & kept).sum() == 0
+    assert kept[~bad].mean() > 0.98
+    figures = adapted.diagnostics.figures
+    count = kept.sum(axis=1)
+    assert figures["kept_neighbors"] == [count.min(), np.median(count), 20]
+    assert figures["reduced_neighborhoods"] == (count < 20).sum() > 0
+    assert "reduced-neighborhoods" in {note.code for note in adapted.diagnostics.notes}
+
+
+def test_a_flat_sheet_keeps_everything() -> None:
+    """Where all neighbourhoods are flat, none is reduced, and the posterior is that of fixed ones, to the last bit."""
+    rng = np.random.default_rng(0)
+    turn = np.linalg.qr(rng.standard_normal((3, 3)))[0]
+    X = np.concatenate([rng.random((300, 2)), np.zeros((300, 1))], axis=1) @ turn
+    fixed, adapted = fit(X), fit(X, neighborhoods="adaptive")
+    assert kept_of(adapted).all()
+    np.testing.assert_allclose(adapted.mean, fixed.mean, atol=1e-14)
+    np.testing.assert_allclose(adapted.draw(0).embedding, fixed.draw(0).embedding, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"variance": "ml"}, {"method": "direct"}, {"method": "direct", "mean": "derived"}]
+)
+def test_dropped_candidates_have_no_weight(roll: manifolds.Manifold, options: dict[str, Any]) -> None:
+    """Exactly 0 in the mean, in every draw and in the covariance; rows sum to one; the covariance annihilates 1."""
+    posterior = fit(roll.X, n_neighbors=20, neighborhoods="adaptive", **options)
+    dropped = ~kept_of(posterior)
+    assert dropped.any()
+    drawn = [posterior.weights(1), posterior.weights(2, source="prior"), posterior.weights(3, scale=9.0)]
+    for weights in (posterior.mean, *drawn):
+        assert not weights[dropped].any()
+        np.testing.assert_allclose(weights.sum(axis=1), 1, atol=1e-11)
+    factor = posterior.covariance_factor
+    assert not factor[dropped].any()
+    np.testing.assert_allclose(factor.sum(axis=1), 0, atol=1e-9 * np.abs(factor).max())
+
+
+def test_the_posterior_of_one_neighbourhood(roll: manifolds.Manifold, adapted: Posterior) -> None:
+    """Mean and covariance are those of the neighbours that are, as if there had been no other candidates."""
+    kept = kept_of(adapted)
+    point = int(np.argmin(kept.sum(axis=1)))
+    own = np.flatnonzero(kept[point])
+    k = len(own)
+    assert k < 20
+    differences = roll.X[adapted.neighbors[point, own]] - roll.X[point]
+    gram = differences @ differences.T
+    inverse = np.linalg.inv(gram + 1e-3 * np.trace(gram) * np.eye(k))
+    total = inverse.sum()
+    np.testing.assert_allclose(adapted.mean[point, own], inverse.sum(axis=0) / total, atol=1e-10)
+    noise = 1e-3 * np.trace(gram) / (k * (k + 1))
+    covariance = noise * (inverse - np.outer(inverse.sum(axis=0), inverse.sum(axis=0)) / total)
+    factor = adapted.covariance_factor[point][own]
+    np.testing.assert_allclose(factor @ factor.T, covariance, atol=1e-9)
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), exponent=st.floats(-3, 3))
+def test_shift_rotation_and_scale_change_nothing(seed: int, exponent: float) -> None:
+    """The same candidates are kept, and the same draw is drawn."""
+    rng = np.random.default_rng(seed)
+    X = manifolds.make("s_curve", 150, noise=0.02, seed=seed % 1000).X
+    turn = np.linalg.qr(rng.standard_normal((3, 3)))[0]
+    moved = 10.0**exponent * (X @ turn) + rng.standard_normal(3)
+    nearest = kneighbors(X, 12)[0]
+    np.testing.assert_array_equal(kept_candidates(moved, nearest, 2), kept_candidates(X, nearest, 2))
+
+
+def test_draws_are_eigenvectors(adapted: Posterior) -> None:
+    """As for fixed neighbourhoods, against a dense SVD; scale 0 is the reference."""
+    draw = adapted.draw(3, align="none")
+    assert angle(draw.embedding, bottom(adapted.neighbors, adapted.weights(3), 2)[1]) < 1e-8
+    assert angle(adapted.draw(3, scale=0).embedding, adapted.embedding) < 1e-8
+
+
+def test_everything_else_works_with_it(roll: manifolds.Manifold, adapted: Posterior, tmp_path: Path) -> None:
+    """Storage, new points and calibration."""
+    adapted.save(tmp_path / "posterior.npz")
+    again = load(tmp_path / "posterior.npz")
+    assert again.draw(5).embedding.tobytes() == adapted.draw(5).embedding.tobytes()
+    assert again.draw(5, source="prior").embedding.tobytes() == adapted.draw(5, source="prior").embedding.tobytes()
+    assert again.law.kept is not None
+    np.testing.assert_array_equal(adapted.transform(roll.X, roll.X[:7]), adapted.embedding[:7])
+    assert calibrate(adapted, roll.X, n_half_samples=4, n_draws=4).scale > 0
+
+
+def test_a_graph_that_falls_apart_is_refused_or_bridged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the edges between two halves are dropped: an error that names what may be the cause, or bridges."""
+    X = np.random.default_rng(3).uniform(0, 1, (300, 2))
+    left = X[:, 0] < 0.5
+
+    def apart(_: Any, nearest: NDArray[np.int32], *__: Any) -> NDArray[np.bool_]:
+        return np.asarray(left[nearest] == left[:, None])
+
+    own = kneighbors(X, 12)[0]
+    X = X[left[own[:, 0]] == left]  # so that the nearest is always of one's own half
+    left = X[:, 0] < 0.5
+    monkeypatch.setattr(import_module("glle_engine.fit"), "kept_candidates", apart)
+    with pytest.raises(DisconnectedGraphError) as caught:
+        fit(X, n_neighbors=12, neighborhoods="adaptive")
+    assert "adaptive" in caught.value.remedy
+    bridged = fit(X, n_neighbors=12, neighborhoods="adaptive", disconnected="bridge")
+    kept, bridges = kept_of(bridged), bridged.diagnostics.figures["bridges"]
+    assert bridges
+    for start, end in bridges:
+        assert left[start] != left[end]
+        assert kept[start, bridged.neighbors[start] == end].all()
+    assert all(len(set(row)) == 12 for row in bridged.neighbors.tolist())
+    assert math.isfinite(bridged.draw(0).eigenvalues[0])
+
+
+@pytest.mark.parametrize("options", [{"variant": "published"}, {"noise": "tangent"}])
+def test_what_has_no_meaning_with_it(options: dict[str, Any]) -> None:
+    """Refused, with the remedy."""
+    with pytest.raises(InvalidParameterError, match="neighborhoods='adaptive'") as caught:
+        fit(np.random.default_rng(0).random((50, 3)), neighborhoods="adaptive", **options)
+    assert "Leave it at its default" in caught.value.remedy
