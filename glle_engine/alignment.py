@@ -42,19 +42,22 @@ def disparity(Y: NDArray[np.float64], reference: NDArray[np.float64]) -> float:
     return float(max(0.0, 1 - (overlap / (np.linalg.norm(a) * np.linalg.norm(b))) ** 2))
 
 
-def aligned_to(Y: NDArray[np.float64], reference: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-    """Return Y turned to the reference by `procrustes_rotation`, and their `disparity`, from one pass over both.
+def aligned_to(
+    Y: NDArray[np.float64], reference: NDArray[np.float64], *, centred: bool
+) -> tuple[NDArray[np.float64], float]:
+    """Return Y turned to the reference by `procrustes_rotation`, and their `disparity`.
 
     Parameters
     ----------
     Y, reference : (n, p) float64
+    centred : bool
+        Whether the columns of both sum to zero: one decomposition then serves both.
 
     """
-    n = len(Y)
-    ones = np.ones(n)
-    cross, mean, other = Y.T @ reference, ones @ Y / n, ones @ reference / n
-    u, _, vt = np.linalg.svd(cross)
-    centred = cross - n * np.outer(mean, other)
-    overlap = np.linalg.svd(centred, compute_uv=False).sum()
-    norms = (np.vdot(Y, Y) - n * mean @ mean) * (np.vdot(reference, reference) - n * other @ other)
-    return Y @ (u @ vt), float(max(0.0, 1 - overlap**2 / norms))
+    u, s, vt = np.linalg.svd(Y.T @ reference)
+    if centred:
+        norms = np.vdot(Y, Y) * np.vdot(reference, reference)
+        apart = float(max(0.0, 1 - s.sum() ** 2 / norms))
+    else:
+        apart = disparity(Y, reference)
+    return Y @ (u @ vt), apart

@@ -134,7 +134,7 @@ def _alone(posterior: Posterior, key: DrawKey, source: Source, rejected: Sequenc
 def _finished(posterior: Posterior, key: DrawKey, source: Source, align: Align, pairs: Eigenpairs) -> Draw:
     """Scale an embedding (GLLE Eq. 37-43) and turn it to the reference."""
     embedding = math.sqrt(len(pairs.vectors)) * pairs.vectors
-    turned, disparity = aligned_to(embedding, posterior.embedding)
+    turned, disparity = aligned_to(embedding, posterior.embedding, centred=posterior.law.constrained)
     embedding = turned if align == "procrustes" else sign_convention(embedding)
     diagnostics = dict(pairs.diagnostics, disparity=disparity)
     return Draw(key.index, key.seed, float(key.scale), source, align, embedding, pairs.values, diagnostics)

@@ -38,27 +38,35 @@ def _halves(typing: Any, a: Any, b: Any) -> Any:
 
 @compiled
 def uniforms(tag: tuple[int, ...], seeds: Address, indices: Address, first: int, count: int, target: Address) -> None:
-    """Write uniforms 4 first, ... of every lane's stream, four for each of `count` counters, as (4 count, lanes)."""
+    """Write uniforms 4 first, ... of each of an even number of lanes, four a counter, as (4 count, lanes)."""
     lanes = len(tag)
     for block in range(count):
-        for lane in range(lanes):
-            c0, c1, c2, c3 = (
-                np.uint64(first + block + 1),
-                np.uint64(0),
-                np.uint64(0),
-                np.uint64(0),
-            )  # numpy's begin at 1
-            k0, k1 = seeds[lane], indices[lane]
+        counter = np.uint64(first + block + 1)  # numpy's begin at 1
+        for lane in range(0, lanes, 2):  # two at once, since each round waits for the one before
+            a0, a1, a2, a3 = counter, np.uint64(0), np.uint64(0), np.uint64(0)
+            b0, b1, b2, b3 = counter, np.uint64(0), np.uint64(0), np.uint64(0)
+            key_a, key_b = seeds[lane], seeds[lane + 1]
+            index_a, index_b = indices[lane], indices[lane + 1]
             for _ in range(_ROUNDS):
-                h0, l0 = _halves(_M0, c0)
-                h1, l1 = _halves(_M1, c2)
-                c0, c1, c2, c3 = h1 ^ c1 ^ k0, l1, h0 ^ c3 ^ k1, l0
-                k0, k1 = k0 + _W0, k1 + _W1
+                high, low = _halves(_M0, a0)
+                upper, under = _halves(_M1, a2)
+                a0, a1, a2, a3 = upper ^ a1 ^ key_a, under, high ^ a3 ^ index_a, low
+                high, low = _halves(_M0, b0)
+                upper, under = _halves(_M1, b2)
+                b0, b1, b2, b3 = upper ^ b1 ^ key_b, under, high ^ b3 ^ index_b, low
+                key_a, index_a = key_a + _W0, index_a + _W1
+                key_b, index_b = key_b + _W0, index_b + _W1
             at = 4 * block * lanes + lane
-            target[at] = np.int64(c0 >> _SHIFT) * _UNIT
-            target[at + lanes] = np.int64(c1 >> _SHIFT) * _UNIT
-            target[at + 2 * lanes] = np.int64(c2 >> _SHIFT) * _UNIT
-            target[at + 3 * lanes] = np.int64(c3 >> _SHIFT) * _UNIT
+            target[at], target[at + 1] = _unit(a0), _unit(b0)
+            target[at + lanes], target[at + lanes + 1] = _unit(a1), _unit(b1)
+            target[at + 2 * lanes], target[at + 2 * lanes + 1] = _unit(a2), _unit(b2)
+            target[at + 3 * lanes], target[at + 3 * lanes + 1] = _unit(a3), _unit(b3)
+
+
+@compiled
+def _unit(word: np.uint64) -> float:
+    """Return the upper 53 bits as a number in [0, 1)."""
+    return np.int64(word >> _SHIFT) * _UNIT
 
 
 def _polynomial(builder: Any, lanes: int, x: Any, coefficients: list[float]) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -39,27 +41,42 @@ class Workspace:
     def __init__(self, structure: Structure, wanted: int, lanes: int) -> None:
         n, k = structure.neighbors.shape
         self.tag = (0,) * lanes
-        self.normals = aligned(4 * k * lanes)
-        self.weights = aligned(n * k * lanes)
-        self.lower = aligned(structure.lower_size * lanes)
-        self.upper = aligned(structure.upper_size * lanes)
-        self.blocks = aligned(structure.block_size * lanes)
-        self.diagonal = aligned(64 * lanes)
-        # Most of it is never touched, and then takes no memory: Lanczos ends after some ten steps.
-        self.basis = aligned(MAX_STEPS + 2, n * lanes)
-        self.images = aligned(MAX_STEPS + 2, n * lanes)
-        self.points = aligned(MAX_STEPS + 2, n * lanes)
-        self.work = aligned(3, n * lanes)
-        self.vectors = aligned(wanted, n * lanes)
-        self.values = aligned(wanted + 1, lanes)
+        shapes = {
+            "normals": (4 * k * lanes,),
+            "diagonal": (64 * lanes,),
+            "weights": (n * k * lanes,),
+            "lower": (structure.lower_size * lanes,),
+            "upper": (structure.upper_size * lanes,),
+            "blocks": (structure.block_size * lanes,),
+            "work": (3, n * lanes),
+            "vectors": (wanted, n * lanes),
+            "values": (wanted + 1, lanes),
+            "strength": (lanes,),
+            "found": (lanes,),
+            # Most of these is never touched, and then takes no memory: Lanczos ends after some ten steps.
+            "basis": (MAX_STEPS + 2, n * lanes),
+            "images": (MAX_STEPS + 2, n * lanes),
+            "points": (MAX_STEPS + 2, n * lanes),
+        }
+        # One piece, so that it is large enough for large pages.
+        sizes = [math.prod(shape) + -math.prod(shape) % _LINE for shape in shapes.values()]
+        room = aligned(sum(sizes))
+        ends = list(itertools.accumulate(sizes))
+        parts = {
+            name: room[end - size : end - size + math.prod(shape)].reshape(shape)
+            for (name, shape), size, end in zip(shapes.items(), sizes, ends, strict=True)
+        }
+        self.normals, self.diagonal, self.weights = parts["normals"], parts["diagonal"], parts["weights"]
+        self.lower, self.upper, self.blocks = parts["lower"], parts["upper"], parts["blocks"]
+        self.work, self.vectors, self.values = parts["work"], parts["vectors"], parts["values"]
+        self.strength, self.found = parts["strength"], parts["found"]
+        self.basis, self.images, self.points = parts["basis"], parts["images"], parts["points"]
         self.steps = np.empty(lanes, np.int64)
-        self.strength = aligned(lanes)
-        self.found = aligned(lanes)
 
 
 def aligned(*shape: int) -> NDArray[np.float64]:
     """Return an array that begins with a cache line; not initialised."""
-    size = int(np.prod(shape))
+    size = math.prod(shape)
     room = np.empty(size + _LINE)
     first = -(room.ctypes.data // 8) % _LINE
     return room[first : first + size].reshape(shape)
