@@ -1,82 +1,69 @@
-"""Time a draw against scipy's eigsh on M, side by side in one run, one core."""
+"""Draws of many against eigsh and against a dense eigenproblem, on one core."""
 
 from __future__ import annotations
 
-import os
-
-for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ[name] = "1"  # before numpy is imported
-
-import argparse
-import time
+import math
 from typing import TYPE_CHECKING
 
-import numpy as np
-from scipy.sparse import csr_array, identity
-from scipy.sparse.linalg import eigsh
-
-from glle_engine import Posterior, fit, manifolds
+from bench.data import posterior_of
+from bench.peers import by_dense, by_eigsh
+from bench.table import Row
+from bench.timing import always, in_turn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-    from numpy.typing import NDArray
+    from bench.timing import Pair
+    from glle_engine import Posterior
 
-GOAL = 5.5
-
-
-def by_eigsh(posterior: Posterior, index: int) -> NDArray[np.float64]:
-    """Draw as scikit-learn's LLE solves: form M, shift-invert ARPACK, drop the first vector."""
-    n, k = posterior.neighbors.shape
-    p = posterior.spec.n_components
-    weights = posterior.weights(index)
-    pattern = (posterior.neighbors.ravel(), np.arange(0, n * k + 1, k))
-    residual = identity(n, format="csr") - csr_array((weights.ravel(), *pattern), shape=(n, n))
-    start = np.random.default_rng(0).uniform(-1, 1, n)
-    _, vectors = eigsh((residual.T @ residual).tocsc(), p + 1, sigma=0.0, v0=start)
-    return np.asarray(vectors[:, 1:] * np.sqrt(n))
-
-
-def seconds(work: Callable[[], object]) -> float:
-    """Return the wall time of one call."""
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
+# Data, n, draws of ours, repetitions, goal.
+AGAINST_EIGSH = [
+    ("swiss_roll", 5_000, 16, 9, 50.0),
+    ("s_curve", 5_000, 16, 9, 50.0),
+    ("digits", 1_797, 16, 9, 45.0),
+    ("swiss_roll", 20_000, 8, 5, 60.0),
+    ("s_curve", 20_000, 8, 5, 60.0),
+    ("swiss_roll", 100_000, 4, 3, 65.0),
+    ("s_curve", 100_000, 4, 3, 65.0),
+]
+AGAINST_DENSE = [("swiss_roll", 2_000, 16, 3, 1500.0), ("swiss_roll", 5_000, 16, 1, 6000.0)]
+GROWTH = 1.35
 
 
-def compare(name: str, n: int, repeats: int) -> float:
-    """Print one row, the two interleaved draw by draw; return the median ratio."""
-    posterior = fit(manifolds.make(name, n, seed=0).X)
-    posterior.draw(0)
-    ours, theirs = [], []
-    for index in range(repeats):
-        ours.append(seconds(lambda i=index: posterior.draw(i)))  # type: ignore[misc]  # bound at once
-        theirs.append(seconds(lambda i=index: by_eigsh(posterior, i)))  # type: ignore[misc]  # likewise
-    ratio = float(np.median(np.array(theirs) / np.array(ours)))
-    print(
-        f"{name:<16} {n:>7} {np.median(ours) * 1e3:>10.1f} {np.median(theirs) * 1e3:>10.1f} {ratio:>8.2f}", flush=True
-    )
-    return ratio
+def rows(largest: int) -> Iterator[Row]:
+    """Measure draws of many up to `largest` points."""
+    medians: dict[tuple[str, int], float] = {}
+    for name, n, count, repeats, goal in AGAINST_EIGSH:
+        if n > largest:
+            continue
+        posterior = posterior_of(name, n)
+        weights = posterior.weights(0)
+        theirs = always(by_eigsh, posterior, weights)
+        pair = in_turn(_many(posterior, count), theirs, repeats, units=count)
+        medians[name, n] = pair.our_median
+        yield _row(name, n, "scipy's eigsh on M", pair, goal)
+    for name, n, count, repeats, goal in AGAINST_DENSE:
+        posterior = posterior_of(name, n)
+        weights = posterior.weights(0)
+        theirs = always(by_dense, posterior, weights)
+        pair = in_turn(_many(posterior, count), theirs, repeats, units=count)
+        yield _row(name, n, "a dense eigenproblem", pair, goal)
+    for name in ("swiss_roll", "s_curve"):
+        small, large = medians.get((name, 5_000)), medians.get((name, 100_000))
+        if small and large:
+            exponent = math.log(large / small) / math.log(20)
+            work = f"growth of a draw from 5,000 to 100,000 points, {name}"
+            yield Row(work, "n to the power of", exponent, "", GROWTH, at_least=False)
 
 
-def main() -> None:
-    """Run the table; exit with 1 when a draw at n = 5,000 misses the goal."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=11)
-    parser.add_argument("--large", action="store_true", help="n = 100,000 too (minutes)")
-    options = parser.parse_args()
-    print(f"{'data':<16} {'n':>7} {'draw ms':>10} {'eigsh ms':>10} {'ratio':>8}   (medians, one core)")
-    at_goal = [compare(name, 5000, options.repeats) for name in manifolds.NAMES]
-    compare("swiss_roll", 2000, options.repeats)
-    compare("swiss_roll", 20_000, max(3, options.repeats // 3))
-    if options.large:
-        compare("swiss_roll", 100_000, 3)
-    worst = min(at_goal)
-    verdict = "reached" if worst >= GOAL else "MISSED"
-    print(f"worst ratio at n = 5,000: {worst:.2f}; goal {GOAL}: {verdict}")
-    if worst < GOAL:
-        raise SystemExit(1)
+def _many(posterior: Posterior, count: int) -> Callable[[int], None]:
+    def draw(number: int) -> None:
+        for _ in posterior.draws(count, first=number * count):
+            pass
+
+    return draw
 
 
-if __name__ == "__main__":
-    main()
+def _row(name: str, n: int, against: str, pair: Pair, goal: float) -> Row:
+    detail = {"ours ms": pair.our_median * 1e3, "theirs ms": pair.their_median * 1e3}
+    return Row(f"one draw of many, {name}, n = {n:,}", against, pair.ratio, "x", goal, detail=detail)

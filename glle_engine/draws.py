@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from glle_engine.alignment import aligned_to
 from glle_engine.embedding import sign_convention
@@ -14,7 +16,7 @@ from glle_engine.normals import standard_normal
 from glle_engine.spec import check_choice, check_integer, check_positive
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     from glle_engine.lanes.solver import LaneSolver
     from glle_engine.posterior import Posterior
     from glle_engine.spec import Align, Source
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -96,22 +101,47 @@ def drawn_weights(posterior: Posterior, key: DrawKey, source: Source) -> NDArray
     return posterior.law.weights(z, key.scale, source)
 
 
-def draws(posterior: Posterior, keys: Iterable[DrawKey], source: Source, align: Align) -> Iterator[Draw]:
+def draws(
+    posterior: Posterior, keys: Iterable[DrawKey], source: Source, align: Align, threads: int = 1
+) -> Iterator[Draw]:
     """Yield the draws of keys, in their order, as many at once as the machine has lanes.
 
-    A draw depends on nothing but its own key: alone or among others, it is the same bits.
+    A draw depends on nothing but its own key: alone or among others, by whichever thread, it is the same bits.
     """
     check_choice("source", source)
     check_choice("align", align)
-    waiting = iter(keys)
+    check_integer("threads", threads, 1)
     solver = posterior.lane_solver
     size = solver.lanes if solver else 1
-    while group := list(itertools.islice(waiting, size)):
-        for key in group:
-            check_draw(posterior, key, source)
+
+    def groups() -> Iterator[list[DrawKey]]:
+        waiting = iter(keys)
+        while group := list(itertools.islice(waiting, size)):
+            for key in group:
+                check_draw(posterior, key, source)
+            yield group
+
+    def drawn(group: list[DrawKey]) -> list[Draw]:
         found = _by_lanes(posterior, solver, group, source) if solver else [_alone(posterior, group[0], source)]
-        for key, pairs in zip(group, found, strict=True):
-            yield _finished(posterior, key, source, align, pairs)
+        return [_finished(posterior, key, source, align, pairs) for key, pairs in zip(group, found, strict=True)]
+
+    for made in ordered_map(drawn, groups(), threads):
+        yield from made
+
+
+def ordered_map(work: Callable[[T], R], items: Iterable[T], threads: int) -> Iterator[R]:
+    """Yield work(item) in the order of the items, which are taken only a few ahead of what was asked for."""
+    if threads == 1:
+        yield from map(work, items)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        waiting: deque[Future[R]] = deque()
+        for item in items:
+            waiting.append(pool.submit(work, item))
+            if len(waiting) > 2 * threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
 def _by_lanes(posterior: Posterior, solver: LaneSolver, keys: list[DrawKey], source: Source) -> list[Eigenpairs]:

@@ -44,9 +44,9 @@ def start_vector(n: int) -> NDArray[np.float64]:
     return np.random.Generator(np.random.Philox(key=n)).standard_normal(n)
 
 
-def refusal(deviation: float, steps: int) -> str | None:
+def refusal(deviation: float, steps: int, accepted: float = ACCEPTED_DEVIATION) -> str | None:
     """Return why pairs found in so many steps are not accepted, or None when they are."""
-    if deviation < ACCEPTED_DEVIATION and steps < MAX_STEPS:
+    if deviation < accepted and steps < MAX_STEPS:
         return None
     return f"deviation {deviation:.1e} after {steps} steps"
 

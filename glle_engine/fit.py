@@ -63,7 +63,7 @@ def fit(
         See `FitSpec`.
     on_progress : callable, optional
         Called with (done, total, stage) between blocks of work; stages are "neighbors", "weights",
-        "embedding", "posterior". What it raises leaves the fit, which is how a fit is cancelled.
+        "embedding", "posterior", "diagnostics". What it raises leaves the fit, which is how a fit is cancelled.
 
     Returns
     -------
@@ -134,6 +134,9 @@ def fit_spec(X: ArrayLike, spec: FitSpec, *, on_progress: OnProgress | None = No
         )
     else:
         law, facts = published_law(data, mean.neighbors, mean.embedding, spec, on_progress)
+    on_progress(0, 1, "diagnostics")
+    found = diagnose(data, mean.neighbors, distances, mean.classes, mean.bridges, mean.pairs, law, facts, spec)
+    on_progress(1, 1, "diagnostics")
     return Posterior(
         spec=spec,
         neighbors=mean.neighbors,
@@ -142,7 +145,7 @@ def fit_spec(X: ArrayLike, spec: FitSpec, *, on_progress: OnProgress | None = No
         eigenvalues=mean.pairs.values,
         order=mean.problem.order,
         pins=mean.problem.pins if law.constrained else mean.problem.pins[:0],
-        diagnostics=diagnose(data, mean.neighbors, distances, mean.classes, mean.bridges, mean.pairs, law, facts, spec),
+        diagnostics=found,
     )
 
 

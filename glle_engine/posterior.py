@@ -170,17 +170,26 @@ class Posterior:
         scale: float = 1.0,
         source: Source = "posterior",
         align: Align = "procrustes",
+        threads: int = 1,
     ) -> Iterator[Draw]:
-        """Yield draws first, ..., first + count - 1, each as `draw` returns it, bit for bit, but sooner."""
+        """Yield draws first, ..., first + count - 1, each as `draw` returns it, bit for bit, but sooner.
+
+        Compiled code runs in as many threads as asked for; SuperLU, which draws without numba, in one at a time.
+        """
         check_integer("count", count, 0)
         keys = (DrawKey(index, seed, scale) for index in range(first, first + count))
-        return draws(self, keys, source, align)
+        return draws(self, keys, source, align, threads)
 
     def draws_of(
-        self, keys: Iterable[DrawKey], *, source: Source = "posterior", align: Align = "procrustes"
+        self,
+        keys: Iterable[DrawKey],
+        *,
+        source: Source = "posterior",
+        align: Align = "procrustes",
+        threads: int = 1,
     ) -> Iterator[Draw]:
         """Yield the draws of keys (index, seed, scale), each as `draw` returns it, in the order of the keys."""
-        return draws(self, keys, source, align)
+        return draws(self, keys, source, align, threads)
 
     def summary(
         self,

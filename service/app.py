@@ -11,6 +11,7 @@ from service import problems
 from service.metrics import Metrics
 from service.middleware import Gate, Observe
 from service.problems import ProblemOut, documented
+from service.recent import FromRecent, Recent
 from service.routes import analyses, datasets, draws, jobs, posteriors, system
 
 if TYPE_CHECKING:
@@ -37,10 +38,12 @@ def create_app(stores: Stores) -> FastAPI:
     )
     app.state.stores = stores
     app.state.metrics = Metrics(stores)
+    app.state.recent = Recent(stores.settings.recent_bytes, stores.posteriors.exists)
     for routes in (datasets, posteriors, draws, analyses, jobs, system):
         app.include_router(routes.router)
     problems.install(app)
     app.add_middleware(Gate)
+    app.add_middleware(FromRecent, recent=app.state.recent)
     app.add_middleware(Observe, metrics=app.state.metrics)
     _document_problems(app)
     return app

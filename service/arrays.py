@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from fastapi.responses import StreamingResponse
+from fastapi.responses import Response, StreamingResponse
 
 from worker.problems import refuse
 
@@ -74,10 +74,18 @@ class Stack:
         return buffer.getvalue()
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield the values' bytes."""
+        """Yield the values' bytes, small matrices together."""
+        small: list[bytes] = []
+        size = 0
         for matrix in self.matrices:
             for rows in _row_blocks(matrix, _PIECE_BYTES // max(1, self.dtype.itemsize)):
-                yield np.ascontiguousarray(rows, self.dtype).tobytes()
+                small.append(np.ascontiguousarray(rows, self.dtype).tobytes())
+                size += len(small[-1])
+                if size >= _PIECE_BYTES:
+                    yield b"".join(small)
+                    small, size = [], 0
+        if small:
+            yield b"".join(small)
 
     def json(self) -> Iterator[str]:
         """Yield the values as nested JSON lists."""
@@ -137,6 +145,13 @@ def npy_response(stack: Stack, headers: dict[str, str] | None = None) -> Streami
 def npz_response(stacks: dict[str, Stack], headers: dict[str, str] | None = None) -> StreamingResponse:
     """Return arrays as npz; one that is made while another is sent may stand after it."""
     return StreamingResponse(_npz(stacks), media_type=NPZ, headers=headers)
+
+
+async def whole(response: StreamingResponse) -> Response:
+    """Return the same answer in one piece."""
+    parts = [part.encode() if isinstance(part, str) else bytes(part) async for part in response.body_iterator]
+    headers = {name: value for name, value in response.headers.items() if name != "content-length"}
+    return Response(b"".join(parts), response.status_code, headers)
 
 
 def json_response(

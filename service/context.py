@@ -1,5 +1,6 @@
 """What every route is given: the stores, jobs to do the work, and small answers that several routes share."""
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import Depends, Request, Response
@@ -42,7 +43,10 @@ async def answered(here: Stores, job: Job, wait: float) -> Response:
 async def settle(here: Stores, job: Job, wait: float) -> Job:
     """Return the job once it has ended, or as it is after `wait` seconds."""
     wait = min(wait, here.settings.max_wait)
-    return await settled(lambda: run_in_threadpool(look, here, job.id), wait)
+    if not job.is_open or not wait:
+        return job if not job.is_open else await run_in_threadpool(look, here, job.id)
+    with here.endings.of(job.id) as ended:
+        return await settled(partial(run_in_threadpool, look, here, job.id), wait, ended)
 
 
 def look(here: Stores, id_: str) -> Job:

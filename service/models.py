@@ -189,6 +189,9 @@ class PosteriorOut(BaseModel):
     diagnostics: dict[str, Any] = Field(description="`figures` of the fit, and `notes` on what is remarkable.")
     eigenvalues: list[float] = Field(description="Bottom of the spectrum, one beyond the embedding's.")
     seconds: float = Field(description="Time of the fit.")
+    stages: dict[str, float] = Field(
+        description="Seconds of its stages: neighbors, weights, embedding, posterior, diagnostics."
+    )
     arrays: dict[str, dict[str, Any]] = Field(description="Shape and dtype of each array.")
     nbytes: int = Field(description="Bytes of the arrays.")
     provenance: dict[str, str] = Field(description="Versions and machine: what a replay needs.")

@@ -1,8 +1,9 @@
-"""Waiting for a job without holding a thread: a look, a sleep of the event loop, another look."""
+"""Waiting for a job without holding a thread: a look, news of its end or a sleep, another look."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from typing import TYPE_CHECKING
 
@@ -11,15 +12,21 @@ if TYPE_CHECKING:
 
     from worker.jobs import Job
 
-_FIRST_SLEEP = 0.01
-_LONGEST_SLEEP = 0.2
+_FIRST_SLEEP = 0.05
+_LONGEST_SLEEP = 0.5
 
 
-async def settled(look: Callable[[], Awaitable[Job]], seconds: float) -> Job:
-    """Look until the job has ended or the time is over; sleeps grow from 10 to 200 ms."""
+async def settled(look: Callable[[], Awaitable[Job]], seconds: float, ended: asyncio.Event | None = None) -> Job:
+    """Look until the job has ended or the time is over: whenever `ended` is set, and in between by itself.
+
+    News may get lost, and a job whose worker was lost ends by being looked at: so the sleeps are 50 to 500 ms.
+    """
     deadline = time.monotonic() + seconds
     sleep = _FIRST_SLEEP
+    ended = ended or asyncio.Event()
     while (job := await look()).is_open and (left := deadline - time.monotonic()) > 0:
-        await asyncio.sleep(min(sleep, left))
+        ended.clear()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(ended.wait(), min(sleep, left))
         sleep = min(1.5 * sleep, _LONGEST_SLEEP)
     return job

@@ -1,7 +1,7 @@
 """The array cache: named arrays with a small head, published whole or not at all.
 
 A value is one Redis hash, so it is evicted and expires as one: field `head` (JSON: the caller's meta, the
-arrays' names, dtypes and shapes) and fields `0`, `1`, ... with the arrays' bytes, one after the other, in
+arrays' names, dtypes and shapes) and fields `0`, `1`, ... with the arrays' bytes, one after the other and cut into
 pieces of 1 MB (larger pieces were slower, and past 512 MB a server hangs up). A small one is written in one
 transaction; a larger one under a temporary key, renamed by one script that counts the pieces: a reader sees all of it
 or none.
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     import redis
 
 PIECE = 2**20
+_LAYOUT = 2  # the arrays' bytes without a break between them; layout 1 began a piece with each array
+_FIRST = ["head", "0"]  # most values are one piece: one round trip
 TEMPORARY_SECONDS = 120  # an unfinished value of a killed writer
 
 _PUBLISH = """
@@ -100,8 +102,9 @@ class ArrayCache:
                 self.check_size(size, key)
                 generation = secrets.token_hex(8)
                 kinds = [[name, array.dtype.str, array.shape] for name, array in zip(entry.arrays, whole, strict=True)]
-                head = json.dumps({"meta": entry.meta, "arrays": kinds, "generation": generation}, allow_nan=False)
-                pieces = [piece for array in whole for piece in _pieces(array)]
+                told = {"layout": _LAYOUT, "meta": entry.meta, "arrays": kinds, "generation": generation}
+                head = json.dumps(told, allow_nan=False)
+                pieces = list(_pieces(whole))
                 if size > PIECE:
                     self._put_alone(key, f"{key}:tmp:{generation}", head, pieces)
                     continue
@@ -111,7 +114,7 @@ class ArrayCache:
                 together.expire(key, self._ttl)
             together.execute()
 
-    def _put_alone(self, key: str, temporary: str, head: str, pieces: list[memoryview]) -> None:
+    def _put_alone(self, key: str, temporary: str, head: str, pieces: list[bytes | memoryview]) -> None:
         """Write a large entry piece by piece, and publish it when it is whole."""
         self._client.hset(temporary, "head", head)
         self._client.expire(temporary, TEMPORARY_SECONDS)
@@ -132,22 +135,37 @@ class ArrayCache:
 
     def get(self, key: str) -> Entry | None:
         """Return an entry, its arrays freshly allocated, or None when it is not (wholly) there."""
-        raw, first = self._client.hmget(key, ["head", "0"])  # most values are one piece: one round trip
+        return self._entry(key, self._client.hmget(key, _FIRST))
+
+    def get_many(self, keys: list[str]) -> list[Entry | None]:
+        """Return entries, each as `get` does; those that are one piece in one round trip."""
+        with self._client.pipeline(transaction=False) as together:
+            for key in keys:
+                together.hmget(key, _FIRST)
+            return [self._entry(key, found) for key, found in zip(keys, together.execute(), strict=True)]
+
+    def _entry(self, key: str, found: list[Any]) -> Entry | None:
+        """Put an entry together from its head and first piece, and the others, which are read now."""
+        raw, first = found
         if raw is None:
             return None
         head = json.loads(raw)
+        if head.get("layout") != _LAYOUT:  # of another version
+            return None
         arrays: dict[str, Array] = {}
-        number = 0
+        number, rest = 1, memoryview(first or b"")
         for name, dtype, shape in head["arrays"]:
-            array = np.empty(shape, dtype)
+            arrays[name] = array = np.empty(shape, dtype)
             view = _bytes(array)
-            for start in range(0, array.nbytes, PIECE):
-                piece = first if number == 0 else self._client.hget(key, str(number))
-                if piece is None:
-                    return None
-                view[start : start + PIECE] = piece  # type: ignore[assignment] # bytes: nothing is decoded
-                number += 1
-            arrays[name] = array
+            while view:
+                if not rest:
+                    piece = self._client.hget(key, str(number)) if first is not None else None
+                    if not isinstance(piece, bytes):  # None: evicted
+                        return None
+                    number, rest = number + 1, memoryview(piece)
+                taken = min(len(view), len(rest))
+                view[:taken] = rest[:taken]
+                view, rest = view[taken:], rest[taken:]
         # Overwritten while it was read: the pieces may be of two generations.
         if number > 1 and self._client.hget(key, "head") != raw:
             return None
@@ -183,10 +201,24 @@ def _bytes(array: Array) -> memoryview:
     return array.reshape(-1).view(np.uint8).data
 
 
-def _pieces(array: Array) -> Iterator[memoryview]:
-    view = _bytes(array)
-    for start in range(0, len(view), PIECE):
-        yield view[start : start + PIECE]
+def _pieces(arrays: list[Array]) -> Iterator[bytes | memoryview]:
+    """Cut the bytes of arrays, one after the other, into pieces; what lies within one array is not copied."""
+    begun = b""
+    for array in arrays:
+        view = _bytes(array)
+        if begun:
+            missing = PIECE - len(begun)
+            begun, view = begun + view[:missing], view[missing:]
+            if len(begun) == PIECE:
+                yield begun
+                begun = b""
+        while len(view) >= PIECE:
+            yield view[:PIECE]
+            view = view[PIECE:]
+        if view:
+            begun = bytes(view)
+    if begun:
+        yield begun
 
 
 def entry_bytes(*shapes: tuple[int, ...]) -> int:

@@ -1,5 +1,7 @@
 """The Lua scripts of the job records: each change of status is one of them, so two readers never see two truths."""
 
+ENDED = "glle:ended"  # the channel on which `MOVE` publishes the id of each job that ends
+
 # KEYS: claim, record, index, stats. ARGV: prefix of records, id, index member, claim's seconds,
 # statuses (comma between and around) whose holder is returned instead, then the record's fields.
 CREATE = """
@@ -26,6 +28,7 @@ redis.call('HINCRBY', KEYS[2], redis.call('HGET', KEYS[1], 'kind') .. ':' .. to,
 if to == 'succeeded' or to == 'failed' or to == 'cancelled' then
   redis.call('HSET', KEYS[1], 'finished', ARGV[3])
   redis.call('EXPIRE', KEYS[1], ARGV[2])
+  redis.call('PUBLISH', 'glle:ended', string.match(KEYS[1], '[^:]*$'))
 else
   redis.call('PERSIST', KEYS[1])
 end

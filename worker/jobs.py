@@ -135,16 +135,16 @@ class JobStore:
             **({} if posterior is None else {"posterior": posterior}),
         }  # fmt: skip
         holder = self._create(
-            keys=[f"glle:claim:{claim}", _key(new), _INDEX, _STATS],
+            keys=[f"glle:claim:{claim}", job_key(new), _INDEX, _STATS],
             args=[
-                _key(""), new, index_member(created, new), self._ttl, f",{','.join(reuse)},", *_flat(fields),
+                job_key(""), new, index_member(created, new), self._ttl, f",{','.join(reuse)},", *_flat(fields),
             ],
         ).decode()  # fmt: skip
         return self.fetch(holder), holder == new
 
     def get(self, id_: str) -> Job | None:
         """Return a job, or None when there is none of this id (any more)."""
-        return _job(self._client.hmget(_key(id_), _FIELDS))
+        return _job(self._client.hmget(job_key(id_), _FIELDS))
 
     def fetch(self, id_: str) -> Job:
         """Return a job.
@@ -206,13 +206,13 @@ class JobStore:
             When the job is no longer wanted.
 
         """
-        raw = self._touch(keys=[_key(id_)], args=[now_ms(), "done", done, "total", total, "stage", stage])
+        raw = self._touch(keys=[job_key(id_)], args=[now_ms(), "done", done, "total", total, "stage", stage])
         if raw != b"running":
             raise Cancelled
 
     def stage(self, id_: str, stage: str) -> None:
         """Write what is being done; raises `Cancelled` like `progress`."""
-        if self._touch(keys=[_key(id_)], args=[now_ms(), "stage", stage]) != b"running":
+        if self._touch(keys=[job_key(id_)], args=[now_ms(), "stage", stage]) != b"running":
             raise Cancelled
 
     def advance(self, id_: str, round_: int, shard: int, count: int) -> None:
@@ -224,7 +224,7 @@ class JobStore:
             When the job is no longer wanted, or is in another round.
 
         """
-        raw = self._advance(keys=[_key(id_)], args=[now_ms(), round_, _shard_field(round_, shard), count])
+        raw = self._advance(keys=[job_key(id_)], args=[now_ms(), round_, _shard_field(round_, shard), count])
         if raw is None:
             raise Cancelled
         status, done, total = raw
@@ -236,7 +236,14 @@ class JobStore:
     def shard_counts(self, id_: str, round_: int, shards: int) -> list[int]:
         """Return how many draws each shard of a round has done."""
         fields = [_shard_field(round_, shard) for shard in range(shards)]
-        return [int(value or 0) for value in self._client.hmget(_key(id_), fields)]
+        return [int(value or 0) for value in self._client.hmget(job_key(id_), fields)]
+
+    def takers(self, id_: str, round_: int, shards: list[int]) -> list[int | None]:
+        """Return by which shard's task each of these was last taken, None where by none."""
+        if not shards:
+            return []
+        found = self._client.hmget(job_key(id_), [taker_field(round_, shard) for shard in shards])
+        return [None if raw is None else int(raw) for raw in found]
 
     def succeed(self, id_: str) -> None:
         """Enter ``succeeded``: the work is done, even if a wish to cancel came meanwhile."""
@@ -275,18 +282,24 @@ class JobStore:
 
     def _raw_move(self, id_: str, moves: Mapping[str, str], **fields: Any) -> tuple[str, str] | None:
         raw = self._move(
-            keys=[_key(id_), _STATS],
+            keys=[job_key(id_), _STATS],
             args=[json.dumps(moves), self._ttl, now_iso(), now_ms(), *_flat(fields)],
         )
         return None if raw is None else (raw[0].decode(), raw[1].decode())
 
 
-def _key(id_: str) -> str:
+def job_key(id_: str) -> str:
+    """Return where a job's record is."""
     return f"glle:job:{id_}"
 
 
 def _shard_field(round_: int, shard: int) -> str:
     return f"shard:{round_}:{shard}"
+
+
+def taker_field(round_: int, shard: int) -> str:
+    """Return the field of a job's record that tells which shard's task took this one."""
+    return f"taker:{round_}:{shard}"
 
 
 def _flat(fields: Mapping[str, Any]) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from glle_engine import Posterior
@@ -36,6 +36,8 @@ class PosteriorRecord:
         The bottom of the spectrum at the mean weights, the constant's left out.
     seconds
         Time of the fit.
+    stages
+        The same by stage; empty in records of before it was told.
     arrays
         Shape and dtype of every array by name.
     nbytes
@@ -58,6 +60,7 @@ class PosteriorRecord:
     provenance: dict[str, str]
     job: str
     created: str
+    stages: dict[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as a JSON-able dictionary."""
@@ -98,6 +101,10 @@ class PosteriorStore:
         """Return the record, or None."""
         raw = self._client.get(_key(id_))
         return None if raw is None else PosteriorRecord(**json.loads(raw))
+
+    def exists(self, id_: str) -> bool:
+        """Say whether there is a record."""
+        return bool(self._client.exists(_key(id_)))
 
     def fetch(self, id_: str) -> PosteriorRecord:
         """Return the record.

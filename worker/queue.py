@@ -18,6 +18,7 @@ from rq.registry import StartedJobRegistry
 
 from worker.draws import CHAINS, DrawsSpec
 from worker.identity import text
+from worker.jobs import job_key, taker_field
 from worker.problems import Problem
 
 if TYPE_CHECKING:
@@ -35,6 +36,13 @@ RETRIES = 3  # of a task whose worker was killed; a task that fails by itself is
 ENDED_SECONDS = 60  # RQ's own memory of a task that ended; ours is the job record
 FAILED_SECONDS = 86400
 MAINTENANCE_SECONDS = 30
+# KEYS: the queue's list, the task's record, the job's record. ARGV: the task's id, the field of its taker, the taker.
+_TAKE = """
+if redis.call('LREM', KEYS[1], 1, ARGV[1]) == 0 then return 0 end
+redis.call('DEL', KEYS[2])
+redis.call('HSET', KEYS[3], ARGV[2], ARGV[3])
+return 1
+"""
 STALE_SECONDS = 2.0  # an open job that has been silent for so long is checked against the queue
 
 
@@ -93,6 +101,7 @@ class TaskQueue:
         self._jobs = jobs
         self._settings = settings
         self._queue = SafeQueue(NAME, connection=client, serializer=SERIALIZER)
+        self._take = client.register_script(_TAKE)
 
     def enqueue(self, job: Job, *, at_front: bool = False) -> None:
         """Enqueue the first task of a job; a draws job's first shard opens the other chains."""
@@ -107,6 +116,25 @@ class TaskQueue:
         """Enqueue a shard of a draws job, once."""
         arguments = [job.id, job.round, shard]
         self._enqueue("worker.tasks.draw", arguments, _shard_task(job, shard), at_front=at_front)
+
+    def take_shard(self, job: Job, taker: int) -> int | None:
+        """Take a shard of a draws job off the queue for the task of another that has time left; None when none waits.
+
+        Should the taker die, its own task is done again, and begins with `give_back`.
+        """
+        for shard in self._next_shards(job):
+            id_ = _shard_task(job, shard)
+            keys = [self._queue.key, SafeJob.key_for(id_), job_key(job.id)]
+            if self._take(keys=keys, args=[id_, taker_field(job.round, shard), taker]):
+                return shard
+        return None
+
+    def give_back(self, job: Job, taker: int) -> None:
+        """Enqueue again what the task of a shard had taken and not done, when it died."""
+        shards = self._next_shards(job)
+        for shard, took in zip(shards, self._jobs.takers(job.id, job.round, shards), strict=True):
+            if took == taker:
+                self.enqueue_shard(job, shard)
 
     def repair(self, job: Job) -> Job:
         """Return the job as it is after comparing it with the queue, if it has been silent for a while.
@@ -157,13 +185,17 @@ class TaskQueue:
         """Return the tasks a job waits for, each with what enqueues it again."""
         if job.kind != "draws":
             return [(_only_task(job), partial(self.enqueue, job))]
+        shards = self._next_shards(job)
+        if 0 in shards:  # it has not opened the other chains yet
+            shards = [0]
+        return [(_shard_task(job, shard), partial(self.enqueue_shard, job, shard)) for shard in shards]
+
+    def _next_shards(self, job: Job) -> list[int]:
+        """Return the earliest shard of each chain that is not done."""
         spec = DrawsSpec.from_dict(job.spec)
         counts = self._jobs.shard_counts(job.id, job.round, spec.shards)
         missing = [shard for shard, count in enumerate(counts) if count < spec.shard_size(shard)]
-        first = {shard % CHAINS: shard for shard in reversed(missing)}  # the earliest of each chain
-        if 0 in missing:  # it has not opened the other chains yet
-            first = {0: 0}
-        return [(_shard_task(job, shard), partial(self.enqueue_shard, job, shard)) for shard in first.values()]
+        return sorted({shard % CHAINS: shard for shard in reversed(missing)}.values())
 
     def _status(self, id_: str) -> JobStatus | None:
         try:

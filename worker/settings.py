@@ -48,6 +48,7 @@ class Settings:
     cache_bytes: int = _setting(2**30, "Bytes of the array cache; no value may exceed half.", at_least=2**20)
     queue_bytes: int = _setting(256 * 2**20, "Bytes of the embedded queue server.", at_least=2**20)
     warm_bytes: int = _setting(256 * 2**20, "Bytes of posteriors that each worker keeps at hand.", at_least=0)
+    recent_bytes: int = _setting(64 * 2**20, "Bytes of answers that each API process keeps at hand.", at_least=0)
     cache_ttl: int = _setting(30 * 86400, "Seconds an array stays cached, if space allows.", at_least=1)
     job_timeout: int = _setting(600, "Seconds one task of a job may take.", at_least=1)
     job_ttl: int = _setting(7 * 86400, "Seconds a job's record is kept after its end.", at_least=1)

@@ -12,6 +12,7 @@ from redis.retry import Retry
 
 from worker.cache import ArrayCache
 from worker.datasets import DatasetStore
+from worker.endings import Endings
 from worker.jobs import JobStore
 from worker.posteriors import PosteriorStore
 from worker.queue import TaskQueue
@@ -33,6 +34,7 @@ class Stores:
     posteriors: PosteriorStore
     jobs: JobStore
     queue: TaskQueue
+    endings: Endings
     warm: WarmPosteriors
 
     @classmethod
@@ -57,11 +59,13 @@ class Stores:
             posteriors=PosteriorStore(client, cache),
             jobs=jobs,
             queue=TaskQueue(client, jobs, settings),
+            endings=Endings(client),
             warm=WarmPosteriors(settings.warm_bytes),
         )
 
     def close(self) -> None:
         """Close the connections."""
+        self.endings.close()
         self.client.close()
         self.cache.close()
 

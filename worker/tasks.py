@@ -24,6 +24,7 @@ from rq.timeouts import JobTimeoutException
 
 import glle_engine
 from glle_engine import Draw, FitSpec, GlleError, Posterior
+from glle_engine.progress import StageClock
 from worker.analyses import CalibrationSpec, analysis_of, calibration_told
 from worker.cache import Entry
 from worker.clock import now_iso
@@ -85,9 +86,9 @@ def _recorded(job_id: str, work: Callable[[Stores, Job], None]) -> None:
 def _fit(here: Stores, job: Job) -> None:
     dataset, spec = job.spec["dataset"], FitSpec.from_dict(job.spec["spec"])
     values = here.datasets.values(dataset)
-    started = time.perf_counter()
-    posterior = glle_engine.fit_spec(values, spec, on_progress=_teller(here, job))
-    seconds = time.perf_counter() - started
+    clock = StageClock(_teller(here, job))
+    posterior = glle_engine.fit_spec(values, spec, on_progress=clock)
+    stages = clock.stop()
     here.jobs.stage(job.id, "caching")
     here.posteriors.cache(job.subject, posterior)
     arrays = posterior.arrays()
@@ -100,7 +101,8 @@ def _fit(here: Stores, job: Job) -> None:
             spec=posterior.spec.to_dict(),
             diagnostics=posterior.diagnostics.to_dict(),
             eigenvalues=[float(value) for value in posterior.eigenvalues],
-            seconds=round(seconds, 6),
+            seconds=round(sum(stages.values()), 6),
+            stages={stage: round(seconds, 6) for stage, seconds in stages.items()},
             arrays={name: {"shape": list(a.shape), "dtype": a.dtype.name} for name, a in arrays.items()},
             nbytes=sum(array.nbytes for array in arrays.values()),
             provenance=_provenance(),
@@ -112,30 +114,53 @@ def _fit(here: Stores, job: Job) -> None:
 
 
 def _draw(here: Stores, job: Job, *, round_: int, shard: int) -> None:
+    """Make a shard, and as many more of the job as wait and there is time for: a task costs tens of milliseconds."""
     if job.round != round_:  # reopened since: another task has this shard
         return
     spec = DrawsSpec.from_dict(job.spec)
     if spec.is_auto:
         spec = spec.at(_calibrated_scale(here, job))
-    keys = spec.shard_keys(shard)
-    present = here.cache.present([key.cache_key(job.subject) for key in keys])
-    posterior = None if all(present) else _posterior(here, job, here.posteriors.fetch(job.subject))
-    if shard == 0:  # the posterior is there now: the other chains need not fit it each
-        for other in range(1, min(CHAINS, spec.shards)):
-            here.queue.enqueue_shard(job, other)
-    here.jobs.stage(job.id, "drawing")
-    size = group_size(posterior) if posterior else len(keys)
-    for start in range(0, len(keys), size):
-        done = min(start + size, len(keys))
-        missing = [key for key, there in zip(keys[start:done], present[start:done], strict=True) if not there]
-        if missing:
-            assert posterior is not None
-            if spec.total == 1:
-                missing = with_neighbors(here.cache, job.subject, keys[0], size)
-            draw_and_cache(here.cache, job.subject, posterior, missing)
-        if done == len(keys) and shard + CHAINS < spec.shards:
-            here.queue.enqueue_shard(job, shard + CHAINS)
-        here.jobs.advance(job.id, job.round, shard, done)
+    until = time.monotonic() + spec.shard_seconds
+    here.queue.give_back(job, taker=shard)
+    work = _Shards(here, job, spec)
+    following: int | None = shard
+    while following is not None:
+        work.make(following)
+        following = here.queue.take_shard(job, taker=shard) if time.monotonic() < until else None
+
+
+@dataclass(frozen=True)
+class _Shards:
+    """The shards of a draws job, made one after the other."""
+
+    here: Stores
+    job: Job
+    spec: DrawsSpec
+
+    @cached_property
+    def posterior(self) -> Posterior:
+        return _posterior(self.here, self.job, self.here.posteriors.fetch(self.job.subject))
+
+    def make(self, shard: int) -> None:
+        """Make the draws that are not there yet, open or continue the job's chains, and tell how far it is."""
+        here, job, spec = self.here, self.job, self.spec
+        keys = spec.shard_keys(shard)
+        present = here.cache.present([key.cache_key(job.subject) for key in keys])
+        size = len(keys) if all(present) else group_size(self.posterior)
+        if shard == 0:  # the posterior is there now: the other chains need not fit it each
+            for other in range(1, min(CHAINS, spec.shards)):
+                here.queue.enqueue_shard(job, other)
+        here.jobs.stage(job.id, "drawing")
+        for start in range(0, len(keys), size):
+            done = min(start + size, len(keys))
+            missing = [key for key, there in zip(keys[start:done], present[start:done], strict=True) if not there]
+            if missing:
+                if spec.total == 1:
+                    missing = with_neighbors(here.cache, job.subject, keys[0], size)
+                draw_and_cache(here.cache, job.subject, self.posterior, missing)
+            if done == len(keys) and shard + CHAINS < spec.shards:
+                here.queue.enqueue_shard(job, shard + CHAINS)
+            here.jobs.advance(job.id, job.round, shard, done)
 
 
 def _analyse(here: Stores, job: Job, *, round_: int) -> None:

@@ -3,16 +3,29 @@
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine.spec import Align, Source
-from service.arrays import JSON, NPY, NPZ, Dtype, Stack, json_response, negotiated, npy_response, npz_response
+from service.arrays import (
+    JSON,
+    NPY,
+    NPZ,
+    Dtype,
+    Stack,
+    json_response,
+    negotiated,
+    npy_response,
+    npz_response,
+    whole,
+)
 from service.checks import require_calibratable, require_drawable, require_posterior, require_success
 from service.context import Here, accepted, answered, settle
 from service.idempotency import Key, once
 from service.immutable import SCALE_DOCUMENTED, client_has_it, immutable_headers, scale_header
 from service.models import COUNTER, DrawsIn, JobOut
 from service.problems import documented
+from service.recent import LARGEST
 from service.routes.posteriors import ACCEPTED, Wait
 from worker.cache import Entry
 from worker.draws import AUTO, DrawsSpec
@@ -102,10 +115,8 @@ async def draw_one(
     `scale`, and the header Glle-Scale. Where nobody asked before it is calibrated first: 202 until then.
     """
     media = negotiated(request, MEDIA)
-    record = await run_in_threadpool(require_posterior, here, id)
     body = DrawsIn(count=1, first=index, seed=seed, scale=scale, source=source, align=align)
-    spec = _spec(here, record, body)
-    entry = await run_in_threadpool(_drawn, here, id, spec)
+    spec, entry = await run_in_threadpool(_asked, here, id, body)
     if entry is None:
         job = await settle(here, await run_in_threadpool(_enqueue, here, id, spec, single=True), wait)
         if job.is_open:
@@ -114,7 +125,17 @@ async def draw_one(
         entry = await run_in_threadpool(_drawn, here, id, spec)
         if entry is None:  # evicted at once: the cache is too busy for now
             return accepted(job)
-    return _one(request, entry, media, dtype)
+    response = _one(request, entry, media, dtype)
+    if isinstance(response, StreamingResponse) and entry.arrays["embedding"].nbytes <= LARGEST:
+        response = await whole(response)
+        request.app.state.recent.keep(request.scope, id, response)
+    return response
+
+
+def _asked(here: Stores, id_: str, body: DrawsIn) -> tuple[DrawsSpec, Entry | None]:
+    """Return what a request for one draw means, and the draw if it is cached."""
+    spec = _spec(here, require_posterior(here, id_), body)
+    return spec, _drawn(here, id_, spec)
 
 
 def _drawn(here: Stores, id_: str, spec: DrawsSpec) -> Entry | None:

@@ -25,6 +25,7 @@ from worker.stores import Stores
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
 _MEDIA = (JSON, NPY, NPZ)
+_READ_BYTES = 2**20  # of draws read in one round trip
 
 
 @router.get("", summary="List jobs", responses=documented(_422="Bad cursor or filter."))
@@ -142,11 +143,13 @@ def _draws(here: Stores, job: Job, request: Request, dtype: Dtype) -> Response:
     eigenvalues: list[Array] = []
 
     def entries() -> Iterator[Array]:
-        for key in keys:
-            entry = _still_there(here.cache.get(key))
-            heads.append(entry.meta)
-            eigenvalues.append(entry.arrays["eigenvalues"])
-            yield entry.arrays["embedding"]
+        together = max(1, _READ_BYTES // (8 * spec.n * spec.p))
+        for start in range(0, len(keys), together):
+            for found in here.cache.get_many(keys[start : start + together]):
+                entry = _still_there(found)
+                heads.append(entry.meta)
+                eigenvalues.append(entry.arrays["eigenvalues"])
+                yield entry.arrays["embedding"]
 
     lead = spec.shape[:-2]
     embeddings = Stack(lead, (spec.n, spec.p), np.dtype(dtype), entries())

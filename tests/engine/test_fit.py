@@ -106,7 +106,8 @@ def test_progress_runs_through_the_stages_and_can_cancel(sheet: NDArray[np.float
     """Every stage is told to its end; what the callback raises leaves the fit."""
     told: list[tuple[int, int, str]] = []
     fit(sheet, on_progress=lambda *args: told.append(args))
-    assert list(dict.fromkeys(stage for _, _, stage in told)) == ["neighbors", "weights", "embedding", "posterior"]
+    stages = ["neighbors", "weights", "embedding", "posterior", "diagnostics"]
+    assert list(dict.fromkeys(stage for _, _, stage in told)) == stages
     last = {stage: (done, total) for done, total, stage in told}
     assert all(done == total for done, total in last.values())
 

@@ -20,14 +20,16 @@ from worker.stores import Stores
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from fastapi import FastAPI
+
     from worker.settings import Settings
 
 
 @contextmanager
-def serving(stores: Stores) -> Iterator[httpx.Client]:
-    """Serve these stores from a thread; yield a client."""
+def serving(app: FastAPI) -> Iterator[httpx.Client]:
+    """Serve an app from a thread; yield a client."""
     with listen("127.0.0.1", 0) as sock:
-        server = uvicorn.Server(uvicorn.Config(create_app(stores), log_level="critical", lifespan="off"))
+        server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
         thread.start()
         until(lambda: server.started)
@@ -42,18 +44,20 @@ def serving(stores: Stores) -> Iterator[httpx.Client]:
 @pytest.fixture(scope="session")
 def _served(
     server_settings: Settings, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Stores, httpx.Client]]:
+) -> Iterator[tuple[Stores, FastAPI, httpx.Client]]:
     """One app for the session: starting and stopping it takes longer than most tests."""
     stores = Stores.connect(replace(server_settings, data_dir=str(tmp_path_factory.mktemp("data"))))
-    with serving(stores) as client:
-        yield stores, client
+    app = create_app(stores)
+    with serving(app) as client:
+        yield stores, app, client
     stores.close()
 
 
 @pytest.fixture
-def stores(_served: tuple[Stores, httpx.Client]) -> Stores:
+def stores(_served: tuple[Stores, FastAPI, httpx.Client]) -> Stores:
     """The app's stores, emptied."""
-    stores, _ = _served
+    stores, app, _ = _served
+    app.state.recent.clear()
     stores.client.flushall()
     stores.cache._client.flushall()
     shutil.rmtree(stores.settings.data_dir, ignore_errors=True)
@@ -61,6 +65,12 @@ def stores(_served: tuple[Stores, httpx.Client]) -> Stores:
 
 
 @pytest.fixture
-def client(stores: Stores, _served: tuple[Stores, httpx.Client]) -> httpx.Client:
+def client(stores: Stores, _served: tuple[Stores, FastAPI, httpx.Client]) -> httpx.Client:
     """A client of the app."""
+    return _served[2]
+
+
+@pytest.fixture
+def app(stores: Stores, _served: tuple[Stores, FastAPI, httpx.Client]) -> FastAPI:
+    """The app."""
     return _served[1]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from service.app import create_app
 from tests.service.conftest import serving
 from worker.stores import Stores
 
@@ -23,7 +24,7 @@ def away(settings: Settings) -> Iterator[httpx.Client]:
     """A client of an app whose Redis is not there."""
     nowhere = "redis://127.0.0.1:1/0"
     stores = Stores.connect(replace(settings, redis_url=nowhere, cache_url=nowhere))
-    with serving(stores) as made:
+    with serving(create_app(stores)) as made:
         yield made
     stores.close()
 
@@ -42,7 +43,7 @@ def test_redis_away_is_503_and_the_process_lives(away: httpx.Client) -> None:
 
 def test_metrics_count_by_route_template(stores: Stores) -> None:
     """However many ids are asked for, there is one series a route and status; unknown paths share one."""
-    with serving(stores) as client:
+    with serving(create_app(stores)) as client:
         for number in range(30):
             client.get(f"/v1/jobs/job_{number}")
             client.get(f"/nowhere/{number}")
@@ -67,5 +68,5 @@ def test_metrics_count_jobs(client: httpx.Client, stores: Stores) -> None:
 def test_two_apps_have_metrics_of_their_own(client: httpx.Client, stores: Stores) -> None:
     """A second app in the process counts for itself."""
     client.get("/livez")
-    with serving(stores) as other:
+    with serving(create_app(stores)) as other:
         assert 'route="/livez"' not in other.get("/metrics").text

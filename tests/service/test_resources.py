@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from service.app import create_app
 from tests.service.conftest import serving
 from worker.problems import Problem
 from worker.stores import Stores
@@ -93,7 +94,7 @@ def test_lists_page_by_cursor(client: httpx.Client) -> None:
 def test_bodies_are_cut_off_at_their_caps(client: httpx.Client, stores: Stores) -> None:
     """A chunked body is cut off at the cap, JSON at its own, smaller one."""
     small = Stores.connect(replace(stores.settings, max_body=2**20))
-    with serving(small) as other:
+    with serving(create_app(small)) as other:
         body = (b"1,2\n" * 2**14 for _ in range(17))
         answer = other.post("/v1/datasets", content=body, headers={"content-type": "text/csv"})
         assert (answer.status_code, answer.json()["type"]) == (413, "urn:glle:problem:body-too-large")

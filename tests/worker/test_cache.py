@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import redis
 
+from worker import cache
 from worker.cache import PIECE, ArrayCache
 from worker.problems import ProblemError
 from worker.stores import Stores
@@ -39,6 +40,41 @@ def test_round_trip_keeps_every_bit(stores: Stores) -> None:
     for name, array in ARRAYS.items():
         assert entry.arrays[name].dtype == array.dtype, name
         np.testing.assert_array_equal(entry.arrays[name], array, name)
+
+
+@pytest.mark.parametrize("piece", [8, 24, 1000])
+def test_pieces_run_on_from_array_to_array(stores: Stores, monkeypatch: pytest.MonkeyPatch, piece: int) -> None:
+    """However the bytes are cut, they come back; and only the last piece is short."""
+    monkeypatch.setattr(cache, "PIECE", piece)
+    arrays = {name: array for name, array in ARRAYS.items() if array.nbytes < 1000}
+    stores.cache.put("key", {}, arrays)
+    entry = stores.cache.get("key")
+    assert entry is not None
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(entry.arrays[name], array, name)
+    total = sum(array.nbytes for array in arrays.values())
+    lengths = [stores.cache._client.hstrlen("key", str(number)) for number in range(-(-total // piece))]
+    assert lengths == [piece] * (total // piece) + [total % piece] * (total % piece > 0)
+
+
+def test_several_at_once(stores: Stores) -> None:
+    """Small ones, large ones and missing ones, in the order asked for."""
+    stores.cache.put("small", {"i": 1}, {"a": np.arange(3.0), "b": np.arange(2)})
+    stores.cache.put("large", {"i": 2}, ARRAYS)
+    found = stores.cache.get_many(["large", "nowhere", "small"])
+    assert [entry and entry.meta["i"] for entry in found] == [2, None, 1]
+    assert found[0] is not None
+    np.testing.assert_array_equal(found[0].arrays["big"], ARRAYS["big"])
+    assert stores.cache.get_many([]) == []
+
+
+def test_what_another_version_wrote_is_not_there(stores: Stores) -> None:
+    """Its bytes lie otherwise: it counts as evicted."""
+    stores.cache.put("key", {}, {"a": np.arange(3.0)})
+    raw = stores.cache._client.hget("key", "head")
+    assert isinstance(raw, bytes)
+    stores.cache._client.hset("key", "head", raw.replace(b'"layout": 2, ', b""))
+    assert stores.cache.get("key") is None
 
 
 def test_missing_is_none(stores: Stores) -> None:

@@ -67,7 +67,9 @@ def test_fit_is_the_engines(stores: Stores, fitted: str) -> None:
     record = stores.posteriors.fetch(fitted)
     assert (record.n, record.d, record.spec) == (N, 3, FitSpec().to_dict())
     assert record.provenance["engine"] == glle_engine.__version__
-    assert record.seconds > 0
+    assert list(record.stages) == ["neighbors", "weights", "embedding", "posterior", "diagnostics"]
+    assert min(record.stages.values()) >= 0
+    assert record.seconds == pytest.approx(sum(record.stages.values()), abs=1e-5)
     posterior = stores.posteriors.load(fitted)
     assert posterior is not None
     direct = glle_engine.fit(SHEET.X)
@@ -108,6 +110,33 @@ def test_chains_enqueue_each_shard_once(stores: Stores, fitted: str) -> None:
     tasks.draw(job.id, 0, 1)
     tasks.draw(job.id, 0, 2)
     assert waiting.get_job_ids() == names
+
+
+def test_a_task_goes_on_with_what_waits(stores: Stores, fitted: str) -> None:
+    """Within its time it takes the other shards off the queue, in order, and all draws are made by one task."""
+    job, spec = draws_job(stores, fitted, count=64, shard_seconds=60.0)
+    assert spec.shards == 4
+    stores.queue.enqueue(job)
+    tasks.draw(job.id, 0, 0)
+    assert stores.jobs.fetch(job.id).status == "succeeded"
+    assert stores.queue._queue.get_job_ids() == [f"{job.id}-r0-s0"]
+    assert stores.cache.present([key.cache_key(fitted) for key in spec.draws()]) == [True] * 64
+
+
+def test_what_a_dead_task_had_taken_is_given_back(stores: Stores, fitted: str) -> None:
+    """Its own task, done again after the worker was killed, enqueues what it had taken and not done."""
+    job, _ = draws_job(stores, fitted, count=22)
+    stores.queue.enqueue(job)
+    tasks.draw(job.id, 0, 0)
+    job = stores.jobs.fetch(job.id)
+    assert stores.queue.take_shard(job, taker=3) == 1
+    assert stores.queue.take_shard(job, taker=2) == 2
+    names = [f"{job.id}-r0-s{shard}" for shard in (0, 3, 4)]
+    assert stores.queue._queue.get_job_ids() == names
+    stores.queue.give_back(job, taker=1)
+    assert stores.queue._queue.get_job_ids() == names, "another's"
+    tasks.draw(job.id, 0, 3)
+    assert stores.queue._queue.get_job_ids() == [*names, f"{job.id}-r0-s1"]
 
 
 def test_redone_shard_draws_only_what_is_missing(stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,1 @@
+"""What `make bench` runs: each figure beside its goal, measured side by side in one run."""

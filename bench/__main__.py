@@ -1,0 +1,74 @@
+"""`make bench`: figures beside their goals, side by side with the peers in one run; out/bench/ has them."""
+
+from __future__ import annotations
+
+import os
+
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[name] = "1"  # before numpy is imported
+
+import argparse
+import json
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from bench import draws, fits, memory, parallel, serving, stages
+from bench.machine import machine
+from bench.picture import picture
+from bench.table import compare, markdown, print_table, save, show
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bench.table import Row
+
+PARTS = ("draws", "fits", "parallel", "serving", "memory", "stages")
+
+
+def main() -> None:
+    """Run the parts asked for, print the table, and leave it in a folder."""
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to measure (everything)")
+    parser.add_argument("--largest", type=int, default=1_000_000, help="leave out what has more points (%(default)s)")
+    parser.add_argument("--out", type=Path, default=Path("out/bench"), help="folder of the results (%(default)s)")
+    parser.add_argument("--compare", type=Path, help="the results.json of an earlier run, to print beside this one")
+    options = parser.parse_args()
+    warnings.filterwarnings("ignore", module="sklearn|scipy")  # a peer's own
+    console = Console(width=200 if not Console().is_terminal else None)
+    told = machine()
+    console.print(told)
+    rows: list[Row] = []
+    for row in _rows(options.parts, options.largest):
+        show(console, row)
+        rows.append(row)
+    profile = stages.profile(min(options.largest, 100_000)) if "stages" in options.parts else []
+    print_table(console, rows)
+    stages.print_profile(console, profile)
+    if options.compare:
+        compare(console, options.compare, rows)
+    options.out.mkdir(parents=True, exist_ok=True)
+    save(options.out / "results.json", told, rows, profile)
+    (options.out / "table.md").write_text(f"```json\n{json.dumps(told, indent=1)}\n```\n\n{markdown(rows)}")
+    picture(options.out / "bench.png", rows, profile)
+    goals = [row.reached for row in rows if row.reached is not None]
+    console.print(f"{sum(goals)} of {len(goals)} goals reached. {options.out}/ has table.md, bench.png, results.json.")
+
+
+def _rows(parts: tuple[str, ...], largest: int) -> Iterator[Row]:
+    if "serving" in parts:  # first, while nothing else has filled the memory
+        yield from serving.rows()
+    if "draws" in parts:
+        yield from draws.rows(largest)
+    if "fits" in parts:
+        yield from fits.rows(largest)
+    if "parallel" in parts:
+        yield from parallel.rows()
+    if "memory" in parts and largest >= memory.N:
+        yield from memory.rows(million=largest >= memory.MILLION)
+
+
+if __name__ == "__main__":
+    main()

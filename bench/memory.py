@@ -1,0 +1,95 @@
+"""Peak memory of a fit, each in a process of its own; and a million points."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench.data import data_of
+from bench.peers import fit_sklearn
+from bench.table import Row
+from glle_engine import fit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+N = 100_000
+MILLION = 1_000_000
+GIB = 2**30
+
+
+def rows(*, million: bool) -> Iterator[Row]:
+    """Measure memory at 100,000 points, and everything at a million."""
+    ours, theirs = _apart("glle", N), _apart("sklearn", N)
+    detail = {"ours MiB": ours["extra"] / 2**20, "theirs MiB": theirs["extra"] / 2**20}
+    yield Row(
+        f"memory of a fit, swiss_roll, n = {N:,}",
+        "scikit-learn's (eigsh)",
+        ours["extra"] / theirs["extra"],
+        "x",
+        1 / 3,
+        at_least=False,
+        detail=detail,
+    )
+    if million:
+        told = _apart("glle", MILLION)
+        detail = {"fit s": told["fit"], "first draws s": told["first"]}
+        what = f"swiss_roll, n = {MILLION:,}"
+        yield Row(
+            f"peak memory of a fit and draws, {what}",
+            "-",
+            told["peak"] / GIB,
+            "GiB",
+            8.0,
+            at_least=False,
+            detail=detail,
+        )
+        yield Row(f"one draw of many, {what}", "-", told["draw"], "s", 4.0, at_least=False)
+
+
+def _apart(which: str, n: int) -> dict[str, Any]:
+    """Run `main` in a process of its own."""
+    command = [sys.executable, "-m", "bench.memory", which, str(n)]
+    root = Path(__file__).resolve().parent.parent
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=root)  # noqa: S603 -- ourselves
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
+
+
+def _peak() -> int:
+    """Return the peak of this program's memory; `ru_maxrss` has the parent's in it, where there is a choice."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        (line,) = [line for line in status.read_text().splitlines() if line.startswith("VmHWM")]
+        return int(line.split()[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def main(which: str, n: int) -> None:
+    """Fit once, and print what it took above what there was before."""
+    small = data_of("swiss_roll", 500)
+    (fit if which == "glle" else fit_sklearn)(small)  # what is imported is not counted
+    X = data_of("swiss_roll", n)
+    before, started = _peak(), time.perf_counter()
+    if which == "sklearn":
+        fit_sklearn(X)
+        told = {"fit": time.perf_counter() - started, "extra": _peak() - before}
+    else:
+        posterior = fit(X)
+        told = {"fit": time.perf_counter() - started, "extra": _peak() - before}
+        lanes = posterior.lane_solver.lanes if posterior.lane_solver else 1
+        for name, first in (("first", 0), ("draw", lanes)):  # the first analyses and finds its memory
+            started = time.perf_counter()
+            for _ in posterior.draws(lanes, first=first):
+                pass
+            told[name] = (time.perf_counter() - started) / (1 if name == "first" else lanes)
+    print(json.dumps({**told, "peak": _peak()}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

@@ -1,0 +1,59 @@
+"""What others do for the same: scikit-learn's LLE and its eigenproblem, tapkee, and a dense eigenproblem a draw."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.linalg import eigh
+from scipy.sparse import csr_array, identity
+from scipy.sparse.linalg import eigsh
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from glle_engine import Posterior
+
+
+def residual_matrix(posterior: Posterior, weights: NDArray[np.float64]) -> csr_array:
+    """Return I - W, (n, n)."""
+    n, k = posterior.neighbors.shape
+    pattern = (posterior.neighbors.ravel(), np.arange(0, n * k + 1, k))
+    return identity(n, format="csr") - csr_array((weights.ravel(), *pattern), shape=(n, n))
+
+
+def by_eigsh(posterior: Posterior, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Embed as scikit-learn's LLE does: M = (I - W)^T (I - W), ARPACK by shift and invert, the first vector dropped."""
+    residual = residual_matrix(posterior, weights)
+    start = np.random.default_rng(0).uniform(-1, 1, residual.shape[0])
+    wanted = posterior.spec.n_components + 1
+    _, vectors = eigsh((residual.T @ residual).tocsc(), wanted, sigma=0.0, v0=start)
+    return np.asarray(vectors[:, 1:])
+
+
+def by_dense(posterior: Posterior, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Embed as the paper describes it: M in full, all of its eigenvectors (GLLE Algorithm 1)."""
+    residual = residual_matrix(posterior, weights).toarray()
+    _, vectors = eigh(residual.T @ residual)
+    return np.asarray(vectors[:, 1 : posterior.spec.n_components + 1])
+
+
+def fit_sklearn(X: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Fit scikit-learn's LLE with its sparse solver."""
+    from sklearn.manifold import LocallyLinearEmbedding
+
+    model = LocallyLinearEmbedding(n_neighbors=10, n_components=2, eigen_solver="arpack", random_state=0)
+    return np.asarray(model.fit_transform(X))
+
+
+def has_tapkee() -> bool:
+    """Return whether tapkee's Python binding is installed (extra `bench`)."""
+    return find_spec("tapkee") is not None
+
+
+def fit_tapkee(X: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Fit tapkee's LLE."""
+    import tapkee
+
+    return np.asarray(tapkee.embed(np.asfortranarray(X.T), method="lle", num_neighbors=10, target_dimension=2))

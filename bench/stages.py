@@ -1,0 +1,105 @@
+"""Where the time goes: a draw's stages, and a fit's, by number of points."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.table import Table
+
+from bench.data import data_of, posterior_of
+from glle_engine import fit
+from glle_engine.progress import StageClock
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+SIZES = [
+    ("swiss_roll", 2_000),
+    ("swiss_roll", 5_000),
+    ("digits", 1_797),
+    ("swiss_roll", 20_000),
+    ("swiss_roll", 100_000),
+]
+
+
+def profile(largest: int) -> list[dict[str, Any]]:
+    """Return seconds of a draw, and of a fit, by stage."""
+    found = []
+    for name, n in SIZES:
+        if n > largest:
+            continue
+        clock = StageClock()
+        fit(data_of(name, n), on_progress=clock)
+        found.append({"data": name, "n": n, "what": "fit", "seconds": clock.stop()})
+        if posterior_of(name, n).lane_solver is not None:
+            found.append({"data": name, "n": n, "what": "draw", "seconds": draw_stages(name, n)})
+    return found
+
+
+def draw_stages(name: str, n: int, batches: int = 7) -> dict[str, float]:
+    """Return the median seconds of each stage of a draw of many."""
+    from glle_engine.lanes.factorization import factorise
+    from glle_engine.lanes.lanczos import deviations, lanczos
+    from glle_engine.lanes.sampling import sample, unpack
+    from glle_engine.lanes.solver import TOLERANCE, LaneSolver, Workspace
+
+    posterior = posterior_of(name, n)
+    started = time.perf_counter()
+    LaneSolver.prepare(posterior.neighbors, posterior.order, posterior.pins, posterior.spec.n_components)
+    symbolic = time.perf_counter() - started
+    solver = posterior.lane_solver
+    assert solver is not None
+    lanes, structure = solver.lanes, solver.structure
+    room = Workspace(structure, solver.wanted, lanes)
+    mean, factor = posterior.law.gaussian("posterior")
+    pins = np.full(lanes, solver.pin, np.int32)
+    vectors = np.empty((lanes, n, solver.wanted))
+    times: dict[str, list[float]] = {name: [] for name in ("sample", "factor", "lanczos", "acceptance", "unpack")}
+    times["whole"] = []
+    for batch in range(batches + 1):
+        indices = np.arange(batch * lanes, (batch + 1) * lanes, dtype=np.uint64)
+        keys, spread = np.zeros(lanes, np.uint64), np.ones(lanes)
+        marks = [time.perf_counter()]
+        sample(room.tag, structure.position, mean, factor, keys, indices, spread, room.normals, room.weights)
+        marks.append(time.perf_counter())
+        factorise(room.tag, structure, room.weights, pins, room.lower, room.upper, room.blocks, room.diagonal)
+        marks.append(time.perf_counter())
+        lanczos(
+            room.tag, structure, room.lower, room.upper, pins, True, solver._start, len(room.vectors), TOLERANCE,  # noqa: FBT003, SLF001
+            room.basis, room.images, room.points, room.work, room.values, room.vectors, room.steps, room.strength,
+        )  # fmt: skip
+        marks.append(time.perf_counter())
+        deviations(room.tag, structure, room.weights, room.values, room.vectors, room.found)
+        marks.append(time.perf_counter())
+        unpack(room.tag, structure.position, room.vectors, vectors)
+        marks.append(time.perf_counter())
+        for _ in posterior.draws(lanes, first=batch * lanes):
+            pass
+        marks.append(time.perf_counter())
+        if batch:
+            for stage, took in zip(times, np.diff(marks), strict=True):
+                times[stage].append(float(took) / lanes)
+    found = {stage: statistics.median(values) for stage, values in times.items()}
+    inner = sum(value for stage, value in found.items() if stage != "whole")
+    # Scaling, alignment and diagnostics are what the whole draw has beyond the compiled stages.
+    return {**found, "finish": max(0.0, found["whole"] - inner), "symbolic, once": symbolic}
+
+
+def print_profile(console: Console, found: list[dict[str, Any]]) -> None:
+    """Print the profile, milliseconds."""
+    for what in ("draw", "fit"):
+        entries = [entry for entry in found if entry["what"] == what]
+        if not entries:
+            continue
+        names = list(entries[0]["seconds"])
+        table = Table(
+            "data", "n", *names, title=f"a {what} of many, ms by stage" if what == "draw" else "a fit, ms by stage"
+        )
+        for entry in entries:
+            table.add_row(
+                entry["data"], f"{entry['n']:,}", *(f"{entry['seconds'].get(name, 0.0) * 1e3:,.3g}" for name in names)
+            )
+        console.print(table)

@@ -1,0 +1,139 @@
+"""Answers that never change, kept in the API's own memory: asked for again, they cost no route and no array cache.
+
+A draw is a function of its address, so its answer can only become wrong by its posterior being deleted. Each answer
+belongs to a posterior, and is given only while that was seen to exist within the last second; a deletion through this
+process is seen at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from starlette.concurrency import run_in_threadpool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from starlette.responses import Response
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+ALIVE_SECONDS = 1.0  # a posterior deleted through another API process is answered for so much longer at most
+LARGEST = 2**20  # bytes of an answer that is worth keeping
+
+Key = tuple[str, bytes, bytes]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A whole answer: what it belongs to, its route (for the metrics), headers as ASGI has them, and body."""
+
+    posterior: str
+    route: object
+    headers: list[tuple[bytes, bytes]]
+    body: bytes
+    etag: bytes
+
+
+class Recent:
+    """The answers given last, up to a number of bytes.
+
+    Parameters
+    ----------
+    budget
+        Bytes of bodies.
+    exists
+        Says of a posterior's id whether there is one; may block.
+
+    """
+
+    def __init__(self, budget: int, exists: Callable[[str], bool]) -> None:
+        self._budget = budget
+        self._exists = exists
+        self._bytes = 0
+        self._answers: OrderedDict[Key, Answer] = OrderedDict()
+        self._alive: dict[str, float] = {}  # until when each posterior counts as existing
+
+    def keep(self, scope: Scope, posterior: str, response: Response) -> None:
+        """Keep the answer to a request; it is whole and never changes."""
+        key, body = _key(scope), bytes(response.body)
+        if len(body) > min(LARGEST, self._budget) or key in self._answers:
+            return
+        headers = list(response.raw_headers)
+        answer = Answer(posterior, scope.get("route"), headers, body, dict(headers).get(b"etag", b""))
+        self._answers[key] = answer
+        self._bytes += len(body)
+        self._alive[posterior] = time.monotonic() + ALIVE_SECONDS
+        while self._bytes > self._budget:
+            _, oldest = self._answers.popitem(last=False)
+            self._bytes -= len(oldest.body)
+
+    async def find(self, scope: Scope) -> Answer | None:
+        """Return the answer to a request, if it is kept and its posterior still exists."""
+        key = _key(scope)
+        answer = self._answers.get(key)
+        if answer is None:
+            return None
+        if self._alive.get(answer.posterior, 0.0) < time.monotonic():
+            asked = time.monotonic()
+            if not await run_in_threadpool(self._exists, answer.posterior):
+                self._forget(answer.posterior)
+                return None
+            self._alive[answer.posterior] = asked + ALIVE_SECONDS
+        if key in self._answers:  # not dropped meanwhile
+            self._answers.move_to_end(key)
+        return answer
+
+    def doubt(self) -> None:
+        """Look again whether posteriors exist, before the next answer: something was deleted."""
+        self._alive.clear()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._answers.clear()
+        self._alive.clear()
+        self._bytes = 0
+
+    def _forget(self, posterior: str) -> None:
+        for key in [key for key, answer in self._answers.items() if answer.posterior == posterior]:
+            self._bytes -= len(self._answers.pop(key).body)
+        self._alive.pop(posterior, None)
+
+
+class FromRecent:
+    """Gives the answers that are kept, and passes every other request on."""
+
+    def __init__(self, app: ASGIApp, recent: Recent) -> None:
+        self._app = app
+        self._recent = recent
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        method = scope["method"] if scope["type"] == "http" else ""
+        if method == "GET" and (answer := await self._recent.find(scope)) is not None:
+            scope["route"] = answer.route
+            given = _header(scope, b"if-none-match")
+            if given and {answer.etag, b"*"} & {part.strip().removeprefix(b"W/") for part in given.split(b",")}:
+                headers = [(name, value) for name, value in answer.headers if name != b"content-length"]
+                await send({"type": "http.response.start", "status": 304, "headers": headers})
+                await send({"type": "http.response.body", "body": b""})
+                return
+            await send({"type": "http.response.start", "status": 200, "headers": list(answer.headers)})
+            await send({"type": "http.response.body", "body": answer.body})
+            return
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            if method == "DELETE":
+                self._recent.doubt()
+
+
+def _key(scope: Scope) -> Key:
+    return scope["path"], scope["query_string"], _header(scope, b"accept")
+
+
+def _header(scope: Scope, wanted: bytes) -> bytes:
+    """Return a header as Starlette joins it when it comes more than once."""
+    return b", ".join([value for name, value in scope["headers"] if name == wanted])

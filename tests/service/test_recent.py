@@ -1,0 +1,126 @@
+"""Draws that the API gives from its own memory."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from starlette.responses import Response
+
+import glle_engine
+from glle_engine import FitSpec, manifolds
+from service import recent
+from service.recent import Recent
+from worker.datasets import Table
+from worker.drawing import draw_and_cache
+from worker.draws import DrawKey
+from worker.identity import posterior_id
+from worker.posteriors import PosteriorRecord
+
+if TYPE_CHECKING:
+    import httpx
+    from fastapi import FastAPI
+    from starlette.types import Scope
+
+    from worker.stores import Stores
+
+N = 150
+NPY = {"Accept": "application/x-npy"}
+
+
+@pytest.fixture
+def drawn(stores: Stores) -> str:
+    """The path of a posterior with draws 0 to 3 in the cache, as a worker leaves it."""
+    X = manifolds.make("s_curve", N, seed=1).X
+    posterior = glle_engine.fit(X)
+    dataset, _ = stores.datasets.add(Table(values=X, source={"kind": "test"}))
+    spec = FitSpec().to_dict()
+    id_ = posterior_id(dataset.id, spec, glle_engine.__version__)
+    stores.posteriors.cache(id_, posterior)
+    stores.posteriors.record(
+        PosteriorRecord(
+            id=id_, dataset=dataset.id, n=N, d=3, spec=spec, diagnostics=posterior.diagnostics.to_dict(), seconds=0.1,
+            eigenvalues=posterior.eigenvalues.tolist(), arrays={}, nbytes=0, provenance={}, job="job_1", created="now",
+        )
+    )  # fmt: skip
+    draw_and_cache(stores.cache, id_, posterior, [DrawKey(0, i, 1.0, "posterior", "procrustes") for i in range(4)])
+    return f"/v1/posteriors/{id_}"
+
+
+def test_the_second_answer_is_the_first_without_the_cache(client: httpx.Client, stores: Stores, drawn: str) -> None:
+    """Same status, bytes and headers, though the array cache has lost the draw; other addresses are others."""
+    for accept in ("application/x-npy", "application/json", "application/zip"):
+        first = client.get(f"{drawn}/draws/1", headers={"Accept": accept}).raise_for_status()
+        halved = client.get(f"{drawn}/draws/1?dtype=float32", headers={"Accept": accept}).raise_for_status()
+        assert halved.content != first.content
+        path = drawn.rpartition("/")[2]
+        kept = stores.cache.get(DrawKey(0, 1, 1.0, "posterior", "procrustes").cache_key(path))
+        assert kept is not None
+        stores.cache.delete_prefix("draw:")
+        again = client.get(f"{drawn}/draws/1", headers={"Accept": accept}).raise_for_status()
+        assert again.content == first.content
+        changing = {"x-request-id", "server-timing", "date"}
+        assert {name: value for name, value in again.headers.items() if name not in changing} == {
+            name: value for name, value in first.headers.items() if name not in changing
+        }
+        stores.cache.put(DrawKey(0, 1, 1.0, "posterior", "procrustes").cache_key(path), kept.meta, kept.arrays)
+
+
+def test_a_client_that_has_it_gets_304(client: httpx.Client, drawn: str) -> None:
+    """By the ETag, weak or among others, or a star; another ETag gets the bytes."""
+    first = client.get(f"{drawn}/draws/2", headers=NPY).raise_for_status()
+    tag = first.headers["etag"]
+    for given in (tag, f"W/{tag}", f'"other", {tag}', "*"):
+        answer = client.get(f"{drawn}/draws/2", headers={**NPY, "If-None-Match": given})
+        assert (answer.status_code, answer.content) == (304, b"")
+        assert answer.headers["etag"] == tag
+    assert client.get(f"{drawn}/draws/2", headers={**NPY, "If-None-Match": '"other"'}).content == first.content
+
+
+def test_a_deletion_is_seen_at_once(client: httpx.Client, drawn: str) -> None:
+    """What this process deleted it does not give any more."""
+    for _ in range(2):
+        client.get(f"{drawn}/draws/0", headers=NPY).raise_for_status()
+    client.delete(drawn).raise_for_status()
+    assert client.get(f"{drawn}/draws/0", headers=NPY).status_code == 404
+
+
+def test_a_deletion_elsewhere_is_seen_within_a_second(client: httpx.Client, stores: Stores, drawn: str) -> None:
+    """Another process may have deleted it: whether it exists is asked for each second."""
+    client.get(f"{drawn}/draws/0", headers=NPY).raise_for_status()
+    stores.posteriors.delete(stores.posteriors.fetch(drawn.rpartition("/")[2]))
+    time.sleep(recent.ALIVE_SECONDS + 0.05)
+    assert client.get(f"{drawn}/draws/0", headers=NPY).status_code == 404
+
+
+def test_they_are_counted_by_their_route(client: httpx.Client, app: FastAPI, drawn: str) -> None:
+    """The metrics know them like every other answer."""
+    line = 'glle_http_requests_total{method="GET",route="/v1/posteriors/{id}/draws/{index}",status="200"}'
+
+    def count() -> float:
+        found = [text for text in app.state.metrics.text().decode().splitlines() if text.startswith(line)]
+        return float(found[0].rpartition(" ")[2]) if found else 0.0
+
+    before = count()
+    for _ in range(3):
+        np.frombuffer(client.get(f"{drawn}/draws/3", headers=NPY).raise_for_status().content, np.uint8)
+    assert count() == before + 3
+
+
+def scope_of(path: str) -> Scope:
+    """Return the scope of a GET."""
+    return {"type": "http", "method": "GET", "path": path, "query_string": b"", "headers": []}
+
+
+@pytest.mark.parametrize("budget", [0, 250, 1000])
+def test_the_budget_holds(budget: int) -> None:
+    """The answers given last are kept, no more bytes than allowed, and what is larger not at all."""
+    memory = Recent(budget, lambda _: True)
+    for number in range(20):
+        memory.keep(scope_of(f"/{number}"), "post_1", Response(bytes(100)))
+    kept = list(memory._answers)
+    assert [path for path, _, _ in kept] == [f"/{number}" for number in range(20 - budget // 100, 20)]
+    memory.keep(scope_of("/large"), "post_1", Response(bytes(budget + 1)))
+    assert list(memory._answers) == kept

@@ -1,0 +1,96 @@
+"""News of jobs that ended."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.conftest import until
+from worker.job_scripts import ENDED
+from worker.problems import refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from worker.jobs import Job
+    from worker.stores import Stores
+
+
+def running(stores: Stores) -> Job:
+    """Return a job at work."""
+    job, _ = stores.jobs.create(kind="fit", claim="c", posterior="post_1", spec={}, total=1)
+    return stores.jobs.start(job.id)
+
+
+def listening(stores: Stores) -> bool:
+    """Say whether somebody listens."""
+    ((_, count),) = stores.client.pubsub_numsub(ENDED)
+    return bool(count)
+
+
+async def heard(stores: Stores, job: Job, then: Callable[[], object]) -> float:
+    """Wait for the job's end, which `then` brings about; return how long the news took."""
+    with stores.endings.of(job.id) as ended:
+        await asyncio.to_thread(until, lambda: listening(stores))
+        started = time.monotonic()
+        then()
+        await asyncio.wait_for(ended.wait(), 10)
+        return time.monotonic() - started
+
+
+@pytest.mark.parametrize("end", ["succeeded", "failed", "cancelled"])
+def test_every_end_is_told(stores: Stores, end: str) -> None:
+    """Success, failure and cancellation wake who waits, and leave nothing behind."""
+    job = running(stores)
+
+    def then() -> None:
+        if end == "succeeded":
+            stores.jobs.succeed(job.id)
+        elif end == "failed":
+            stores.jobs.fail(job.id, refuse("internal-error", 500, "no", "none").problem)
+        else:
+            stores.jobs.cancel(job.id)
+            stores.jobs.cancelled(job.id)
+
+    asyncio.run(heard(stores, job, then))
+    assert stores.jobs.fetch(job.id).status == end
+    assert not stores.endings._waiters
+
+
+def test_a_lost_connection_is_made_anew(stores: Stores) -> None:
+    """After the server hung up the news come again."""
+    job = running(stores)
+    asyncio.run(heard(stores, job, lambda: stores.jobs.succeed(job.id)))
+    stores.client.client_kill_filter(_type="pubsub")
+    until(lambda: not listening(stores))
+    until(lambda: listening(stores))
+    other, _ = stores.jobs.create(kind="fit", claim="d", posterior="post_2", spec={}, total=1)
+    stores.jobs.start(other.id)
+    asyncio.run(heard(stores, other, lambda: stores.jobs.succeed(other.id)))
+
+
+def test_the_end_of_another_job_wakes_nobody(stores: Stores) -> None:
+    """Each waits for its own."""
+    job = running(stores)
+    other, _ = stores.jobs.create(kind="fit", claim="d", posterior="post_2", spec={}, total=1)
+    stores.jobs.start(other.id)
+
+    async def wait() -> bool:
+        with stores.endings.of(job.id) as mine:
+            await heard(stores, other, lambda: stores.jobs.succeed(other.id))
+            return mine.is_set()
+
+    assert not asyncio.run(wait())
+
+
+def test_closed_stores_listen_no_longer(stores: Stores) -> None:
+    """Closing ends the thread."""
+    job = running(stores)
+    asyncio.run(heard(stores, job, lambda: stores.jobs.succeed(job.id)))
+    thread = stores.endings._thread
+    assert thread is not None
+    stores.endings.close()
+    assert not thread.is_alive()

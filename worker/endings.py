@@ -1,0 +1,90 @@
+"""News of jobs that ended, passed from Redis to the requests that wait for them.
+
+Whoever ends a job publishes its id with the very script that ends it (`worker.job_scripts`). One thread listens, from
+the first wait on, and wakes the requests by their event loops. News may get lost while a connection is made anew: a
+waiting request looks by itself, too, now and then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import defaultdict
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+import redis
+
+from worker.identity import text
+from worker.job_scripts import ENDED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LISTEN_SECONDS = 0.5
+AGAIN_SECONDS = 0.5
+
+Waiter = tuple[asyncio.AbstractEventLoop, asyncio.Event]
+
+
+class Endings:
+    """Wakes who waits for a job.
+
+    Parameters
+    ----------
+    client
+        The queue's Redis.
+
+    """
+
+    def __init__(self, client: redis.Redis) -> None:
+        self._client = client
+        self._lock = threading.Lock()
+        self._waiters: defaultdict[str, set[Waiter]] = defaultdict(set)
+        self._thread: threading.Thread | None = None
+        self._closed = threading.Event()
+
+    @contextmanager
+    def of(self, job: str) -> Iterator[asyncio.Event]:
+        """Give an event of the running loop that is set once the job has ended."""
+        waiter = (asyncio.get_running_loop(), asyncio.Event())
+        with self._lock:
+            self._waiters[job].add(waiter)
+            self._listen()
+        try:
+            yield waiter[1]
+        finally:
+            with self._lock:
+                self._waiters[job].discard(waiter)
+                if not self._waiters[job]:
+                    del self._waiters[job]
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._closed.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _listen(self) -> None:
+        if self._thread is None and not self._closed.is_set():
+            self._thread = threading.Thread(target=self._run, name="endings", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            try:
+                with self._client.pubsub(ignore_subscribe_messages=True) as channel:  # type: ignore[no-untyped-call] # redis-py's
+                    channel.subscribe(ENDED)
+                    while not self._closed.is_set():
+                        message = channel.get_message(timeout=LISTEN_SECONDS)
+                        if message is not None:
+                            self._wake(text(message["data"]))
+            except redis.RedisError:
+                self._closed.wait(AGAIN_SECONDS)
+
+    def _wake(self, job: str) -> None:
+        with self._lock:
+            waiters = list(self._waiters.get(job, ()))
+        for loop, event in waiters:
+            with suppress(RuntimeError):  # its loop is closed: nobody waits
+                loop.call_soon_threadsafe(event.set)
