@@ -45,6 +45,7 @@ class StageClock:
         self._since = time.perf_counter()
 
     def __call__(self, done: int, total: int, stage: str) -> None:
+        """Note the time, and pass on."""
         self._spend(stage if done or not self._stage else self._stage)
         self._stage = stage
         self._on_progress(done, total, stage)

@@ -32,11 +32,16 @@ class Metrics:
             buckets=_BUCKETS, registry=self._registry,
         )  # fmt: skip
         self._registry.register(_Jobs(stores))
+        self._children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}  # found once: labels() is slow
 
     def observe(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count one answer; `route` is the template."""
-        self._requests.labels(method, route, status).inc()
-        self._seconds.labels(method, route).observe(seconds)
+        known = self._children.get((method, route, status))
+        if known is None:
+            known = self._requests.labels(method, route, status), self._seconds.labels(method, route)
+            self._children[method, route, status] = known
+        known[0].inc()
+        known[1].observe(seconds)
 
     def text(self) -> bytes:
         """Return the exposition."""

@@ -6,7 +6,7 @@ import secrets
 import time
 from typing import TYPE_CHECKING
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 
 from service.problems import answer, plain
@@ -33,18 +33,21 @@ class Observe:
             await self._app(scope, receive, send)
             return
         started = time.perf_counter()
-        given = Headers(scope=scope).get("x-request-id", "")
-        request_id = given if given.isalnum() and len(given) <= 64 else secrets.token_hex(8)
+        request_id = _request_id(scope)
         status = 500
 
         async def send_observed(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = MutableHeaders(scope=message)
-                headers["X-Request-Id"] = request_id
-                headers["X-Content-Type-Options"] = "nosniff"
-                headers["Server-Timing"] = f"app;dur={(time.perf_counter() - started) * 1000:.1f}"
+                took = (time.perf_counter() - started) * 1000
+                # No route sets these; appended as they are, they cost a microsecond and not ten.
+                message["headers"] = [
+                    *message.get("headers", ()),
+                    (b"x-request-id", request_id),
+                    (b"x-content-type-options", b"nosniff"),
+                    (b"server-timing", b"app;dur=%.1f" % took),
+                ]
             await send(message)
 
         try:
@@ -52,6 +55,14 @@ class Observe:
         finally:
             route = getattr(scope.get("route"), "path", "(none)")  # the template: as many as there are routes
             self._metrics.observe(scope["method"], route, status, time.perf_counter() - started)
+
+
+def _request_id(scope: Scope) -> bytes:
+    """Return the id that the client gave, if it is a plain word, or a new one."""
+    for name, value in scope["headers"]:
+        if name == b"x-request-id" and value.isalnum() and len(value) <= 64:
+            return bytes(value)
+    return secrets.token_hex(8).encode()
 
 
 class Gate:

@@ -136,4 +136,5 @@ def _key(scope: Scope) -> Key:
 
 def _header(scope: Scope, wanted: bytes) -> bytes:
     """Return a header as Starlette joins it when it comes more than once."""
-    return b", ".join([value for name, value in scope["headers"] if name == wanted])
+    found = [value for name, value in scope["headers"] if name == wanted]
+    return found[0] if len(found) == 1 else b", ".join(found)

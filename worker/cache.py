@@ -134,7 +134,7 @@ class ArrayCache:
         return None if raw is None else dict(json.loads(raw)["meta"])
 
     def get(self, key: str) -> Entry | None:
-        """Return an entry, its arrays freshly allocated, or None when it is not (wholly) there."""
+        """Return an entry, its arrays perhaps read-only, or None when it is not (wholly) there."""
         return self._entry(key, self._client.hmget(key, _FIRST))
 
     def get_many(self, keys: list[str]) -> list[Entry | None]:
@@ -155,6 +155,11 @@ class ArrayCache:
         arrays: dict[str, Array] = {}
         number, rest = 1, memoryview(first or b"")
         for name, dtype, shape in head["arrays"]:
+            size = np.dtype(dtype).itemsize * math.prod(shape)
+            if size <= len(rest):  # as it came, uncopied
+                arrays[name] = np.frombuffer(rest[:size], dtype).reshape(shape)
+                rest = rest[size:]
+                continue
             arrays[name] = array = np.empty(shape, dtype)
             view = _bytes(array)
             while view:

@@ -38,14 +38,14 @@ def with_neighbors(cache: ArrayCache, id_: str, key: DrawKey, size: int) -> list
 
 
 def draw_and_cache(cache: ArrayCache, id_: str, posterior: Posterior, keys: Sequence[DrawKey]) -> list[Draw]:
-    """Make draws of one source and alignment, and cache them.
+    """Make draws of one source and alignment, and cache them; raises as `store_draws`."""
+    made, seconds = drawn(posterior, keys)
+    store_draws(cache, id_, keys, made, seconds)
+    return made
 
-    Raises
-    ------
-    ProblemError
-        ``no-convergence``: a draw is not finite. ``cache-too-small``.
 
-    """
+def drawn(posterior: Posterior, keys: Sequence[DrawKey]) -> tuple[list[Draw], float]:
+    """Make draws of one source and alignment; return them, and the seconds that each took."""
     started = time.perf_counter()
     made = list(
         posterior.draws_of(
@@ -54,7 +54,18 @@ def draw_and_cache(cache: ArrayCache, id_: str, posterior: Posterior, keys: Sequ
             align=keys[0].align,  # type: ignore[arg-type]
         )
     )
-    seconds = round((time.perf_counter() - started) / len(made), 6)
+    return made, round((time.perf_counter() - started) / len(made), 6)
+
+
+def store_draws(cache: ArrayCache, id_: str, keys: Sequence[DrawKey], made: Sequence[Draw], seconds: float) -> None:
+    """Cache draws.
+
+    Raises
+    ------
+    ProblemError
+        ``no-convergence``: a draw is not finite. ``cache-too-small``.
+
+    """
     entries: dict[str, Entry] = {}
     for key, draw in zip(keys, made, strict=True):
         if not np.isfinite(draw.embedding).all():
@@ -76,7 +87,6 @@ def draw_and_cache(cache: ArrayCache, id_: str, posterior: Posterior, keys: Sequ
         }
         entries[key.cache_key(id_)] = Entry(meta, {"embedding": draw.embedding, "eigenvalues": draw.eigenvalues})
     cache.put_many(entries)
-    return made
 
 
 def cached_draw(key: DrawKey, entry: Entry) -> Draw:

@@ -26,9 +26,10 @@ import glle_engine
 from glle_engine import Draw, FitSpec, GlleError, Posterior
 from glle_engine.progress import StageClock
 from worker.analyses import CalibrationSpec, analysis_of, calibration_told
+from worker.behind import Behind
 from worker.cache import Entry
 from worker.clock import now_iso
-from worker.drawing import cached_draw, draw_and_cache, group_size, with_neighbors
+from worker.drawing import cached_draw, draw_and_cache, drawn, group_size, store_draws, with_neighbors
 from worker.draws import CHAINS, DrawKey, DrawsSpec
 from worker.jobs import Cancelled, Job
 from worker.posteriors import PosteriorRecord
@@ -122,20 +123,23 @@ def _draw(here: Stores, job: Job, *, round_: int, shard: int) -> None:
         spec = spec.at(_calibrated_scale(here, job))
     until = time.monotonic() + spec.shard_seconds
     here.queue.give_back(job, taker=shard)
-    work = _Shards(here, job, spec)
-    following: int | None = shard
-    while following is not None:
-        work.make(following)
-        following = here.queue.take_shard(job, taker=shard) if time.monotonic() < until else None
+    with Behind() as behind:
+        work = _Shards(here, job, spec, behind)
+        following: int | None = shard
+        while following is not None:
+            work.make(following)
+            behind.catch_up()
+            following = here.queue.take_shard(job, taker=shard) if time.monotonic() < until else None
 
 
 @dataclass(frozen=True)
 class _Shards:
-    """The shards of a draws job, made one after the other."""
+    """The shards of a draws job, made one after the other; what is drawn is cached and told behind the next draws."""
 
     here: Stores
     job: Job
     spec: DrawsSpec
+    behind: Behind
 
     @cached_property
     def posterior(self) -> Posterior:
@@ -147,20 +151,24 @@ class _Shards:
         keys = spec.shard_keys(shard)
         present = here.cache.present([key.cache_key(job.subject) for key in keys])
         size = len(keys) if all(present) else group_size(self.posterior)
-        if shard == 0:  # the posterior is there now: the other chains need not fit it each
-            for other in range(1, min(CHAINS, spec.shards)):
-                here.queue.enqueue_shard(job, other)
         here.jobs.stage(job.id, "drawing")
+        if shard == 0:  # the posterior is there now: the other chains need not fit it each
+            self.behind.do(partial(self._open, range(1, min(CHAINS, spec.shards))))
         for start in range(0, len(keys), size):
             done = min(start + size, len(keys))
             missing = [key for key, there in zip(keys[start:done], present[start:done], strict=True) if not there]
             if missing:
                 if spec.total == 1:
                     missing = with_neighbors(here.cache, job.subject, keys[0], size)
-                draw_and_cache(here.cache, job.subject, self.posterior, missing)
+                made, seconds = drawn(self.posterior, missing)
+                self.behind.do(partial(store_draws, here.cache, job.subject, missing, made, seconds))
             if done == len(keys) and shard + CHAINS < spec.shards:
-                here.queue.enqueue_shard(job, shard + CHAINS)
-            here.jobs.advance(job.id, job.round, shard, done)
+                self.behind.do(partial(self._open, [shard + CHAINS]))
+            self.behind.do(partial(here.jobs.advance, job.id, job.round, shard, done))
+
+    def _open(self, shards: Iterable[int]) -> None:
+        for shard in shards:
+            self.here.queue.enqueue_shard(self.job, shard)
 
 
 def _analyse(here: Stores, job: Job, *, round_: int) -> None:

@@ -29,6 +29,7 @@ ACCEPTED_DEVIATION = 3e-8
 # A pin whose |y| is above this share of the largest |y| is not what is wrong: moving it would not help.
 GOOD_PIN = 0.01
 _LINE = 8  # doubles of a cache line, to which vectors are aligned: one that lies across two costs twice
+_PAGE = 2**21 // 8  # doubles of a large page: numpy asks for such where they fit
 Stream = tuple[int, int, float]
 """One draw's randomness: the key (seed, index) of its stream, and the square root of its scale."""
 
@@ -65,7 +66,7 @@ class Workspace:
         }
         # One piece, so that it is large enough for large pages.
         sizes = [math.prod(shape) + -math.prod(shape) % _LINE for shape in shapes.values()]
-        room = aligned(sum(sizes))
+        room = aligned(sum(sizes), to=_PAGE if sum(sizes) > _PAGE else _LINE)
         ends = list(itertools.accumulate(sizes))
         parts = {
             name: room[end - size : end - size + math.prod(shape)].reshape(shape)
@@ -79,11 +80,11 @@ class Workspace:
         self.steps = np.empty(lanes, np.int64)
 
 
-def aligned(*shape: int) -> NDArray[np.float64]:
-    """Return an array that begins with a cache line; not initialised."""
+def aligned(*shape: int, to: int = _LINE) -> NDArray[np.float64]:
+    """Return an array that begins with a cache line, or with a page; not initialised."""
     size = math.prod(shape)
-    room = np.empty(size + _LINE)
-    first = -(room.ctypes.data // 8) % _LINE
+    room = np.empty(size + to)
+    first = -(room.ctypes.data // 8) % to
     return room[first : first + size].reshape(shape)
 
 

@@ -12,13 +12,16 @@ from rq.timeouts import JobTimeoutException
 import glle_engine
 from glle_engine import FitSpec, manifolds
 from worker import drawing, tasks
+from worker.behind import FAR
 from worker.datasets import Table
 from worker.draws import DrawsSpec
 from worker.identity import digest, posterior_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from glle_engine import Draw, Posterior
+    from worker.draws import DrawKey
     from worker.jobs import Job
     from worker.stores import Stores
 
@@ -147,19 +150,18 @@ def test_redone_shard_draws_only_what_is_missing(stores: Stores, fitted: str, mo
     first, second, *_ = (key.cache_key(fitted) for key in spec.shard_keys(0))
     before = stores.cache.get(second)
     stores.cache.delete(second)
-    drawn: list[int] = []
-    real = drawing.draw_and_cache
+    asked: list[int] = []
 
-    def draw_and_note(*arguments: Any) -> None:
-        drawn.extend(key.index for key in arguments[3])
-        real(*arguments)
+    def draw_and_note(posterior: Posterior, keys: Sequence[DrawKey]) -> tuple[list[Draw], float]:
+        asked.extend(key.index for key in keys)
+        return drawing.drawn(posterior, keys)
 
-    monkeypatch.setattr(tasks, "draw_and_cache", draw_and_note)
+    monkeypatch.setattr(tasks, "drawn", draw_and_note)
     ended = stores.jobs.fetch(job.id)
     assert stores.jobs.reopen(ended)
     tasks.draw(job.id, 1, 0)
     after = stores.cache.get(second)
-    assert drawn == [1]
+    assert asked == [1]
     assert before is not None
     assert after is not None
     np.testing.assert_array_equal(before.arrays["embedding"], after.arrays["embedding"])
@@ -277,20 +279,25 @@ def test_progress_is_written_now_and_again_and_at_the_end(stores: Stores, monkey
 
 
 def test_cancel_stops_a_shard_between_groups(stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The draws in hand are finished and kept, the next ones are not begun, no shard follows."""
-    job, spec = draws_job(stores, fitted, count=32, shard_seconds=9.0)
-    real = drawing.draw_and_cache
+    """The draws in hand are finished and kept, those a little later are not begun, no shard follows."""
+    job, spec = draws_job(stores, fitted, count=400, shard_seconds=9.0)
+    asked: list[int] = []
 
-    def draw_and_cancel(*arguments: Any) -> None:
-        real(*arguments)
-        stores.jobs.cancel(job.id)
+    def draw_and_cancel(posterior: Posterior, keys: Sequence[DrawKey]) -> tuple[list[Draw], float]:
+        asked.extend(key.index for key in keys)
+        if len(asked) == 8:
+            stores.jobs.cancel(job.id)
+        return drawing.drawn(posterior, keys)
 
-    monkeypatch.setattr(tasks, "draw_and_cache", draw_and_cancel)
-    assert spec.shard_size(0) == 8
+    monkeypatch.setattr(tasks, "drawn", draw_and_cancel)
+    assert spec.shard_size(0) == 64
     tasks.draw(job.id, 0, 0)
     ended = stores.jobs.fetch(job.id)
-    assert (ended.status, ended.done) == ("cancelled", 4)
-    assert stores.cache.present([key.cache_key(fitted) for key in spec.shard_keys(0)]) == [True] * 4 + [False] * 4
+    assert ended.status == "cancelled"
+    assert len(asked) <= 8 + 4 * FAR
+    present = stores.cache.present([key.cache_key(fitted) for key in spec.shard_keys(0)])
+    assert present[:8] == [True] * 8
+    assert ended.done <= sum(present) <= len(asked)
 
 
 def test_deleted_posterior_is_a_problem_of_the_job(stores: Stores, fitted: str) -> None:
