@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -165,6 +166,18 @@ def test_refusal_of_the_engine_ends_the_job_with_its_problem(stores: Stores) -> 
     assert (failed.error.code, failed.error.status) == ("disconnected-graph", 422)
     assert failed.error.remedy
     assert stores.posteriors.get(job.subject) is None
+
+
+def test_a_worker_without_faiss_says_what_it_lacks(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An approximate search that cannot be made is a 422 that names the extra."""
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    job = fit_job(stores, search="approximate")
+    tasks.fit(job.id)
+    failed = stores.jobs.fetch(job.id)
+    assert failed.error is not None
+    assert (failed.status, failed.error.code, failed.error.status) == ("failed", "missing-library", 422)
+    assert "glle[ann]" in failed.error.remedy
+    assert failed.error.details == {"library": "faiss", "extra": "ann"}
 
 
 @pytest.mark.parametrize(
