@@ -29,8 +29,8 @@ from glle_engine.alignment import procrustes_rotation
 from glle_engine.data import checked_data
 from glle_engine.errors import InvalidParameterError
 from glle_engine.fit import reference_embedding
-from glle_engine.neighbors import kneighbors
 from glle_engine.progress import OnProgress, silent
+from glle_engine.search import neighbors_by
 from glle_engine.spec import FitSpec, check_integer
 from glle_engine.summary import Summary, generalized_procrustes, summarize
 from glle_engine.transform import hang
@@ -140,7 +140,8 @@ def half_samples(
         chosen = rng.permutation(n)
         half, others = np.sort(chosen[: n // 2]), np.sort(chosen[n // 2 :])
         sample = np.ascontiguousarray(data[half])
-        embedded = reference_embedding(sample, kneighbors(sample, spec.n_neighbors)[0], bridged).embedding
+        nearest, _ = neighbors_by(spec.search, sample, spec.n_neighbors)
+        embedded = reference_embedding(sample, nearest, bridged).embedding
         placed[j, half] = embedded
         placed[j, others] = hang(sample, data[others], spec.n_neighbors, spec.reg).embed(embedded)
         placed[j] = placed[j] @ procrustes_rotation(placed[j], reference)

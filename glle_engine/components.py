@@ -11,7 +11,7 @@ from glle_engine.data import checked_data
 from glle_engine.errors import TooFewPointsError
 from glle_engine.fit import fit_spec
 from glle_engine.graph import components
-from glle_engine.neighbors import kneighbors
+from glle_engine.search import neighbors_by
 from glle_engine.spec import FitSpec
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def fit_components(X: ArrayLike, **spec: Any) -> list[Component]:
     """
     chosen = FitSpec(**spec)
     data = checked_data(X, chosen)
-    label = components(kneighbors(data, chosen.n_neighbors)[0])
+    label = components(neighbors_by(chosen.search, data, chosen.n_neighbors)[0])
     members = sorted((np.flatnonzero(label == c) for c in range(label.max() + 1)), key=len, reverse=True)
     smallest = len(members[-1])
     if smallest <= max(chosen.n_neighbors, chosen.n_components + 1):

@@ -88,6 +88,12 @@ class ConvergenceError(GlleError):
     code = "no-convergence"
 
 
+class MissingLibraryError(GlleError):
+    """An option that needs a library of an extra, which is not installed; `details` has both names."""
+
+    code = "missing-library"
+
+
 class StorageError(GlleError):
     """A file that is not a posterior saved by this library."""
 

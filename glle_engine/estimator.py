@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         Mean,
         Method,
         Noise,
+        Search,
         Source,
         Variance,
         Variant,
@@ -43,7 +44,7 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
     Parameters
     ----------
     n_neighbors, n_components, method, variant, reg, variance, mean, covariance, max_iter, tol, \
-    disconnected, noise, neighborhoods
+    disconnected, noise, neighborhoods, search
         As for `glle_engine.fit`.
 
     Attributes
@@ -85,6 +86,7 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         disconnected: Disconnected = "refuse",
         noise: Noise = "isotropic",
         neighborhoods: Adaptation = "fixed",
+        search: Search = "exact",
     ) -> None:
         self.n_neighbors = n_neighbors
         self.n_components = n_components
@@ -99,6 +101,7 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         self.disconnected = disconnected
         self.noise = noise
         self.neighborhoods = neighborhoods
+        self.search = search
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: ARG002  # scikit-learn's signature
         """Fit the posterior to X (n, d); y is ignored.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine.diagnostics import Diagnostics, Note
+from glle_engine.search import search_notes
 from glle_engine.weights import neighborhoods
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def diagnose(
         **facts,
         **_kept_figures(law),
     }
-    notes = [*_data_notes(figures, spec), *_spectrum_notes(figures, pairs, p)]
+    notes = [*_data_notes(figures, spec), *search_notes(figures), *_spectrum_notes(figures, pairs, p)]
     if spec.variant == "published":
         notes += _published_notes(figures, law, d, spec)
     return Diagnostics(figures, tuple(notes))

@@ -16,11 +16,22 @@ from glle_engine.errors import DegenerateDataError, DisconnectedGraphError
 from glle_engine.findings import diagnose
 from glle_engine.frames import frame_weights, tangent_frames
 from glle_engine.graph import closed_classes, components, edges, smallest_connecting_k
-from glle_engine.neighbors import kneighbors
 from glle_engine.posterior import Posterior
 from glle_engine.progress import OnProgress, silent
 from glle_engine.published import published_law
-from glle_engine.spec import Adaptation, Covariance, Disconnected, FitSpec, Mean, Method, Noise, Variance, Variant
+from glle_engine.search import neighbors_by, search_figures
+from glle_engine.spec import (
+    Adaptation,
+    Covariance,
+    Disconnected,
+    FitSpec,
+    Mean,
+    Method,
+    Noise,
+    Search,
+    Variance,
+    Variant,
+)
 from glle_engine.weights import lle_weights
 
 if TYPE_CHECKING:
@@ -45,6 +56,7 @@ def fit(
     disconnected: Disconnected = "refuse",
     noise: Noise = "isotropic",
     neighborhoods: Adaptation = "fixed",
+    search: Search = "exact",
     on_progress: OnProgress | None = None,
 ) -> Posterior:
     r"""Fit a posterior over LLE's reconstruction weights.
@@ -59,7 +71,7 @@ def fit(
     X : (n, d) array-like
         Finite numbers, in one unit or scaled to one; computed in float64.
     method, variant, n_neighbors, n_components, reg, variance, mean, covariance, max_iter, tol, \
-    disconnected, noise, neighborhoods
+    disconnected, noise, neighborhoods, search
         See `FitSpec`.
     on_progress : callable, optional
         Called with (done, total, stage) between blocks of work; stages are "neighbors", "weights",
@@ -83,6 +95,8 @@ def fit(
         The graph has several components; names their sizes and the smallest k that connects.
     ConvergenceError
         No solver found the embedding.
+    MissingLibraryError
+        search="approximate" without faiss.
 
     Examples
     --------
@@ -107,6 +121,7 @@ def fit(
         disconnected=disconnected,
         noise=noise,
         neighborhoods=neighborhoods,
+        search=search,
     )
     return fit_spec(X, spec, on_progress=on_progress)
 
@@ -115,7 +130,7 @@ def fit_spec(X: ArrayLike, spec: FitSpec, *, on_progress: OnProgress | None = No
     """Fit the posterior of a specification: see `fit`."""
     on_progress = on_progress or silent
     data = checked_data(X, spec)
-    nearest, distances = kneighbors(data, spec.n_neighbors, on_progress)
+    nearest, distances = neighbors_by(spec.search, data, spec.n_neighbors, on_progress)
     if not distances.any() and np.all(data == data[0]):
         raise DegenerateDataError(
             f"All {len(data)} points are equal.", remedy="Check that the data were read as intended."
@@ -134,6 +149,7 @@ def fit_spec(X: ArrayLike, spec: FitSpec, *, on_progress: OnProgress | None = No
         )
     else:
         law, facts = published_law(data, mean.neighbors, mean.embedding, spec, on_progress)
+    facts = {**facts, **search_figures(spec.search, data, distances, on_progress)}
     on_progress(0, 1, "diagnostics")
     found = diagnose(data, mean.neighbors, distances, mean.classes, mean.bridges, mean.pairs, law, facts, spec)
     on_progress(1, 1, "diagnostics")
@@ -189,7 +205,7 @@ def reference_embedding(
     if spec.disconnected == "bridge":
         nearest, kept, bridges = bridge(data, nearest, kept)
     graph = edges(nearest, kept)
-    require_connected(data, graph, adaptive=kept is not None)
+    require_connected(data, graph, adaptive=kept is not None, search=spec.search)
     # Ascending rows: the draw does not depend on distances that rounding may reorder.
     ascending = np.argsort(nearest, axis=1)
     neighbors = np.take_along_axis(nearest, ascending, axis=1)
@@ -197,7 +213,7 @@ def reference_embedding(
         kept = np.take_along_axis(kept, ascending, axis=1)
     frames = None
     if spec.noise == "tangent":
-        frames = tangent_frames(data, spec.n_neighbors, spec.n_components, on_progress)
+        frames = tangent_frames(data, spec.n_neighbors, spec.n_components, on_progress, spec.search)
         weights = frame_weights(data, neighbors, frames, spec.reg, on_progress)
     else:
         weights = lle_weights(data, neighbors, spec.reg, on_progress, kept)
@@ -210,14 +226,16 @@ def reference_embedding(
     return Reference(neighbors, classes, bridges, frames, kept, weights, problem, pairs, embedding)
 
 
-def require_connected(X: NDArray[np.float64], neighbors: NDArray[np.int32], *, adaptive: bool = False) -> None:
+def require_connected(
+    X: NDArray[np.float64], neighbors: NDArray[np.int32], *, adaptive: bool = False, search: Search = "exact"
+) -> None:
     """Raise `DisconnectedGraphError`, with sizes and the smallest k that connects, unless one component."""
     label = components(neighbors)
     if not label.any():
         return
     sizes = np.sort(np.bincount(label))[::-1]
     k = neighbors.shape[1]
-    enough = smallest_connecting_k(X, k)
+    enough = smallest_connecting_k(X, k, search)
     shown = ", ".join(str(size) for size in sizes[:5]) + (", ..." if len(sizes) > 5 else "")
     raise DisconnectedGraphError(
         f"With n_neighbors={k} the graph falls into {len(sizes)} components, of {shown} points.",

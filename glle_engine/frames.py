@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.neighbors import kneighbors
 from glle_engine.progress import OnProgress, blocks, silent
+from glle_engine.search import neighbors_by
 from glle_engine.weights import affine_solution, inverse_factor, neighborhoods, normalised_precision
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from glle_engine.spec import Search
     from glle_engine.weights import Neighborhoods
 
 POOLED = 3  # times k neighbours a frame
@@ -34,7 +35,11 @@ _BLOCK_ENTRIES = 1 << 20
 
 
 def tangent_frames(
-    X: NDArray[np.float64], n_neighbors: int, n_components: int, on_progress: OnProgress = silent
+    X: NDArray[np.float64],
+    n_neighbors: int,
+    n_components: int,
+    on_progress: OnProgress = silent,
+    search: Search = "exact",
 ) -> NDArray[np.float64]:
     """Return an orthonormal basis of each point's tangent space.
 
@@ -47,6 +52,8 @@ def tangent_frames(
         p; at most d directions are returned.
     on_progress
         Called with (points done, n, "frames").
+    search
+        Who finds the 3 k neighbours.
 
     Returns
     -------
@@ -57,7 +64,7 @@ def tangent_frames(
     n, d = X.shape
     p = min(n_components, d)
     pooled = min(POOLED * n_neighbors, n - 1)
-    nearest, _ = kneighbors(X, pooled)
+    nearest, _ = neighbors_by(search, X, pooled)
     frames = np.empty((n, p, d))
     for rows in blocks(n, max(1, _BLOCK_ENTRIES // ((pooled + 1) * max(pooled, d))), "frames", on_progress):
         cloud = np.concatenate([X[rows, None, :], X[nearest[rows]]], axis=1)

@@ -8,10 +8,12 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from glle_engine.neighbors import kneighbors
+from glle_engine.search import neighbors_by
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from glle_engine.spec import Search
 
 _SEARCH_ENTRIES = 100_000_000
 
@@ -68,7 +70,7 @@ def closed_classes(neighbors: NDArray[np.int32]) -> list[NDArray[np.intp]]:
     return sorted(members, key=lambda points: int(points[0]))
 
 
-def smallest_connecting_k(X: NDArray[np.float64], n_neighbors: int) -> int | None:
+def smallest_connecting_k(X: NDArray[np.float64], n_neighbors: int, search: Search = "exact") -> int | None:
     """Return the smallest k > n_neighbors at which the kNN graph of X is one weak component.
 
     Returns
@@ -81,7 +83,7 @@ def smallest_connecting_k(X: NDArray[np.float64], n_neighbors: int) -> int | Non
     k = n_neighbors
     while k < n - 1 and k * n < _SEARCH_ENTRIES:
         k = min(2 * k, n - 1)
-        neighbors, _ = kneighbors(X, k)
+        neighbors, _ = neighbors_by(search, X, k)
         if components(neighbors).max() > 0:
             continue
         low, high = n_neighbors, k  # not connected at low, connected at high: nearest come first

@@ -44,19 +44,27 @@ def kneighbors(
     distances : (n, k) float64
 
     """
+    return kneighbors_of(X, np.arange(len(X)), n_neighbors, on_progress)
+
+
+def kneighbors_of(
+    X: NDArray[np.float64], points: NDArray[np.intp], n_neighbors: int, on_progress: OnProgress = silent
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """Return the k nearest of all points to some of them (m,), as `kneighbors` does: two arrays (m, k)."""
     if X.shape[1] <= KD_TREE_MAX_FEATURES:
-        return _by_tree(X, n_neighbors, on_progress)
-    return _by_products(X, n_neighbors, on_progress)
+        return _by_tree(X, points, n_neighbors, on_progress)
+    return _by_products(X, points, n_neighbors, on_progress)
 
 
-def _by_tree(X: NDArray[np.float64], k: int, on_progress: OnProgress) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    n = len(X)
-    indices = np.empty((n, k), np.int32)
-    distances = np.empty((n, k))
+def _by_tree(
+    X: NDArray[np.float64], points: NDArray[np.intp], k: int, on_progress: OnProgress
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    indices = np.empty((len(points), k), np.int32)
+    distances = np.empty((len(points), k))
     tree = cKDTree(X)
-    for rows in blocks(n, _TREE_BLOCK, "neighbors", on_progress):
-        distance, index = tree.query(X[rows], k + 1)
-        itself = index == np.arange(rows.start, rows.stop)[:, None]
+    for rows in blocks(len(points), _TREE_BLOCK, "neighbors", on_progress):
+        distance, index = tree.query(X[points[rows]], k + 1)
+        itself = index == points[rows, None]
         itself[~itself.any(axis=1), -1] = True  # more than k exact duplicates crowded it out
         indices[rows] = index[~itself].reshape(-1, k)
         distances[rows] = distance[~itself].reshape(-1, k)
@@ -64,7 +72,7 @@ def _by_tree(X: NDArray[np.float64], k: int, on_progress: OnProgress) -> tuple[N
 
 
 def _by_products(
-    X: NDArray[np.float64], k: int, on_progress: OnProgress
+    X: NDArray[np.float64], points: NDArray[np.intp], k: int, on_progress: OnProgress
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     n, d = X.shape
     centred = X - X.mean(axis=0)
@@ -72,22 +80,22 @@ def _by_products(
     # |computed - true| <= error * (|x|^2 + |y|^2); subtracting it makes every entry a lower bound.
     error = 2 * (d + 4) * np.finfo(float).eps
     taken = min(k + _SLACK, n - 1)
-    indices = np.empty((n, k), np.int32)
-    distances = np.empty((n, k))
-    for rows in blocks(n, max(1, _BRUTE_BLOCK_ENTRIES // n), "neighbors", on_progress):
-        points = np.arange(rows.start, rows.stop)
-        bound = (centred[rows] * -2) @ centred.T
+    indices = np.empty((len(points), k), np.int32)
+    distances = np.empty((len(points), k))
+    for rows in blocks(len(points), max(1, _BRUTE_BLOCK_ENTRIES // n), "neighbors", on_progress):
+        own = points[rows]
+        bound = (centred[own] * -2) @ centred.T
         bound += (1 - error) * square
-        bound[points - rows.start, points] = np.inf
+        bound[np.arange(len(own)), own] = np.inf
         candidate = np.argpartition(bound, taken - 1, axis=1)[:, :taken]
-        exact = np.linalg.norm(X[candidate] - X[rows, None, :], axis=2)
+        exact = np.linalg.norm(X[candidate] - X[own, None, :], axis=2)
         order = np.argsort(exact, axis=1, kind="stable")[:, :k]
         indices[rows] = np.take_along_axis(candidate, order, axis=1)
         distances[rows] = np.take_along_axis(exact, order, axis=1)
         if taken < n - 1:
-            furthest = np.take_along_axis(bound, candidate, axis=1).max(axis=1) + (1 - error) * square[rows]
-            for i in points[distances[rows, -1] ** 2 > furthest]:
-                indices[i], distances[i] = _of_one(X, i, k)
+            furthest = np.take_along_axis(bound, candidate, axis=1).max(axis=1) + (1 - error) * square[own]
+            for row in np.flatnonzero(distances[rows, -1] ** 2 > furthest) + rows.start:
+                indices[row], distances[row] = _of_one(X, points[row], k)
     return indices, distances
 
 

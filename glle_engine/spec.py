@@ -17,6 +17,7 @@ Covariance = Literal["spherical", "full"]
 Disconnected = Literal["refuse", "bridge"]
 Noise = Literal["isotropic", "tangent"]
 Adaptation = Literal["fixed", "adaptive"]
+Search = Literal["exact", "approximate"]
 Source = Literal["posterior", "prior"]
 Align = Literal["procrustes", "none"]
 
@@ -29,6 +30,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "disconnected": get_args(Disconnected),
     "noise": get_args(Noise),
     "neighborhoods": get_args(Adaptation),
+    "search": get_args(Search),
     "source": get_args(Source),
     "align": get_args(Align),
 }
@@ -99,6 +101,9 @@ class FitSpec:
         ``"fixed"``: all k candidates are neighbours. ``"adaptive"``: of the k candidates those that lie near the
         point's tangent plane (`glle_engine.adaptive`), for data whose turns come close to each other; with the
         constrained variant and isotropic noise.
+    search
+        ``"exact"``, or ``"approximate"``: neighbours by a graph of small worlds (`glle_engine.approximate`; needs
+        faiss, the extra `ann`), for many points of many features. The diagnostics say how many were found.
 
     Raises
     ------
@@ -120,13 +125,15 @@ class FitSpec:
     disconnected: Disconnected = "refuse"
     noise: Noise = "isotropic"
     neighborhoods: Adaptation = "fixed"
+    search: Search = "exact"
 
     def __post_init__(self) -> None:
         for name in ("n_neighbors", "n_components", "max_iter"):  # numpy's integers are integers, too
             if isinstance(getattr(self, name), SupportsIndex) and not isinstance(getattr(self, name), bool):
                 object.__setattr__(self, name, operator.index(getattr(self, name)))
-        for name in ("method", "variant", "variance", "mean", "covariance", "disconnected", "noise", "neighborhoods"):
-            check_choice(name, getattr(self, name))
+        for field in fields(self):
+            if field.name in _CHOICES:
+                check_choice(field.name, getattr(self, field.name))
         check_integer("n_neighbors", self.n_neighbors, 2)
         check_integer("n_components", self.n_components, 1)
         check_integer("max_iter", self.max_iter, 1)

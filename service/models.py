@@ -7,7 +7,19 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validat
 from glle_engine import FitSpec, manifolds
 from glle_engine.advice import DEFAULT_RANGE
 from glle_engine.calibration import DRAWS, HALF_SAMPLES
-from glle_engine.spec import Adaptation, Align, Covariance, Disconnected, Mean, Method, Noise, Source, Variance, Variant
+from glle_engine.spec import (
+    Adaptation,
+    Align,
+    Covariance,
+    Disconnected,
+    Mean,
+    Method,
+    Noise,
+    Search,
+    Source,
+    Variance,
+    Variant,
+)
 from service.problems import ProblemOut
 from worker.datasets import Dataset
 from worker.jobs import Job, Kind, Status
@@ -62,6 +74,11 @@ class PosteriorIn(_In):
     neighborhoods: Adaptation = Field(
         default="fixed",
         description="All n_neighbors candidates of a point, or those near its tangent plane (constrained, isotropic).",
+    )
+    search: Search = Field(
+        default="exact",
+        description="How neighbours are found; approximate is for many points of many features, needs faiss on the "
+        "workers, and tells the share it found.",
     )
 
     def fit_spec(self) -> FitSpec:

@@ -235,3 +235,21 @@ def test_lists_of_posteriors_and_jobs(client: httpx.Client, posterior: str) -> N
                 break
         assert len(seen) == len(set(seen)) > 1
         assert wanted in {*seen, ""}
+
+
+def test_approximate_neighbours(client: httpx.Client) -> None:
+    """The parameter reaches the worker, whose diagnostics tell the recall; it is a posterior of its own."""
+    pytest.importorskip("faiss")
+    dataset = synthetic(client, 1000)
+    exact, approximate = (
+        client.get(fitted(client, dataset, **more)).json() for more in ({}, {"search": "approximate"})
+    )
+    assert approximate["id"] != exact["id"]
+    assert (exact["spec"]["search"], approximate["spec"]["search"]) == ("exact", "approximate")
+    figures, notes = approximate["diagnostics"]["figures"], approximate["diagnostics"]["notes"]
+    assert figures["neighbor_recall"] > 0.99
+    assert figures["neighbor_search"].startswith("faiss ")
+    assert "approximate-neighbors" in {note["code"] for note in notes}
+    assert "neighbor_recall" not in exact["diagnostics"]["figures"]
+    answer = client.post("/v1/posteriors", json={"dataset": dataset, "search": "guess"})
+    assert (answer.status_code, answer.json()["type"]) == (422, "urn:glle:problem:invalid-request")

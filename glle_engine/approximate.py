@@ -1,0 +1,224 @@
+r"""The k nearest neighbours of nearly every point, by a graph that is walked: search="approximate" (extra `ann`).
+
+A hierarchical navigable small world (Malkov and Yashunin 2018) keeps for each point some M links to points near it, on
+levels that thin out upwards; a search walks along links to ever nearer points, with the `EF_SEARCH` nearest met so far
+in hand. It looks at a small part of the data: n searches cost some n log n, where the exact ones cost n^2. What it
+misses it misses silently, so `measured_recall` searches a sample exactly and says what share was found. One failing
+shows by itself: a walk that ends far from its point, with strangers in hand, has not met the point itself either. Such
+points are searched exactly.
+
+faiss keeps the points in float32. They are centred and scaled by a power of two first, which makes the search the same
+after a shift, and under any unit; it gives candidates only, whose distances are computed again in float64. Exact
+duplicates enter the graph once, because many copies of a point link to each other only, where the walk ends.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from glle_engine.errors import MissingLibraryError
+from glle_engine.neighbors import kneighbors, kneighbors_of
+from glle_engine.progress import OnProgress, silent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+LINKS = 24  # M
+EF_CONSTRUCTION = 200
+EF_SEARCH = 96
+SAMPLE = 500
+_SLACK = 4
+_ROUNDING = 2.0**-21  # eight times what float32 loses of a difference of coordinates below 1
+_BLOCK = 2048
+
+
+def required_faiss() -> Any:
+    """Return faiss, or raise `MissingLibraryError`."""
+    try:
+        import faiss  # noqa: PLC0415 # an extra, and a third of a second
+    except ImportError as error:
+        raise MissingLibraryError(
+            "search='approximate' needs faiss, which is not installed here.",
+            remedy="Install it with pip install 'glle[ann]' (for the service: where the workers run), or use "
+            "search='exact'.",
+            details={"library": "faiss", "extra": "ann"},
+        ) from error
+    return faiss
+
+
+def approximate_kneighbors(
+    X: NDArray[np.float64], n_neighbors: int, on_progress: OnProgress = silent
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """Return k points near each point in Euclidean distance, nearly all of them the nearest, itself left out.
+
+    The same data give the same result on a machine, with any number of threads: links are made by one thread, walked by
+    all. (Other vector instructions round differently; there single neighbours may differ.) Data that a walk would see
+    all of are searched exactly, and so are points whose walk finds too few, or not the point itself: it went astray.
+    So are points closer together than float32 can tell.
+
+    Parameters
+    ----------
+    X : (n, d) float64
+    n_neighbors : int
+        k < n.
+    on_progress
+        Called with (done, n, "neighbors"): half of it is the links, half the searches.
+
+    Returns
+    -------
+    indices : (n, k) int32
+        Nearest first.
+    distances : (n, k) float64
+
+    Raises
+    ------
+    MissingLibraryError
+        Without faiss.
+
+    """
+    faiss, (n, d), k = required_faiss(), X.shape, n_neighbors
+    distinct = _Distinct.of(X)
+    taken = k + 1 + _SLACK
+    reach = max(EF_SEARCH, 2 * taken)
+    if len(distinct) <= reach:
+        return kneighbors(X, k, on_progress)
+    places = _in_float32(X[distinct.first])
+    graph = faiss.IndexHNSWFlat(d, LINKS)
+    graph.hnsw.efConstruction = EF_CONSTRUCTION
+    with _one_thread(faiss):
+        for stop in _stops(len(places)):
+            graph.add(places[graph.ntotal : stop])
+            on_progress(n * stop // (2 * len(places)), n, "neighbors")
+    indices, distances = np.empty((n, k), np.int32), np.empty((n, k))
+    parameters = faiss.SearchParametersHNSW(efSearch=reach)
+    lost: list[NDArray[np.intp]] = []
+    start = 0
+    for stop in _stops(len(places)):
+        own = np.arange(start, stop)
+        square, found = graph.search(places[own], taken, params=parameters)
+        home = (found >= 0).all(axis=1) & (found == own[:, None]).any(axis=1) & (square[:, -1] > d * _ROUNDING**2)
+        near, apart = _nearest_first(X, distinct.first, own[home], found[home])
+        distinct.expand(own[home], near, apart, indices, distances)
+        lost += [distinct.members(group) for group in own[~home]]
+        start = stop
+        on_progress(n * (len(places) + stop) // (2 * len(places)), n, "neighbors")
+    if lost:
+        points = np.concatenate(lost)
+        indices[points], distances[points] = kneighbors_of(X, points, k, lambda *_: on_progress(n, n, "neighbors"))
+    return indices, distances
+
+
+def measured_recall(
+    X: NDArray[np.float64], distances: NDArray[np.float64], on_progress: OnProgress = silent
+) -> tuple[float, int]:
+    """Return the share of true neighbours among those found, and the number of points it was measured on.
+
+    A neighbour is true when it is no farther than the k-th of an exact search, so that ties cost nothing. The sample
+    depends on n alone.
+
+    Parameters
+    ----------
+    X : (n, d) float64
+    distances : (n, k) float64
+        To the neighbours found.
+    on_progress
+        Called with (points done, points in the sample, "recall").
+
+    """
+    n, k = distances.shape
+    points = np.sort(np.random.default_rng(n).permutation(n)[:SAMPLE])
+    _, true = kneighbors_of(X, points, k, lambda done, total, _: on_progress(done, total, "recall"))
+    return float((distances[points] <= true[:, -1:] * (1 + 1e-12)).mean()), len(points)
+
+
+@dataclass(frozen=True, eq=False)
+class _Distinct:
+    """The points with exact duplicates put together: groups in the order of their first point.
+
+    `first` (m,) is one point of each group; group g is ordered[start[g] : start[g] + size[g]].
+    """
+
+    first: NDArray[np.intp]
+    ordered: NDArray[np.intp]
+    start: NDArray[np.intp]
+    size: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, X: NDArray[np.float64]) -> _Distinct:
+        rows = np.ascontiguousarray(X + 0.0)  # -0 is 0
+        keys = rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel()
+        _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+        rank = np.argsort(np.argsort(first))
+        group = rank[inverse.ravel()]
+        size = np.bincount(group)
+        return cls(np.sort(first), np.argsort(group, kind="stable"), np.cumsum(size) - size, size)
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def members(self, group: int, at_most: int | None = None) -> NDArray[np.intp]:
+        """Return the points of a group, ascending."""
+        count = self.size[group] if at_most is None else min(self.size[group], at_most)
+        return self.ordered[self.start[group] : self.start[group] + count]
+
+    def expand(
+        self,
+        own: NDArray[np.intp],
+        near: NDArray[np.int64],
+        apart: NDArray[np.float64],
+        indices: NDArray[np.int32],
+        distances: NDArray[np.float64],
+    ) -> None:
+        """Write the neighbours of all members of groups: `near` are groups, nearest first, their own in front."""
+        k = indices.shape[1]
+        alone = (self.size[near[:, : k + 1]] == 1).all(axis=1)
+        points = self.first[own[alone]]
+        indices[points] = self.first[near[alone, 1 : k + 1]]
+        distances[points] = apart[alone, 1 : k + 1]
+        for row in np.flatnonzero(~alone):
+            parts = [self.members(group, k + 1) for group in near[row, : k + 1]]
+            candidate = np.concatenate(parts)
+            distance = np.repeat(apart[row, : k + 1], [len(part) for part in parts])
+            for point in self.members(own[row]):
+                others = np.flatnonzero(candidate != point)[:k]
+                indices[point], distances[point] = candidate[others], distance[others]
+
+
+def _in_float32(X: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Return the points about their mean, their largest coordinate between 1/2 and 1, in float32."""
+    centred = X - X.mean(axis=0)
+    _, exponent = np.frexp(np.abs(centred).max())
+    return np.asarray(np.ldexp(centred, -exponent), np.float32)
+
+
+def _nearest_first(
+    X: NDArray[np.float64], first: NDArray[np.intp], own: NDArray[np.intp], found: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Sort what was found (b, taken) of each group by distances in float64, its own group in front."""
+    apart = np.linalg.norm(X[first[found]] - X[first[own], None, :], axis=2)
+    apart[found == own[:, None]] = -1.0  # before others that are nearer than a square can tell
+    order = np.argsort(apart, axis=1, kind="stable")
+    return np.take_along_axis(found, order, axis=1), np.maximum(np.take_along_axis(apart, order, axis=1), 0.0)
+
+
+def _stops(n: int) -> Iterator[int]:
+    """Yield where blocks of points end."""
+    yield from range(_BLOCK, n, _BLOCK)
+    yield n
+
+
+@contextmanager
+def _one_thread(faiss: Any) -> Iterator[None]:
+    """Let faiss use one thread: with several, links depend on who comes first."""
+    before = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(before)

@@ -1,0 +1,76 @@
+"""Who finds the neighbours, exact search or an approximate one, and what the diagnostics say of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from glle_engine.approximate import approximate_kneighbors, measured_recall, required_faiss
+from glle_engine.diagnostics import Note
+from glle_engine.neighbors import KD_TREE_MAX_FEATURES, kneighbors
+from glle_engine.progress import OnProgress, silent
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from glle_engine.spec import Search
+
+LOW_RECALL = 0.99
+# An exact search by products takes n^2 (400 + d) steps of 2e-11 to 3e-11 s on two cores, where to choose the candidates
+# of a row costs as much as 400 features do. This many take a minute or more.
+LARGE = 3e12
+_CHOOSING = 400
+
+
+def neighbors_by(
+    search: Search, X: NDArray[np.float64], n_neighbors: int, on_progress: OnProgress = silent
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """Return neighbours and distances (n, k) by the search that was asked for.
+
+    See `glle_engine.neighbors.kneighbors` and `glle_engine.approximate.approximate_kneighbors`.
+    """
+    find = approximate_kneighbors if search == "approximate" else kneighbors
+    return find(X, n_neighbors, on_progress)
+
+
+def search_figures(
+    search: Search, X: NDArray[np.float64], distances: NDArray[np.float64], on_progress: OnProgress = silent
+) -> dict[str, Any]:
+    """Return what is told of an approximate search: its measured recall, and by what it was made; else nothing."""
+    if search == "exact":
+        return {}
+    recall, points = measured_recall(X, distances, on_progress)
+    library = f"faiss {required_faiss().__version__}"
+    return {"neighbor_recall": recall, "neighbor_recall_points": points, "neighbor_search": library}
+
+
+def search_notes(figures: dict[str, Any]) -> list[Note]:
+    """Return the notes on an approximate search, and on an exact one that was large."""
+    n, d, recall = figures["n_points"], figures["n_features"], figures.get("neighbor_recall")
+    if recall is None:
+        if d <= KD_TREE_MAX_FEATURES or n * n * (_CHOOSING + d) <= LARGE:
+            return []
+        return [
+            Note(
+                "large-exact-search",
+                f"The exact search compared {n:,} points in {d:,} features with each other, which takes a minute or "
+                "more. search='approximate' (pip install 'glle[ann]') finds nearly all neighbours in less, and says "
+                "how many.",
+            )
+        ]
+    measured = f"of the true ones {_share(recall)} were found (measured on {figures['neighbor_recall_points']} points)"
+    if recall >= LOW_RECALL:
+        return [Note("approximate-neighbors", f"Neighbours are approximate: {measured}.")]
+    return [
+        Note(
+            "low-neighbor-recall",
+            f"Neighbours are approximate, and too many were missed: {measured}. The graph, and what rests on it, may "
+            "differ from that of the nearest neighbours: use search='exact', or fewer dimensions (the data by their "
+            "principal components), which are easier to search.",
+        )
+    ]
+
+
+def _share(recall: float) -> str:
+    """Write a share with three digits, rounded down: only all is 1."""
+    return "1.0" if recall == 1 else f"{int(recall * 1000) / 1000:.3f}".lstrip("0")

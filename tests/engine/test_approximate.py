@@ -1,0 +1,297 @@
+"""Approximate neighbours: nearly all of the true ones, the same ones each time, and told how many."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from glle_engine import FitSpec, fit, manifolds
+from glle_engine import approximate as room
+from glle_engine.approximate import EF_SEARCH, approximate_kneighbors, measured_recall
+from glle_engine.calibration import half_samples
+from glle_engine.components import fit_components
+from glle_engine.errors import DisconnectedGraphError, InvalidParameterError, MissingLibraryError
+from glle_engine.estimator import GLLE
+from glle_engine.neighbors import kneighbors
+from glle_engine.search import search_figures, search_notes
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+faiss: Any = pytest.importorskip("faiss")
+
+
+def curved(n: int, d: int = 32, seed: int = 0) -> NDArray[np.float64]:
+    """Return points of a curved sheet of four dimensions in d, with some noise."""
+    rng = np.random.default_rng(seed)
+    places = rng.uniform(-1, 1, (n, 4)) @ rng.standard_normal((4, d))
+    return np.asarray(np.sin(places + rng.uniform(0, 6, d)) + 0.01 * rng.standard_normal((n, d)))
+
+
+def check(X: NDArray[np.float64], indices: NDArray[np.int32], distances: NDArray[np.float64]) -> None:
+    """Check what holds however many were missed: others, each once, nearest first, at the distance that is told."""
+    n, k = indices.shape
+    assert indices.min() >= 0
+    assert indices.max() < n
+    assert not (indices == np.arange(n)[:, None]).any()
+    assert all(len(set(row)) == k for row in indices.tolist())
+    assert (np.diff(distances, axis=1) >= 0).all()
+    np.testing.assert_array_equal(distances, np.linalg.norm(X[indices] - X[:, None], axis=2))
+
+
+def test_recall_against_exact() -> None:
+    """Nearly all neighbours are found, and the measured share is the true one."""
+    X = curved(4000)
+    indices, distances = approximate_kneighbors(X, 10)
+    check(X, indices, distances)
+    true = kneighbors(X, 10)[1]
+    share = (distances <= true[:, -1:] * (1 + 1e-12)).mean()
+    measured, points = measured_recall(X, distances)
+    assert points == 500
+    assert share > 0.998
+    assert measured == pytest.approx(share, abs=0.002)
+
+
+@pytest.mark.parametrize("d", [3, 32])
+def test_measured_recall_sees_what_is_missing(d: int) -> None:
+    """Every tenth neighbour taken away, and the next one in its place, is a recall of .9."""
+    X = curved(2000, d)
+    further = kneighbors(X, 11)[1]
+    told: list[tuple[int, int, str]] = []
+    assert measured_recall(X, np.delete(further, 3, axis=1), lambda *at: told.append(at)) == (0.9, 500)
+    assert told[-1] == (500, 500, "recall")
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_the_same_with_any_number_of_threads(threads: int) -> None:
+    """Indices and distances are the same bits, and the number of threads is left as it was."""
+    X = curved(5000, 20, seed=3)
+    expected = approximate_kneighbors(X, 8)
+    before = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(threads)
+    try:
+        found = approximate_kneighbors(X, 8)
+        assert faiss.omp_get_max_threads() == threads
+    finally:
+        faiss.omp_set_num_threads(before)
+    np.testing.assert_array_equal(found[0], expected[0])
+    np.testing.assert_array_equal(found[1], expected[1])
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    n=st.integers(12, 600),
+    d=st.sampled_from([1, 3, 20]),
+    k=st.integers(1, 11),
+    copies=st.integers(1, 40),
+)
+def test_duplicates_crowd_out_nothing_but_themselves(seed: int, n: int, d: int, k: int, copies: int) -> None:
+    """However many copies there are, a point has k others, and a point with k copies has nothing but those."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d))
+    X[rng.permutation(n)[: n // 2]] = X[rng.integers(0, max(1, n // copies), n // 2)]
+    indices, distances = approximate_kneighbors(X, k)
+    check(X, indices, distances)
+    _, group, size = np.unique(X, axis=0, return_inverse=True, return_counts=True)
+    same = size[group.ravel()] - 1
+    np.testing.assert_array_equal(np.minimum(same, k), (distances == 0).sum(axis=1))
+
+
+def test_a_crowd_of_copies_does_not_end_the_walk() -> None:
+    """A fifth of the data are one point, another quarter a few: the others find their neighbours nevertheless."""
+    X = curved(6000)
+    X[::5] = X[1]
+    X[2::4] = X[np.arange(6) % 6 + 3].repeat(250, axis=0)
+    X[0] = -0.0
+    X[4] = 0.0
+    indices, distances = approximate_kneighbors(X, 10)
+    check(X, indices, distances)
+    assert indices[0, 0] == 4
+    assert measured_recall(X, distances)[0] > 0.998
+
+
+@pytest.mark.parametrize(("shift", "factor"), [(1e6, 1.0), (-1e6, 1.0), (0.0, 2.0**300), (0.0, 2.0**-300)])
+def test_neither_origin_nor_unit_matter(shift: float, factor: float) -> None:
+    """Far from the origin, and in units that float32 cannot hold, as many neighbours are found."""
+    X = factor * curved(3000) + shift
+    indices, distances = approximate_kneighbors(X, 10)
+    check(X, indices, distances)
+    assert measured_recall(X, distances)[0] > 0.998
+
+
+@pytest.mark.parametrize(("n", "k"), [(12, 11), (EF_SEARCH, 10), (EF_SEARCH + 40, EF_SEARCH + 39), (200, 98)])
+def test_few_points_are_searched_exactly(n: int, k: int) -> None:
+    """Where a walk would see all points, and where k leaves nobody out."""
+    X = curved(n)
+    found, expected = approximate_kneighbors(X, k), kneighbors(X, k)
+    np.testing.assert_array_equal(found[0], expected[0])
+    np.testing.assert_array_equal(found[1], expected[1])
+
+
+def test_points_with_too_few_candidates_are_searched_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A graph in pieces gives fewer than k: those points, copies too, have their neighbours all the same."""
+
+    class Torn(faiss.IndexHNSWFlat):  # type: ignore[misc] # untyped base
+        """Finds too few for some points."""
+
+        def search(self, places: Any, taken: int, params: Any = None) -> Any:
+            distances, found = super().search(places, taken, params=params)
+            found[::3, -2:] = -1
+            return distances, found
+
+    monkeypatch.setattr(faiss, "IndexHNSWFlat", Torn)
+    X = curved(2500)
+    X[1000:1003] = X[0]
+    indices, distances = approximate_kneighbors(X, 7)
+    check(X, indices, distances)
+    np.testing.assert_array_equal(distances[::3][:300], kneighbors(X, 7)[1][::3][:300])
+
+
+def test_walks_that_go_astray_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With strangers in hand, and not the point itself, it is searched exactly."""
+
+    class Astray(faiss.IndexHNSWFlat):  # type: ignore[misc] # untyped base
+        """Gives some points the neighbours of others."""
+
+        def search(self, places: Any, taken: int, params: Any = None) -> Any:
+            distances, found = super().search(places, taken, params=params)
+            return distances, np.where(np.arange(len(found))[:, None] % 5 == 0, np.roll(found, 1000, axis=0), found)
+
+    monkeypatch.setattr(faiss, "IndexHNSWFlat", Astray)
+    X = curved(2500)
+    distances = approximate_kneighbors(X, 7)[1]
+    right = (distances == kneighbors(X, 7)[1]).all(axis=1)
+    assert right[:2048:5].mean() > 0.99  # a stranger may have the point among its neighbours
+
+
+def test_points_that_float32_cannot_tell_apart() -> None:
+    """Two clusters a billion times smaller than their distance have their true neighbours all the same."""
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.standard_normal((300, 20)) * 1e-9, 1 + rng.standard_normal((300, 20)) * 1e-9])
+    indices, distances = approximate_kneighbors(X, 5)
+    check(X, indices, distances)
+    assert measured_recall(X, distances)[0] == 1.0
+
+
+def test_low_recall_is_told_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In data without a shape of fewer dimensions, and with few links, neighbours are missed, and the note says so."""
+    monkeypatch.setattr(room, "LINKS", 4)
+    X = np.random.default_rng(0).standard_normal((3000, 64))
+    indices, distances = approximate_kneighbors(X, 10)
+    check(X, indices, distances)
+    figures = search_figures("approximate", X, distances)
+    assert figures["neighbor_recall"] < 0.99
+    (note,) = search_notes({"n_points": 3000, "n_features": 64, **figures})
+    assert note.code == "low-neighbor-recall"
+    assert "search='exact'" in note.message
+
+
+def test_progress_counts_links_and_searches() -> None:
+    """From block to block it goes up to n."""
+    told: list[tuple[int, int, str]] = []
+    approximate_kneighbors(curved(5000), 10, lambda *at: told.append(at))
+    done = [at[0] for at in told]
+    assert done == sorted(done)
+    assert (len(done), done[2], done[-1]) == (6, 2500, 5000)
+    assert {at[1:] for at in told} == {(5000, "neighbors")}
+
+
+@pytest.mark.parametrize("half", [0, 1])
+def test_cancelled(half: int) -> None:
+    """What `on_progress` raises leaves the fit, from links and walks alike; the number of threads is restored."""
+
+    class CancelledError(Exception):
+        """Somebody changed their mind."""
+
+    def cancel(done: int, total: int, stage: str) -> None:
+        if 2 * done > half * total:
+            raise CancelledError(stage)
+
+    before = faiss.omp_get_max_threads()
+    with pytest.raises(CancelledError, match="neighbors"):
+        fit(curved(5000), search="approximate", on_progress=cancel)
+    assert faiss.omp_get_max_threads() == before
+
+
+def test_without_faiss_the_error_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the size of the data; an exact fit needs nothing."""
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    for n in (50, 1000):
+        with pytest.raises(MissingLibraryError, match=r"pip install 'glle\[ann\]'") as caught:
+            fit(curved(n), search="approximate")
+    assert caught.value.code == "missing-library"
+    assert caught.value.details == {"library": "faiss", "extra": "ann"}
+    assert fit(curved(50)).n_points == 50
+
+
+def test_an_unknown_search_is_refused() -> None:
+    """With the choices there are."""
+    with pytest.raises(InvalidParameterError, match="exact, approximate"):
+        FitSpec(search="guess")  # type: ignore[arg-type] # the point
+
+
+@pytest.mark.parametrize("options", [{}, {"noise": "tangent"}, {"neighborhoods": "adaptive"}])
+def test_a_fit_whose_neighbours_are_all_found_is_the_exact_one(options: Any) -> None:
+    """Bit for bit, but for the parameter and what the diagnostics add."""
+    X = manifolds.make("swiss_roll", 1500, seed=2).X
+    exact, found = fit(X, **options), fit(X, search="approximate", **options)
+    for name, array in exact.arrays().items():
+        np.testing.assert_array_equal(found.arrays()[name], array)
+    told = found.diagnostics.figures
+    assert told["neighbor_recall"] == 1.0
+    assert told["neighbor_search"] == f"faiss {faiss.__version__}"
+    assert {**told, **exact.diagnostics.figures} == told
+    (note,) = set(found.diagnostics.notes) - set(exact.diagnostics.notes)
+    assert note.code == "approximate-neighbors"
+    assert note.message == ("Neighbours are approximate: of the true ones 1.0 were found (measured on 500 points).")
+
+
+def test_recall_is_told_rounded_down() -> None:
+    """Of .9999 nobody may read that all were found."""
+    figures = {"n_points": 9, "n_features": 9, "neighbor_recall": 0.99990, "neighbor_recall_points": 500}
+    assert "of the true ones .999 were found (measured on 500 points)" in search_notes(figures)[0].message
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "large"), [(100_000, 64, True), (50_000, 1000, True), (50_000, 64, False), (1_000_000, 3, False)]
+)
+def test_a_large_exact_search_says_that_there_is_another(n: int, d: int, large: bool) -> None:  # noqa: FBT001
+    """By what it cost, which depends on the data's shape alone."""
+    notes = search_notes({"n_points": n, "n_features": d})
+    assert [note.code for note in notes] == ["large-exact-search"] * large
+    assert all("search='approximate'" in note.message for note in notes)
+
+
+def test_wherever_neighbours_are_sought(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Frames, the k that connects, half-samples, components and the estimator search as the specification says."""
+    sought: list[int] = []
+    real = room.approximate_kneighbors
+
+    def counted(X: NDArray[np.float64], k: int, *more: Any) -> Any:
+        sought.append(k)
+        return real(X, k, *more)
+
+    monkeypatch.setattr("glle_engine.search.approximate_kneighbors", counted)
+    X = curved(300, 20)
+    posterior = fit(X, search="approximate", noise="tangent")
+    assert sought == [10, 30]
+    half_samples(X, posterior.spec, posterior.embedding, 2)
+    assert sought[2:] == [10, 30, 10, 30]
+    sought.clear()
+    two = np.concatenate([X, X + 100])
+    with pytest.raises(DisconnectedGraphError):
+        fit(two, search="approximate")
+    assert sought[:2] == [10, 20]
+    sought.clear()
+    assert [len(part.points) for part in fit_components(two, search="approximate")] == [300, 300]
+    assert sought == [10, 10, 10]
+    assert GLLE(search="approximate").fit(X).posterior_.spec.search == "approximate"
+    assert len(sought) == 4
