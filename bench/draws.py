@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING
 
 from bench.data import posterior_of
 from bench.peers import by_dense, by_eigsh
 from bench.table import Row
-from bench.timing import always, in_turn
+from bench.timing import in_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from bench.timing import Pair
     from glle_engine import Posterior
+
+    Embed = Callable[[Posterior, NDArray[np.float64]], NDArray[np.float64]]
 
 # Data, n, draws of ours, repetitions, goal.
 AGAINST_EIGSH = [
@@ -37,15 +43,13 @@ def rows(largest: int) -> Iterator[Row]:
         if n > largest:
             continue
         posterior = posterior_of(name, n)
-        weights = posterior.weights(0)
-        theirs = always(by_eigsh, posterior, weights)
+        theirs = partial(_drawn, by_eigsh, posterior)
         pair = in_turn(_many(posterior, count), theirs, repeats, units=count)
         medians[name, n] = pair.our_median
         yield _row(name, n, "scipy's eigsh on M", pair, goal)
     for name, n, count, repeats, goal in AGAINST_DENSE:
         posterior = posterior_of(name, n)
-        weights = posterior.weights(0)
-        theirs = always(by_dense, posterior, weights)
+        theirs = partial(_drawn, by_dense, posterior)
         pair = in_turn(_many(posterior, count), theirs, repeats, units=count)
         yield _row(name, n, "a dense eigenproblem", pair, goal)
     for name in ("swiss_roll", "s_curve"):
@@ -54,6 +58,11 @@ def rows(largest: int) -> Iterator[Row]:
             exponent = math.log(large / small) / math.log(20)
             work = f"growth of a draw from 5,000 to 100,000 points, {name}"
             yield Row(work, "n to the power of", exponent, "", GROWTH, at_least=False)
+
+
+def _drawn(embed: Embed, posterior: Posterior, number: int) -> None:
+    """Draw as the peer would: weights by numpy, then its own way to the embedding."""
+    embed(posterior, posterior.weights(number))
 
 
 def _many(posterior: Posterior, count: int) -> Callable[[int], None]:

@@ -7,6 +7,8 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from bench.data import posterior_of
 from bench.table import Row
 from bench.timing import in_turn
@@ -18,11 +20,12 @@ if TYPE_CHECKING:
 
 GOAL = 1.9
 REPEATS = 5
+PRODUCTS = 5_000
 CASES = [(5_000, 64), (20_000, 16)]
 
 
 def rows() -> Iterator[Row]:
-    """Measure the same draws by one and by two."""
+    """Measure the same draws by one and by two, and what two get of the machine who need nothing but a core."""
     for n, count in CASES:
         one, two = partial(_draw, n, count, 1), partial(_draw, n, count, 2)
         yield _row("threads", n, count, in_turn(two, one, REPEATS))
@@ -30,6 +33,8 @@ def rows() -> Iterator[Row]:
         for n, count in CASES:
             one, two = partial(_draw, n, count, 1), partial(_by_processes, pool, n, count)
             yield _row("processes", n, count, in_turn(two, one, REPEATS))
+        pair = in_turn(partial(_two_multiply, pool), partial(_one_multiplies, pool), REPEATS)
+        yield Row("two processes, products of small matrices in cache", "one", pair.ratio, "x")
 
 
 def _draw(n: int, count: int, threads: int, number: int) -> None:
@@ -40,6 +45,20 @@ def _draw(n: int, count: int, threads: int, number: int) -> None:
 def _by_processes(pool: ProcessPoolExecutor, n: int, count: int, number: int) -> None:
     half = count // 2
     list(pool.map(_draw, [n, n], [half, half], [1, 1], [2 * number, 2 * number + 1]))
+
+
+def _multiply(count: int) -> None:
+    a = np.full((96, 96), 1e-3)
+    for _ in range(count):
+        np.matmul(a, a)
+
+
+def _one_multiplies(pool: ProcessPoolExecutor, number: int) -> None:  # noqa: ARG001 -- of the repetition
+    list(pool.map(_multiply, [2 * PRODUCTS]))
+
+
+def _two_multiply(pool: ProcessPoolExecutor, number: int) -> None:  # noqa: ARG001 -- of the repetition
+    list(pool.map(_multiply, [PRODUCTS, PRODUCTS]))
 
 
 def _row(what: str, n: int, count: int, pair: Pair) -> Row:

@@ -154,7 +154,7 @@ def advise(
         n_parts, classes = int(components(neighbors).max()) + 1, closed_classes(neighbors)
         connected = n_parts == 1
         if connected:
-            pairs = Eigenproblem.prepare(neighbors, weights, classes).solve(weights, n_components)
+            _, pairs = Eigenproblem.prepare(neighbors, weights, classes, n_components)
             embeddings[k] = scaled(pairs.vectors)
         quality_k = min(10, (len(data) - 1) // 2)
         rows.append(
@@ -231,8 +231,8 @@ def _spectrum(
     neighbors = np.sort(nearest[:, :k], axis=1)
     weights = lle_weights(X, neighbors, reg)
     count = min(max_components, len(X) - 3)
-    problem = Eigenproblem.prepare(neighbors, weights, closed_classes(neighbors))
-    values = problem.solve(weights, count + 1, exhaustive=True).values
+    _, pairs = Eigenproblem.prepare(neighbors, weights, closed_classes(neighbors), count + 1)
+    values = pairs.values
     return tuple(
         ComponentsRow(p, float(values[p - 1]), float((values[p] - values[p - 1]) / values[p]))
         for p in range(1, count + 1)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 ACCEPTED_DEVIATION = 1e-6
 # A draw whose own y nearly vanishes at the pin can pass the test above with an angle of 1e-5.
 ACCEPTED_PIN = 1e-5
+# A pin whose |y| is above this share of the largest |y| costs no digits that another would keep.
+GOOD_PIN = 0.01
 MAX_STEPS = 60
 
 
@@ -44,9 +46,9 @@ def start_vector(n: int) -> NDArray[np.float64]:
     return np.random.Generator(np.random.Philox(key=n)).standard_normal(n)
 
 
-def refusal(deviation: float, steps: int, accepted: float = ACCEPTED_DEVIATION) -> str | None:
-    """Return why pairs found in so many steps are not accepted, or None when they are."""
-    if deviation < accepted and steps < MAX_STEPS:
+def refusal(deviation: float, steps: int, accepted: float = np.inf) -> str | None:
+    """Return why pairs found in so many steps are not accepted, or None when they are; `accepted` is stricter still."""
+    if deviation < min(accepted, ACCEPTED_DEVIATION) and steps < MAX_STEPS:
         return None
     return f"deviation {deviation:.1e} after {steps} steps"
 

@@ -28,7 +28,7 @@ import numpy as np
 from scipy.sparse import csc_array
 from scipy.sparse.linalg import splu
 
-from glle_engine.eigenpairs import pin_refusal, refusal
+from glle_engine.eigenpairs import GOOD_PIN, pin_refusal, refusal
 from glle_engine.errors import ConvergenceError
 from glle_engine.factored import Factored
 from glle_engine.fallbacks import dense, shift_invert
@@ -66,9 +66,15 @@ class Eigenproblem:
 
     @classmethod
     def prepare(
-        cls, neighbors: NDArray[np.int32], weights: NDArray[np.float64], classes: list[NDArray[np.intp]]
-    ) -> Self:
-        """Find the order and the pins from the pattern and one set of weights, the mean.
+        cls,
+        neighbors: NDArray[np.int32],
+        weights: NDArray[np.float64],
+        classes: list[NDArray[np.intp]],
+        wanted: int,
+    ) -> tuple[Self, Eigenpairs]:
+        """Find the order and the pins from the pattern and one set of weights, the mean; solve for these weights.
+
+        The factors that tell the order serve for the eigenpairs, too, where their pins do.
 
         Parameters
         ----------
@@ -77,18 +83,33 @@ class Eigenproblem:
             Rows sum to one.
         classes
             The closed classes of the graph (`glle_engine.graph.closed_classes`).
+        wanted : int
+            Eigenpairs, as for `solve`, which looks for further copies of multiple ones here.
+
+        Raises
+        ------
+        ConvergenceError
 
         """
         n = len(neighbors)
         pins = np.array([members[0] for members in classes], np.int32)
         trial = cls(neighbors, np.arange(n, dtype=np.int32), pins)
         if n <= DENSE_BELOW:
-            return trial
+            return trial, dense(trial, weights, wanted)
         factored = trial._factor(weights, pins, "MMD_AT_PLUS_A")
         order = np.argsort(factored.lu.perm_c).astype(np.int32)
+        tried: list[str] = []
         with contextlib.suppress(FloatingPointError):  # the draws move their pins themselves
-            pins = np.sort(np.argmax(np.abs(factored.null_left()), axis=0)).astype(np.int32)
-        return cls(neighbors, order, pins)
+            null = factored.null_left()
+            pins = np.sort(np.argmax(np.abs(null), axis=0)).astype(np.int32)
+            strength = float(np.abs(null[trial.pins, np.arange(len(pins))]).min())
+            if strength >= GOOD_PIN * np.abs(null).max():
+                pairs = factored.eigenpairs(wanted, null, exhaustive=True)
+                pairs.diagnostics.update(solver="lu", pin=strength)
+                if trial._accept(pairs, "lu", tried):
+                    return cls(neighbors, order, pins), pairs
+        problem = cls(neighbors, order, pins)
+        return problem, problem.solve(weights, wanted, exhaustive=True, rejected=tried)
 
     def solve(
         self,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _BLOCK_ENTRIES = 1 << 20
+_TOGETHER = 512  # small matrices that are inverted at a time, some 400 kB of them
 
 
 @dataclass(frozen=True)
@@ -90,9 +91,19 @@ def inverse_factor(precision: NDArray[np.float64]) -> NDArray[np.float64]:
     (m, k, k) float64, upper triangular.
 
     """
-    lower = np.linalg.cholesky(precision)
-    inverse = np.linalg.solve(lower, np.broadcast_to(np.eye(precision.shape[-1]), precision.shape))
-    return np.ascontiguousarray(np.triu(inverse.transpose(0, 2, 1)))
+    m, k, _ = precision.shape
+    result = np.empty_like(precision)
+    for start in range(0, m, _TOGETHER):
+        # The matrices innermost: each operation below is one on all of them, and BLAS is not called for every one.
+        lower = np.ascontiguousarray(np.linalg.cholesky(precision[start : start + _TOGETHER]).transpose(1, 2, 0))
+        inverse = np.zeros_like(lower)
+        for i in range(k):
+            inverse[i, i] = 1.0
+            for j in range(i):
+                inverse[i, : j + 1] -= lower[i, j] * inverse[j, : j + 1]
+            inverse[i, : i + 1] /= lower[i, i]
+        result[start : start + _TOGETHER] = inverse.transpose(2, 1, 0)
+    return result
 
 
 def affine_solution(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.eigenpairs import MAX_STEPS, Eigenpairs, pin_refusal, refusal, start_vector
+from glle_engine.eigenpairs import GOOD_PIN, MAX_STEPS, Eigenpairs, pin_refusal, refusal, start_vector
 from glle_engine.lanes import LANES
 from glle_engine.lanes.factorization import factorise
 from glle_engine.lanes.lanczos import deviations, lanczos, null_left
@@ -26,8 +26,6 @@ TOLERANCE = 1e-9
 # Without pivoting one draw in a hundred has factors so ill-conditioned that its eigenvectors are off by 1e-8 to 1e-6;
 # their deviation says so, 1e-8 to 1e-6, too. Some three in a thousand are above this, and are solved again.
 ACCEPTED_DEVIATION = 3e-8
-# A pin whose |y| is above this share of the largest |y| is not what is wrong: moving it would not help.
-GOOD_PIN = 0.01
 _LINE = 8  # doubles of a cache line, to which vectors are aligned: one that lies across two costs twice
 _PAGE = 2**21 // 8  # doubles of a large page: numpy asks for such where they fit
 Stream = tuple[int, int, float]
