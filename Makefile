@@ -14,7 +14,7 @@ help:
 	@echo "make up            serve on http://127.0.0.1:8000 until Ctrl-C"
 	@echo "make setup         the environment in .venv, from the lock file"
 	@echo "make lint types    ruff; mypy --strict"
-	@echo "make bench         a draw against scipy's eigsh, side by side"
+	@echo "make bench         figures beside their goals, side by side with others; a quarter of an hour"
 	@echo "make figures       the pictures and numbers of docs/"
 	@echo "make honesty       the spread of draws against LLE's own sampling spread (twenty minutes)"
 	@echo "make test-compose  the containers, for real (as root; installs a container engine)"
@@ -49,8 +49,12 @@ test-compose: setup
 test-scale: setup
 	$(BIN)/python -m pytest -m scale tests/engine
 
-bench: setup
-	$(BIN)/python bench/draws.py $(BENCH)
+bench: $(VENV)/.bench
+	$(BIN)/python -m bench $(BENCH)
+
+$(VENV)/.bench: $(STAMP) requirements-bench.lock
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-bench.lock
+	@touch $@
 
 figures: setup
 	$(BIN)/python -m docs.figures.published
@@ -80,6 +84,7 @@ LOCK := uv pip compile pyproject.toml --universal --python-version 3.11 --genera
 lock:
 	$(LOCK) --extra service --extra fast --extra demo --group dev -o requirements.lock
 	$(LOCK) --extra service --extra fast --group build -o requirements-service.lock
+	$(LOCK) --extra bench --constraint requirements.lock -o requirements-bench.lock
 
 clean:
 	rm -rf $(VENV) out .mypy_cache .ruff_cache .pytest_cache .hypothesis

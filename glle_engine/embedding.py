@@ -191,7 +191,7 @@ class Eigenproblem:
         return image
 
     @cached_property
-    def _pattern(self) -> tuple[NDArray[np.int32], NDArray[np.intp], NDArray[np.int32]]:
+    def _pattern(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
         """Row indices of B'^T by columns, in the order; where each value comes from; the inverse order."""
         n, k = self.neighbors.shape
         inverse = np.empty(n, np.int32)
@@ -199,8 +199,8 @@ class Eigenproblem:
         points = np.arange(n, dtype=np.int32)[:, None]
         row = inverse[np.concatenate([points, self.neighbors], axis=1)[self.order]]
         sort = np.argsort(row, axis=1)
-        source = self.order[:, None].astype(np.intp) * (k + 1) + sort
-        return np.take_along_axis(row, sort, axis=1).ravel(), source.ravel(), inverse
+        source = (self.order[:, None].astype(np.intp) * (k + 1) + sort).astype(np.int32).ravel()
+        return np.take_along_axis(row, sort, axis=1).ravel(), source, inverse
 
     def _factor(self, weights: NDArray[np.float64], pins: NDArray[np.int32], permutation: str) -> Factored:
         n, k = self.neighbors.shape
@@ -211,6 +211,7 @@ class Eigenproblem:
         np.negative(weights, out=values[:, 1:])
         indptr = np.arange(0, n * (k + 1) + 1, k + 1, dtype=np.int32)
         transposed = csc_array((values.ravel()[source], row, indptr), shape=(n, n))
+        del values  # SuperLU needs the memory
         if permutation == "COLAMD":
             lu = splu(transposed, permc_spec=permutation, diag_pivot_thresh=1.0)
         else:

@@ -211,6 +211,7 @@ def reference_embedding(
     neighbors = np.take_along_axis(nearest, ascending, axis=1)
     if kept is not None:
         kept = np.take_along_axis(kept, ascending, axis=1)
+    del ascending  # the eigenproblem needs the memory
     frames = None
     if spec.noise == "tangent":
         frames = tangent_frames(data, spec.n_neighbors, spec.n_components, on_progress, spec.search)
