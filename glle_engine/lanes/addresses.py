@@ -25,7 +25,9 @@ class Addresses(NamedTuple):
     visits: Any
     lower_start: Any
     upper_start: Any
+    heir: Any
     block_start: Any
+    block_stride: Any
     entry_start: Any
     entry_source: Any
     entry_target: Any
@@ -46,7 +48,9 @@ def addresses(structure: Structure) -> Addresses:
         address(structure.visits),
         address(structure.lower_start),
         address(structure.upper_start),
+        address(structure.heir),
         address(structure.block_start),
+        address(structure.block_stride),
         address(structure.entry_start),
         address(structure.entry_source),
         address(structure.entry_target),

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from glle_engine.lanes.addresses import addresses
 from glle_engine.lanes.compiled import compiled
-from glle_engine.lanes.kernels import factor_triangles, multiply, solve_panels
+from glle_engine.lanes.kernels import factor_triangles, multiply, multiply_add, solve_panels
 from glle_engine.lanes.vectors import address, fill, load, shifted, store
 
 if TYPE_CHECKING:
@@ -97,8 +97,12 @@ def factorise(
         panel_low, panel_up = shifted(tag, low_values, low), shifted(tag, up_values, up)
         factor_triangles(width, tag, diagonal, triangle_low, triangle_up)
         solve_panels(width, tag, panel_low, panel_up, below, triangle_low, triangle_up)
-        multiply(width, tag, shifted(tag, contributions, tree.block_start[node]), panel_low, panel_up, below)
-        _extend_block(tag, tree, node, width, below, contributions)
+        block, stride = shifted(tag, contributions, tree.block_start[node]), tree.block_stride[node]
+        if tree.heir[node] >= 0:
+            multiply_add(width, tag, block, stride, panel_low, panel_up, below)
+        else:
+            multiply(width, tag, block, stride, panel_low, panel_up, below)
+        _extend_block(tag, tree, node, width, contributions)
 
 
 @compiled
@@ -119,7 +123,7 @@ def _extend_panels(
     while child != -1:
         start = tree.row_start[child]
         size = tree.row_start[child + 1] - start
-        block = tree.block_start[child]
+        block, stride = tree.block_start[child], tree.block_stride[child]
         inside = 0
         while inside < size and tree.place[start + inside] < width:
             inside += 1
@@ -127,33 +131,36 @@ def _extend_panels(
             row = tree.place[start + i]
             for j in range(inside):
                 at = row * width + tree.place[start + j]
-                store(diagonal, at, load(tag, diagonal, at) + load(tag, blocks, block + i * size + j))
+                store(diagonal, at, load(tag, diagonal, at) + load(tag, blocks, block + i * stride + j))
             for j in range(inside, size):
                 at = up + (tree.place[start + j] - width) * width + row
-                store(upper, at, load(tag, upper, at) + load(tag, blocks, block + i * size + j))
+                store(upper, at, load(tag, upper, at) + load(tag, blocks, block + i * stride + j))
         for i in range(inside, size):
             row = low + (tree.place[start + i] - width) * width
             for j in range(inside):
                 at = row + tree.place[start + j]
-                store(lower, at, load(tag, lower, at) + load(tag, blocks, block + i * size + j))
+                store(lower, at, load(tag, lower, at) + load(tag, blocks, block + i * stride + j))
         child = tree.sibling[child]
 
 
 @compiled
-def _extend_block(tag: tuple[int, ...], tree: Addresses, node: int, width: int, below: int, blocks: Address) -> None:
-    """Add the rest of the children's contribution blocks to this one."""
-    mine = tree.block_start[node]
+def _extend_block(tag: tuple[int, ...], tree: Addresses, node: int, width: int, blocks: Address) -> None:
+    """Add the rest of the children's contribution blocks to this one; the heir's is this one."""
+    mine, apart = tree.block_start[node], tree.block_stride[node]
     child = tree.child[node]
     while child != -1:
+        if child == tree.heir[node]:
+            child = tree.sibling[child]
+            continue
         start = tree.row_start[child]
         size = tree.row_start[child + 1] - start
-        block = tree.block_start[child]
+        block, stride = tree.block_start[child], tree.block_stride[child]
         inside = 0
         while inside < size and tree.place[start + inside] < width:
             inside += 1
         for i in range(inside, size):
-            row = mine + (tree.place[start + i] - width) * below - width
+            row = mine + (tree.place[start + i] - width) * apart - width
             for j in range(inside, size):
                 at = row + tree.place[start + j]
-                store(blocks, at, load(tag, blocks, at) + load(tag, blocks, block + i * size + j))
+                store(blocks, at, load(tag, blocks, at) + load(tag, blocks, block + i * stride + j))
         child = tree.sibling[child]

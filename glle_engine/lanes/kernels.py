@@ -225,27 +225,29 @@ def panels(width: int) -> Any:
     return _kernel(f"panels_{width}", write_code, 5)
 
 
-def product(width: int) -> Any:
-    """Make C = -L U: four rows at a time, and what is left.
+def product(width: int, *, added: bool) -> Any:
+    """Make C = -L U, or C = C - L U: four rows at a time, and what is left.
 
-    Arguments: C, L, U^T, and how many rows they have.
+    Arguments: C, what lies from row to row of it, L, U^T, and how many rows they have.
     """
 
-    def write_code(code: _Code, c: Any, low: Any, up: Any, below: Any) -> None:
+    def write_code(code: _Code, c: Any, stride: Any, low: Any, up: Any, below: Any) -> None:
         builder = code.builder
         four = ir.Constant(below.type, 4)
 
         def rows(first: Any, count: int) -> None:
             left = builder.mul(first, ir.Constant(first.type, width))
-            targets = [builder.mul(builder.add(first, ir.Constant(first.type, i)), below) for i in range(count)]
+            targets = [builder.mul(builder.add(first, ir.Constant(first.type, i)), stride) for i in range(count)]
             with cgutils.for_range(builder, below) as loop:
                 right = code.times(loop.index, width)
                 sums: list[Any] = []
+                if added:
+                    sums = [code.load(c, builder.add(target, loop.index)) for target in targets]
                 for t in range(width):
                     minus = builder.fneg(code.load(up, right, t))
                     for i in range(count):
                         value = code.load(low, left, i * width + t)
-                        if t == 0:
+                        if t == 0 and not added:
                             sums.append(builder.fmul(value, minus))
                         else:
                             sums[i] = fused(builder, value, minus, sums[i])
@@ -261,7 +263,7 @@ def product(width: int) -> Any:
             with builder.if_then(builder.icmp_signed("==", rest, ir.Constant(rest.type, count))):
                 rows(first, count)
 
-    return _kernel(f"product_{width}", write_code, 4)
+    return _kernel(f"{'added' if added else 'product'}_{width}", write_code, 5)
 
 
 def by_width(kernels: list[Any], arguments: int) -> Any:
@@ -281,4 +283,5 @@ leave_lower = by_width([leave(width, lower=True) for width in WIDTHS], 6)
 leave_upper = by_width([leave(width, lower=False) for width in WIDTHS], 6)
 factor_triangles = by_width([triangles(width) for width in WIDTHS], 3)
 solve_panels = by_width([panels(width) for width in WIDTHS], 5)
-multiply = by_width([product(width) for width in WIDTHS], 4)
+multiply = by_width([product(width, added=False) for width in WIDTHS], 5)
+multiply_add = by_width([product(width, added=True) for width in WIDTHS], 5)

@@ -1,0 +1,234 @@
+"""The tree of supernodes of a pattern, and the rows below each (Liu 1990; Ashcraft and Grimes 1989)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from glle_engine.lanes.compiled import compiled
+from glle_engine.lanes.kernels import WIDEST
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# Merge with the parent while at most this share of the stored values is zeros, up to this width.
+_RELAXED = ((4, 0.3), (8, 0.1))
+
+
+@compiled
+def symmetric(neighbors: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return the adjacency of B + B^T, row by row; mutual neighbours are in it twice."""
+    n, k = neighbors.shape
+    start = np.zeros(n + 1, np.int64)
+    for i in range(n):
+        start[i + 1] += k
+        for j in range(k):
+            start[neighbors[i, j] + 1] += 1
+    for i in range(n):
+        start[i + 1] += start[i]
+    fill = start[:-1].copy()
+    adjacent = np.empty(start[n], np.int32)
+    for i in range(n):
+        for j in range(k):
+            other = neighbors[i, j]
+            adjacent[fill[i]] = other
+            adjacent[fill[other]] = i
+            fill[i] += 1
+            fill[other] += 1
+    return start, adjacent
+
+
+@compiled
+def elimination_tree(start: NDArray[np.int64], adjacent: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Return each column's parent, -1 for roots (Liu 1986, with path compression)."""
+    n = len(start) - 1
+    parent = np.full(n, -1, np.int32)
+    ancestor = np.full(n, -1, np.int32)
+    for i in range(n):
+        for e in range(start[i], start[i + 1]):
+            j = adjacent[e]
+            while j < i and j != -1:
+                above = ancestor[j]
+                ancestor[j] = i
+                if above == -1:
+                    parent[j] = i
+                    break
+                if above == i:
+                    break
+                j = above
+    return parent
+
+
+@compiled
+def postorder(parent: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Return the columns so that every subtree is contiguous and ends with its root."""
+    n = len(parent)
+    head = np.full(n + 1, -1, np.int32)
+    following = np.full(n, -1, np.int32)
+    for i in range(n - 1, -1, -1):
+        above = parent[i] if parent[i] >= 0 else n
+        following[i] = head[above]
+        head[above] = i
+    order = np.empty(n, np.int32)
+    stack = np.empty(n + 1, np.int32)
+    stack[0] = n
+    depth, done = 1, 0
+    while depth > 0:
+        node = stack[depth - 1]
+        below = head[node]
+        if below == -1:
+            depth -= 1
+            if node < n:
+                order[done] = node
+                done += 1
+        else:
+            head[node] = following[below]
+            stack[depth] = below
+            depth += 1
+    return order
+
+
+@compiled
+def column_counts(
+    parent: NDArray[np.int32], start: NDArray[np.int64], adjacent: NDArray[np.int32]
+) -> NDArray[np.int32]:
+    """Return how many rows each column of L has, its diagonal included."""
+    n = len(parent)
+    count = np.ones(n, np.int32)
+    seen = np.full(n, -1, np.int32)
+    for i in range(n):
+        seen[i] = i
+        for e in range(start[i], start[i + 1]):
+            j = adjacent[e]
+            while j < i and seen[j] != i:
+                seen[j] = i
+                count[j] += 1
+                j = parent[j]
+    return count
+
+
+@compiled
+def supernodes(parent: NDArray[np.int32], count: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Return the first column of each supernode, and n: fundamental ones first, then merged and cut."""
+    n = len(parent)
+    first = np.empty(n + 1, np.int64)
+    nodes = 0
+    for column in range(n):
+        alike = column > 0 and parent[column - 1] == column and count[column - 1] == count[column] + 1
+        if alike and column - first[nodes - 1] < WIDEST:
+            continue
+        first[nodes] = column
+        nodes += 1
+    # A stack of supernodes, merged from the left as long as the last one's parent is the newcomer.
+    kept, kept_zeros = np.empty(n + 1, np.int64), np.zeros(n + 1, np.int64)
+    depth = 0
+    for node in range(nodes):
+        begin = first[node]
+        end = first[node + 1] if node + 1 < nodes else n
+        mine = 0
+        below = count[end - 1] - 1
+        while depth > 0 and parent[begin - 1] >= begin and parent[begin - 1] < end:
+            left = kept[depth - 1]
+            width = end - left
+            # Columns of the left one get the rows of the merged one: its own are a subset of them.
+            rows_left = count[begin - 1] - 1
+            more = (begin - left) * ((end - begin) + below - rows_left) + kept_zeros[depth - 1] + mine
+            stored = width * (width + 1) // 2 + width * below
+            merge = more == 0 and width <= WIDEST
+            for bound, share in _RELAXED:
+                if width <= bound:
+                    merge = merge or more <= share * stored
+                    break
+            if not merge:
+                break
+            depth -= 1
+            begin, mine = left, more
+        kept[depth], kept_zeros[depth] = begin, mine
+        depth += 1
+    result = np.empty(depth + 1, np.int32)
+    for node in range(depth):
+        result[node] = kept[node]
+    result[depth] = n
+    return result
+
+
+@compiled
+def rows_below(
+    first: NDArray[np.int32], start: NDArray[np.int64], adjacent: NDArray[np.int32]
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
+    """Return the rows below each supernode, in no order, and each supernode's parent."""
+    nodes, n = len(first) - 1, len(start) - 1
+    owner = np.empty(n, np.int32)
+    for node in range(nodes):
+        for column in range(first[node], first[node + 1]):
+            owner[column] = node
+    row_start = np.zeros(nodes + 1, np.int64)
+    rows = np.empty(16 * n, np.int32)
+    parent = np.full(nodes, -1, np.int32)
+    head = np.full(nodes, -1, np.int32)
+    following = np.full(nodes, -1, np.int32)
+    seen = np.full(n, -1, np.int32)
+    for node in range(nodes):
+        end = first[node + 1]
+        at, least = row_start[node], n
+        if at + n > len(rows):
+            longer = np.empty(2 * len(rows) + n, np.int32)
+            for e in range(at):
+                longer[e] = rows[e]
+            rows = longer
+        for column in range(first[node], end):
+            for e in range(start[column], start[column + 1]):
+                row = adjacent[e]
+                if row >= end and seen[row] != node:
+                    seen[row] = node
+                    rows[at] = row
+                    at += 1
+                    least = min(least, row)
+        below = head[node]
+        while below != -1:
+            for e in range(row_start[below], row_start[below + 1]):
+                row = rows[e]
+                if row >= end and seen[row] != node:
+                    seen[row] = node
+                    rows[at] = row
+                    at += 1
+                    least = min(least, row)
+            below = following[below]
+        row_start[node + 1] = at
+        if least < n:
+            above = owner[least]
+            parent[node] = above
+            following[node] = head[above]
+            head[above] = node
+    return row_start, rows[: row_start[nodes]], parent
+
+
+@compiled
+def places(
+    first: NDArray[np.int32], row_start: NDArray[np.int64], rows: NDArray[np.int32], parent: NDArray[np.int32]
+) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
+    """Return each row's place in the parent's front, and the children as lists."""
+    nodes, n = len(parent), first[-1]
+    place = np.full(len(rows), -1, np.int32)
+    child, sibling = np.full(nodes, -1, np.int32), np.full(nodes, -1, np.int32)
+    for node in range(nodes - 1, -1, -1):
+        above = parent[node]
+        if above >= 0:
+            sibling[node] = child[above]
+            child[above] = node
+    where = np.empty(n, np.int32)
+    for node in range(nodes):
+        if child[node] == -1:
+            continue
+        begin, end = first[node], first[node + 1]
+        for column in range(begin, end):
+            where[column] = column - begin
+        for e in range(row_start[node], row_start[node + 1]):
+            where[rows[e]] = end - begin + e - row_start[node]
+        below = child[node]
+        while below != -1:
+            for e in range(row_start[below], row_start[below + 1]):
+                place[e] = where[rows[e]]
+            below = sibling[below]
+    return place, child, sibling
