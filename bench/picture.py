@@ -29,7 +29,13 @@ def picture(path: Path, rows: list[Row], stages: list[dict[str, Any]]) -> None:
     left.set_yticks(range(len(shown)), labels, fontsize=6.5)
     for at, row in enumerate(shown):
         _, _, figure_text, goal_text, _ = row.cells()
-        left.text(shares[at] + 0.02, at, f"{figure_text}  (goal {goal_text})", va="center", fontsize=6.5)
+        left.text(
+            (shares[at] if row.reached else 1.0) + 0.02,
+            at,
+            f"{figure_text}  (goal {goal_text})",
+            va="center",
+            fontsize=6.5,
+        )
     left.set_xlim(0, max(1.2, min(4.0, max(shares))) * 1.35)
     left.set_xlabel("share of the goal; to the right of the line it is reached")
     base = [0.0] * len(draws)
