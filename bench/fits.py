@@ -46,6 +46,8 @@ def rows(largest: int) -> Iterator[Row]:
         work = f"fit of a posterior with its diagnostics, swiss_roll, n = {n:,}"
         yield Row(work, "scikit-learn's LLE", pair.their_median / whole, "x", detail=detail)
     for n, repeats in AGAINST_TAPKEE:
+        if n > largest:
+            continue
         goal, work = GOAL_TAPKEE.get(n), f"LLE, swiss_roll, n = {n:,}"
         if not has_tapkee():
             yield Row(work, "tapkee", None, "x", goal)
