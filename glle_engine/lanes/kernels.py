@@ -102,13 +102,31 @@ def enter(width: int, *, lower: bool) -> Any:
         builder = code.builder
         values = [code.variable(code.load(f, begin, j)) for j in range(width)]
         zero = ir.Constant(begin.type, 0)
-        with cgutils.for_range(builder, below) as loop:
-            there = builder.fneg(code.load(z, code.row(rows, loop.index)))
-            start = code.times(loop.index, width)
+        # One sum after the other would wait for itself in a narrow supernode: rows go to several sets of sums in turn.
+        sets = 3 if width <= 2 else 2 if width <= 4 else 1
+        more = [[code.variable(constant(code.lanes, 0.0)) for _ in range(width)] for _ in range(sets - 1)]
+
+        def rows_from(index: Any, part: list[Any]) -> None:
+            there = builder.fneg(code.load(z, code.row(rows, index)))
+            start = code.times(index, width)
             for j in range(0, width, max(1, 8 // code.lanes)):
                 code.prefetch(panel, start, j + AHEAD // (8 * code.lanes))
             for j in range(width):
-                code.less(values[j], code.load(panel, start, j), there)
+                code.less(part[j], code.load(panel, start, j), there)
+
+        many = ir.Constant(below.type, sets)
+        whole = builder.udiv(below, many)
+        with cgutils.for_range(builder, whole) as loop:
+            index = builder.mul(loop.index, many)
+            for i, part in enumerate([values, *more]):
+                rows_from(builder.add(index, ir.Constant(index.type, i)), part)
+        if sets > 1:
+            done = builder.mul(whole, many)
+            with cgutils.for_range(builder, builder.sub(below, done)) as loop:
+                rows_from(builder.add(loop.index, done), values)
+            for part in more:
+                for j in range(width):
+                    builder.store(builder.fadd(builder.load(values[j]), builder.load(part[j])), values[j])
         for t in reversed(range(width)):
             if lower:
                 column = (
