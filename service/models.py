@@ -239,6 +239,14 @@ class ProgressOut(BaseModel):
     done: int
     total: int
     stage: str = Field(description="What is being done; but for draws, done and total count within it.")
+    eta: float | None = Field(
+        description="Seconds until done is total, at the rate so far: the end of draws, else of the stage; or null."
+    )
+
+    @classmethod
+    def of(cls, job: Job) -> Self:
+        """Return what is told of a record."""
+        return cls(done=job.done, total=job.total, stage=job.stage, eta=job.eta)
 
 
 class JobOut(BaseModel):
@@ -263,7 +271,7 @@ class JobOut(BaseModel):
     def of(cls, job: Job) -> Self:
         """Return what is told of a record."""
         here = f"/v1/jobs/{job.id}"
-        links = {"self": here}
+        links = {"self": here, "events": f"{here}/events"}
         if job.posterior is not None:
             links["posterior"] = f"/v1/posteriors/{job.posterior}"
         if job.dataset is not None:
@@ -275,7 +283,7 @@ class JobOut(BaseModel):
             id=job.id,
             kind=job.kind,
             status=job.status,
-            progress=ProgressOut(done=job.done, total=job.total, stage=job.stage),
+            progress=ProgressOut.of(job),
             created=job.created,
             started=job.started,
             finished=job.finished,

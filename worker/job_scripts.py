@@ -1,6 +1,11 @@
-"""The Lua scripts of the job records: each change of status is one of them, so two readers never see two truths."""
+"""The Lua scripts of the job records: each change of status is one of them, so two readers never see two truths.
 
-ENDED = "glle:ended"  # the channel on which `MOVE` publishes the id of each job that ends
+Each change is numbered in the record and published; of the progress of a job, at most ten changes a second are.
+"""
+
+ENDED = "glle:ended"  # the channel of the ids of jobs that end
+CHANGED = "glle:changed"  # the channel of the ids of jobs whose records change
+TELL_MS = 100  # between two publications of a job's progress
 
 # KEYS: claim, record, index, stats. ARGV: prefix of records, id, index member, claim's seconds,
 # statuses (comma between and around) whose holder is returned instead, then the record's fields.
@@ -24,30 +29,52 @@ if not status then return false end
 local to = cjson.decode(ARGV[1])[status]
 if not to then return {status, status} end
 redis.call('HSET', KEYS[1], 'status', to, 'touched', ARGV[4], unpack(ARGV, 5))
+redis.call('HSET', KEYS[1], 'since', ARGV[4], 'base', redis.call('HGET', KEYS[1], 'done'))
+redis.call('HINCRBY', KEYS[1], 'sequence', 1)
 redis.call('HINCRBY', KEYS[2], redis.call('HGET', KEYS[1], 'kind') .. ':' .. to, 1)
+local id = string.match(KEYS[1], '[^:]*$')
 if to == 'succeeded' or to == 'failed' or to == 'cancelled' then
   redis.call('HSET', KEYS[1], 'finished', ARGV[3])
   redis.call('EXPIRE', KEYS[1], ARGV[2])
-  redis.call('PUBLISH', 'glle:ended', string.match(KEYS[1], '[^:]*$'))
+  redis.call('PUBLISH', 'glle:ended', id)
 else
   redis.call('PERSIST', KEYS[1])
 end
+redis.call('PUBLISH', 'glle:changed', id)
 return {status, to}
 """
 
-# KEYS: record. ARGV: touched, then fields to set. Returns the status.
-TOUCH = """
-local status = redis.call('HGET', KEYS[1], 'status')
-if not status then return false end
-redis.call('HSET', KEYS[1], 'touched', ARGV[1], unpack(ARGV, 2))
-return status
+# Numbers a change of progress at `now`, and publishes it unless one was a moment ago.
+_TELL = f"""
+redis.call('HINCRBY', KEYS[1], 'sequence', 1)
+if tonumber(ARGV[1]) - tonumber(redis.call('HGET', KEYS[1], 'told') or '0') >= {TELL_MS} then
+  redis.call('HSET', KEYS[1], 'told', ARGV[1])
+  redis.call('PUBLISH', '{CHANGED}', string.match(KEYS[1], '[^:]*$'))
+end
 """
 
-# KEYS: record. ARGV: touched, round, field of the shard, its count. Returns status, done, total.
-ADVANCE = """
-local now = redis.call('HMGET', KEYS[1], 'status', 'round', 'total', ARGV[3])
-if not now[1] or now[2] ~= ARGV[2] then return false end
-local more = tonumber(ARGV[4]) - tonumber(now[4] or '0')
+# KEYS: record. ARGV: now, then fields to set while it runs. Returns the status.
+TOUCH = f"""
+local was = redis.call('HMGET', KEYS[1], 'status', 'stage', 'done')
+if was[1] ~= 'running' then return was[1] end
+redis.call('HSET', KEYS[1], 'touched', ARGV[1], unpack(ARGV, 2))
+local is = redis.call('HMGET', KEYS[1], 'stage', 'done')
+if is[1] ~= was[2] or tonumber(is[2]) < tonumber(was[3]) then
+  redis.call('HSET', KEYS[1], 'since', ARGV[1], 'base', is[2])
+elseif is[2] == was[3] then
+  return was[1]
+end
+{_TELL}
+return was[1]
+"""
+
+# KEYS: record. ARGV: now, round, field of the shard, its count. Returns status, done, total.
+ADVANCE = f"""
+local is = redis.call('HMGET', KEYS[1], 'status', 'round', 'total', ARGV[3])
+if is[2] ~= ARGV[2] or (is[1] ~= 'running' and is[1] ~= 'cancelling') then return false end
+local more = tonumber(ARGV[4]) - tonumber(is[4] or '0')
 redis.call('HSET', KEYS[1], ARGV[3], ARGV[4], 'touched', ARGV[1])
-return {now[1], redis.call('HINCRBY', KEYS[1], 'done', more), tonumber(now[3])}
+local done = redis.call('HINCRBY', KEYS[1], 'done', more)
+{_TELL}
+return {{is[1], done, tonumber(is[3])}}
 """

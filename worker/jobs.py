@@ -13,74 +13,29 @@ adds up, and the shard that completes the sum ends the job. A redone shard chang
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 from worker import job_scripts
 from worker.clock import now_iso, now_ms
 from worker.identity import index_member, member_name, new_job_id, text
-from worker.problems import Problem, refuse
+from worker.job import FIELDS, OPEN, Job, Kind, Status, job_of
+from worker.problems import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import redis
 
-Kind = Literal["fit", "draws", "summary", "transform", "reconstructions", "calibration", "advice"]
-Status = Literal["queued", "running", "cancelling", "cancelled", "succeeded", "failed"]
+    from worker.problems import Problem
 
-OPEN = ("queued", "running", "cancelling")
+__all__ = ["OPEN", "Cancelled", "Job", "JobStore", "Kind", "Status", "job_key", "taker_field"]
 
 _INDEX = "glle:jobs"
 _STATS = "glle:jobs:entered"
-_FIELDS = (
-    "id", "kind", "status", "done", "total", "stage", "created", "started", "finished",
-    "posterior", "spec", "error", "round", "touched",
-)  # fmt: skip
 
 
 class Cancelled(Exception):  # noqa: N818 # not an error: the user's wish
     """The job was cancelled (or its record is gone): its work is to stop."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """One job as its record has it; `spec` is what was asked for, `error` the problem it failed with."""
-
-    id: str
-    kind: Kind
-    status: Status
-    done: int
-    total: int
-    stage: str
-    created: str
-    started: str | None
-    finished: str | None
-    posterior: str | None
-    spec: dict[str, Any]
-    error: Problem | None
-    round: int
-    touched: int
-
-    @property
-    def dataset(self) -> str | None:
-        """The data set that the request named: to fit, to place in an embedding, to advise on."""
-        return self.spec.get("dataset")
-
-    @property
-    def subject(self) -> str:
-        """What it is about: the posterior, or the data set where there is none."""
-        return self.posterior or str(self.dataset)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it is still to end."""
-        return self.status in OPEN
-
-    @property
-    def idle_seconds(self) -> float:
-        """Seconds since the record last changed."""
-        return (now_ms() - self.touched) / 1000
 
 
 class JobStore:
@@ -144,7 +99,7 @@ class JobStore:
 
     def get(self, id_: str) -> Job | None:
         """Return a job, or None when there is none of this id (any more)."""
-        return _job(self._client.hmget(job_key(id_), _FIELDS))
+        return job_of(self._client.hmget(job_key(id_), FIELDS))
 
     def fetch(self, id_: str) -> Job:
         """Return a job.
@@ -304,27 +259,3 @@ def taker_field(round_: int, shard: int) -> str:
 
 def _flat(fields: Mapping[str, Any]) -> list[Any]:
     return [part for pair in fields.items() for part in pair]
-
-
-def _job(values: list[Any]) -> Job | None:
-    record = {name: text(raw) for name, raw in zip(_FIELDS, values, strict=True) if raw is not None}
-    if "id" not in record:
-        return None
-    assert record["kind"] in get_args(Kind)
-    assert record["status"] in get_args(Status)
-    return Job(
-        id=record["id"],
-        kind=record["kind"],  # type: ignore[arg-type] # asserted above
-        status=record["status"],  # type: ignore[arg-type] # asserted above
-        done=int(record["done"]),
-        total=int(record["total"]),
-        stage=record["stage"],
-        created=record["created"],
-        started=record.get("started"),
-        finished=record.get("finished") or None,
-        posterior=record.get("posterior"),
-        spec=json.loads(record["spec"]),
-        error=Problem.from_dict(json.loads(record["error"])) if record.get("error") else None,
-        round=int(record["round"]),
-        touched=int(record["touched"]),
-    )

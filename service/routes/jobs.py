@@ -4,12 +4,14 @@ from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 import numpy as np
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from service.arrays import JSON, NPY, NPZ, Array, Dtype, Stack, json_response, negotiated, npy_response, npz_response
 from service.checks import require_success
-from service.context import Here, accepted, made_again, settle
+from service.context import Here, accepted, look, made_again, settle
+from service.events import EVENTS, events, has_seen_the_end
 from service.immutable import SCALE_DOCUMENTED, scale_header
 from service.models import JobOut, JobPage, PosteriorOut
 from service.paging import Cursor, Limit, page, position
@@ -50,6 +52,42 @@ async def get_job(id: str, here: Here, response: Response, wait: Wait = 0.0) -> 
     if job.is_open:
         response.headers["Retry-After"] = "1"
     return JobOut.of(job)
+
+
+@router.get(
+    "/{id}/events",
+    summary="Follow a job by its events",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "Events: `progress` (status, done, total, stage, eta), then `end` (the job).",
+            "content": {EVENTS: {"schema": {"type": "string"}}},
+        },
+        204: {"description": "Last-Event-ID names the end: there is nothing more to come."},
+        **documented(_404="No such job.", _406="text/event-stream is not accepted.", _422="Bad Last-Event-ID."),
+    },
+)
+async def follow(
+    id: str,  # noqa: A002 # the name in the path
+    request: Request,
+    here: Here,
+    last_event_id: Annotated[
+        int | None, Header(ge=0, description="The id of the last event that came; only what is new follows.")
+    ] = None,
+) -> Response:
+    """Tell each change of a job as it comes, its end the last, as server-sent events; then the connection is closed.
+
+    At most ten `progress` events a second come. An id numbers the changes of the job: it grows, and with Last-Event-ID
+    a client whose connection broke gets the state that it has not seen yet, or 204 when it has seen the end.
+    """
+    negotiated(request, (EVENTS,))
+    job = await run_in_threadpool(look, here, id)
+    if has_seen_the_end(job, last_event_id):
+        return Response(status_code=204)
+    streams = request.app.state.streams
+    streams.require_room()
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # no proxy is to hold it back
+    return StreamingResponse(events(here, streams, job, last_event_id), headers=headers, media_type=EVENTS)
 
 
 @router.get(

@@ -1,4 +1,4 @@
-"""News of jobs that ended."""
+"""News of jobs."""
 
 from __future__ import annotations
 

@@ -1,0 +1,79 @@
+"""Answers that stay open while a job runs: so many a process, and each free as soon as its client is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from starlette.concurrency import run_in_threadpool
+
+from service.context import look
+from worker.problems import refuse
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from worker.jobs import Job
+    from worker.stores import Stores
+
+SOON_SECONDS = 0.15  # after a change: the one that followed it at once was not published
+LOOK_SECONDS = 1.0  # news may get lost, and a job whose worker was lost ends by being looked at
+
+
+class Streams:
+    """Counts the open streams of a process.
+
+    Parameters
+    ----------
+    most
+        How many may be open: each costs a connection and a look a second.
+
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.open = 0
+
+    def require_room(self) -> None:
+        """Raise the problem of too many streams; to be asked before the answer begins.
+
+        Raises
+        ------
+        ProblemError
+            ``too-many-streams``.
+
+        """
+        if self.open >= self._most:
+            raise refuse(
+                "too-many-streams",
+                503,
+                f"{self.open} streams are open; {self._most} are allowed.",
+                "Try again later, follow the job with GET /v1/jobs/{id}?wait=30, or raise GLLE_MAX_STREAMS.",
+                allowed=self._most,
+            )
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """Count one stream while it is open."""
+        self.open += 1
+        try:
+            yield
+        finally:
+            self.open -= 1
+
+
+async def states(here: Stores, job: Job) -> AsyncIterator[Job]:
+    """Yield the job as it is, again whenever there is news of it or a second has passed, until it has ended."""
+    seen = -1
+    with here.changes.of(job.id) as changed:
+        while True:
+            changed.clear()
+            job = await run_in_threadpool(look, here, job.id)
+            yield job
+            if not job.is_open:
+                return
+            pause, seen = SOON_SECONDS if job.sequence != seen else LOOK_SECONDS, job.sequence
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(changed.wait(), pause)
