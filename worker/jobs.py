@@ -152,6 +152,11 @@ class JobStore:
             raise Cancelled
         return self.fetch(id_)
 
+    def wanted(self, id_: str) -> bool:
+        """Say whether work on a job is to go on."""
+        job = self.get(id_)
+        return job is not None and job.status in {"queued", "running", "succeeded"}
+
     def progress(self, id_: str, done: int, total: int, stage: str) -> None:
         """Write progress.
 

@@ -43,6 +43,10 @@ redis.call('DEL', KEYS[2])
 redis.call('HSET', KEYS[3], ARGV[2], ARGV[3])
 return 1
 """
+# KEYS: the queue's list, the task's record. ARGV: the task's id.
+_WITHDRAW = """
+if redis.call('LREM', KEYS[1], 1, ARGV[1]) == 1 then redis.call('DEL', KEYS[2]) end
+"""
 STALE_SECONDS = 2.0  # an open job that has been silent for so long is checked against the queue
 
 
@@ -102,6 +106,7 @@ class TaskQueue:
         self._settings = settings
         self._queue = SafeQueue(NAME, connection=client, serializer=SERIALIZER)
         self._take = client.register_script(_TAKE)
+        self._withdraw = client.register_script(_WITHDRAW)
 
     def enqueue(self, job: Job, *, at_front: bool = False) -> None:
         """Enqueue the first task of a job; a draws job's first shard opens the other chains."""
@@ -135,6 +140,15 @@ class TaskQueue:
         for shard, took in zip(shards, self._jobs.takers(job.id, job.round, shards), strict=True):
             if took == taker:
                 self.enqueue_shard(job, shard)
+
+    def withdraw(self, job: Job) -> Job:
+        """Take what waits of an unwanted job off the queue; return the job, cancelled when nothing of it is in work."""
+        tasks = [_shard_task(job, s) for s in self._next_shards(job)] if job.kind == "draws" else [_only_task(job)]
+        for id_ in tasks:
+            self._withdraw(keys=[self._queue.key, SafeJob.key_for(id_)], args=[id_])
+        if job.status == "cancelling" and not self._in_work(job):
+            self._jobs.cancelled(job.id)
+        return self._jobs.fetch(job.id)
 
     def repair(self, job: Job) -> Job:
         """Return the job as it is after comparing it with the queue, if it has been silent for a while.
@@ -189,6 +203,12 @@ class TaskQueue:
         if 0 in shards:  # it has not opened the other chains yet
             shards = [0]
         return [(_shard_task(job, shard), partial(self.enqueue_shard, job, shard)) for shard in shards]
+
+    def _in_work(self, job: Job) -> bool:
+        """Say whether a worker has a task of the job, or has just taken one off the queue."""
+        taken = self._client.lrange(self._queue.intermediate_queue_key, 0, -1)
+        started = self._client.zrange(StartedJobRegistry(queue=self._queue, job_class=SafeJob).key, 0, -1)
+        return any(text(task).startswith(job.id) for task in (*taken, *started))
 
     def _next_shards(self, job: Job) -> list[int]:
         """Return the earliest shard of each chain that is not done."""

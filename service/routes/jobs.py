@@ -141,9 +141,12 @@ async def get_result(
     },
 )
 def cancel(id: str, here: Here) -> Response:  # noqa: A002 # the name in the path
-    """Cancel a job: a queued one at once, a running one as soon as it looks up; an ended one stays as it is."""
+    """Cancel a job: a queued one at once, a running one within two seconds; an ended one stays as it is.
+
+    Work is told to stop; what does not listen, inside a long computation, is killed by its worker.
+    """
     here.jobs.fetch(id)
-    job = here.jobs.cancel(id)
+    job = here.queue.withdraw(here.jobs.cancel(id))
     if job.is_open:
         return accepted(job)
     return Response(JobOut.of(job).model_dump_json(), 200, media_type="application/json")
