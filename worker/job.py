@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from worker.clock import now_ms
 from worker.identity import text
 from worker.problems import Problem
+
+if TYPE_CHECKING:
+    from worker.terms import Priority
 
 Kind = Literal["fit", "draws", "summary", "transform", "reconstructions", "calibration", "advice"]
 Status = Literal["queued", "running", "cancelling", "cancelled", "succeeded", "failed"]
@@ -17,7 +20,7 @@ OPEN = ("queued", "running", "cancelling")
 
 FIELDS = (
     "id", "kind", "status", "done", "total", "stage", "created", "started", "finished",
-    "posterior", "spec", "error", "round", "touched", "sequence", "since", "base",
+    "posterior", "spec", "error", "round", "touched", "sequence", "since", "base", "deadline", "priority",
 )  # fmt: skip
 
 
@@ -39,6 +42,8 @@ class Job:
         The number of changes so far: it names the state that a reader has seen.
     since, base
         When the stage began, and what was done by then.
+    deadline, priority
+        Its terms: `worker.terms`.
 
     """
 
@@ -59,6 +64,8 @@ class Job:
     sequence: int
     since: int
     base: int
+    deadline: int | None
+    priority: Priority
 
     @property
     def dataset(self) -> str | None:
@@ -79,6 +86,11 @@ class Job:
     def idle_seconds(self) -> float:
         """Seconds since the record last changed."""
         return (now_ms() - self.touched) / 1000
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it should have ended, and goes on; one that is being cancelled is left to that."""
+        return self.deadline is not None and self.status in {"queued", "running"} and now_ms() >= self.deadline
 
     @property
     def eta(self) -> float | None:
@@ -118,4 +130,6 @@ def job_of(values: list[Any]) -> Job | None:
         sequence=int(record.get("sequence", 0)),  # records of earlier versions have none of these
         since=int(record.get("since", record["touched"])),
         base=int(record.get("base", record["done"])),
+        deadline=int(record["deadline"]) if record.get("deadline") else None,
+        priority="interactive" if record.get("priority") == "interactive" else "batch",
     )

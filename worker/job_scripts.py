@@ -7,16 +7,38 @@ ENDED = "glle:ended"  # the channel of the ids of jobs that end
 CHANGED = "glle:changed"  # the channel of the ids of jobs whose records change
 TELL_MS = 100  # between two publications of a job's progress
 
+# Makes the terms of an open job, `record`, as kind as `deadline` and `priority`, each empty where there is none.
+_SHARE = """
+local function share(record, deadline, priority)
+  local is = redis.call('HMGET', record, 'status', 'deadline')
+  if is[1] ~= 'queued' and is[1] ~= 'running' then return end
+  if is[2] and is[2] ~= '' and (deadline == '' or tonumber(deadline) > tonumber(is[2])) then
+    redis.call('HSET', record, 'deadline', deadline)
+  end
+  if priority == 'interactive' then redis.call('HSET', record, 'priority', priority) end
+end
+"""
+
+# KEYS: record. ARGV: deadline, priority.
+SHARE = f"""
+{_SHARE}
+share(KEYS[1], ARGV[1], ARGV[2])
+"""
+
 # KEYS: claim, record, index, stats. ARGV: prefix of records, id, index member, claim's seconds,
-# statuses (comma between and around) whose holder is returned instead, then the record's fields.
-CREATE = """
+# statuses (comma between and around) whose holder is returned instead, deadline, priority, then the record's fields.
+CREATE = f"""
+{_SHARE}
 local holder = redis.call('GET', KEYS[1])
 if holder then
   local status = redis.call('HGET', ARGV[1] .. holder, 'status')
-  if status and string.find(ARGV[5], ',' .. status .. ',', 1, true) then return holder end
+  if status and string.find(ARGV[5], ',' .. status .. ',', 1, true) then
+    share(ARGV[1] .. holder, ARGV[6], ARGV[7])
+    return holder
+  end
 end
 redis.call('SET', KEYS[1], ARGV[2], 'EX', ARGV[4])
-redis.call('HSET', KEYS[2], unpack(ARGV, 6))
+redis.call('HSET', KEYS[2], 'deadline', ARGV[6], 'priority', ARGV[7], unpack(ARGV, 8))
 redis.call('ZADD', KEYS[3], 0, ARGV[3])
 redis.call('HINCRBY', KEYS[4], redis.call('HGET', KEYS[2], 'kind') .. ':queued', 1)
 return ARGV[2]
@@ -42,6 +64,13 @@ else
 end
 redis.call('PUBLISH', 'glle:changed', id)
 return {status, to}
+"""
+
+# As MOVE, of a job whose deadline has passed.
+EXPIRE = f"""
+local deadline = redis.call('HGET', KEYS[1], 'deadline')
+if not deadline or deadline == '' or tonumber(deadline) > tonumber(ARGV[4]) then return false end
+{MOVE}
 """
 
 # Numbers a change of progress at `now`, and publishes it unless one was a moment ago.

@@ -16,15 +16,17 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from worker import job_scripts
-from worker.clock import now_iso, now_ms
+from worker.clock import iso, now_iso, now_ms
 from worker.identity import index_member, member_name, new_job_id, text
 from worker.job import FIELDS, OPEN, Job, Kind, Status, job_of
-from worker.problems import refuse
+from worker.problems import refuse, too_late
+from worker.terms import ANY_TIME, Terms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import redis
+    from redis.commands.core import Script
 
     from worker.problems import Problem
 
@@ -57,6 +59,8 @@ class JobStore:
         self._move = client.register_script(job_scripts.MOVE)
         self._touch = client.register_script(job_scripts.TOUCH)
         self._advance = client.register_script(job_scripts.ADVANCE)
+        self._share = client.register_script(job_scripts.SHARE)
+        self._expire = client.register_script(job_scripts.EXPIRE)
 
     def create(
         self,
@@ -67,6 +71,7 @@ class JobStore:
         spec: dict[str, Any],
         total: int,
         reuse: tuple[Status, ...] = ("queued", "running"),
+        terms: Terms = ANY_TIME,
     ) -> tuple[Job, bool]:
         """Create a job, or return the one that holds `claim` with a status in `reuse`.
 
@@ -76,6 +81,8 @@ class JobStore:
         ----------
         posterior
             The posterior it fits or uses; None for a job that needs none.
+        terms
+            Of a job that is shared, the kindest of all requests count.
 
         Returns
         -------
@@ -92,7 +99,8 @@ class JobStore:
         holder = self._create(
             keys=[f"glle:claim:{claim}", job_key(new), _INDEX, _STATS],
             args=[
-                job_key(""), new, index_member(created, new), self._ttl, f",{','.join(reuse)},", *_flat(fields),
+                job_key(""), new, index_member(created, new), self._ttl, f",{','.join(reuse)},", *_told(terms),
+                *_flat(fields),
             ],
         ).decode()  # fmt: skip
         return self.fetch(holder), holder == new
@@ -150,11 +158,17 @@ class JobStore:
         status = self._transition(id_, {"queued": "running"}, started=now_iso(), stage="started")
         if status != "running":
             raise Cancelled
-        return self.fetch(id_)
+        job = self.fetch(id_)
+        if job.is_late:
+            self.expire(id_)
+            raise Cancelled
+        return job
 
     def wanted(self, id_: str) -> bool:
-        """Say whether work on a job is to go on."""
+        """Say whether work on a job is to go on; one whose deadline has passed fails."""
         job = self.get(id_)
+        if job is not None and job.is_late:
+            job = self.expire(id_)
         return job is not None and job.status in {"queued", "running", "succeeded"}
 
     def progress(self, id_: str, done: int, total: int, stage: str) -> None:
@@ -223,12 +237,25 @@ class JobStore:
         """Enter ``cancelled``: a running job has stopped as it was told."""
         self._transition(id_, {"cancelling": "cancelled"}, stage="cancelled")
 
-    def reopen(self, job: Job) -> bool:
+    def expire(self, id_: str) -> Job:
+        """Enter ``failed`` if the deadline has passed; a later one that came meanwhile counts."""
+        job = self.fetch(id_)
+        if job.deadline is not None:
+            problem = too_late(id_, iso(job.deadline))
+            error = json.dumps(problem.to_dict(), allow_nan=False)
+            moves = {"queued": "failed", "running": "failed"}
+            self._run(self._expire, id_, moves, stage="failed", error=error)
+        return self.fetch(id_)
+
+    def reopen(self, job: Job, terms: Terms = ANY_TIME) -> bool:
         """Queue a succeeded job again, in a new round; return whether it was this call that did."""
-        moved = self._raw_move(
-            job.id, {"succeeded": "queued"}, round=job.round + 1, done=0, stage="queued", finished=""
-        )
-        return moved == ("succeeded", "queued")
+        deadline, priority = _told(terms)
+        fields = {"round": job.round + 1, "done": 0, "stage": "queued", "finished": ""}
+        moved = self._run(self._move, job.id, {"succeeded": "queued"}, **fields, deadline=deadline, priority=priority)
+        if moved == ("succeeded", "queued"):
+            return True
+        self._share(keys=[job_key(job.id)], args=[deadline, priority])
+        return False
 
     def entered(self) -> dict[tuple[str, str], int]:
         """Return how often jobs entered each (kind, status), ever."""
@@ -237,11 +264,11 @@ class JobStore:
         return {(kind, status): count for (kind, _, status), count in named.items()}
 
     def _transition(self, id_: str, moves: Mapping[str, str], **fields: Any) -> str | None:
-        moved = self._raw_move(id_, moves, **fields)
+        moved = self._run(self._move, id_, moves, **fields)
         return None if moved is None else moved[1]
 
-    def _raw_move(self, id_: str, moves: Mapping[str, str], **fields: Any) -> tuple[str, str] | None:
-        raw = self._move(
+    def _run(self, script: Script, id_: str, moves: Mapping[str, str], **fields: Any) -> tuple[str, str] | None:
+        raw = script(
             keys=[job_key(id_), _STATS],
             args=[json.dumps(moves), self._ttl, now_iso(), now_ms(), *_flat(fields)],
         )
@@ -260,6 +287,11 @@ def _shard_field(round_: int, shard: int) -> str:
 def taker_field(round_: int, shard: int) -> str:
     """Return the field of a job's record that tells which shard's task took this one."""
     return f"taker:{round_}:{shard}"
+
+
+def _told(terms: Terms) -> tuple[str, str]:
+    """Return terms as the scripts take them."""
+    return "" if terms.deadline is None else str(terms.deadline), terms.priority
 
 
 def _flat(fields: Mapping[str, Any]) -> list[Any]:

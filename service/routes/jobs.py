@@ -17,7 +17,7 @@ from service.models import JobOut, JobPage, PosteriorOut
 from service.paging import Cursor, Limit, page, position
 from service.problems import documented
 from service.results import offered, result_response
-from service.routes.posteriors import ACCEPTED, Wait
+from service.routes.posteriors import ACCEPTED, LATE, Wait
 from worker.analyses import analysis_of
 from worker.cache import Entry
 from worker.draws import DrawsSpec
@@ -106,6 +106,7 @@ async def follow(
             _406="No offered type is accepted.",
             _409="The job was cancelled.",
             _422="The job failed: the problem it failed with.",
+            **LATE,
         ),
     },
 )
