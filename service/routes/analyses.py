@@ -20,14 +20,14 @@ from service.checks import (
     require_within,
 )
 from service.context import Deadline, Here, accepted, analysis_job, answered, settle
-from service.idempotency import Key, once
+from service.idempotency import IN_USE, Key, once
 from service.immutable import SCALE_DOCUMENTED, client_has_it, immutable_headers, scale_header
 from service.models import AdviceIn, CalibrationIn, First, JobOut, ReconstructionsIn, TransformIn
 from service.problems import documented
 from service.readers import Limits
 from service.readers.json_table import table_of
 from service.results import result_response
-from service.routes.draws import MISSING, Half, Law, Seed
+from service.routes.draws import CREATING, MISSING, Half, Law, Seed
 from service.routes.posteriors import ACCEPTED, LATE, Wait
 from worker.analyses import (
     MOST_SUMMARISED,
@@ -135,7 +135,7 @@ async def summary(
     responses={
         **_DONE,
         **documented(
-            **{**MISSING, "_404": "No such posterior, or data set."},
+            **{**CREATING, "_404": "No such posterior, or data set."},
             **_COMMAND,
             _422="Out of range, other features than the training data, or a bad cell.",
         ),
@@ -165,7 +165,7 @@ async def transform(
     response_model=JobOut,
     responses={
         **_DONE,
-        **documented(**MISSING, **_COMMAND, _422="Out of range, or larger than the cache."),
+        **documented(**CREATING, **_COMMAND, _422="Out of range, or larger than the cache."),
     },
 )
 async def reconstructions(
@@ -188,7 +188,7 @@ async def reconstructions(
     summary="Calibrate the scale by half-sampling",
     status_code=202,
     response_model=JobOut,
-    responses={**_DONE, **documented(**MISSING, **_COMMAND, _422="Out of range, published, or too few points.")},
+    responses={**_DONE, **documented(**CREATING, **_COMMAND, _422="Out of range, published, or too few points.")},
 )
 async def calibration(
     id: str,  # noqa: A002 # the name in the path
@@ -217,7 +217,7 @@ async def calibration(
         **_DONE,
         **documented(
             _404="No such data set.",
-            _409="The job was cancelled while this request waited.",
+            _409="The job was cancelled while this request waited. " + IN_USE,
             **_COMMAND,
             _422="Out of range, too few points, or all equal.",
         ),

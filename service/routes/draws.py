@@ -21,7 +21,7 @@ from service.arrays import (
 )
 from service.checks import require_calibratable, require_drawable, require_posterior, require_quick, require_success
 from service.context import Deadline, Here, accepted, answered, settle, submitted
-from service.idempotency import Key, once
+from service.idempotency import IN_USE, Key, once
 from service.immutable import SCALE_DOCUMENTED, client_has_it, immutable_headers, scale_header
 from service.models import COUNTER, DrawsIn, JobOut
 from service.problems import documented
@@ -47,6 +47,7 @@ Half = Annotated[Dtype, Query(description="float32 halves the bytes.")]
 
 MEDIA = (JSON, NPY, NPZ)
 MISSING = {"_404": "No such posterior.", "_409": "It is not fitted yet, or its job was cancelled."}
+CREATING = {**MISSING, "_409": f"{MISSING['_409']} {IN_USE}"}
 
 
 @router.post(
@@ -58,7 +59,11 @@ MISSING = {"_404": "No such posterior.", "_409": "It is not fitted yet, or its j
         200: {"model": JobOut, "description": "Done already: see links.result."},
         **ACCEPTED,
         **documented(
-            **MISSING, _413="Body too long.", _415="Not JSON.", _422="Out of range, or larger than the cache.", **LATE
+            **CREATING,
+            _413="Body too long.",
+            _415="Not JSON.",
+            _422="Out of range, or larger than the cache.",
+            **LATE,
         ),
     },
 )

@@ -10,7 +10,7 @@ from glle_engine.data import require_enough_points
 from service.arrays import JSON, NPY, NPZ, Dtype, Stack, json_response, negotiated, npy_response, npz_response
 from service.checks import require_dataset, require_not_all_equal, require_posterior, require_success, require_within
 from service.context import Deadline, Here, accepted, settle, submitted
-from service.idempotency import Key, once
+from service.idempotency import IN_USE, Answers, Key, remembered
 from service.models import JobOut, PosteriorIn, PosteriorOut, PosteriorPage
 from service.paging import Cursor, Limit, page, position
 from service.problems import documented
@@ -43,7 +43,7 @@ LATE = {"_504": "The job had not ended by its deadline."}
         **ACCEPTED,
         **documented(
             _404="No such data set.",
-            _409="The job was cancelled while this request waited.",
+            _409="The job was cancelled while this request waited. " + IN_USE,
             _413="Body too long.",
             _415="Not JSON.",
             _422="Parameters, k >= n, all points equal; a disconnected graph if it is found within the wait.",
@@ -142,12 +142,19 @@ def _posterior_or_job(
     require_within(here, "n_components", body.n_components)
     require_enough_points(dataset.n, spec)
     id_ = posterior_id(dataset.id, spec.to_dict(), glle_engine.__version__)
-    if (record := here.posteriors.get(id_)) is not None:
-        return record
-    require_not_all_equal(here, dataset)
-    request = ("POST /v1/posteriors", body.model_dump())
     terms = Terms.within(deadline, _priority(dataset.n, dataset.d, spec.to_dict()))
-    return once(here, key, request, lambda: _fit(here, id_, dataset.id, spec.to_dict(), terms))
+
+    def known_or_fitted() -> PosteriorRecord | Job:
+        if (record := here.posteriors.get(id_)) is not None:
+            return record
+        require_not_all_equal(here, dataset)
+        return _fit(here, id_, dataset.id, spec.to_dict(), terms)
+
+    answers = Answers[PosteriorRecord | Job](
+        name=lambda made: made.id,
+        recall=lambda name: here.posteriors.get(name) if name == id_ else here.jobs.get(name),
+    )
+    return remembered(here, key, ("POST /v1/posteriors", body.model_dump()), known_or_fitted, answers)
 
 
 def _priority(n: int, d: int, spec: dict[str, Any]) -> Priority:
