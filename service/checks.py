@@ -27,6 +27,18 @@ def require_success(job: Job) -> None:
         raise refuse("job-cancelled", 409, f"Job {job.id} was cancelled.", remedy, job=job.id)
 
 
+def require_draws(job: Job) -> None:
+    """Raise the problem of a job whose result comes only as a whole."""
+    if job.kind != "draws":
+        raise refuse(
+            "no-partial-result",
+            422,
+            f"Job {job.id} is a {job.kind}: its result is there at its end, as a whole.",
+            "Leave `partial` out, and wait with ?wait=; only draws come one by one.",
+            kind=job.kind,
+        )
+
+
 def require_dataset(here: Stores, id_: str) -> Dataset:
     """Return a data set's record, or raise the problem that it is not there."""
     if (dataset := here.datasets.get(id_)) is None:
