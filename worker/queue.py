@@ -161,7 +161,9 @@ class TaskQueue:
         job with a problem; a wish to cancel whose worker is gone comes true.
         """
         if job.is_late:
-            return self.withdraw(self._jobs.expire(job.id))
+            job = self._jobs.expire(job.id)
+            if not job.is_open:
+                return self.withdraw(job)
         if not job.is_open or job.idle_seconds < STALE_SECONDS:
             return job
         for id_, again in self._awaited(job):

@@ -80,9 +80,12 @@ def test_late_job_is_not_begun(stores: Stores) -> None:
 
 
 def test_a_later_deadline_that_comes_meanwhile_saves_it(stores: Stores) -> None:
-    """Between the look and the verdict someone may share the job: then it goes on."""
+    """Between the look and the verdict someone may share the job: then it goes on, and waits where it waited."""
     job = create(stores, PAST)
+    stores.queue.enqueue(job)
     create(stores, Terms.within(60))
+    assert stores.queue.repair(job).status == "queued"
+    assert stores.queue._queue.get_job_ids() == [job.id]
     assert stores.jobs.expire(job.id).status == "queued"
     create(stores)
     assert stores.jobs.expire(job.id).deadline is None
