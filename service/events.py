@@ -36,7 +36,7 @@ async def events(here: Stores, streams: Streams, job: Job, seen: int | None) -> 
     with streams.one():
         yield RETRY
         sent = time.monotonic()
-        async for now in states(here, job):
+        async for now in states(here, streams, job):
             if now.is_open and now.sequence != seen:
                 yield _event(now.sequence, "progress", _progress(now))
             elif not now.is_open:

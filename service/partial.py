@@ -9,11 +9,10 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from service.arrays import NPY, Stack
-from service.streams import states
+from service.streams import BreakableResponse, BrokenOffError, states
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -28,11 +27,7 @@ if TYPE_CHECKING:
 READ_BYTES = 2**20  # of draws read in one round trip
 
 
-class BrokenOffError(RuntimeError):
-    """The rest will not come: the answer is broken off, and its client sees that it is shorter than announced."""
-
-
-async def as_they_come(here: Stores, job: Job, spec: DrawsSpec) -> AsyncIterator[Entry]:
+async def as_they_come(here: Stores, streams: Streams, job: Job, spec: DrawsSpec) -> AsyncIterator[Entry]:
     """Yield all draws of a job in their order, each as soon as it and those before it are made.
 
     No thread is held while it waits.
@@ -45,13 +40,13 @@ async def as_they_come(here: Stores, job: Job, spec: DrawsSpec) -> AsyncIterator
     Raises
     ------
     BrokenOffError
-        When the job fails or is cancelled, or a draw was evicted before it was sent.
+        When the job fails or is cancelled, a draw was evicted before it was sent, or the service stops.
 
     """
     keys = [key.cache_key(job.subject) for key in spec.draws()]
     together = max(1, READ_BYTES // (8 * spec.n * spec.p))
     sent = 0
-    async for now in states(here, job):
+    async for now in states(here, streams, job):
         made = spec.total
         if now.is_open and now.status != "cancelling":
             made = await run_in_threadpool(_made, here, now, spec)
@@ -64,11 +59,13 @@ async def as_they_come(here: Stores, job: Job, spec: DrawsSpec) -> AsyncIterator
                     raise BrokenOffError(f"Draw {sent} of job {job.id} was evicted before it was sent.")
                 yield entry
                 sent += 1
+    if sent < spec.total:
+        raise BrokenOffError(f"The service stops; {sent} of the {spec.total} draws of job {job.id} were sent.")
 
 
 def npy_as_they_come(
     here: Stores, streams: Streams, job: Job, spec: DrawsSpec, dtype: Dtype, headers: dict[str, str]
-) -> StreamingResponse:
+) -> BreakableResponse:
     """Return the embeddings as npy, which begins now and ends with the job."""
     stack = Stack(spec.shape[:-2], (spec.n, spec.p), np.dtype(dtype), ())
     header = stack.npy_header()
@@ -77,11 +74,11 @@ def npy_as_they_come(
     async def body() -> AsyncIterator[bytes]:
         with streams.one():
             yield header
-            async for entry in as_they_come(here, job, spec):
+            async for entry in as_they_come(here, streams, job, spec):
                 yield np.ascontiguousarray(entry.arrays["embedding"], stack.dtype).tobytes()
 
     told = {"Content-Length": str(length), "X-Accel-Buffering": "no", **headers}  # no proxy is to hold it back
-    return StreamingResponse(body(), media_type=NPY, headers=told)
+    return BreakableResponse(body(), media_type=NPY, headers=told)
 
 
 def _made(here: Stores, job: Job, spec: DrawsSpec) -> int:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from service.context import look
@@ -15,11 +17,31 @@ from worker.problems import refuse
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
+    from starlette.types import Send
+
     from worker.jobs import Job
+    from worker.news import News
     from worker.stores import Stores
+
+log = logging.getLogger(__name__)
 
 SOON_SECONDS = 0.15  # after a change: the one that followed it at once was not published
 LOOK_SECONDS = 1.0  # news may get lost, and a job whose worker was lost ends by being looked at
+
+
+class BrokenOffError(RuntimeError):
+    """The rest will not come."""
+
+
+class BreakableResponse(StreamingResponse):
+    """A stream whose end may not come: it is broken off then, and its client sees that it is not whole."""
+
+    async def stream_response(self, send: Send) -> None:
+        """Send the stream; after a `BrokenOffError` the server hangs up, because the answer is not complete."""
+        try:
+            await super().stream_response(send)
+        except BrokenOffError as error:
+            log.warning("An answer was broken off: %s", error)
 
 
 class Streams:
@@ -35,6 +57,7 @@ class Streams:
     def __init__(self, most: int) -> None:
         self._most = most
         self.open = 0
+        self.stopped = False
 
     def require_room(self) -> None:
         """Raise the problem of too many streams; to be asked before the answer begins.
@@ -63,12 +86,20 @@ class Streams:
         finally:
             self.open -= 1
 
+    def stop(self, changes: News) -> None:
+        """Have every stream end now: a server that stops does not wait for jobs."""
+        self.stopped = True
+        changes.wake_all()
 
-async def states(here: Stores, job: Job) -> AsyncIterator[Job]:
-    """Yield the job as it is, again whenever there is news of it or a second has passed, until it has ended."""
+
+async def states(here: Stores, streams: Streams, job: Job) -> AsyncIterator[Job]:
+    """Yield the job as it is, again whenever there is news of it or a second has passed, until it has ended.
+
+    Or until the streams are stopped.
+    """
     seen = -1
     with here.changes.of(job.id) as changed:
-        while True:
+        while not streams.stopped:
             changed.clear()
             job = await run_in_threadpool(look, here, job.id)
             yield job

@@ -62,6 +62,13 @@ class News:
                 if not self._waiters[job]:
                     del self._waiters[job]
 
+    def wake_all(self) -> None:
+        """Wake everyone who waits, as if there were news of every job."""
+        with self._lock:
+            jobs = list(self._waiters)
+        for job in jobs:
+            self._wake(job)
+
     def close(self) -> None:
         """Stop listening."""
         self._closed.set()

@@ -143,6 +143,19 @@ def test_a_client_that_goes_away_frees_everything(client: httpx.Client, stores: 
     assert not stores.changes._waiters
 
 
+def test_streams_end_when_the_service_stops(client: httpx.Client, stores: Stores, app: FastAPI) -> None:
+    """A stream ends as it should, so that its client comes back, to another process, with the last id."""
+    job = running(stores)
+    with following(client, job) as told:
+        next(told)
+        app.state.streams.stop(stores.changes)
+        try:
+            assert list(told) == []
+        finally:
+            app.state.streams.stopped = False
+    assert stores.jobs.fetch(job.id).is_open
+
+
 def test_streams_are_limited(client: httpx.Client, stores: Stores, app: FastAPI) -> None:
     """One more than is allowed is told to come later; when one ends there is room again."""
     job = running(stores)

@@ -102,9 +102,9 @@ def test_float32_and_a_grid(client: httpx.Client, stores: Stores) -> None:
     assert array.tobytes() == DRAWS.astype(np.float32).tobytes()
 
 
-@pytest.mark.parametrize("end", ["failed", "cancelled", "evicted"])
+@pytest.mark.parametrize("end", ["failed", "cancelled", "evicted", "stopped"])
 def test_what_will_not_come_breaks_the_answer_off(
-    client: httpx.Client, stores: Stores, job: Job, app: FastAPI, end: str
+    client: httpx.Client, stores: Stores, job: Job, app: FastAPI, caplog: pytest.LogCaptureFixture, end: str
 ) -> None:
     """A client is not left with half a result that looks whole."""
     make(stores, job, 0)
@@ -114,11 +114,16 @@ def test_what_will_not_come_breaks_the_answer_off(
             client.delete(f"/v1/jobs/{job.id}")
         elif end == "failed":
             stores.jobs._transition(job.id, {"running": "failed"})
+        elif end == "stopped":
+            app.state.streams.stop(stores.changes)
         else:
             stores.jobs.advance(job.id, 0, 1, SPEC.shard_size(1))  # counted, and not there
         with pytest.raises(httpx.RemoteProtocolError, match="without sending complete"):
             list(raw)
+    app.state.streams.stopped = False
     until(lambda: app.state.streams.open == 0, 5)
+    (told,) = [record.getMessage() for record in caplog.records if record.name == "service.streams"]
+    assert told.startswith("An answer was broken off: ")
 
 
 def test_a_reader_that_goes_away_frees_everything(client: httpx.Client, stores: Stores, job: Job, app: FastAPI) -> None:
