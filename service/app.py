@@ -13,6 +13,7 @@ from service.middleware import Gate, Observe
 from service.problems import ProblemOut, documented
 from service.recent import FromRecent, Recent
 from service.routes import analyses, datasets, draws, jobs, posteriors, system
+from service.streams import Streams
 
 if TYPE_CHECKING:
     from typing import Any
@@ -38,6 +39,7 @@ def create_app(stores: Stores) -> FastAPI:
     )
     app.state.stores = stores
     app.state.metrics = Metrics(stores)
+    app.state.streams = Streams(stores.settings.max_streams)
     app.state.recent = Recent(stores.settings.recent_bytes, stores.posteriors.exists)
     for routes in (datasets, posteriors, draws, analyses, jobs, system):
         app.include_router(routes.router)

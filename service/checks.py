@@ -8,9 +8,11 @@ from glle_engine.errors import InvalidParameterError
 from service.models import COUNTER
 from worker.datasets import all_points_equal, not_found
 from worker.problems import ProblemError, refuse
+from worker.terms import quick_draws
 
 if TYPE_CHECKING:
     from worker.datasets import Dataset
+    from worker.draws import DrawsSpec
     from worker.jobs import Job
     from worker.posteriors import PosteriorRecord
     from worker.stores import Stores
@@ -23,6 +25,18 @@ def require_success(job: Job) -> None:
     if job.status in {"cancelled", "cancelling"}:
         remedy = "Send the request that created it again."
         raise refuse("job-cancelled", 409, f"Job {job.id} was cancelled.", remedy, job=job.id)
+
+
+def require_draws(job: Job) -> None:
+    """Raise the problem of a job whose result comes only as a whole."""
+    if job.kind != "draws":
+        raise refuse(
+            "no-partial-result",
+            422,
+            f"Job {job.id} is a {job.kind}: its result is there at its end, as a whole.",
+            "Leave `partial` out, and wait with ?wait=; only draws come one by one.",
+            kind=job.kind,
+        )
 
 
 def require_dataset(here: Stores, id_: str) -> Dataset:
@@ -79,6 +93,20 @@ def require_drawable(here: Stores, record: PosteriorRecord, source: str, *, tota
         raise InvalidParameterError(
             f"Posterior {record.id} has no prior to draw from: it is of the published direct method.",
             remedy="Use source='posterior', or fit with method='em' or variant='constrained'.",
+        )
+
+
+def require_quick(spec: DrawsSpec) -> None:
+    """Raise the problem of draws that would make others wait too long if they went first."""
+    if not quick_draws(spec):
+        why = "their scale may still be to be calibrated" if spec.is_auto else f"they take some {spec.seconds:.1f} s"
+        raise refuse(
+            "not-interactive",
+            422,
+            f"{spec.total:,} draws of {spec.n:,} points cannot go before all others: {why}.",
+            f"Leave `priority` out, or ask for less than {spec.shard_seconds:g} s of draws at scales that are numbers.",
+            seconds=round(spec.seconds, 3),
+            allowed=spec.shard_seconds,
         )
 
 

@@ -100,6 +100,11 @@ def _up(chosen: argparse.Namespace, settings: Settings) -> int:
 def _api(chosen: argparse.Namespace, settings: Settings) -> int:
     import uvicorn  # noqa: PLC0415 # each command loads what it needs
 
+    class Server(uvicorn.Server):
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            app.state.streams.stop(app.state.stores.changes)  # or it would wait for them
+            await super().shutdown(sockets)
+
     from service.app import create_app  # noqa: PLC0415 # each command loads what it needs
     from worker.stores import Stores  # noqa: PLC0415 # each command loads what it needs
 
@@ -111,7 +116,7 @@ def _api(chosen: argparse.Namespace, settings: Settings) -> int:
     if chosen.fd is None:
         _say(f"glle API at http://{_shown(sock)}")
     with contextlib.suppress(KeyboardInterrupt):
-        uvicorn.Server(config).run(sockets=[sock])
+        Server(config).run(sockets=[sock])
     return 0
 
 

@@ -1,9 +1,9 @@
 """What every route is given: the stores, jobs to do the work, and small answers that several routes share."""
 
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import Depends, Request, Response
+from fastapi import Depends, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from service.checks import require_success
@@ -12,6 +12,7 @@ from service.waiting import settled
 from worker.analyses import AnalysisSpec
 from worker.jobs import Job
 from worker.stores import Stores
+from worker.terms import ANY_TIME, Terms
 
 
 def _stores(request: Request) -> Stores:
@@ -21,6 +22,17 @@ def _stores(request: Request) -> Stores:
 
 
 Here = Annotated[Stores, Depends(_stores)]
+
+# Beside `wait`, and in the query as it is: it is about this request, not about what is asked for.
+Deadline = Annotated[
+    float | None,
+    Query(
+        gt=0,
+        le=366 * 86400,
+        allow_inf_nan=False,
+        description="Seconds after which the job fails unless it has ended; of those who share it the latest counts.",
+    ),
+]
 
 
 def accepted(job: Job) -> Response:
@@ -54,10 +66,22 @@ def look(here: Stores, id_: str) -> Job:
     return here.queue.repair(here.jobs.fetch(id_))
 
 
-def analysis_job(here: Stores, spec: AnalysisSpec, *, posterior: str | None) -> Job:
+def submitted(here: Stores, terms: Terms, **asked: Any) -> tuple[Job, bool]:
+    """Return the job of what is asked (see `JobStore.create`), in the queue, and whether it is new."""
+    job, created = here.jobs.create(terms=terms, **asked)
+    if created:
+        here.queue.enqueue(job)
+    elif terms.priority == "interactive" and job.is_open:
+        here.queue.promote(job)  # it may have been a batch until now
+    return job, created
+
+
+def analysis_job(here: Stores, spec: AnalysisSpec, *, posterior: str | None, terms: Terms = ANY_TIME) -> Job:
     """Return the job of an analysis: one that is at work, one whose result is there, or a new one."""
     subject = posterior or spec.to_dict()["dataset"]
-    job, created = here.jobs.create(
+    job, created = submitted(
+        here,
+        terms,
         kind=spec.kind,
         claim=spec.cache_key(subject),
         posterior=posterior,
@@ -65,15 +89,13 @@ def analysis_job(here: Stores, spec: AnalysisSpec, *, posterior: str | None) -> 
         total=spec.total,
         reuse=("queued", "running", "succeeded"),
     )
-    if created:
-        here.queue.enqueue(job)
-    elif job.status == "succeeded" and not all(here.cache.present([spec.cache_key(subject)])):
-        return made_again(here, job)
+    if not created and job.status == "succeeded" and not all(here.cache.present([spec.cache_key(subject)])):
+        return made_again(here, job, terms)
     return job
 
 
-def made_again(here: Stores, job: Job) -> Job:
+def made_again(here: Stores, job: Job, terms: Terms = ANY_TIME) -> Job:
     """Return a job that succeeded, but whose result was evicted, at work again."""
-    if here.jobs.reopen(job):
+    if here.jobs.reopen(job, terms):
         here.queue.enqueue(here.jobs.fetch(job.id))
     return here.jobs.fetch(job.id)

@@ -1,26 +1,33 @@
 """Idempotency-Key: the same key and body is the same answer, another body is refused.
 
-What is asked for is named by its content already, so a replay shares the job or finds the result; the key
-adds that a job that failed or was cancelled is told again, not done again, and that a reused key is noticed.
+What is asked for is named by its content already, so a replay shares the job or finds the result; the key adds that a
+job that failed or was cancelled is told again, not done again, and that a reused key is noticed. Of two requests at
+once with one key, one creates; the other is told to come back.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+import secrets
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 from fastapi import Header
 
-from worker.identity import digest
-from worker.problems import refuse
+from worker.identity import digest, text
+from worker.problems import ProblemError, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import redis
 
     from worker.jobs import Job
     from worker.stores import Stores
 
 KEPT_SECONDS = 86400
+CLAIM_SECONDS = 60  # for which a key is held by a request whose process died
 
 Key = Annotated[
     str | None,
@@ -28,13 +35,50 @@ Key = Annotated[
         alias="Idempotency-Key",
         min_length=1,
         max_length=200,
-        description="Chosen by the client: a repeat with the same key and body, within a day, gets the same job.",
+        description="Chosen by the client: a repeat with the same key and body, within a day, gets the same answer.",
     ),
 ]
+IN_USE = "A request with this Idempotency-Key is being worked on."  # a 409, for the documentation of routes
+
+# KEYS: name. ARGV: what is expected there (empty: nothing), what to put there, seconds it is kept.
+_SWAP = """
+local is = redis.call('GET', KEYS[1]) or ''
+if is ~= ARGV[1] and not (is == '' and ARGV[4] == 'or nothing') then return 0 end
+redis.call('SET', KEYS[1], ARGV[2], 'EX', ARGV[3])
+return 1
+"""
+# KEYS: name. ARGV: what is expected there.
+_RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Answers(Generic[T]):
+    """How answers of one kind are remembered: by a name that leads to them.
+
+    Parameters
+    ----------
+    name
+        Returns the name of an answer.
+    recall
+        Returns the answer of a name, as it is now; None when it is gone, and is to be created again.
+
+    """
+
+    name: Callable[[T], str]
+    recall: Callable[[str], T | None]
 
 
 def once(here: Stores, key: str | None, request: tuple[str, Any], create: Callable[[], Job]) -> Job:
-    """Return the job that was created under `key`, or create it now.
+    """Return the job that was created under `key`, or create it now; see `remembered`."""
+    return remembered(here, key, request, create, Answers(name=lambda job: job.id, recall=here.jobs.get))
+
+
+def remembered(
+    here: Stores, key: str | None, request: tuple[str, Any], create: Callable[[], T], answers: Answers[T]
+) -> T:
+    """Return what was created under `key`, or create it now; without a key, create it.
 
     Parameters
     ----------
@@ -44,21 +88,64 @@ def once(here: Stores, key: str | None, request: tuple[str, Any], create: Callab
     Raises
     ------
     ProblemError
-        ``idempotency-key-reused`` when it is not.
+        ``idempotency-key-reused`` when it is not; ``idempotency-key-in-use`` while another request creates it. What
+        `create` raises frees the key.
 
     """
     if key is None:
         return create()
-    name, asked = f"glle:once:{digest(key)}", digest(*request)
-    raw = here.client.get(name)
-    if raw is not None:
-        known = json.loads(raw)
-        if known["asked"] != asked:
-            remedy = "Choose a new key for a new request."
-            detail = f"The Idempotency-Key {key!r} was used with another request."
-            raise refuse("idempotency-key-reused", 422, detail, remedy)
-        if (job := here.jobs.get(known["job"])) is not None:
-            return job
-    job = create()
-    here.client.set(name, json.dumps({"asked": asked, "job": job.id}), ex=KEPT_SECONDS)
-    return job
+    name, asked = _name(key), digest(*request)
+    claim = json.dumps({"asked": asked, "claim": secrets.token_hex(8)})
+    while not _swap(here.client, name, "", claim, CLAIM_SECONDS):
+        known = text(here.client.get(name) or "")
+        if not known:  # freed just now
+            continue
+        state = json.loads(known)
+        if state["asked"] != asked:
+            raise _reused(key)
+        if "made" not in state:
+            raise _in_use(key)
+        if (answer := answers.recall(state["made"])) is not None:
+            return answer
+        if _swap(here.client, name, known, claim, CLAIM_SECONDS):
+            break
+    try:
+        made = create()
+    except BaseException:
+        here.client.eval(_RELEASE, 1, name, claim)
+        raise
+    state = json.dumps({"asked": asked, "made": answers.name(made)})
+    _swap(here.client, name, claim, state, KEPT_SECONDS, or_nothing=True)  # nothing: it took longer than the claim
+    return made
+
+
+def content_digest(file: IO[bytes]) -> str:
+    """Return the digest of a file that stands at its beginning, and rewind it."""
+    found = hashlib.sha256()
+    while piece := file.read(2**20):
+        found.update(piece)
+    file.seek(0)
+    return found.hexdigest()
+
+
+def _name(key: str) -> str:
+    """Return where what is known of a key is kept."""
+    return f"glle:once:{digest(key)}"
+
+
+def _swap(client: redis.Redis, name: str, expected: str, state: str, seconds: int, *, or_nothing: bool = False) -> bool:
+    return bool(client.eval(_SWAP, 1, name, expected, state, seconds, "or nothing" if or_nothing else ""))
+
+
+def _reused(key: str) -> ProblemError:
+    detail = f"The Idempotency-Key {key!r} was used with another request."
+    return refuse("idempotency-key-reused", 422, detail, "Choose a new key for a new request.")
+
+
+def _in_use(key: str) -> ProblemError:
+    return refuse(
+        "idempotency-key-in-use",
+        409,
+        f"Another request with the Idempotency-Key {key!r} is being worked on.",
+        "Send it again in a moment (see Retry-After): it then gets the answer of the first.",
+    )

@@ -21,9 +21,11 @@ from glle_engine.spec import (
     Variant,
 )
 from service.problems import ProblemOut
+from worker.clock import iso
 from worker.datasets import Dataset
 from worker.jobs import Job, Kind, Status
 from worker.posteriors import PosteriorRecord
+from worker.terms import Priority
 
 COUNTER = 2**64 - 1  # seeds and indices are keys of a counter-based generator
 
@@ -103,6 +105,9 @@ class DrawsIn(_In):
     )
     source: Source = Field(default="posterior", description="Which law of the weights to draw from.")
     align: Align = Field(default="procrustes", description="Rotate to the reference embedding, or not.")
+    priority: Priority = Field(
+        default="batch", description="interactive: before every batch, for draws that take no longer than a shard."
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -239,6 +244,14 @@ class ProgressOut(BaseModel):
     done: int
     total: int
     stage: str = Field(description="What is being done; but for draws, done and total count within it.")
+    eta: float | None = Field(
+        description="Seconds until done is total, at the rate so far: the end of draws, else of the stage; or null."
+    )
+
+    @classmethod
+    def of(cls, job: Job) -> Self:
+        """Return what is told of a record."""
+        return cls(done=job.done, total=job.total, stage=job.stage, eta=job.eta)
 
 
 class JobOut(BaseModel):
@@ -251,6 +264,8 @@ class JobOut(BaseModel):
     created: str = Field(description="ISO 8601, UTC, as the times below.")
     started: str | None
     finished: str | None
+    deadline: str | None = Field(description="When it fails unless it has ended.")
+    priority: Priority = Field(description="interactive: someone waits, so it goes before every batch.")
     posterior: str | None = Field(description="Id of the posterior it fits or uses; null for advice.")
     dataset: str | None = Field(
         description="Id of the data set that was named: to fit, to transform, to advise on; else null."
@@ -263,7 +278,7 @@ class JobOut(BaseModel):
     def of(cls, job: Job) -> Self:
         """Return what is told of a record."""
         here = f"/v1/jobs/{job.id}"
-        links = {"self": here}
+        links = {"self": here, "events": f"{here}/events"}
         if job.posterior is not None:
             links["posterior"] = f"/v1/posteriors/{job.posterior}"
         if job.dataset is not None:
@@ -275,10 +290,12 @@ class JobOut(BaseModel):
             id=job.id,
             kind=job.kind,
             status=job.status,
-            progress=ProgressOut(done=job.done, total=job.total, stage=job.stage),
+            progress=ProgressOut.of(job),
             created=job.created,
             started=job.started,
             finished=job.finished,
+            deadline=None if job.deadline is None else iso(job.deadline),
+            priority=job.priority,
             posterior=job.posterior,
             dataset=job.dataset,
             request={name: value for name, value in job.spec.items() if name not in internal},

@@ -33,6 +33,9 @@ _PLAIN = {
     415: ("unsupported-media-type", "Send application/json."),
 }
 
+# Seconds after which it may go better, by code or status.
+_RETRY: dict[str | int, str] = {"idempotency-key-in-use": "1", http.HTTPStatus.SERVICE_UNAVAILABLE: "5"}
+
 
 class ProblemOut(BaseModel):
     """What went wrong, and what to do about it."""
@@ -62,7 +65,8 @@ def documented(**statuses: str) -> dict[int | str, dict[str, Any]]:
 def answer(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
     """Return the response of a problem."""
     body = json.dumps(problem.to_dict(), allow_nan=False)
-    retry = {"Retry-After": "5"} if problem.status == http.HTTPStatus.SERVICE_UNAVAILABLE else {}
+    seconds = _RETRY.get(problem.code) or _RETRY.get(problem.status)
+    retry = {} if seconds is None else {"Retry-After": seconds}
     return Response(body, problem.status, {**retry, **(headers or {})}, MEDIA_TYPE)
 
 

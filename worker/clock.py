@@ -8,7 +8,13 @@ from datetime import UTC, datetime
 
 def now_iso() -> str:
     """Return the present moment, such as ``2025-03-01T12:00:00.000Z``."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return iso(now_ms())
+
+
+def iso(ms: int) -> str:
+    """Return a moment given in milliseconds since 1970."""
+    moment = datetime.fromtimestamp(ms // 1000, UTC).replace(microsecond=ms % 1000 * 1000)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def now_ms() -> int:

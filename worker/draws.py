@@ -38,6 +38,11 @@ def draws_bytes(n: int, p: int, count: int) -> int:
     return count * entry_bytes((n, p), (p,))
 
 
+def draw_seconds(n: int, p: int) -> float:
+    """Return the seconds that one of many draws of n points in p dimensions takes, by estimate."""
+    return SECONDS_PER_VALUE * n * (p + 1) / 3
+
+
 def cache_prefix(posterior: str) -> str:
     """Return what the cache keys of all draws of a posterior begin with."""
     return f"draw:{posterior}:"
@@ -96,10 +101,15 @@ class DrawsSpec:
         return draws_bytes(self.n, self.p, self.total)
 
     @property
+    def seconds(self) -> float:
+        """The work, in seconds of one worker, by estimate."""
+        return self.total * draw_seconds(self.n, self.p)
+
+    @property
     def per_shard(self) -> int:
         """Draws in a shard, whole lane groups: `shard_seconds` of work, less when all chains would not get one."""
-        seconds = SECONDS_PER_VALUE * self.n * (self.p + 1) / 3
-        wished = min(MOST_PER_SHARD, int(self.shard_seconds / seconds), math.ceil(self.total / CHAINS))
+        in_time = int(self.shard_seconds / draw_seconds(self.n, self.p))
+        wished = min(MOST_PER_SHARD, in_time, math.ceil(self.total / CHAINS))
         return LANES * max(1, math.ceil(wished / LANES))
 
     @property

@@ -1,17 +1,44 @@
-"""The Lua scripts of the job records: each change of status is one of them, so two readers never see two truths."""
+"""The Lua scripts of the job records: each change of status is one of them, so two readers never see two truths.
 
-ENDED = "glle:ended"  # the channel on which `MOVE` publishes the id of each job that ends
+Each change is numbered in the record and published; of the progress of a job, at most ten changes a second are.
+"""
+
+ENDED = "glle:ended"  # the channel of the ids of jobs that end
+CHANGED = "glle:changed"  # the channel of the ids of jobs whose records change
+TELL_MS = 100  # between two publications of a job's progress
+
+# Makes the terms of an open job, `record`, as kind as `deadline` and `priority`, each empty where there is none.
+_SHARE = """
+local function share(record, deadline, priority)
+  local is = redis.call('HMGET', record, 'status', 'deadline')
+  if is[1] ~= 'queued' and is[1] ~= 'running' then return end
+  if is[2] and is[2] ~= '' and (deadline == '' or tonumber(deadline) > tonumber(is[2])) then
+    redis.call('HSET', record, 'deadline', deadline)
+  end
+  if priority == 'interactive' then redis.call('HSET', record, 'priority', priority) end
+end
+"""
+
+# KEYS: record. ARGV: deadline, priority.
+SHARE = f"""
+{_SHARE}
+share(KEYS[1], ARGV[1], ARGV[2])
+"""
 
 # KEYS: claim, record, index, stats. ARGV: prefix of records, id, index member, claim's seconds,
-# statuses (comma between and around) whose holder is returned instead, then the record's fields.
-CREATE = """
+# statuses (comma between and around) whose holder is returned instead, deadline, priority, then the record's fields.
+CREATE = f"""
+{_SHARE}
 local holder = redis.call('GET', KEYS[1])
 if holder then
   local status = redis.call('HGET', ARGV[1] .. holder, 'status')
-  if status and string.find(ARGV[5], ',' .. status .. ',', 1, true) then return holder end
+  if status and string.find(ARGV[5], ',' .. status .. ',', 1, true) then
+    share(ARGV[1] .. holder, ARGV[6], ARGV[7])
+    return holder
+  end
 end
 redis.call('SET', KEYS[1], ARGV[2], 'EX', ARGV[4])
-redis.call('HSET', KEYS[2], unpack(ARGV, 6))
+redis.call('HSET', KEYS[2], 'deadline', ARGV[6], 'priority', ARGV[7], unpack(ARGV, 8))
 redis.call('ZADD', KEYS[3], 0, ARGV[3])
 redis.call('HINCRBY', KEYS[4], redis.call('HGET', KEYS[2], 'kind') .. ':queued', 1)
 return ARGV[2]
@@ -24,30 +51,59 @@ if not status then return false end
 local to = cjson.decode(ARGV[1])[status]
 if not to then return {status, status} end
 redis.call('HSET', KEYS[1], 'status', to, 'touched', ARGV[4], unpack(ARGV, 5))
+redis.call('HSET', KEYS[1], 'since', ARGV[4], 'base', redis.call('HGET', KEYS[1], 'done'))
+redis.call('HINCRBY', KEYS[1], 'sequence', 1)
 redis.call('HINCRBY', KEYS[2], redis.call('HGET', KEYS[1], 'kind') .. ':' .. to, 1)
+local id = string.match(KEYS[1], '[^:]*$')
 if to == 'succeeded' or to == 'failed' or to == 'cancelled' then
   redis.call('HSET', KEYS[1], 'finished', ARGV[3])
   redis.call('EXPIRE', KEYS[1], ARGV[2])
-  redis.call('PUBLISH', 'glle:ended', string.match(KEYS[1], '[^:]*$'))
+  redis.call('PUBLISH', 'glle:ended', id)
 else
   redis.call('PERSIST', KEYS[1])
 end
+redis.call('PUBLISH', 'glle:changed', id)
 return {status, to}
 """
 
-# KEYS: record. ARGV: touched, then fields to set. Returns the status.
-TOUCH = """
-local status = redis.call('HGET', KEYS[1], 'status')
-if not status then return false end
-redis.call('HSET', KEYS[1], 'touched', ARGV[1], unpack(ARGV, 2))
-return status
+# As MOVE, of a job whose deadline has passed.
+EXPIRE = f"""
+local deadline = redis.call('HGET', KEYS[1], 'deadline')
+if not deadline or deadline == '' or tonumber(deadline) > tonumber(ARGV[4]) then return false end
+{MOVE}
 """
 
-# KEYS: record. ARGV: touched, round, field of the shard, its count. Returns status, done, total.
-ADVANCE = """
-local now = redis.call('HMGET', KEYS[1], 'status', 'round', 'total', ARGV[3])
-if not now[1] or now[2] ~= ARGV[2] then return false end
-local more = tonumber(ARGV[4]) - tonumber(now[4] or '0')
+# Numbers a change of progress at `now`, and publishes it unless one was a moment ago.
+_TELL = f"""
+redis.call('HINCRBY', KEYS[1], 'sequence', 1)
+if tonumber(ARGV[1]) - tonumber(redis.call('HGET', KEYS[1], 'told') or '0') >= {TELL_MS} then
+  redis.call('HSET', KEYS[1], 'told', ARGV[1])
+  redis.call('PUBLISH', '{CHANGED}', string.match(KEYS[1], '[^:]*$'))
+end
+"""
+
+# KEYS: record. ARGV: now, then fields to set while it runs. Returns the status.
+TOUCH = f"""
+local was = redis.call('HMGET', KEYS[1], 'status', 'stage', 'done')
+if was[1] ~= 'running' then return was[1] end
+redis.call('HSET', KEYS[1], 'touched', ARGV[1], unpack(ARGV, 2))
+local is = redis.call('HMGET', KEYS[1], 'stage', 'done')
+if is[1] ~= was[2] or tonumber(is[2]) < tonumber(was[3]) then
+  redis.call('HSET', KEYS[1], 'since', ARGV[1], 'base', is[2])
+elseif is[2] == was[3] then
+  return was[1]
+end
+{_TELL}
+return was[1]
+"""
+
+# KEYS: record. ARGV: now, round, field of the shard, its count. Returns status, done, total.
+ADVANCE = f"""
+local is = redis.call('HMGET', KEYS[1], 'status', 'round', 'total', ARGV[3])
+if is[2] ~= ARGV[2] or (is[1] ~= 'running' and is[1] ~= 'cancelling') then return false end
+local more = tonumber(ARGV[4]) - tonumber(is[4] or '0')
 redis.call('HSET', KEYS[1], ARGV[3], ARGV[4], 'touched', ARGV[1])
-return {now[1], redis.call('HINCRBY', KEYS[1], 'done', more), tonumber(now[3])}
+local done = redis.call('HINCRBY', KEYS[1], 'done', more)
+{_TELL}
+return {{is[1], done, tonumber(is[3])}}
 """

@@ -13,74 +13,31 @@ adds up, and the shard that completes the sum ends the job. A redone shard chang
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 from worker import job_scripts
-from worker.clock import now_iso, now_ms
+from worker.clock import iso, now_iso, now_ms
 from worker.identity import index_member, member_name, new_job_id, text
-from worker.problems import Problem, refuse
+from worker.job import FIELDS, OPEN, Job, Kind, Status, job_of
+from worker.problems import refuse, too_late
+from worker.terms import ANY_TIME, Terms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import redis
+    from redis.commands.core import Script
 
-Kind = Literal["fit", "draws", "summary", "transform", "reconstructions", "calibration", "advice"]
-Status = Literal["queued", "running", "cancelling", "cancelled", "succeeded", "failed"]
+    from worker.problems import Problem
 
-OPEN = ("queued", "running", "cancelling")
+__all__ = ["OPEN", "Cancelled", "Job", "JobStore", "Kind", "Status", "job_key", "taker_field"]
 
 _INDEX = "glle:jobs"
 _STATS = "glle:jobs:entered"
-_FIELDS = (
-    "id", "kind", "status", "done", "total", "stage", "created", "started", "finished",
-    "posterior", "spec", "error", "round", "touched",
-)  # fmt: skip
 
 
 class Cancelled(Exception):  # noqa: N818 # not an error: the user's wish
     """The job was cancelled (or its record is gone): its work is to stop."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """One job as its record has it; `spec` is what was asked for, `error` the problem it failed with."""
-
-    id: str
-    kind: Kind
-    status: Status
-    done: int
-    total: int
-    stage: str
-    created: str
-    started: str | None
-    finished: str | None
-    posterior: str | None
-    spec: dict[str, Any]
-    error: Problem | None
-    round: int
-    touched: int
-
-    @property
-    def dataset(self) -> str | None:
-        """The data set that the request named: to fit, to place in an embedding, to advise on."""
-        return self.spec.get("dataset")
-
-    @property
-    def subject(self) -> str:
-        """What it is about: the posterior, or the data set where there is none."""
-        return self.posterior or str(self.dataset)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it is still to end."""
-        return self.status in OPEN
-
-    @property
-    def idle_seconds(self) -> float:
-        """Seconds since the record last changed."""
-        return (now_ms() - self.touched) / 1000
 
 
 class JobStore:
@@ -102,6 +59,8 @@ class JobStore:
         self._move = client.register_script(job_scripts.MOVE)
         self._touch = client.register_script(job_scripts.TOUCH)
         self._advance = client.register_script(job_scripts.ADVANCE)
+        self._share = client.register_script(job_scripts.SHARE)
+        self._expire = client.register_script(job_scripts.EXPIRE)
 
     def create(
         self,
@@ -112,6 +71,7 @@ class JobStore:
         spec: dict[str, Any],
         total: int,
         reuse: tuple[Status, ...] = ("queued", "running"),
+        terms: Terms = ANY_TIME,
     ) -> tuple[Job, bool]:
         """Create a job, or return the one that holds `claim` with a status in `reuse`.
 
@@ -121,6 +81,8 @@ class JobStore:
         ----------
         posterior
             The posterior it fits or uses; None for a job that needs none.
+        terms
+            Of a job that is shared, the kindest of all requests count.
 
         Returns
         -------
@@ -137,14 +99,15 @@ class JobStore:
         holder = self._create(
             keys=[f"glle:claim:{claim}", job_key(new), _INDEX, _STATS],
             args=[
-                job_key(""), new, index_member(created, new), self._ttl, f",{','.join(reuse)},", *_flat(fields),
+                job_key(""), new, index_member(created, new), self._ttl, f",{','.join(reuse)},", *_told(terms),
+                *_flat(fields),
             ],
         ).decode()  # fmt: skip
         return self.fetch(holder), holder == new
 
     def get(self, id_: str) -> Job | None:
         """Return a job, or None when there is none of this id (any more)."""
-        return _job(self._client.hmget(job_key(id_), _FIELDS))
+        return job_of(self._client.hmget(job_key(id_), FIELDS))
 
     def fetch(self, id_: str) -> Job:
         """Return a job.
@@ -195,7 +158,18 @@ class JobStore:
         status = self._transition(id_, {"queued": "running"}, started=now_iso(), stage="started")
         if status != "running":
             raise Cancelled
-        return self.fetch(id_)
+        job = self.fetch(id_)
+        if job.is_late:
+            self.expire(id_)
+            raise Cancelled
+        return job
+
+    def wanted(self, id_: str) -> bool:
+        """Say whether work on a job is to go on; one whose deadline has passed fails."""
+        job = self.get(id_)
+        if job is not None and job.is_late:
+            job = self.expire(id_)
+        return job is not None and job.status in {"queued", "running", "succeeded"}
 
     def progress(self, id_: str, done: int, total: int, stage: str) -> None:
         """Write progress.
@@ -263,12 +237,25 @@ class JobStore:
         """Enter ``cancelled``: a running job has stopped as it was told."""
         self._transition(id_, {"cancelling": "cancelled"}, stage="cancelled")
 
-    def reopen(self, job: Job) -> bool:
+    def expire(self, id_: str) -> Job:
+        """Enter ``failed`` if the deadline has passed; a later one that came meanwhile counts."""
+        job = self.fetch(id_)
+        if job.deadline is not None:
+            problem = too_late(id_, iso(job.deadline))
+            error = json.dumps(problem.to_dict(), allow_nan=False)
+            moves = {"queued": "failed", "running": "failed"}
+            self._run(self._expire, id_, moves, stage="failed", error=error)
+        return self.fetch(id_)
+
+    def reopen(self, job: Job, terms: Terms = ANY_TIME) -> bool:
         """Queue a succeeded job again, in a new round; return whether it was this call that did."""
-        moved = self._raw_move(
-            job.id, {"succeeded": "queued"}, round=job.round + 1, done=0, stage="queued", finished=""
-        )
-        return moved == ("succeeded", "queued")
+        deadline, priority = _told(terms)
+        fields = {"round": job.round + 1, "done": 0, "stage": "queued", "finished": ""}
+        moved = self._run(self._move, job.id, {"succeeded": "queued"}, **fields, deadline=deadline, priority=priority)
+        if moved == ("succeeded", "queued"):
+            return True
+        self._share(keys=[job_key(job.id)], args=[deadline, priority])
+        return False
 
     def entered(self) -> dict[tuple[str, str], int]:
         """Return how often jobs entered each (kind, status), ever."""
@@ -277,11 +264,11 @@ class JobStore:
         return {(kind, status): count for (kind, _, status), count in named.items()}
 
     def _transition(self, id_: str, moves: Mapping[str, str], **fields: Any) -> str | None:
-        moved = self._raw_move(id_, moves, **fields)
+        moved = self._run(self._move, id_, moves, **fields)
         return None if moved is None else moved[1]
 
-    def _raw_move(self, id_: str, moves: Mapping[str, str], **fields: Any) -> tuple[str, str] | None:
-        raw = self._move(
+    def _run(self, script: Script, id_: str, moves: Mapping[str, str], **fields: Any) -> tuple[str, str] | None:
+        raw = script(
             keys=[job_key(id_), _STATS],
             args=[json.dumps(moves), self._ttl, now_iso(), now_ms(), *_flat(fields)],
         )
@@ -302,29 +289,10 @@ def taker_field(round_: int, shard: int) -> str:
     return f"taker:{round_}:{shard}"
 
 
+def _told(terms: Terms) -> tuple[str, str]:
+    """Return terms as the scripts take them."""
+    return "" if terms.deadline is None else str(terms.deadline), terms.priority
+
+
 def _flat(fields: Mapping[str, Any]) -> list[Any]:
     return [part for pair in fields.items() for part in pair]
-
-
-def _job(values: list[Any]) -> Job | None:
-    record = {name: text(raw) for name, raw in zip(_FIELDS, values, strict=True) if raw is not None}
-    if "id" not in record:
-        return None
-    assert record["kind"] in get_args(Kind)
-    assert record["status"] in get_args(Status)
-    return Job(
-        id=record["id"],
-        kind=record["kind"],  # type: ignore[arg-type] # asserted above
-        status=record["status"],  # type: ignore[arg-type] # asserted above
-        done=int(record["done"]),
-        total=int(record["total"]),
-        stage=record["stage"],
-        created=record["created"],
-        started=record.get("started"),
-        finished=record.get("finished") or None,
-        posterior=record.get("posterior"),
-        spec=json.loads(record["spec"]),
-        error=Problem.from_dict(json.loads(record["error"])) if record.get("error") else None,
-        round=int(record["round"]),
-        touched=int(record["touched"]),
-    )

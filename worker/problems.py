@@ -15,6 +15,7 @@ TITLES = {
     "job-timeout": "The job took too long",
     "worker-lost": "The job's workers died",
     "out-of-memory": "Not enough memory",
+    "deadline-exceeded": "The job did not end in time",
     "not-enqueued": "The job left the queue",
     "cache-too-small": "Larger than the cache allows",
 }
@@ -99,6 +100,17 @@ def timed_out(seconds: int) -> Problem:
         detail=f"A task of the job took more than {seconds} s and was stopped.",
         remedy="Use fewer points or neighbours, or raise GLLE_JOB_TIMEOUT. Draws that were made are kept.",
         details={"seconds": seconds},
+    )
+
+
+def too_late(job: str, deadline: str) -> Problem:
+    """Return the problem of a job that had not ended by its deadline."""
+    return Problem(
+        code="deadline-exceeded",
+        status=504,
+        detail=f"Job {job} had not ended at {deadline}, its deadline.",
+        remedy="Ask again with a longer deadline, or without one. Draws that were made are kept.",
+        details={"deadline": deadline},
     )
 
 

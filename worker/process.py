@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,8 @@ from rq import Worker
 
 import worker.tasks  # the engine is loaded before the fork, not once a task
 from worker import lifeline
-from worker.queue import NAME, SERIALIZER, SafeJob, SafeQueue, worker_ttl
+from worker.overseer import Overseer
+from worker.queue import NAME, SERIALIZER, TASKS, SafeJob, SafeQueue, worker_ttl
 from worker.settings import Settings
 from worker.stores import connect_queue, stores
 
@@ -56,6 +58,18 @@ class GlleWorker(Worker):
         if job.func_name in _WITH_POSTERIOR and (known := stores().jobs.get(job.args[0])) is not None:
             stores().warm.fetch(known.subject, stores().posteriors)
         super().fork_work_horse(job, queue)
+
+    def monitor_work_horse(self, job: Job, queue: Queue) -> None:
+        """Wait for the task's end; one that is not wanted any more and goes on is killed, and not tried again."""
+        if job.func_name not in TASKS:  # refused by the work-horse
+            super().monitor_work_horse(job, queue)
+            return
+        jobs, id_ = stores().jobs, job.args[0]
+        with Overseer(jobs, id_, self.horse_pid, partial(setattr, self, "_stopped_job_id", job.id)) as overseer:
+            super().monitor_work_horse(job, queue)
+        if overseer.killed:
+            self._stopped_job_id = None  # the work-horse may have ended well at the last moment
+            jobs.cancelled(id_)
 
     def request_force_stop(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002 # RQ's signature
         """Kill the task on a second signal; the loop then puts it back into the queue and ends."""

@@ -1,7 +1,8 @@
 """The RQ queue, held so that it runs the project's own tasks and loses none.
 
-One queue for all work: short shards interleave, so no job starves another. Tasks carry JSON only, and a
-worker runs a task because its name is in a table here, not because it can be imported.
+One queue for all work: short shards interleave, so no job starves another, and what someone waits for stands before
+the rest (`worker.places`). Tasks carry JSON only, and a worker runs a task because its name is in a table here, not
+because it can be imported.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from rq.job import Job as RqJob
 from rq.job import JobStatus
 from rq.registry import StartedJobRegistry
 
+from worker import places
 from worker.draws import CHAINS, DrawsSpec
 from worker.identity import text
 from worker.jobs import job_key, taker_field
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import redis
+    from redis.client import Pipeline
 
     from worker.jobs import Job, JobStore
     from worker.settings import Settings
@@ -36,13 +39,6 @@ RETRIES = 3  # of a task whose worker was killed; a task that fails by itself is
 ENDED_SECONDS = 60  # RQ's own memory of a task that ended; ours is the job record
 FAILED_SECONDS = 86400
 MAINTENANCE_SECONDS = 30
-# KEYS: the queue's list, the task's record, the job's record. ARGV: the task's id, the field of its taker, the taker.
-_TAKE = """
-if redis.call('LREM', KEYS[1], 1, ARGV[1]) == 0 then return 0 end
-redis.call('DEL', KEYS[2])
-redis.call('HSET', KEYS[3], ARGV[2], ARGV[3])
-return 1
-"""
 STALE_SECONDS = 2.0  # an open job that has been silent for so long is checked against the queue
 
 
@@ -63,9 +59,16 @@ class SafeJob(RqJob):
 
 
 class SafeQueue(Queue):
-    """The queue with a maintenance lock that a killed worker cannot hold for 15 minutes."""
+    """The queue with places, and a maintenance lock that a killed worker cannot hold for 15 minutes."""
 
     job_class = SafeJob
+
+    def push_job_id(self, job_id: str, pipeline: Pipeline | None = None, at_front: bool = False) -> None:  # noqa: FBT001, FBT002 # RQ's signature
+        """Put a task that is tried again in its place."""
+        if at_front:
+            super().push_job_id(job_id, pipeline, at_front=True)
+        else:
+            (self.connection if pipeline is None else pipeline).eval(places.PUSH, 1, self.key, job_id)
 
     def acquire_maintenance_lock(self) -> bool:
         """Take the lock, for half a minute at most."""
@@ -101,30 +104,37 @@ class TaskQueue:
         self._jobs = jobs
         self._settings = settings
         self._queue = SafeQueue(NAME, connection=client, serializer=SERIALIZER)
-        self._take = client.register_script(_TAKE)
+        self._take = client.register_script(places.TAKE)
+        self._promote = client.register_script(places.PROMOTE)
+        self._withdraw = client.register_script(places.WITHDRAW)
 
-    def enqueue(self, job: Job, *, at_front: bool = False) -> None:
+    def enqueue(self, job: Job) -> None:
         """Enqueue the first task of a job; a draws job's first shard opens the other chains."""
         if job.kind == "fit":
-            self._enqueue("worker.tasks.fit", [job.id], _only_task(job), at_front=at_front)
+            self._enqueue("worker.tasks.fit", [job.id], _only_task(job), job)
         elif job.kind == "draws":
-            self.enqueue_shard(job, 0, at_front=at_front)
+            self.enqueue_shard(job, 0)
         else:
-            self._enqueue("worker.tasks.analyse", [job.id, job.round], _only_task(job), at_front=at_front)
+            self._enqueue("worker.tasks.analyse", [job.id, job.round], _only_task(job), job)
 
-    def enqueue_shard(self, job: Job, shard: int, *, at_front: bool = False) -> None:
+    def enqueue_shard(self, job: Job, shard: int) -> None:
         """Enqueue a shard of a draws job, once."""
-        arguments = [job.id, job.round, shard]
-        self._enqueue("worker.tasks.draw", arguments, _shard_task(job, shard), at_front=at_front)
+        self._enqueue("worker.tasks.draw", [job.id, job.round, shard], _shard_task(job, shard), job)
+
+    def promote(self, job: Job) -> None:
+        """Put what waits of a job that has become interactive before what is not."""
+        for id_ in self._waiting(job):
+            self._promote(keys=[self._queue.key], args=[id_])
 
     def take_shard(self, job: Job, taker: int) -> int | None:
-        """Take a shard of a draws job off the queue for the task of another that has time left; None when none waits.
+        """Take a shard of a draws job off the queue for the task of another that has time left.
 
+        None when none waits, or when someone waits for another task.
         Should the taker die, its own task is done again, and begins with `give_back`.
         """
         for shard in self._next_shards(job):
             id_ = _shard_task(job, shard)
-            keys = [self._queue.key, SafeJob.key_for(id_), job_key(job.id)]
+            keys = [self._queue.key, job_key(job.id)]
             if self._take(keys=keys, args=[id_, taker_field(job.round, shard), taker]):
                 return shard
         return None
@@ -136,12 +146,24 @@ class TaskQueue:
             if took == taker:
                 self.enqueue_shard(job, shard)
 
+    def withdraw(self, job: Job) -> Job:
+        """Take what waits of an unwanted job off the queue; return the job, cancelled when nothing of it is in work."""
+        for id_ in self._waiting(job):
+            self._withdraw(keys=[self._queue.key], args=[id_])
+        if job.status == "cancelling" and not self._in_work(job):
+            self._jobs.cancelled(job.id)
+        return self._jobs.fetch(job.id)
+
     def repair(self, job: Job) -> Job:
         """Return the job as it is after comparing it with the queue, if it has been silent for a while.
 
-        A task that vanished is enqueued again; one that failed beyond its retries ends the job with a
-        problem; a wish to cancel whose worker is gone comes true.
+        A job that is late fails. A task that vanished is enqueued again; one that failed beyond its retries ends the
+        job with a problem; a wish to cancel whose worker is gone comes true.
         """
+        if job.is_late:
+            job = self._jobs.expire(job.id)
+            if not job.is_open:
+                return self.withdraw(job)
         if not job.is_open or job.idle_seconds < STALE_SECONDS:
             return job
         for id_, again in self._awaited(job):
@@ -190,6 +212,18 @@ class TaskQueue:
             shards = [0]
         return [(_shard_task(job, shard), partial(self.enqueue_shard, job, shard)) for shard in shards]
 
+    def _waiting(self, job: Job) -> list[str]:
+        """Return the tasks of a job that may wait."""
+        if job.kind != "draws":
+            return [_only_task(job)]
+        return [_shard_task(job, shard) for shard in self._next_shards(job)]
+
+    def _in_work(self, job: Job) -> bool:
+        """Say whether a worker has a task of the job, or has just taken one off the queue."""
+        taken = self._client.lrange(self._queue.intermediate_queue_key, 0, -1)
+        started = self._client.zrange(StartedJobRegistry(queue=self._queue, job_class=SafeJob).key, 0, -1)
+        return any(text(task).startswith(job.id) for task in (*taken, *started))
+
     def _next_shards(self, job: Job) -> list[int]:
         """Return the earliest shard of each chain that is not done."""
         spec = DrawsSpec.from_dict(job.spec)
@@ -203,14 +237,15 @@ class TaskQueue:
         except NoSuchJobError:
             return None
 
-    def _enqueue(self, function: str, arguments: list[Any], id_: str, *, at_front: bool) -> None:
+    def _enqueue(self, function: str, arguments: list[Any], id_: str, job: Job) -> None:
+        interactive = job.priority == "interactive"
         try:
             self._queue.enqueue_call(
                 function,
                 args=arguments,
                 job_id=id_,
                 unique=True,
-                at_front=at_front,
+                at_front=interactive,
                 timeout=self._settings.job_timeout,
                 result_ttl=ENDED_SECONDS,
                 failure_ttl=FAILED_SECONDS,
@@ -219,6 +254,8 @@ class TaskQueue:
             )
         except DuplicateJobError:
             return  # it waits or runs already
+        if interactive:
+            self._promote(keys=[self._queue.key], args=[id_])
 
 
 def worker_ttl(settings: Settings) -> int:

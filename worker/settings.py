@@ -45,6 +45,7 @@ class Settings:
     max_components: int = _setting(50, "n_components of a posterior.", at_least=1)
     max_draws: int = _setting(10_000, "Draws of one job, all scales together.", at_least=1)
     max_wait: float = _setting(60.0, "Seconds a request may wait for a job (`?wait=`).")
+    max_streams: int = _setting(100, "Streams of events or draws that each API process keeps open.", at_least=0)
     cache_bytes: int = _setting(2**30, "Bytes of the array cache; no value may exceed half.", at_least=2**20)
     queue_bytes: int = _setting(256 * 2**20, "Bytes of the embedded queue server.", at_least=2**20)
     warm_bytes: int = _setting(256 * 2**20, "Bytes of posteriors that each worker keeps at hand.", at_least=0)

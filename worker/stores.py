@@ -12,8 +12,9 @@ from redis.retry import Retry
 
 from worker.cache import ArrayCache
 from worker.datasets import DatasetStore
-from worker.endings import Endings
+from worker.job_scripts import CHANGED, ENDED
 from worker.jobs import JobStore
+from worker.news import News
 from worker.posteriors import PosteriorStore
 from worker.queue import TaskQueue
 from worker.settings import Settings, SettingsError
@@ -34,7 +35,8 @@ class Stores:
     posteriors: PosteriorStore
     jobs: JobStore
     queue: TaskQueue
-    endings: Endings
+    endings: News
+    changes: News
     warm: WarmPosteriors
 
     @classmethod
@@ -59,13 +61,15 @@ class Stores:
             posteriors=PosteriorStore(client, cache),
             jobs=jobs,
             queue=TaskQueue(client, jobs, settings),
-            endings=Endings(client),
+            endings=News(client, ENDED),
+            changes=News(client, CHANGED),
             warm=WarmPosteriors(settings.warm_bytes),
         )
 
     def close(self) -> None:
         """Close the connections."""
         self.endings.close()
+        self.changes.close()
         self.client.close()
         self.cache.close()
 

@@ -19,16 +19,16 @@ from service.checks import (
     require_success,
     require_within,
 )
-from service.context import Here, accepted, analysis_job, answered, settle
-from service.idempotency import Key, once
+from service.context import Deadline, Here, accepted, analysis_job, answered, settle
+from service.idempotency import IN_USE, Key, once
 from service.immutable import SCALE_DOCUMENTED, client_has_it, immutable_headers, scale_header
 from service.models import AdviceIn, CalibrationIn, First, JobOut, ReconstructionsIn, TransformIn
 from service.problems import documented
 from service.readers import Limits
 from service.readers.json_table import table_of
 from service.results import result_response
-from service.routes.draws import MISSING, Half, Law, Seed
-from service.routes.posteriors import ACCEPTED, Wait
+from service.routes.draws import CREATING, MISSING, Half, Law, Seed
+from service.routes.posteriors import ACCEPTED, LATE, Wait
 from worker.analyses import (
     MOST_SUMMARISED,
     AdviceSpec,
@@ -39,10 +39,11 @@ from worker.analyses import (
 )
 from worker.cache import entry_bytes
 from worker.datasets import Dataset
-from worker.draws import draws_bytes
+from worker.draws import draw_seconds, draws_bytes
 from worker.jobs import Job
 from worker.posteriors import PosteriorRecord
 from worker.stores import Stores
+from worker.terms import Terms
 
 router = APIRouter(tags=["analyses"])
 
@@ -50,7 +51,7 @@ _DONE: dict[int | str, dict[str, Any]] = {
     200: {"model": JobOut, "description": "Done already: see links.result."},
     **ACCEPTED,
 }
-_COMMAND = {"_413": "Body too long.", "_415": "Not JSON."}
+_COMMAND = {"_413": "Body too long.", "_415": "Not JSON.", **LATE}
 
 
 @router.get(
@@ -110,7 +111,10 @@ async def summary(
     key = spec.cache_key(id)
     entry = await run_in_threadpool(here.cache.get, key)
     if entry is None:
-        job = await settle(here, await run_in_threadpool(analysis_job, here, spec, posterior=id), wait)
+        quick = not auto and count * draw_seconds(record.n, record.spec["n_components"]) <= here.settings.shard_seconds
+        terms = Terms(priority="interactive" if quick else "batch")
+        job = await run_in_threadpool(analysis_job, here, spec, posterior=id, terms=terms)
+        job = await settle(here, job, wait)
         if job.is_open:
             return accepted(job)
         require_success(job)
@@ -131,7 +135,7 @@ async def summary(
     responses={
         **_DONE,
         **documented(
-            **{**MISSING, "_404": "No such posterior, or data set."},
+            **{**CREATING, "_404": "No such posterior, or data set."},
             **_COMMAND,
             _422="Out of range, other features than the training data, or a bad cell.",
         ),
@@ -142,6 +146,7 @@ async def transform(
     body: TransformIn,
     here: Here,
     wait: Wait = 0.0,
+    deadline: Deadline = None,
     key: Key = None,
 ) -> Response:
     """Place new points by their LLE weights on the training points; a training point gets exactly its own place.
@@ -150,7 +155,7 @@ async def transform(
     and `distances` (m,) to the nearest training point: far from all of them the embedding extrapolates. With `draws`
     also `mean` (m, p) and `covariance` (m, p, p) of each place over so many draws.
     """
-    return await answered(here, await run_in_threadpool(_transform, here, id, body, key), wait)
+    return await answered(here, await run_in_threadpool(_transform, here, id, body, deadline, key), wait)
 
 
 @router.post(
@@ -160,7 +165,7 @@ async def transform(
     response_model=JobOut,
     responses={
         **_DONE,
-        **documented(**MISSING, **_COMMAND, _422="Out of range, or larger than the cache."),
+        **documented(**CREATING, **_COMMAND, _422="Out of range, or larger than the cache."),
     },
 )
 async def reconstructions(
@@ -168,13 +173,14 @@ async def reconstructions(
     body: ReconstructionsIn,
     here: Here,
     wait: Wait = 0.0,
+    deadline: Deadline = None,
     key: Key = None,
 ) -> Response:
     """Generate data from drawn weights, each point from its neighbours: x_i = X_i w_i.
 
     The result has `data` (count, n, d); data set i is of the weights of draw first + i.
     """
-    return await answered(here, await run_in_threadpool(_reconstructions, here, id, body, key), wait)
+    return await answered(here, await run_in_threadpool(_reconstructions, here, id, body, deadline, key), wait)
 
 
 @router.post(
@@ -182,13 +188,14 @@ async def reconstructions(
     summary="Calibrate the scale by half-sampling",
     status_code=202,
     response_model=JobOut,
-    responses={**_DONE, **documented(**MISSING, **_COMMAND, _422="Out of range, published, or too few points.")},
+    responses={**_DONE, **documented(**CREATING, **_COMMAND, _422="Out of range, published, or too few points.")},
 )
 async def calibration(
     id: str,  # noqa: A002 # the name in the path
     body: CalibrationIn,
     here: Here,
     wait: Wait = 0.0,
+    deadline: Deadline = None,
     key: Key = None,
 ) -> Response:
     """Find the scale at which the median spread of draws is that of half-samples, which need nothing but the data.
@@ -198,7 +205,7 @@ async def calibration(
     scale, which the data then do not tell), the `trace` of (scale, ratio), and the arrays `half_sample_spread` and
     `draw_spread` (n,). With the defaults it is the posterior's own: `scale=auto` of draws and summaries from then on.
     """
-    return await answered(here, await run_in_threadpool(_calibration, here, id, body, key), wait)
+    return await answered(here, await run_in_threadpool(_calibration, here, id, body, deadline, key), wait)
 
 
 @router.post(
@@ -210,13 +217,13 @@ async def calibration(
         **_DONE,
         **documented(
             _404="No such data set.",
-            _409="The job was cancelled while this request waited.",
+            _409="The job was cancelled while this request waited. " + IN_USE,
             **_COMMAND,
             _422="Out of range, too few points, or all equal.",
         ),
     },
 )
-async def advice(body: AdviceIn, here: Here, wait: Wait = 0.0, key: Key = None) -> Response:
+async def advice(body: AdviceIn, here: Here, wait: Wait = 0.0, deadline: Deadline = None, key: Key = None) -> Response:
     """Judge a range of n_neighbors on a data set, and how many components go with the best of them.
 
     The result has `neighbors_curve` (components of the graph, reconstruction error, trustworthiness, continuity and
@@ -224,10 +231,10 @@ async def advice(body: AdviceIn, here: Here, wait: Wait = 0.0, key: Key = None) 
     `intrinsic_dimension`, and the suggestions `n_neighbors` and `n_components`, null where the curve allows none.
     Nothing is applied.
     """
-    return await answered(here, await run_in_threadpool(_advice, here, body, key), wait)
+    return await answered(here, await run_in_threadpool(_advice, here, body, deadline, key), wait)
 
 
-def _transform(here: Stores, id_: str, body: TransformIn, key: str | None) -> Job:
+def _transform(here: Stores, id_: str, body: TransformIn, deadline: float | None, key: str | None) -> Job:
     record = require_posterior(here, id_)
     if body.draws:
         _require_sample(here, record, body.source, body.first, body.draws)
@@ -242,7 +249,7 @@ def _transform(here: Stores, id_: str, body: TransformIn, key: str | None) -> Jo
     )
     asked = {**body.model_dump(exclude={"data"}), "dataset": points.id}
     request = (f"POST /v1/posteriors/{id_}/transform", asked)
-    return once(here, key, request, lambda: analysis_job(here, spec, posterior=id_))
+    return once(here, key, request, lambda: analysis_job(here, spec, posterior=id_, terms=Terms.within(deadline)))
 
 
 def _points(here: Stores, record: PosteriorRecord, body: TransformIn) -> Dataset:
@@ -265,23 +272,23 @@ def _require_features(shape: tuple[int, ...], record: PosteriorRecord) -> None:
         )
 
 
-def _reconstructions(here: Stores, id_: str, body: ReconstructionsIn, key: str | None) -> Job:
+def _reconstructions(here: Stores, id_: str, body: ReconstructionsIn, deadline: float | None, key: str | None) -> Job:
     record = require_posterior(here, id_)
     require_drawable(here, record, body.source, total=body.count, last=body.first + body.count - 1)
     here.cache.check_size(entry_bytes((body.count, record.n, record.d)), f"The result of {body.count:,} data sets")
     spec = ReconstructionsSpec(count=body.count, first=body.first, seed=body.seed, scale=body.scale, source=body.source)
     request = (f"POST /v1/posteriors/{id_}/reconstructions", body.model_dump())
-    return once(here, key, request, lambda: analysis_job(here, spec, posterior=id_))
+    return once(here, key, request, lambda: analysis_job(here, spec, posterior=id_, terms=Terms.within(deadline)))
 
 
-def _calibration(here: Stores, id_: str, body: CalibrationIn, key: str | None) -> Job:
+def _calibration(here: Stores, id_: str, body: CalibrationIn, deadline: float | None, key: str | None) -> Job:
     require_calibratable(require_posterior(here, id_))
     spec = CalibrationSpec(half_samples=body.half_samples, draws=body.draws, seed=body.seed)
     request = (f"POST /v1/posteriors/{id_}/calibration", body.model_dump())
-    return once(here, key, request, lambda: analysis_job(here, spec, posterior=id_))
+    return once(here, key, request, lambda: analysis_job(here, spec, posterior=id_, terms=Terms.within(deadline)))
 
 
-def _advice(here: Stores, body: AdviceIn, key: str | None) -> Job:
+def _advice(here: Stores, body: AdviceIn, deadline: float | None, key: str | None) -> Job:
     dataset = require_dataset(here, body.dataset)
     allowed = here.settings.max_neighbors
     ks = body.n_neighbors or [k for k in DEFAULT_RANGE if k <= allowed] or [allowed]
@@ -299,7 +306,7 @@ def _advice(here: Stores, body: AdviceIn, key: str | None) -> Job:
         reg=body.reg,
     )
     request = ("POST /v1/advice", body.model_dump())
-    return once(here, key, request, lambda: analysis_job(here, spec, posterior=None))
+    return once(here, key, request, lambda: analysis_job(here, spec, posterior=None, terms=Terms.within(deadline)))
 
 
 def _require_sample(here: Stores, record: PosteriorRecord, source: str, first: int, count: int) -> None:

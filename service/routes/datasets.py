@@ -1,7 +1,7 @@
 """`/v1/datasets`: upload, list, read back, delete."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import IO, Annotated, Any
 
 import numpy as np
 from fastapi import APIRouter, Query, Request, Response
@@ -22,6 +22,7 @@ from service.arrays import (
 )
 from service.checks import require_dataset
 from service.context import Here
+from service.idempotency import IN_USE, Answers, Key, content_digest, remembered
 from service.models import DatasetOut, DatasetPage, SyntheticIn
 from service.paging import Cursor, Limit, page, position
 from service.problems import documented
@@ -30,6 +31,7 @@ from service.uploads import received
 from worker.analyses import results_prefix
 from worker.datasets import Dataset, Table
 from worker.problems import refuse
+from worker.stores import Stores
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
 
@@ -55,6 +57,7 @@ _CREATED: dict[int | str, dict[str, Any]] = {
     responses={
         **_CREATED,
         **documented(
+            _409=IN_USE,
             _413="Longer than GLLE_MAX_BODY (JSON: GLLE_MAX_JSON).",
             _415="Not npy, CSV or JSON.",
             _422="Not a finite matrix: the row and the column are named.",
@@ -67,6 +70,7 @@ async def upload(
     request: Request,
     here: Here,
     label: Annotated[str | None, Query(description="CSV: the column (name, or number from 0) of labels.")] = None,
+    key: Key = None,
 ) -> Response:
     """Store an (n, d) matrix, one point a row, named by its content.
 
@@ -77,8 +81,12 @@ async def upload(
         request.headers.get("content-type", ""), request.headers.get("content-encoding", ""), here.settings
     )
     async with received(request, Path(here.settings.data_dir) / "incoming", reader.cap) as file:
-        table = await run_in_threadpool(reader.read, file, Limits.of(here.settings), label)
-        return _stored(*await run_in_threadpool(here.datasets.add, table))
+
+        def stored() -> tuple[Dataset, bool]:
+            return here.datasets.add(reader.read(file, Limits.of(here.settings), label))
+
+        asked = await run_in_threadpool(_upload_asked, request, file) if key is not None else ("", "")
+        return _stored(*await run_in_threadpool(remembered, here, key, asked, stored, _answers(here)))
 
 
 @router.post(
@@ -86,14 +94,22 @@ async def upload(
     summary="Make a synthetic data set",
     status_code=201,
     response_model=DatasetOut,
-    responses={**_CREATED, **documented(_413="Body too long.", _415="Not JSON.", _422="A value out of range.")},
+    responses={
+        **_CREATED,
+        **documented(_409=IN_USE, _413="Body too long.", _415="Not JSON.", _422="A value out of range."),
+    },
 )
-def synthetic(body: SyntheticIn, here: Here) -> Response:
+def synthetic(body: SyntheticIn, here: Here, key: Key = None) -> Response:
     """Sample one of the sheets of the literature; the true coordinates are kept with it."""
     Limits.of(here.settings).check((body.n, 3))
-    sheet = manifolds.make(body.name, body.n, noise=body.noise, seed=body.seed)
-    source = {"kind": "synthetic", **body.model_dump()}
-    return _stored(*here.datasets.add(Table(values=sheet.X, coordinates=sheet.coordinates, source=source)))
+
+    def sampled() -> tuple[Dataset, bool]:
+        sheet = manifolds.make(body.name, body.n, noise=body.noise, seed=body.seed)
+        source = {"kind": "synthetic", **body.model_dump()}
+        return here.datasets.add(Table(values=sheet.X, coordinates=sheet.coordinates, source=source))
+
+    asked = ("POST /v1/datasets/synthetic", body.model_dump())
+    return _stored(*remembered(here, key, asked, sampled, _answers(here)))
 
 
 @router.get("", summary="List data sets", responses=documented(_422="Bad cursor."))
@@ -177,6 +193,23 @@ def delete_dataset(
     here.datasets.delete(id)
     here.cache.delete_prefix(results_prefix(id))
     return Response(status_code=204)
+
+
+def _upload_asked(request: Request, file: IO[bytes]) -> tuple[str, Any]:
+    """Return what must be the same of two uploads with one key: how the bytes are to be read, and the bytes."""
+    how = {name: request.headers.get(name, "") for name in ("content-type", "content-encoding")}
+    return f"POST /v1/datasets?{request.url.query}", {**how, "sha256": content_digest(file)}
+
+
+def _answers(here: Stores) -> Answers[tuple[Dataset, bool]]:
+    """Return how a data set and whether it was new are remembered: as its id, and a word for what was known."""
+
+    def recall(name: str) -> tuple[Dataset, bool] | None:
+        id_, _, known = name.partition(" ")
+        found = here.datasets.get(id_)
+        return None if found is None else (found, not known)
+
+    return Answers(name=lambda made: made[0].id if made[1] else f"{made[0].id} known", recall=recall)
 
 
 def _stored(dataset: Dataset, new: bool) -> Response:  # noqa: FBT001 # the pair that `add` returns

@@ -19,20 +19,21 @@ from service.arrays import (
     npz_response,
     whole,
 )
-from service.checks import require_calibratable, require_drawable, require_posterior, require_success
-from service.context import Here, accepted, answered, settle
-from service.idempotency import Key, once
+from service.checks import require_calibratable, require_drawable, require_posterior, require_quick, require_success
+from service.context import Deadline, Here, accepted, answered, settle, submitted
+from service.idempotency import IN_USE, Key, once
 from service.immutable import SCALE_DOCUMENTED, client_has_it, immutable_headers, scale_header
 from service.models import COUNTER, DrawsIn, JobOut
 from service.problems import documented
 from service.recent import LARGEST
-from service.routes.posteriors import ACCEPTED, Wait
+from service.routes.posteriors import ACCEPTED, LATE, Wait
 from worker.cache import Entry
 from worker.draws import AUTO, DrawsSpec
 from worker.identity import digest
 from worker.jobs import Job
 from worker.posteriors import PosteriorRecord
 from worker.stores import Stores
+from worker.terms import Terms
 
 router = APIRouter(prefix="/v1/posteriors/{id}/draws", tags=["draws"])
 
@@ -46,6 +47,7 @@ Half = Annotated[Dtype, Query(description="float32 halves the bytes.")]
 
 MEDIA = (JSON, NPY, NPZ)
 MISSING = {"_404": "No such posterior.", "_409": "It is not fitted yet, or its job was cancelled."}
+CREATING = {**MISSING, "_409": f"{MISSING['_409']} {IN_USE}"}
 
 
 @router.post(
@@ -57,7 +59,11 @@ MISSING = {"_404": "No such posterior.", "_409": "It is not fitted yet, or its j
         200: {"model": JobOut, "description": "Done already: see links.result."},
         **ACCEPTED,
         **documented(
-            **MISSING, _413="Body too long.", _415="Not JSON.", _422="Out of range, or larger than the cache."
+            **CREATING,
+            _413="Body too long.",
+            _415="Not JSON.",
+            _422="Out of range, or larger than the cache.",
+            **LATE,
         ),
     },
 )
@@ -66,6 +72,7 @@ async def draw_many(
     body: DrawsIn,
     here: Here,
     wait: Wait = 0.0,
+    deadline: Deadline = None,
     key: Key = None,
 ) -> Response:
     """Draw embeddings first, ..., first + count - 1 on the workers, at one scale or at each of several.
@@ -76,7 +83,7 @@ async def draw_many(
     `auto` among the scales is the one that POST .../calibration finds with its defaults. Who asks first has it
     calibrated, within the same job; from then on it is one number for everyone, which the result tells.
     """
-    job = await run_in_threadpool(_job, here, id, body, key)
+    job = await run_in_threadpool(_job, here, id, body, Terms.within(deadline, body.priority), key)
     return await answered(here, job, wait)
 
 
@@ -118,7 +125,7 @@ async def draw_one(
     body = DrawsIn(count=1, first=index, seed=seed, scale=scale, source=source, align=align)
     spec, entry = await run_in_threadpool(_asked, here, id, body)
     if entry is None:
-        job = await settle(here, await run_in_threadpool(_enqueue, here, id, spec, single=True), wait)
+        job = await settle(here, await run_in_threadpool(_single, here, id, spec), wait)
         if job.is_open:
             return accepted(job)
         require_success(job)
@@ -164,10 +171,12 @@ def _one(request: Request, entry: Entry, media: str, dtype: Dtype) -> Response:
     return json_response(stack, [("eigenvalues", eigenvalues.tolist()), *told.items()], headers)
 
 
-def _job(here: Stores, id_: str, body: DrawsIn, key: str | None) -> Job:
+def _job(here: Stores, id_: str, body: DrawsIn, terms: Terms, key: str | None) -> Job:
     spec = _spec(here, require_posterior(here, id_), body)
+    if terms.priority == "interactive":
+        require_quick(spec)
     request = (f"POST /v1/posteriors/{id_}/draws", body.model_dump())
-    return once(here, key, request, lambda: _enqueue(here, id_, spec, single=False))
+    return once(here, key, request, lambda: _enqueue(here, id_, spec, terms, single=False))
 
 
 def _spec(here: Stores, record: PosteriorRecord, body: DrawsIn) -> DrawsSpec:
@@ -192,21 +201,25 @@ def _spec(here: Stores, record: PosteriorRecord, body: DrawsIn) -> DrawsSpec:
     return spec
 
 
-def _enqueue(here: Stores, id_: str, spec: DrawsSpec, *, single: bool) -> Job:
-    """Return the job of these draws; a single one, which someone waits for, goes to the front.
-
-    One whose scale is still to be calibrated takes its turn: that is no matter of milliseconds.
-    """
+def _enqueue(here: Stores, id_: str, spec: DrawsSpec, terms: Terms, *, single: bool) -> Job:
+    """Return the job of these draws; a single one is shared only while it is made."""
     if single:  # the same job as that of the number
         spec = _numbered(here, id_, spec)
-    job, created = here.jobs.create(
+    return submitted(
+        here,
+        terms,
         kind="draws",
         claim=digest(id_, spec.to_dict()),
         posterior=id_,
         spec=spec.to_dict(),
         total=spec.total,
         reuse=("queued", "running") if single else ("queued", "running", "succeeded"),
-    )
-    if created:
-        here.queue.enqueue(job, at_front=single and not spec.is_auto)
-    return job
+    )[0]
+
+
+def _single(here: Stores, id_: str, spec: DrawsSpec) -> Job:
+    """Return the job of one draw, which someone waits for.
+
+    One whose scale is still to be calibrated takes its turn: that is no matter of milliseconds.
+    """
+    return _enqueue(here, id_, spec, Terms(priority="batch" if spec.is_auto else "interactive"), single=True)

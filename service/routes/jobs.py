@@ -4,18 +4,21 @@ from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 import numpy as np
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from service.arrays import JSON, NPY, NPZ, Array, Dtype, Stack, json_response, negotiated, npy_response, npz_response
-from service.checks import require_success
-from service.context import Here, accepted, made_again, settle
+from service.checks import require_draws, require_success
+from service.context import Here, accepted, look, made_again, settle
+from service.events import EVENTS, events, has_seen_the_end
 from service.immutable import SCALE_DOCUMENTED, scale_header
 from service.models import JobOut, JobPage, PosteriorOut
 from service.paging import Cursor, Limit, page, position
+from service.partial import READ_BYTES, npy_as_they_come
 from service.problems import documented
 from service.results import offered, result_response
-from service.routes.posteriors import ACCEPTED, Wait
+from service.routes.posteriors import ACCEPTED, LATE, Wait
 from worker.analyses import analysis_of
 from worker.cache import Entry
 from worker.draws import DrawsSpec
@@ -25,7 +28,6 @@ from worker.stores import Stores
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
 _MEDIA = (JSON, NPY, NPZ)
-_READ_BYTES = 2**20  # of draws read in one round trip
 
 
 @router.get("", summary="List jobs", responses=documented(_422="Bad cursor or filter."))
@@ -53,6 +55,42 @@ async def get_job(id: str, here: Here, response: Response, wait: Wait = 0.0) -> 
 
 
 @router.get(
+    "/{id}/events",
+    summary="Follow a job by its events",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "Events: `progress` (status, done, total, stage, eta), then `end` (the job).",
+            "content": {EVENTS: {"schema": {"type": "string"}}},
+        },
+        204: {"description": "Last-Event-ID names the end: there is nothing more to come."},
+        **documented(_404="No such job.", _406="text/event-stream is not accepted.", _422="Bad Last-Event-ID."),
+    },
+)
+async def follow(
+    id: str,  # noqa: A002 # the name in the path
+    request: Request,
+    here: Here,
+    last_event_id: Annotated[
+        int | None, Header(ge=0, description="The id of the last event that came; only what is new follows.")
+    ] = None,
+) -> Response:
+    """Tell each change of a job as it comes, its end the last, as server-sent events; then the connection is closed.
+
+    At most ten `progress` events a second come. An id numbers the changes of the job: it grows, and with Last-Event-ID
+    a client whose connection broke gets the state that it has not seen yet, or 204 when it has seen the end.
+    """
+    negotiated(request, (EVENTS,))
+    job = await run_in_threadpool(look, here, id)
+    if has_seen_the_end(job, last_event_id):
+        return Response(status_code=204)
+    streams = request.app.state.streams
+    streams.require_room()
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # no proxy is to hold it back
+    return StreamingResponse(events(here, streams, job, last_event_id), headers=headers, media_type=EVENTS)
+
+
+@router.get(
     "/{id}/result",
     summary="Fetch a job's result",
     response_class=Response,
@@ -67,7 +105,8 @@ async def get_job(id: str, here: Here, response: Response, wait: Wait = 0.0) -> 
             _404="No such job.",
             _406="No offered type is accepted.",
             _409="The job was cancelled.",
-            _422="The job failed: the problem it failed with.",
+            _422="The job failed: the problem it failed with; or it has no partial result.",
+            **LATE,
         ),
     },
 )
@@ -77,6 +116,10 @@ async def get_result(
     here: Here,
     dtype: Annotated[Dtype, Query(description="float32 halves the bytes.")] = "float64",
     wait: Wait = 0.0,
+    *,
+    partial: Annotated[
+        bool, Query(description="Of draws, as npy: begin before the job's end, and send each draw as it is made.")
+    ] = False,
 ) -> Response:
     """Return what the job made; 202 while it works, or when what was evicted is made again.
 
@@ -84,8 +127,15 @@ async def get_result(
     `indices` and `scales`; JSON has shape, dtype and data, then `eigenvalues`, `diagnostics`, index and scale of each
     draw; the header Glle-Scale has the scales. Analyses: JSON has all there is, `arrays` by name; npz the arrays (not
     advice, which has none); npy the `embedding` of a transform or the `data` of reconstructions.
+
+    With `partial` the npy of draws begins at once (202 while their scale is still calibrated), draw by draw in order,
+    and ends with the job. When the job fails or is cancelled the answer is broken off, shorter than its Content-Length.
     """
     job = await settle(here, await run_in_threadpool(here.jobs.fetch, id), wait)
+    if partial:
+        require_draws(job)
+        if job.is_open and job.status != "cancelling":
+            return await _partial(here, job, request, dtype)
     if job.is_open and job.status != "cancelling":
         return accepted(job)
     require_success(job)
@@ -103,9 +153,12 @@ async def get_result(
     },
 )
 def cancel(id: str, here: Here) -> Response:  # noqa: A002 # the name in the path
-    """Cancel a job: a queued one at once, a running one as soon as it looks up; an ended one stays as it is."""
+    """Cancel a job: a queued one at once, a running one within two seconds; an ended one stays as it is.
+
+    Work is told to stop; what does not listen, inside a long computation, is killed by its worker.
+    """
     here.jobs.fetch(id)
-    job = here.jobs.cancel(id)
+    job = here.queue.withdraw(here.jobs.cancel(id))
     if job.is_open:
         return accepted(job)
     return Response(JobOut.of(job).model_dump_json(), 200, media_type="application/json")
@@ -126,14 +179,31 @@ def _analysis(here: Stores, job: Job, request: Request, dtype: Dtype) -> Respons
     return result_response(spec, entry, negotiated(request, offered(spec, entry)), dtype)
 
 
+async def _partial(here: Stores, job: Job, request: Request, dtype: Dtype) -> Response:
+    negotiated(request, (NPY,))
+    spec = await run_in_threadpool(_numbered, here, job)
+    if spec is None:
+        return accepted(job)
+    streams = request.app.state.streams
+    streams.require_room()
+    headers = scale_header(*(float(scale) for scale in spec.scales))
+    return npy_as_they_come(here, streams, job, spec, dtype, headers)
+
+
+def _numbered(here: Stores, job: Job) -> DrawsSpec | None:
+    """Return what a draws job makes, at scales that are numbers; None while one is to be calibrated."""
+    spec = DrawsSpec.from_dict(job.spec)
+    if not spec.is_auto:
+        return spec
+    known = here.posteriors.calibration(job.subject)
+    return None if known is None else spec.at(known["scale"])
+
+
 def _draws(here: Stores, job: Job, request: Request, dtype: Dtype) -> Response:
     media = negotiated(request, _MEDIA)
-    spec = DrawsSpec.from_dict(job.spec)
-    if spec.is_auto:
-        known = here.posteriors.calibration(job.subject)
-        if known is None:  # deleted with its posterior
-            return accepted(made_again(here, job))
-        spec = spec.at(known["scale"])
+    spec = _numbered(here, job)
+    if spec is None:  # its calibration was deleted with its posterior
+        return accepted(made_again(here, job))
     scales = [float(scale) for scale in spec.scales]
     headers = scale_header(*scales)
     keys = [key.cache_key(job.subject) for key in spec.draws()]
@@ -143,7 +213,7 @@ def _draws(here: Stores, job: Job, request: Request, dtype: Dtype) -> Response:
     eigenvalues: list[Array] = []
 
     def entries() -> Iterator[Array]:
-        together = max(1, _READ_BYTES // (8 * spec.n * spec.p))
+        together = max(1, READ_BYTES // (8 * spec.n * spec.p))
         for start in range(0, len(keys), together):
             for found in here.cache.get_many(keys[start : start + together]):
                 entry = _still_there(found)

@@ -9,8 +9,8 @@ import glle_engine
 from glle_engine.data import require_enough_points
 from service.arrays import JSON, NPY, NPZ, Dtype, Stack, json_response, negotiated, npy_response, npz_response
 from service.checks import require_dataset, require_not_all_equal, require_posterior, require_success, require_within
-from service.context import Here, accepted, settle
-from service.idempotency import Key, once
+from service.context import Deadline, Here, accepted, settle, submitted
+from service.idempotency import IN_USE, Answers, Key, remembered
 from service.models import JobOut, PosteriorIn, PosteriorOut, PosteriorPage
 from service.paging import Cursor, Limit, page, position
 from service.problems import documented
@@ -19,6 +19,7 @@ from worker.jobs import Job
 from worker.posteriors import PosteriorRecord
 from worker.problems import refuse
 from worker.stores import Stores
+from worker.terms import Priority, Terms, quick_fit
 
 router = APIRouter(prefix="/v1/posteriors", tags=["posteriors"])
 
@@ -28,6 +29,7 @@ ArrayName = Literal["mean", "covariance_factor", "neighbors", "embedding", "eige
 ACCEPTED: dict[int | str, dict[str, Any]] = {
     202: {"model": JobOut, "description": "A job works on it: see Location, and Retry-After."}
 }
+LATE = {"_504": "The job had not ended by its deadline."}
 
 
 @router.post(
@@ -41,20 +43,21 @@ ACCEPTED: dict[int | str, dict[str, Any]] = {
         **ACCEPTED,
         **documented(
             _404="No such data set.",
-            _409="The job was cancelled while this request waited.",
+            _409="The job was cancelled while this request waited. " + IN_USE,
             _413="Body too long.",
             _415="Not JSON.",
             _422="Parameters, k >= n, all points equal; a disconnected graph if it is found within the wait.",
+            **LATE,
         ),
     },
 )
-async def fit(body: PosteriorIn, here: Here, wait: Wait = 0.0, key: Key = None) -> Response:
+async def fit(body: PosteriorIn, here: Here, wait: Wait = 0.0, deadline: Deadline = None, key: Key = None) -> Response:
     """Fit a posterior over reconstruction weights on a worker.
 
     The id is the digest of data, specification and engine version: what is known is answered at once, and
     two requests at the same time share one job.
     """
-    found = await run_in_threadpool(_posterior_or_job, here, body, key)
+    found = await run_in_threadpool(_posterior_or_job, here, body, deadline, key)
     if isinstance(found, PosteriorRecord):
         return _posterior(found, 200)
     job = await settle(here, found, wait)
@@ -129,7 +132,9 @@ def delete_posterior(id: str, here: Here) -> Response:  # noqa: A002 # the name 
     return Response(status_code=204)
 
 
-def _posterior_or_job(here: Stores, body: PosteriorIn, key: str | None) -> PosteriorRecord | Job:
+def _posterior_or_job(
+    here: Stores, body: PosteriorIn, deadline: float | None, key: str | None
+) -> PosteriorRecord | Job:
     """Return the known posterior, or the job that fits it; refuse what can be seen without a fit."""
     spec = body.fit_spec()
     dataset = require_dataset(here, body.dataset)
@@ -137,23 +142,34 @@ def _posterior_or_job(here: Stores, body: PosteriorIn, key: str | None) -> Poste
     require_within(here, "n_components", body.n_components)
     require_enough_points(dataset.n, spec)
     id_ = posterior_id(dataset.id, spec.to_dict(), glle_engine.__version__)
-    if (record := here.posteriors.get(id_)) is not None:
-        return record
-    require_not_all_equal(here, dataset)
-    request = ("POST /v1/posteriors", body.model_dump())
-    return once(here, key, request, lambda: _fit(here, id_, dataset.id, spec.to_dict()))
+    terms = Terms.within(deadline, _priority(dataset.n, dataset.d, spec.to_dict()))
+
+    def known_or_fitted() -> PosteriorRecord | Job:
+        if (record := here.posteriors.get(id_)) is not None:
+            return record
+        require_not_all_equal(here, dataset)
+        return _fit(here, id_, dataset.id, spec.to_dict(), terms)
+
+    answers = Answers[PosteriorRecord | Job](
+        name=lambda made: made.id,
+        recall=lambda name: here.posteriors.get(name) if name == id_ else here.jobs.get(name),
+    )
+    return remembered(here, key, ("POST /v1/posteriors", body.model_dump()), known_or_fitted, answers)
 
 
-def _fit(here: Stores, id_: str, dataset: str, spec: dict[str, Any]) -> Job:
+def _priority(n: int, d: int, spec: dict[str, Any]) -> Priority:
+    """Return ``interactive`` for what takes a moment: someone looks at it, most likely."""
+    return "interactive" if quick_fit(n, d, spec) else "batch"
+
+
+def _fit(here: Stores, id_: str, dataset: str, spec: dict[str, Any], terms: Terms) -> Job:
     asked = {"dataset": dataset, "spec": spec}
-    job, created = here.jobs.create(kind="fit", claim=id_, posterior=id_, spec=asked, total=1)
-    if created:
-        here.queue.enqueue(job)
-    return job
+    return submitted(here, terms, kind="fit", claim=id_, posterior=id_, spec=asked, total=1)[0]
 
 
 def _refit(here: Stores, record: PosteriorRecord) -> Job:
-    return _fit(here, record.id, record.dataset, record.spec)
+    terms = Terms(priority=_priority(record.n, record.d, record.spec))
+    return _fit(here, record.id, record.dataset, record.spec, terms)
 
 
 def _posterior(record: PosteriorRecord, status: int) -> Response:

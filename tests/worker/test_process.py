@@ -19,6 +19,7 @@ from tests.conftest import until
 from worker import lifeline
 from worker.datasets import Table
 from worker.identity import posterior_id
+from worker.terms import ANY_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from worker.jobs import Job
     from worker.settings import Settings
     from worker.stores import Stores
+    from worker.terms import Terms
 
 pytestmark = pytest.mark.skipif(not lifeline.LINUX, reason="reads /proc")
 
@@ -50,14 +52,14 @@ def worker(settings: Settings, name: str) -> Iterator[subprocess.Popen[bytes]]:
                 process.kill()
 
 
-def fit_job(stores: Stores, n: int) -> Job:
+def fit_job(stores: Stores, n: int, terms: Terms = ANY_TIME) -> Job:
     """Create and enqueue a fit of n points."""
     sheet = manifolds.make("swiss_roll", n, seed=0)
     dataset, _ = stores.datasets.add(Table(values=sheet.X, source={"kind": "test"}))
     spec = FitSpec().to_dict()
     id_ = posterior_id(dataset.id, spec, glle_engine.__version__)
     job, _ = stores.jobs.create(
-        kind="fit", claim=id_, posterior=id_, spec={"dataset": dataset.id, "spec": spec}, total=1
+        kind="fit", claim=id_, posterior=id_, spec={"dataset": dataset.id, "spec": spec}, total=1, terms=terms
     )
     stores.queue.enqueue(job)
     return job

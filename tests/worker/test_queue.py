@@ -106,14 +106,6 @@ def test_every_task_has_its_times(stores: Stores) -> None:
     assert (waiting.result_ttl, waiting.failure_ttl, waiting.retries_left) == (60, 86400, 3)
 
 
-def test_front_of_the_queue(stores: Stores) -> None:
-    """A draw that someone waits for overtakes what waits."""
-    first, second = fit_job(stores, "a"), fit_job(stores, "b")
-    stores.queue.enqueue(first)
-    stores.queue.enqueue(second, at_front=True)
-    assert stores.queue._queue.get_job_ids() == [second.id, first.id]
-
-
 def test_repair_lets_fresh_and_ended_jobs_be(stores: Stores) -> None:
     """A record that just changed, or has ended, is not compared with the queue."""
     job = fit_job(stores)

@@ -1,4 +1,4 @@
-"""News of jobs that ended."""
+"""News of jobs."""
 
 from __future__ import annotations
 
@@ -94,3 +94,14 @@ def test_closed_stores_listen_no_longer(stores: Stores) -> None:
     assert thread is not None
     stores.endings.close()
     assert not thread.is_alive()
+
+
+def test_all_can_be_woken(stores: Stores) -> None:
+    """As when the process stops: whoever waits looks again."""
+
+    async def wait() -> None:
+        with stores.endings.of("job_1") as one, stores.endings.of("job_2") as other:
+            stores.endings.wake_all()
+            await asyncio.wait_for(asyncio.gather(one.wait(), other.wait()), 5)
+
+    asyncio.run(wait())

@@ -1,8 +1,9 @@
-"""News of jobs that ended, passed from Redis to the requests that wait for them.
+"""News of jobs, passed from Redis to the requests that wait for them.
 
-Whoever ends a job publishes its id with the very script that ends it (`worker.job_scripts`). One thread listens, from
-the first wait on, and wakes the requests by their event loops. News may get lost while a connection is made anew: a
-waiting request looks by itself, too, now and then.
+Whoever changes a job publishes its id with the very script that changes it (`worker.job_scripts`): on one channel
+that it changed, on another that it ended, so that who waits for ends hears of nothing else. One thread a channel
+listens, from the first wait on, and wakes the requests by their event loops. News may get lost while a connection is
+made anew: a waiting request looks by itself, too, now and then.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from typing import TYPE_CHECKING
 import redis
 
 from worker.identity import text
-from worker.job_scripts import ENDED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,18 +27,21 @@ AGAIN_SECONDS = 0.5
 Waiter = tuple[asyncio.AbstractEventLoop, asyncio.Event]
 
 
-class Endings:
-    """Wakes who waits for a job.
+class News:
+    """Wakes who waits for news of a job.
 
     Parameters
     ----------
     client
         The queue's Redis.
+    channel
+        Of the news.
 
     """
 
-    def __init__(self, client: redis.Redis) -> None:
+    def __init__(self, client: redis.Redis, channel: str) -> None:
         self._client = client
+        self._channel = channel
         self._lock = threading.Lock()
         self._waiters: defaultdict[str, set[Waiter]] = defaultdict(set)
         self._thread: threading.Thread | None = None
@@ -46,7 +49,7 @@ class Endings:
 
     @contextmanager
     def of(self, job: str) -> Iterator[asyncio.Event]:
-        """Give an event of the running loop that is set once the job has ended."""
+        """Give an event of the running loop that is set by news of the job; who waits on clears it."""
         waiter = (asyncio.get_running_loop(), asyncio.Event())
         with self._lock:
             self._waiters[job].add(waiter)
@@ -59,6 +62,13 @@ class Endings:
                 if not self._waiters[job]:
                     del self._waiters[job]
 
+    def wake_all(self) -> None:
+        """Wake everyone who waits, as if there were news of every job."""
+        with self._lock:
+            jobs = list(self._waiters)
+        for job in jobs:
+            self._wake(job)
+
     def close(self) -> None:
         """Stop listening."""
         self._closed.set()
@@ -67,14 +77,14 @@ class Endings:
 
     def _listen(self) -> None:
         if self._thread is None and not self._closed.is_set():
-            self._thread = threading.Thread(target=self._run, name="endings", daemon=True)
+            self._thread = threading.Thread(target=self._run, name=self._channel, daemon=True)
             self._thread.start()
 
     def _run(self) -> None:
         while not self._closed.is_set():
             try:
                 with self._client.pubsub(ignore_subscribe_messages=True) as channel:  # type: ignore[no-untyped-call] # redis-py's
-                    channel.subscribe(ENDED)
+                    channel.subscribe(self._channel)
                     while not self._closed.is_set():
                         message = channel.get_message(timeout=LISTEN_SECONDS)
                         if message is not None:

@@ -1,0 +1,91 @@
+"""The result of a draws job before its end: each draw as it comes, in the order of the whole.
+
+`as_they_come` is for every format; npy, whose header tells the shape of the whole, is made of it here.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from starlette.concurrency import run_in_threadpool
+
+from service.arrays import NPY, Stack
+from service.streams import BreakableResponse, BrokenOffError, states
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from service.arrays import Dtype
+    from service.streams import Streams
+    from worker.cache import Entry
+    from worker.draws import DrawsSpec
+    from worker.jobs import Job
+    from worker.stores import Stores
+
+READ_BYTES = 2**20  # of draws read in one round trip
+
+
+async def as_they_come(here: Stores, streams: Streams, job: Job, spec: DrawsSpec) -> AsyncIterator[Entry]:
+    """Yield all draws of a job in their order, each as soon as it and those before it are made.
+
+    No thread is held while it waits.
+
+    Parameters
+    ----------
+    spec
+        What the job makes, at scales that are numbers.
+
+    Raises
+    ------
+    BrokenOffError
+        When the job fails or is cancelled, a draw was evicted before it was sent, or the service stops.
+
+    """
+    keys = [key.cache_key(job.subject) for key in spec.draws()]
+    together = max(1, READ_BYTES // (8 * spec.n * spec.p))
+    sent = 0
+    async for now in states(here, streams, job):
+        made = spec.total
+        if now.is_open and now.status != "cancelling":
+            made = await run_in_threadpool(_made, here, now, spec)
+        elif now.status != "succeeded":
+            raise BrokenOffError(f"Job {job.id} is {now.status}; {sent} of its {spec.total} draws were sent.")
+        while sent < made:
+            part = keys[sent : min(sent + together, made)]
+            for entry in await run_in_threadpool(here.cache.get_many, part):
+                if entry is None:
+                    raise BrokenOffError(f"Draw {sent} of job {job.id} was evicted before it was sent.")
+                yield entry
+                sent += 1
+    if sent < spec.total:
+        raise BrokenOffError(f"The service stops; {sent} of the {spec.total} draws of job {job.id} were sent.")
+
+
+def npy_as_they_come(
+    here: Stores, streams: Streams, job: Job, spec: DrawsSpec, dtype: Dtype, headers: dict[str, str]
+) -> BreakableResponse:
+    """Return the embeddings as npy, which begins now and ends with the job."""
+    stack = Stack(spec.shape[:-2], (spec.n, spec.p), np.dtype(dtype), ())
+    header = stack.npy_header()
+    length = len(header) + math.prod(stack.shape) * stack.dtype.itemsize
+
+    async def body() -> AsyncIterator[bytes]:
+        with streams.one():
+            yield header
+            async for entry in as_they_come(here, streams, job, spec):
+                yield np.ascontiguousarray(entry.arrays["embedding"], stack.dtype).tobytes()
+
+    told = {"Content-Length": str(length), "X-Accel-Buffering": "no", **headers}  # no proxy is to hold it back
+    return BreakableResponse(body(), media_type=NPY, headers=told)
+
+
+def _made(here: Stores, job: Job, spec: DrawsSpec) -> int:
+    """Return how many draws are there without a gap, from the first on."""
+    made = 0
+    for shard, count in enumerate(here.jobs.shard_counts(job.id, job.round, spec.shards)):
+        made += count
+        if count < spec.shard_size(shard):
+            break
+    return made

@@ -1,0 +1,206 @@
+"""Server-sent events of a job, over HTTP, the work being played by the test."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from service import events, streams
+from tests.conftest import until
+from worker.problems import refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import httpx
+    from fastapi import FastAPI
+
+    from worker.jobs import Job
+    from worker.stores import Stores
+
+Event = tuple[int, str, dict[str, Any]]
+PROBLEM = refuse("internal-error", 500, "no", "none").problem
+
+
+def running(stores: Stores) -> Job:
+    """Return a job at work."""
+    spec = {"dataset": "ds_1"}
+    job, _ = stores.jobs.create(kind="advice", claim="c", posterior=None, spec=spec, total=9)
+    return stores.jobs.start(job.id)
+
+
+@contextmanager
+def following(client: httpx.Client, job: Job, seen: int | None = None) -> Iterator[Iterator[Event]]:
+    """Follow a job; yield its events as they come."""
+    headers = {"accept": "text/event-stream", **({} if seen is None else {"last-event-id": str(seen)})}
+    with client.stream("GET", f"/v1/jobs/{job.id}/events", headers=headers) as answer:
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        assert answer.headers["cache-control"] == "no-store"
+        yield parsed(answer.iter_lines())
+
+
+def parsed(lines: Iterator[str]) -> Iterator[Event]:
+    """Yield (id, event, data) of a stream of lines, comments left out."""
+    event: dict[str, str] = {}
+    for line in lines:
+        name, _, value = line.partition(": ")
+        if name in {"id", "event", "data"}:
+            event[name] = value
+        elif not line and "data" in event:
+            yield int(event["id"]), event["event"], json.loads(event["data"])
+            event = {}
+
+
+def test_events_tell_progress_and_the_end(client: httpx.Client, stores: Stores) -> None:
+    """First what is the case, then each change, ids growing, last the whole job; then the server hangs up."""
+    job = running(stores)
+    with following(client, job) as told:
+        first = next(told)
+        assert first[1:] == (
+            "progress", {"status": "running", "done": 0, "total": 9, "stage": "started", "eta": None},
+        )  # fmt: skip
+        stores.jobs.progress(job.id, 2, 4, "weights")
+        second = next(told)
+        assert second[1:] == ("progress", {"status": "running", "done": 2, "total": 4, "stage": "weights", "eta": None})
+        stores.jobs.progress(job.id, 3, 4, "weights")
+        third = next(told)
+        assert third[2]["eta"] > 0
+        stores.jobs.succeed(job.id)
+        (last,) = list(told)
+    assert last[1] == "end"
+    assert last[2] == client.get(f"/v1/jobs/{job.id}").json()
+    assert last[2]["status"] == "succeeded"
+    ids = [event[0] for event in (first, second, third, last)]
+    assert ids == sorted(set(ids))
+
+
+def test_events_come_at_once(client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are pushed: with no look in between, a change comes within a second."""
+    monkeypatch.setattr(streams, "LOOK_SECONDS", 60.0)
+    job = running(stores)
+    with following(client, job) as told:
+        next(told)
+        until(lambda: stores.client.pubsub_numsub("glle:changed")[0][1])
+        started = time.monotonic()
+        stores.jobs.fail(job.id, PROBLEM)
+        assert next(told)[2]["error"]["type"] == PROBLEM.to_dict()["type"]
+        assert time.monotonic() - started < 1
+
+
+def test_news_that_gets_lost_is_made_up_for(client: httpx.Client, stores: Stores) -> None:
+    """What was not published is found by the look a second."""
+    job = running(stores)
+    with following(client, job) as told:
+        next(told)
+        stores.client.hset(f"glle:job:{job.id}", mapping={"stage": "unheard", "sequence": 77})
+        assert next(told)[2]["stage"] == "unheard"
+        stores.jobs.succeed(job.id)
+        assert next(told)[0] == 78
+
+
+def test_last_event_id_resumes_without_repeating(client: httpx.Client, stores: Stores) -> None:
+    """Who comes back hears only of what is new; the end that came meanwhile is not lost, nor told twice."""
+    job = running(stores)
+    with following(client, job) as told:
+        seen = next(told)[0]
+    with following(client, job, seen) as told:
+        stores.jobs.progress(job.id, 2, 4, "weights")
+        again = next(told)
+        assert (again[0], again[2]["stage"]) == (seen + 1, "weights")
+    stores.jobs.progress(job.id, 3, 4, "weights")
+    stores.jobs.succeed(job.id)
+    with following(client, job, again[0]) as told:
+        ((number, name, end),) = list(told)
+    assert (name, end["status"]) == ("end", "succeeded")
+    headers = {"last-event-id": str(number)}
+    answer = client.get(f"/v1/jobs/{job.id}/events", headers=headers)
+    assert (answer.status_code, answer.content) == (204, b"")
+
+
+def test_silence_is_broken_by_heartbeats(client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While nothing changes a comment comes now and then, so that no proxy hangs up."""
+    monkeypatch.setattr(events, "HEARTBEAT_SECONDS", 0.1)
+    monkeypatch.setattr(streams, "LOOK_SECONDS", 0.05)
+    job = running(stores)
+    with client.stream("GET", f"/v1/jobs/{job.id}/events") as answer:
+        lines = answer.iter_lines()
+        assert sum(line == events.HEARTBEAT.strip() for line in (next(lines) for _ in range(12))) >= 2
+
+
+def test_a_client_that_goes_away_frees_everything(client: httpx.Client, stores: Stores, app: FastAPI) -> None:
+    """Its place and its wait are given up within moments, though the job runs on in silence."""
+    job = running(stores)
+    for _ in range(3):
+        with following(client, job) as told:
+            next(told)
+            assert app.state.streams.open == 1
+        until(lambda: app.state.streams.open == 0, 5)
+    assert not stores.changes._waiters
+
+
+def test_streams_end_when_the_service_stops(client: httpx.Client, stores: Stores, app: FastAPI) -> None:
+    """A stream ends as it should, so that its client comes back, to another process, with the last id."""
+    job = running(stores)
+    with following(client, job) as told:
+        next(told)
+        app.state.streams.stop(stores.changes)
+        try:
+            assert list(told) == []
+        finally:
+            app.state.streams.stopped = False
+    assert stores.jobs.fetch(job.id).is_open
+
+
+def test_streams_are_limited(client: httpx.Client, stores: Stores, app: FastAPI) -> None:
+    """One more than is allowed is told to come later; when one ends there is room again."""
+    job = running(stores)
+    app.state.streams._most = 1
+    try:
+        with following(client, job) as told:
+            next(told)
+            answer = client.get(f"/v1/jobs/{job.id}/events")
+            assert (answer.status_code, answer.json()["type"]) == (503, "urn:glle:problem:too-many-streams")
+            assert int(answer.headers["retry-after"]) > 0
+        until(lambda: app.state.streams.open == 0, 5)
+        with following(client, job) as told:
+            assert next(told)[1] == "progress"
+    finally:
+        app.state.streams._most = stores.settings.max_streams
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status", "code"),
+    [
+        ("job_none", {}, 404, "job-not-found"),
+        ("job_none", {"accept": "application/json"}, 406, "not-acceptable"),
+        ("job_none", {"last-event-id": "yesterday"}, 422, "invalid-request"),
+    ],
+)
+def test_what_cannot_be_followed(
+    client: httpx.Client, path: str, headers: dict[str, str], status: int, code: str
+) -> None:
+    """No such job, no such type, no such id: the one shape of errors."""
+    answer = client.get(f"/v1/jobs/{path}/events", headers=headers)
+    assert (answer.status_code, answer.json()["type"]) == (status, f"urn:glle:problem:{code}")
+
+
+def test_sixty_followers_hold_no_thread(client: httpx.Client, stores: Stores, app: FastAPI) -> None:
+    """More streams than there are threads to serve requests are open, and a request is answered at once."""
+    job = running(stores)
+    opened = [client.stream("GET", f"/v1/jobs/{job.id}/events") for _ in range(60)]
+    try:
+        for stream in opened:
+            stream.__enter__()
+        until(lambda: app.state.streams.open == 60, 10)
+        started = time.monotonic()
+        assert client.get(f"/v1/jobs/{job.id}").status_code == 200
+        assert time.monotonic() - started < 1
+    finally:
+        for stream in opened:
+            stream.__exit__(None, None, None)
+    until(lambda: app.state.streams.open == 0, 10)

@@ -1,0 +1,190 @@
+"""Idempotency-Key on every POST that creates something."""
+
+from __future__ import annotations
+
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from service import idempotency
+from service.idempotency import Answers, remembered
+from tests.conftest import until
+from tests.service.test_resources import upload
+from tests.service.test_terms import CREATING, posterior
+from worker.identity import digest
+from worker.problems import ProblemError, refuse
+
+if TYPE_CHECKING:
+    import httpx
+
+    from worker.stores import Stores
+
+__all__ = ["posterior"]  # a fixture
+
+KEY = {"idempotency-key": "of a test"}
+WORDS = Answers[str](name=str, recall=str)
+POSTS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    *((path, body, {**body, "seed": 5}) for path, body in CREATING[:4]),
+    ("/v1/posteriors", {"n_neighbors": 5}, {"n_neighbors": 6}),
+    ("/v1/advice", {"n_neighbors": [5, 7]}, {"n_neighbors": [5]}),
+    ("/v1/datasets/synthetic", {"name": "s_curve", "n": 50}, {"name": "s_curve", "n": 51}),
+]
+
+
+def code(answer: httpx.Response) -> tuple[int, str]:
+    """Return the status and the problem of an answer."""
+    return answer.status_code, answer.json()["type"].removeprefix("urn:glle:problem:")
+
+
+@pytest.mark.parametrize(("path", "body", "other"), POSTS, ids=[path.rpartition("/")[2] for path, _, _ in POSTS])
+def test_every_creating_post_has_it(
+    client: httpx.Client, stores: Stores, posterior: str, path: str, body: dict[str, Any], other: dict[str, Any]
+) -> None:
+    """The same key and body is the same answer, the status included; another body, or another route, is refused."""
+    if path in {"/v1/posteriors", "/v1/advice"}:
+        dataset = stores.posteriors.fetch("post_1").dataset
+        body, other = {**body, "dataset": dataset}, {**other, "dataset": dataset}
+    if path.endswith("/transform"):
+        other = {"data": [[3.0, 2.0, 1.0]]}
+    first = client.post(path, json=body, headers=KEY)
+    again = client.post(path, json=body, headers=KEY)
+    assert first.status_code in {201, 202}
+    assert (again.status_code, again.json()) == (first.status_code, first.json())
+    assert code(client.post(path, json=other, headers=KEY)) == (422, "idempotency-key-reused")
+    elsewhere = client.post("/v1/datasets/synthetic", json={"name": "swiss_roll", "n": 60}, headers=KEY)
+    assert code(elsewhere) == (422, "idempotency-key-reused")
+    assert client.post(path, json=other, headers={"idempotency-key": "another"}).status_code in {201, 202}
+
+
+def test_an_upload_is_the_same_by_its_bytes(client: httpx.Client) -> None:
+    """Whatever else the request has: other bytes, or the same read in another way, are another request."""
+    headers = {**KEY, "content-type": "text/csv"}
+    first = client.post("/v1/datasets?label=b", content="a,b\n1,x\n2,y\n", headers=headers)
+    again = client.post("/v1/datasets?label=b", content="a,b\n1,x\n2,y\n", headers=headers)
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert first.json() == again.json()
+    for query, content in (("label=b", "a,b\n1,x\n2,z\n"), ("label=a", "a,b\n1,x\n2,y\n")):
+        answer = client.post(f"/v1/datasets?{query}", content=content, headers=headers)
+        assert code(answer) == (422, "idempotency-key-reused")
+    assert len(client.get("/v1/datasets").json()["items"]) == 1
+
+
+def test_a_cancelled_job_is_told_again_not_done_again(client: httpx.Client) -> None:
+    """Without the key a new job is made; with it the client sees what became of the first."""
+    body = {"dataset": upload(client), "n_neighbors": 5}
+    first = client.post("/v1/posteriors", json=body, headers=KEY).json()
+    client.delete(first["links"]["self"])
+    assert code(client.post("/v1/posteriors", json=body, headers=KEY)) == (409, "job-cancelled")
+    assert client.post("/v1/posteriors", json=body).json()["id"] != first["id"]
+
+
+def test_a_known_posterior_holds_its_key(client: httpx.Client, stores: Stores, posterior: str) -> None:
+    """A key that was answered from what is known is as used as one that created a job."""
+    record = stores.posteriors.fetch("post_1")
+    body = {"dataset": record.dataset, "n_neighbors": 5}
+    id_ = client.post("/v1/posteriors", json=body).json()["posterior"]
+    stores.posteriors.record(type(record)(**{**record.to_dict(), "id": id_}))
+    assert client.post("/v1/posteriors", json=body, headers=KEY).status_code == 200
+    assert client.post("/v1/posteriors", json=body, headers=KEY).json()["id"] == id_
+    other = client.post("/v1/posteriors", json={**body, "n_neighbors": 6}, headers=KEY)
+    assert code(other) == (422, "idempotency-key-reused")
+
+
+def test_what_was_deleted_is_created_again(client: httpx.Client) -> None:
+    """A key that leads nowhere any more does not stand in the way."""
+    body = {"name": "s_curve", "n": 50}
+    made = client.post("/v1/datasets/synthetic", json=body, headers=KEY).json()
+    client.delete(made["links"]["self"])
+    again = client.post("/v1/datasets/synthetic", json=body, headers=KEY)
+    assert (again.status_code, again.json()["id"]) == (201, made["id"])
+
+
+def test_a_refused_request_frees_its_key(client: httpx.Client) -> None:
+    """What failed created nothing: corrected, it may be sent under the same key."""
+    headers = {**KEY, "content-type": "text/csv"}
+    assert client.post("/v1/datasets", content="a\n1\nx\n", headers=headers).status_code == 422
+    assert client.post("/v1/datasets", content="a\n1\n2\n", headers=headers).status_code == 201
+
+
+def test_two_at_once_create_one(stores: Stores) -> None:
+    """While the first creates, others are told to come back; then they get its answer."""
+    begun, go = threading.Event(), threading.Event()
+
+    def create() -> str:
+        begun.set()
+        assert go.wait(10)
+        return "made"
+
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(remembered, stores, "k", ("r", 1), create, WORDS)
+        assert begun.wait(10)
+        for _ in range(3):
+            with pytest.raises(ProblemError) as caught:
+                remembered(stores, "k", ("r", 1), create, WORDS)
+            assert (caught.value.problem.code, caught.value.problem.status) == ("idempotency-key-in-use", 409)
+        with pytest.raises(ProblemError) as caught:
+            remembered(stores, "k", ("r", 2), create, WORDS)
+        assert caught.value.problem.code == "idempotency-key-reused"
+        go.set()
+        assert first.result() == "made"
+    assert remembered(stores, "k", ("r", 1), lambda: "never", WORDS) == "made"
+
+
+def test_in_use_says_when_to_come_back(client: httpx.Client, stores: Stores) -> None:
+    """409 with Retry-After, and what to do."""
+    asked = {"name": "s_curve", "n": 50, "noise": 0.0, "seed": 0}
+    name = idempotency._name(KEY["idempotency-key"])
+    claim = {"asked": digest("POST /v1/datasets/synthetic", asked), "claim": "another's"}
+    stores.client.set(name, json.dumps(claim), ex=1)
+    answer = client.post("/v1/datasets/synthetic", json=asked, headers=KEY)
+    assert code(answer) == (409, "idempotency-key-in-use")
+    assert int(answer.headers["retry-after"]) > 0
+    until(lambda: not stores.client.exists(name), 5)  # its process died
+    assert client.post("/v1/datasets/synthetic", json=asked, headers=KEY).status_code == 201
+
+
+def test_racing_requests_create_once(stores: Stores) -> None:
+    """Of sixteen at once exactly one creates; all who are answered get its answer."""
+    created: list[int] = []
+
+    def ask(number: int) -> str:
+        def create() -> str:
+            created.append(number)
+            return str(number)
+
+        try:
+            return remembered(stores, "k", ("r", 1), create, WORDS)
+        except ProblemError as error:
+            return error.problem.code
+
+    with ThreadPoolExecutor(16) as pool:
+        answers = set(pool.map(ask, range(16)))
+    assert len(created) == 1
+    assert answers <= {str(created[0]), "idempotency-key-in-use"}
+
+
+def test_a_claim_that_ran_out_takes_nothing_from_its_heir(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who took longer than the claim neither frees nor overwrites the key of who came after; free, it is remembered."""
+    name = idempotency._name("k")
+
+    def slow(successor: bytes | None, *, fails: bool) -> str:
+        stores.client.delete(name)
+        if successor is not None:
+            stores.client.set(name, successor)
+        if fails:
+            raise refuse("no", 422, "No.", "None.")
+        return "slow"
+
+    heir = json.dumps({"asked": "x", "made": "heir"}).encode()
+    assert remembered(stores, "k", ("r", 1), lambda: slow(heir, fails=False), WORDS) == "slow"
+    assert stores.client.get(name) == heir
+    stores.client.delete(name)
+    with pytest.raises(ProblemError, match="No"):
+        remembered(stores, "k", ("r", 1), lambda: slow(heir, fails=True), WORDS)
+    assert stores.client.get(name) == heir
+    stores.client.delete(name)
+    assert remembered(stores, "k", ("r", 1), lambda: slow(None, fails=False), WORDS) == "slow"
+    assert remembered(stores, "k", ("r", 1), lambda: "never", WORDS) == "slow"

@@ -1,0 +1,157 @@
+"""Draws over HTTP while they are made, the work being played by the test."""
+
+from __future__ import annotations
+
+import io
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import numpy as np
+import pytest
+
+from tests.conftest import until
+from worker.cache import Entry
+from worker.draws import DrawsSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fastapi import FastAPI
+
+    from worker.jobs import Job
+    from worker.stores import Stores
+
+N, COUNT = 10, 40
+NPY = {"accept": "application/x-npy"}
+DRAWS = np.random.default_rng(0).normal(size=(COUNT, N, 2))
+SPEC = DrawsSpec(
+    n=N, p=2, count=COUNT, first=0, seed=0, scales=(1.0,), grid=False, source="posterior", align="none",
+    shard_seconds=0.0,
+)  # fmt: skip
+
+
+@pytest.fixture
+def job(stores: Stores) -> Job:
+    """A draws job at work, in shards of one lane group."""
+    made, _ = stores.jobs.create(kind="draws", claim="c", posterior="post_1", spec=SPEC.to_dict(), total=SPEC.total)
+    return stores.jobs.start(made.id)
+
+
+def make(stores: Stores, job: Job, shard: int, count: int | None = None) -> None:
+    """Make a shard, or its first draws, as a worker does: cached before it is told."""
+    count = SPEC.shard_size(shard) if count is None else count
+    start = shard * SPEC.per_shard
+    for position in range(start, start + count):
+        entry = Entry({"index": position}, {"embedding": DRAWS[position], "eigenvalues": np.zeros(2)})
+        stores.cache.put(SPEC.key(position).cache_key(job.subject), entry.meta, entry.arrays)
+    stores.jobs.advance(job.id, 0, shard, count)
+
+
+@contextmanager
+def reading(client: httpx.Client, job: Job, **query: Any) -> Iterator[tuple[httpx.Response, Iterator[bytes]]]:
+    """Read a partial result; yield the answer and its bytes as they come."""
+    path = f"/v1/jobs/{job.id}/result"
+    with client.stream("GET", path, params={"partial": True, **query}, headers=NPY) as answer:
+        assert answer.status_code == 200
+        yield answer, answer.iter_raw(1)
+
+
+def take(raw: Iterator[bytes], size: int) -> bytes:
+    """Take so many bytes."""
+    return b"".join(next(raw) for _ in range(size))
+
+
+def test_draws_come_in_order_as_they_are_made(client: httpx.Client, stores: Stores, job: Job) -> None:
+    """The header tells the shape at once; a later shard waits for the earlier; the whole is the result."""
+    each = DRAWS[0].nbytes
+    assert SPEC.shards == 10
+    with reading(client, job) as (answer, raw):
+        length = int(answer.headers["content-length"])
+        head = take(raw, length - COUNT * each)
+        assert answer.headers["glle-scale"] == "1.0"
+        make(stores, job, 1)  # out of order: nothing can be sent yet
+        make(stores, job, 0, count=2)
+        assert take(raw, 2 * each) == DRAWS[:2].tobytes()
+        make(stores, job, 0)
+        assert take(raw, 6 * each) == DRAWS[2:8].tobytes()
+        for shard in range(2, SPEC.shards):
+            make(stores, job, shard)
+        rest = b"".join(raw)
+    body = head + DRAWS[:8].tobytes() + rest
+    assert len(body) == length
+    assert np.load(io.BytesIO(body)).tobytes() == DRAWS.tobytes()
+    assert client.get(f"/v1/jobs/{job.id}/result", headers=NPY).content == body
+    assert client.get(f"/v1/jobs/{job.id}/result?partial=true", headers=NPY).content == body
+
+
+def test_float32_and_a_grid(client: httpx.Client, stores: Stores) -> None:
+    """The shape has the scales' axis, the numbers the type that was asked for."""
+    spec = DrawsSpec(**{**SPEC.to_dict(), "count": COUNT // 2, "scales": (0.5, 2.0), "grid": True})
+    job, _ = stores.jobs.create(kind="draws", claim="g", posterior="post_1", spec=spec.to_dict(), total=spec.total)
+    stores.jobs.start(job.id)
+    with reading(client, job, dtype="float32") as (answer, raw):
+        for position in range(spec.total):
+            arrays = {"embedding": DRAWS[position], "eigenvalues": np.zeros(2)}
+            stores.cache.put(spec.key(position).cache_key(job.subject), {}, arrays)
+        for shard in range(spec.shards):
+            stores.jobs.advance(job.id, 0, shard, spec.shard_size(shard))
+        array = np.load(io.BytesIO(b"".join(raw)))
+        assert answer.headers["glle-scale"] == "0.5, 2.0"
+    assert (array.shape, array.dtype) == ((2, COUNT // 2, N, 2), np.float32)
+    assert array.tobytes() == DRAWS.astype(np.float32).tobytes()
+
+
+@pytest.mark.parametrize("end", ["failed", "cancelled", "evicted", "stopped"])
+def test_what_will_not_come_breaks_the_answer_off(
+    client: httpx.Client, stores: Stores, job: Job, app: FastAPI, caplog: pytest.LogCaptureFixture, end: str
+) -> None:
+    """A client is not left with half a result that looks whole."""
+    make(stores, job, 0)
+    with reading(client, job) as (_, raw):
+        take(raw, 4 * DRAWS[0].nbytes)
+        if end == "cancelled":
+            client.delete(f"/v1/jobs/{job.id}")
+        elif end == "failed":
+            stores.jobs._transition(job.id, {"running": "failed"})
+        elif end == "stopped":
+            app.state.streams.stop(stores.changes)
+        else:
+            stores.jobs.advance(job.id, 0, 1, SPEC.shard_size(1))  # counted, and not there
+        with pytest.raises(httpx.RemoteProtocolError, match="without sending complete"):
+            list(raw)
+    app.state.streams.stopped = False
+    until(lambda: app.state.streams.open == 0, 5)
+    (told,) = [record.getMessage() for record in caplog.records if record.name == "service.streams"]
+    assert told.startswith("An answer was broken off: ")
+
+
+def test_a_reader_that_goes_away_frees_everything(client: httpx.Client, stores: Stores, job: Job, app: FastAPI) -> None:
+    """Its place and its wait are given up, and no other may have its place meanwhile."""
+    app.state.streams._most = 1
+    try:
+        with reading(client, job) as (_, raw):
+            take(raw, 8)
+            assert app.state.streams.open == 1
+            refused = client.get(f"/v1/jobs/{job.id}/result?partial=true", headers=NPY)
+            assert (refused.status_code, refused.json()["type"]) == (503, "urn:glle:problem:too-many-streams")
+        until(lambda: app.state.streams.open == 0, 5)
+        until(lambda: not stores.changes._waiters, 5)
+    finally:
+        app.state.streams._most = stores.settings.max_streams
+
+
+def test_what_has_no_parts(client: httpx.Client, stores: Stores, job: Job) -> None:
+    """Only npy of draws comes in parts; draws at a scale that is not known yet are not begun."""
+    other, _ = stores.jobs.create(kind="advice", claim="a", posterior=None, spec={"dataset": "ds_1"}, total=1)
+    answer = client.get(f"/v1/jobs/{other.id}/result?partial=true", headers=NPY)
+    assert (answer.status_code, answer.json()["type"]) == (422, "urn:glle:problem:no-partial-result")
+    as_json = client.get(f"/v1/jobs/{job.id}/result?partial=true", headers={"accept": "application/json"})
+    assert (as_json.status_code, as_json.json()["type"]) == (406, "urn:glle:problem:not-acceptable")
+    spec = {**SPEC.to_dict(), "scales": ["auto"]}
+    auto, _ = stores.jobs.create(kind="draws", claim="b", posterior="post_1", spec=spec, total=COUNT)
+    answer = client.get(f"/v1/jobs/{auto.id}/result?partial=true", headers=NPY)
+    assert (answer.status_code, answer.json()["id"]) == (202, auto.id)
+    stores.posteriors.calibrate("post_1", {"scale": 2.5})
+    with reading(client, auto) as (begun, _):
+        assert begun.headers["glle-scale"] == "2.5"

@@ -1,0 +1,117 @@
+"""Deadlines and priorities over HTTP, without workers: what is queued stays queued."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from glle_engine import FitSpec
+from tests.service.test_resources import upload
+from worker.clock import now_iso
+from worker.posteriors import PosteriorRecord
+
+if TYPE_CHECKING:
+    import httpx
+
+    from worker.stores import Stores
+
+POST_1 = "/v1/posteriors/post_1"
+
+
+@pytest.fixture
+def posterior(client: httpx.Client, stores: Stores) -> str:
+    """The path of a posterior as a worker records it."""
+    stores.posteriors.record(
+        PosteriorRecord(
+            id="post_1", dataset=upload(client), n=40, d=3, spec=FitSpec().to_dict(), diagnostics={"notes": []},
+            eigenvalues=[], seconds=0.1, arrays={"prior_factor": {}}, nbytes=0, provenance={}, job="job_1",
+            created=now_iso(),
+        )
+    )  # fmt: skip
+    return POST_1
+
+
+CREATING: list[tuple[str, dict[str, Any]]] = [
+    (POST_1 + "/draws", {"count": 8}),
+    (POST_1 + "/transform", {"data": [[1.0, 2.0, 3.0]]}),
+    (POST_1 + "/reconstructions", {"count": 2}),
+    (POST_1 + "/calibration", {}),
+    ("/v1/posteriors", {"n_neighbors": 5}),
+    ("/v1/advice", {"n_neighbors": [5, 7]}),
+]
+
+
+@pytest.mark.parametrize(("path", "body"), CREATING, ids=[path.rpartition("/")[2] for path, _ in CREATING])
+def test_every_job_may_have_a_deadline(
+    client: httpx.Client, stores: Stores, posterior: str, path: str, body: dict[str, Any]
+) -> None:
+    """It is told, and the job fails when it is over: 504, with the remedy, to who waits and who asks."""
+    dataset = stores.posteriors.fetch("post_1").dataset
+    asked = {**body, "dataset": dataset} if path in {"/v1/posteriors", "/v1/advice"} else body
+    started = time.monotonic()
+    answer = client.post(path + "?deadline=0.3&wait=20", json=asked)
+    assert 0.3 <= time.monotonic() - started < 3
+    assert (answer.status_code, answer.json()["type"]) == (504, "urn:glle:problem:deadline-exceeded")
+    assert "deadline" in answer.json()["remedy"]
+    (listed,) = client.get("/v1/jobs").json()["items"]
+    assert listed["status"] == "failed"
+    assert listed["deadline"] == answer.json()["details"]["deadline"]
+    assert client.get(listed["links"]["self"] + "/result").status_code == 504
+    assert stores.queue.length() == 0
+    again = client.post(path, json=asked)
+    assert (again.status_code, again.json()["deadline"]) == (202, None)
+    assert again.json()["id"] != listed["id"]
+
+
+def test_who_has_time_saves_the_shared_job(client: httpx.Client, posterior: str) -> None:
+    """Two requests share a job: it has the later deadline, or none."""
+    path = posterior + "/draws"
+    first = client.post(path + "?deadline=1000", json={"count": 8}).json()
+    later = client.post(path + "?deadline=2000", json={"count": 8}).json()
+    sooner = client.post(path + "?deadline=10", json={"count": 8}).json()
+    assert first["id"] == later["id"] == sooner["id"]
+    assert first["deadline"] < later["deadline"] == sooner["deadline"]
+    assert client.post(path, json={"count": 8}).json()["deadline"] is None
+
+
+@pytest.mark.parametrize("deadline", ["0", "-1", "nan", "inf", "1e99", "soon"])
+def test_bad_deadlines_are_refused(client: httpx.Client, posterior: str, deadline: str) -> None:
+    """A deadline is a positive number of seconds, a year at most."""
+    answer = client.post(posterior + "/draws", params={"deadline": deadline}, json={"count": 8})
+    assert (answer.status_code, answer.json()["type"]) == (422, "urn:glle:problem:invalid-request")
+
+
+def test_who_waits_goes_first(client: httpx.Client, stores: Stores, posterior: str) -> None:
+    """Single draws and small interactive requests stand before batches, in the order in which they came."""
+    batch = client.post(posterior + "/draws", json={"count": 8}).json()
+    single = client.get(posterior + "/draws/5?wait=0").json()
+    few = client.post(posterior + "/draws", json={"count": 8, "seed": 1, "priority": "interactive"}).json()
+    small = client.post("/v1/posteriors", json={"dataset": batch["dataset"] or upload(client)}).json()
+    calibrated = client.get(posterior + "/draws/5?wait=0&scale=auto").json()
+    jobs = (single, few, small, batch, calibrated)
+    assert [job["priority"] for job in jobs] == [*["interactive"] * 3, "batch", "batch"]
+    order = [task.partition("-")[0] for task in stores.queue._queue.get_job_ids()]
+    assert order == [job["id"] for job in jobs]
+
+
+def test_the_same_draws_whoever_waits(client: httpx.Client, posterior: str) -> None:
+    """Priority is no part of what is made: a batch that someone waits for becomes interactive."""
+    first = client.post(posterior + "/draws", json={"count": 8}).json()
+    second = client.post(posterior + "/draws", json={"count": 8, "priority": "interactive"}).json()
+    assert (second["id"], second["priority"]) == (first["id"], "interactive")
+
+
+@pytest.mark.parametrize("body", [{"count": 800}, {"count": 8, "scale": "auto"}])
+def test_a_long_job_is_not_interactive(
+    client: httpx.Client, stores: Stores, posterior: str, body: dict[str, Any]
+) -> None:
+    """What would keep others waiting is told to take its turn."""
+    record = stores.posteriors.fetch("post_1")
+    stores.client.delete("glle:posterior:post_1")
+    large = {"n": 4000, "spec": {**record.spec, "n_components": 1}}
+    stores.posteriors.record(PosteriorRecord(**{**record.to_dict(), **large}))
+    answer = client.post(posterior + "/draws", json={**body, "priority": "interactive"})
+    assert (answer.status_code, answer.json()["type"]) == (422, "urn:glle:problem:not-interactive")
+    assert stores.queue.length() == 0

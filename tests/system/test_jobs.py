@@ -1,0 +1,106 @@
+"""Jobs as a client follows and stops them, with real workers."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from tests.conftest import until
+from tests.service.test_events import parsed
+from tests.system.conftest import ended, fitted, synthetic
+from worker import lifeline
+
+if TYPE_CHECKING:
+    import httpx
+
+    from tests.system.conftest import Up
+
+
+def horses(up: Up) -> list[int]:
+    """Return the pids of the work-horses, which are children of the workers."""
+    return [
+        int(text)
+        for worker in up.children("worker")
+        for text in Path(f"/proc/{worker}/task/{worker}/children").read_text().split()
+    ]
+
+
+@pytest.fixture(scope="module")
+def posterior(client: httpx.Client) -> str:
+    """The path of a posterior whose draws take milliseconds each."""
+    return fitted(client, synthetic(client, 2000, seed=20))
+
+
+def test_events_of_draws_lead_to_their_end(client: httpx.Client, posterior: str) -> None:
+    """Progress only grows, the time that is left is known before the end, and the end is that of the job."""
+    job = client.post(posterior + "/draws", json={"count": 600, "seed": 20}).json()
+    with client.stream("GET", job["links"]["events"]) as answer:
+        *progress, (number, name, last) = list(parsed(answer.iter_lines()))
+    assert (name, last["status"]) == ("end", "succeeded")
+    assert last == client.get(job["links"]["self"]).json()
+    numbers = [event[0] for event in progress]
+    assert numbers == sorted(set(numbers))
+    assert numbers[-1] < number
+    drawn = [event[2]["done"] for event in progress]
+    assert drawn == sorted(drawn)
+    assert any(event[2]["eta"] for event in progress)
+
+
+def test_draws_are_read_while_they_are_made(client: httpx.Client, posterior: str) -> None:
+    """The first arrive before the job has ended; all together are the result, bit for bit."""
+    job = client.post(posterior + "/draws", json={"count": 600, "seed": 21}).json()
+    path = job["links"]["self"] + "/result"
+    npy = {"accept": "application/x-npy"}
+    with client.stream("GET", path + "?partial=true", headers=npy) as answer:
+        raw = answer.iter_raw()
+        body = next(raw) + next(raw)
+        early = client.get(job["links"]["self"]).json()
+        body += b"".join(raw)
+    assert early["status"] == "running"
+    assert len(body) == int(answer.headers["content-length"])
+    assert np.load(io.BytesIO(body)).shape == (600, 2000, 2)
+    assert ended(client, job["id"])["status"] == "succeeded"
+    assert client.get(path, headers=npy).content == body
+
+
+def test_a_draw_does_not_wait_for_a_batch(client: httpx.Client, posterior: str) -> None:
+    """While both workers draw batches, a single draw comes in less time than a shard may take."""
+    jobs = [client.post(posterior + "/draws", json={"count": 5000, "seed": seed}).json() for seed in (22, 23)]
+    until(lambda: all(client.get(job["links"]["self"]).json()["progress"]["done"] for job in jobs))
+    took = []
+    for index in range(5):
+        started = time.monotonic()
+        assert client.get(posterior + f"/draws/{100 * index}?seed=24&wait=30").status_code == 200
+        took.append(time.monotonic() - started)
+    assert max(took) < 2
+    assert all(client.get(job["links"]["self"]).json()["status"] == "running" for job in jobs)
+    for job in jobs:
+        client.delete(job["links"]["self"])
+        assert ended(client, job["id"])["status"] == "cancelled"
+
+
+@pytest.mark.skipif(not lifeline.LINUX, reason="reads /proc")
+def test_cancel_ends_deaf_work_within_two_seconds(up: Up, client: httpx.Client) -> None:
+    """A fit whose process hears nothing is cancelled in time; it leaves no posterior, and the workers stay."""
+    workers = up.children("worker")
+    job = client.post("/v1/posteriors", json={"dataset": synthetic(client, 40_000, seed=21)}).json()
+    path = job["links"]["self"]
+    until(lambda: client.get(path).json()["progress"]["stage"] == "neighbors")
+    (horse,) = horses(up)
+    os.kill(horse, signal.SIGSTOP)
+    started = time.monotonic()
+    assert client.delete(path).json()["status"] == "cancelling"
+    assert client.get(path + "?wait=10").json()["status"] == "cancelled"
+    assert time.monotonic() - started < 2
+    assert client.get(job["links"]["posterior"]).status_code == 409
+    until(lambda: not horses(up), 5)
+    assert up.children("worker") == workers
+    again = client.post("/v1/posteriors?wait=30", json={"dataset": synthetic(client, 400, seed=21)})
+    assert again.status_code == 201

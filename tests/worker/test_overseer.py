@@ -1,0 +1,110 @@
+"""Work that nobody wants any more, stopped in real worker processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.conftest import until
+from tests.worker.test_process import children, fit_job, worker
+from worker import lifeline
+from worker.overseer import GRACE_SECONDS, LOOK_SECONDS, Overseer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from worker.jobs import Job
+    from worker.settings import Settings
+    from worker.stores import Stores
+
+PATIENCE = 2.0  # seconds within which a cancelled job has ended
+
+
+@pytest.fixture
+def horse() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that leads a group of its own and listens to nothing."""
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True) as process:
+        yield process
+        process.kill()
+
+
+def running(stores: Stores) -> Job:
+    """Return a job at work."""
+    job, _ = stores.jobs.create(kind="fit", claim="c", posterior="post_1", spec={}, total=1)
+    return stores.jobs.start(job.id)
+
+
+@pytest.mark.skipif(not lifeline.LINUX, reason="reads /proc")
+def test_cancel_kills_work_that_does_not_listen(stores: Stores, settings: Settings) -> None:
+    """A work-horse that hears nothing is killed within two seconds; its worker lives and takes the next task."""
+    job = fit_job(stores, 60_000)
+    with worker(settings, "deaf") as process:
+        until(lambda: stores.jobs.fetch(job.id).stage in {"weights", "embedding"})
+        (horse,) = children(process.pid)
+        os.kill(horse, signal.SIGSTOP)  # as deaf as it can be
+        started = time.monotonic()
+        assert stores.queue.withdraw(stores.jobs.cancel(job.id)).status == "cancelling"
+        until(lambda: stores.jobs.fetch(job.id).status == "cancelled", PATIENCE)
+        assert time.monotonic() - started < PATIENCE
+        until(lambda: not children(process.pid), 5)
+        assert stores.posteriors.get(job.subject) is None
+        assert not list(stores.cache._client.scan_iter(match="posterior:*"))
+        after = fit_job(stores, 500)
+        until(lambda: stores.jobs.fetch(after.id).status == "succeeded", 20)
+        assert process.poll() is None
+    assert stores.queue.length() == 0
+
+
+def test_wanted_work_is_left_alone(stores: Stores, horse: subprocess.Popen[bytes]) -> None:
+    """While the job runs, and when it has just succeeded, nobody is killed; the thread ends with the work."""
+    job = running(stores)
+    with Overseer(stores.jobs, job.id, horse.pid, lambda: None) as overseer:
+        time.sleep(2 * LOOK_SECONDS)
+        stores.jobs.succeed(job.id)
+        time.sleep(2 * LOOK_SECONDS)
+    assert not overseer.killed
+    assert horse.poll() is None
+    assert "overseer" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_work_has_a_moment_to_stop_by_itself(stores: Stores, horse: subprocess.Popen[bytes]) -> None:
+    """One that ends within the grace is not killed."""
+    job = running(stores)
+    with Overseer(stores.jobs, job.id, horse.pid, lambda: None) as overseer:
+        stores.jobs.cancel(job.id)
+        time.sleep(LOOK_SECONDS + GRACE_SECONDS / 2)
+    assert not overseer.killed
+    assert horse.poll() is None
+
+
+@pytest.mark.parametrize("gone", ["failed", "deleted"])
+def test_what_is_not_wanted_is_killed(stores: Stores, horse: subprocess.Popen[bytes], gone: str) -> None:
+    """A job that another shard's failure ended, or whose record is gone, is worked on no more."""
+    job = running(stores)
+    told: list[str] = []
+    with Overseer(stores.jobs, job.id, horse.pid, lambda: told.append("before")) as overseer:
+        if gone == "failed":
+            stores.jobs._transition(job.id, {"running": "failed"})
+        else:
+            stores.client.delete(f"glle:job:{job.id}")
+        assert horse.wait(PATIENCE) == -signal.SIGKILL
+    assert overseer.killed
+    assert told == ["before"]
+
+
+def test_cancel_takes_what_waits_off_the_queue(stores: Stores) -> None:
+    """A job between two tasks is cancelled at once, and nothing of it waits any more."""
+    job, other = fit_job(stores, 100), fit_job(stores, 101)
+    stores.jobs.start(job.id)  # and its worker was lost: the task waits again
+    assert stores.queue.withdraw(stores.jobs.cancel(job.id)).status == "cancelled"
+    assert stores.queue._queue.get_job_ids() == [other.id]
+    queued = stores.jobs.cancel(other.id)
+    assert stores.queue.withdraw(queued).status == "cancelled"
+    assert stores.queue.length() == 0

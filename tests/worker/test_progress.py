@@ -1,0 +1,128 @@
+"""Progress in the job records: numbered, published, and with the time that is left."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.conftest import until
+from worker.clock import now_ms
+from worker.job_scripts import CHANGED, TELL_MS
+from worker.jobs import Cancelled
+
+if TYPE_CHECKING:
+    from worker.jobs import Job
+    from worker.stores import Stores
+
+
+def running(stores: Stores, total: int = 100) -> Job:
+    """Return a draws job at work."""
+    job, _ = stores.jobs.create(kind="draws", claim="c", posterior="post_1", spec={}, total=total)
+    return stores.jobs.start(job.id)
+
+
+def ago(job: Job, seconds: float) -> Job:
+    """Return the job as if its stage had begun so long ago."""
+    return replace(job, since=now_ms() - int(1000 * seconds))
+
+
+def test_eta_is_what_is_left_at_the_rate_of_the_stage(stores: Stores) -> None:
+    """40 of 100 in 4 s leave 6 s; what was done before the stage began does not count as its work."""
+    job = running(stores)
+    stores.jobs.advance(job.id, 0, 0, 20)
+    stores.jobs.stage(job.id, "drawing")
+    stores.jobs.advance(job.id, 0, 1, 40)
+    assert ago(stores.jobs.fetch(job.id), 4.0).eta == pytest.approx(4.0, abs=0.1)
+    stores.jobs.advance(job.id, 0, 1, 60)
+    assert ago(stores.jobs.fetch(job.id), 6.0).eta == pytest.approx(2.0, abs=0.1)
+
+
+def test_eta_is_unknown_without_a_rate(stores: Stores) -> None:
+    """Nobody claims to know before anything was done in the stage, nor while the job does not run."""
+    job = running(stores)
+    assert job.eta is None
+    stores.jobs.progress(job.id, 10, 100, "weights")
+    assert stores.jobs.fetch(job.id).eta is None, "done before it was heard of"
+    stores.jobs.progress(job.id, 30, 100, "weights")
+    assert stores.jobs.fetch(job.id).eta is not None
+    stores.jobs.progress(job.id, 5, 100, "weights")
+    assert stores.jobs.fetch(job.id).eta is None, "begun anew"
+    stores.jobs.progress(job.id, 10, 100, "weights")
+    stores.jobs.cancel(job.id)
+    assert stores.jobs.fetch(job.id).eta is None
+    stores.jobs.cancelled(job.id)
+    assert stores.jobs.fetch(job.id).eta is None
+
+
+def test_eta_grows_when_nothing_comes(stores: Stores) -> None:
+    """A job that hangs does not pretend to end soon."""
+    job = running(stores)
+    stores.jobs.advance(job.id, 0, 0, 50)
+    for seconds in (5.0, 50.0):
+        assert ago(stores.jobs.fetch(job.id), seconds).eta == pytest.approx(seconds, abs=0.1)
+
+
+def test_every_change_has_a_number(stores: Stores) -> None:
+    """Status, stage and count each add to it; the same told again does not."""
+    job, _ = stores.jobs.create(kind="fit", claim="c", posterior="post_1", spec={}, total=1)
+    numbers = [job.sequence, stores.jobs.start(job.id).sequence]
+    for done, stage in ((0, "neighbors"), (1, "neighbors"), (1, "neighbors"), (0, "weights")):
+        stores.jobs.progress(job.id, done, 2, stage)
+        numbers.append(stores.jobs.fetch(job.id).sequence)
+    stores.jobs.succeed(job.id)
+    numbers.append(stores.jobs.fetch(job.id).sequence)
+    assert numbers == [0, 1, 2, 3, 3, 4, 5]
+
+
+@pytest.mark.parametrize("end", ["cancelled", "failed", "succeeded"])
+def test_what_has_ended_changes_no_more(stores: Stores, end: str) -> None:
+    """A shard that is late leaves the record of an ended job as it is: its number is that of the end."""
+    job = running(stores)
+    stores.jobs._transition(job.id, {"running": end})
+    ended = stores.jobs.fetch(job.id)
+    with pytest.raises(Cancelled):
+        stores.jobs.stage(job.id, "drawing")
+    with pytest.raises(Cancelled):
+        stores.jobs.progress(job.id, 1, 3, "drawing")
+    with pytest.raises(Cancelled):
+        stores.jobs.advance(job.id, 0, 0, 5)
+    assert stores.jobs.fetch(job.id) == ended
+
+
+def test_changes_are_published_and_progress_not_too_often(stores: Stores) -> None:
+    """A hundred counts in a row are told some times, not a hundred; a change of status is told always."""
+    job = running(stores, total=1000)
+    with stores.client.pubsub(ignore_subscribe_messages=True) as channel:  # type: ignore[no-untyped-call] # redis-py's
+        channel.subscribe(CHANGED)
+        assert channel.get_message(timeout=5) is None, "the subscription, which is ignored"
+        started = time.monotonic()
+        for count in range(1, 101):
+            stores.jobs.advance(job.id, 0, 0, count)
+        most = 1 + (time.monotonic() - started) * 1000 / TELL_MS
+        stores.jobs.cancel(job.id)
+        stores.jobs.cancelled(job.id)
+        told = 0
+        while (message := channel.get_message(timeout=0.2)) is not None:
+            assert message["data"] == job.id.encode()
+            told += 1
+    assert 3 <= told <= 2 + most
+
+
+def test_news_of_progress_wakes_who_follows(stores: Stores) -> None:
+    """A change is heard of in a moment."""
+    job = running(stores)
+
+    async def follow() -> float:
+        with stores.changes.of(job.id) as changed:
+            await asyncio.to_thread(until, lambda: stores.client.pubsub_numsub(CHANGED)[0][1])
+            await asyncio.sleep(TELL_MS / 1000)
+            started = time.monotonic()
+            stores.jobs.progress(job.id, 1, 3, "weights")
+            await asyncio.wait_for(changed.wait(), 10)
+            return time.monotonic() - started
+
+    assert asyncio.run(follow()) < 1

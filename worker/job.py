@@ -1,0 +1,135 @@
+"""One job as its record has it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from worker.clock import now_ms
+from worker.identity import text
+from worker.problems import Problem
+
+if TYPE_CHECKING:
+    from worker.terms import Priority
+
+Kind = Literal["fit", "draws", "summary", "transform", "reconstructions", "calibration", "advice"]
+Status = Literal["queued", "running", "cancelling", "cancelled", "succeeded", "failed"]
+
+OPEN = ("queued", "running", "cancelling")
+
+FIELDS = (
+    "id", "kind", "status", "done", "total", "stage", "created", "started", "finished",
+    "posterior", "spec", "error", "round", "touched", "sequence", "since", "base", "deadline", "priority",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One job.
+
+    Parameters
+    ----------
+    spec
+        What was asked for.
+    error
+        The problem it failed with.
+    round
+        How often it was opened again, because its result was evicted.
+    touched
+        When the record last changed, in milliseconds since 1970, as is `since`.
+    sequence
+        The number of changes so far: it names the state that a reader has seen.
+    since, base
+        When the stage began, and what was done by then.
+    deadline, priority
+        Its terms: `worker.terms`.
+
+    """
+
+    id: str
+    kind: Kind
+    status: Status
+    done: int
+    total: int
+    stage: str
+    created: str
+    started: str | None
+    finished: str | None
+    posterior: str | None
+    spec: dict[str, Any]
+    error: Problem | None
+    round: int
+    touched: int
+    sequence: int
+    since: int
+    base: int
+    deadline: int | None
+    priority: Priority
+
+    @property
+    def dataset(self) -> str | None:
+        """The data set that the request named: to fit, to place in an embedding, to advise on."""
+        return self.spec.get("dataset")
+
+    @property
+    def subject(self) -> str:
+        """What it is about: the posterior, or the data set where there is none."""
+        return self.posterior or str(self.dataset)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is still to end."""
+        return self.status in OPEN
+
+    @property
+    def idle_seconds(self) -> float:
+        """Seconds since the record last changed."""
+        return (now_ms() - self.touched) / 1000
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it should have ended, and goes on; one that is being cancelled is left to that."""
+        return self.deadline is not None and self.status in {"queued", "running"} and now_ms() >= self.deadline
+
+    @property
+    def eta(self) -> float | None:
+        """Seconds until `done` is `total`, at the stage's rate so far; None while there is no rate.
+
+        What is in work counts as not done: when nothing comes any more, the answer grows.
+        """
+        made = self.done - self.base
+        if self.status != "running" or made <= 0:
+            return None
+        took = max(0, now_ms() - self.since) / 1000
+        return round((self.total - self.done) * took / made, 3)
+
+
+def job_of(values: list[Any]) -> Job | None:
+    """Return the job of a record's `FIELDS`, as Redis sent them; None when there is no record."""
+    record = {name: text(raw) for name, raw in zip(FIELDS, values, strict=True) if raw is not None}
+    if "id" not in record:
+        return None
+    assert record["kind"] in get_args(Kind)
+    assert record["status"] in get_args(Status)
+    return Job(
+        id=record["id"],
+        kind=record["kind"],  # type: ignore[arg-type] # asserted above
+        status=record["status"],  # type: ignore[arg-type] # asserted above
+        done=int(record["done"]),
+        total=int(record["total"]),
+        stage=record["stage"],
+        created=record["created"],
+        started=record.get("started"),
+        finished=record.get("finished") or None,
+        posterior=record.get("posterior"),
+        spec=json.loads(record["spec"]),
+        error=Problem.from_dict(json.loads(record["error"])) if record.get("error") else None,
+        round=int(record["round"]),
+        touched=int(record["touched"]),
+        sequence=int(record.get("sequence", 0)),  # records of earlier versions have none of these
+        since=int(record.get("since", record["touched"])),
+        base=int(record.get("base", record["done"])),
+        deadline=int(record["deadline"]) if record.get("deadline") else None,
+        priority="interactive" if record.get("priority") == "interactive" else "batch",
+    )
