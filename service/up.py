@@ -116,13 +116,14 @@ class Tree:
             settings = replace(settings, redis_url=queue.url, cache_url=cache.url)
         environment = {
             **os.environ,
-            "GLLE_REDIS_URL": settings.redis_url,
-            "GLLE_CACHE_URL": settings.cache_url,
+            **settings.to_env(),
             "GLLE_DATA_DIR": str(data),
             **dict.fromkeys(BLAS_VARIABLES, "1"),
         }
         descriptor = self._sock.fileno()
-        self._children.append(Child("API", self._command(["api", "--fd", str(descriptor)], environment, (descriptor,))))
+        self._children.append(
+            Child("API", self._command(["serve", "--fd", str(descriptor)], environment, (descriptor,)))
+        )
         for number in range(1, settings.workers + 1):
             name = f"{socket.gethostname()}-{os.getpid()}-{number}".replace(".", "-")
             self._children.append(Child(f"worker {name}", self._command(["worker", "--name", name], environment)))

@@ -47,7 +47,7 @@ class Up:
 
     def redis(self, variable: str) -> redis.Redis:
         """Return a client of one of its servers, by the URL that its children were given."""
-        (api,) = self.children("api")
+        (api,) = self.children(" serve ")
         environment = Path(f"/proc/{api}/environ").read_text().split("\0")
         (url,) = [line.partition("=")[2] for line in environment if line.startswith(variable + "=")]
         return redis.Redis.from_url(url)
