@@ -37,8 +37,8 @@ def create_app(stores: Stores) -> FastAPI:
         separate_input_output_schemas=False,
     )
     app.state.stores = stores
-    app.state.metrics = Metrics(stores)
     app.state.recent = Recent(stores.settings.recent_bytes, stores.posteriors.exists)
+    app.state.metrics = Metrics(stores, app.state.recent)
     for routes in (datasets, posteriors, draws, analyses, jobs, system):
         app.include_router(routes.router)
     problems.install(app)

@@ -53,6 +53,7 @@ class Recent:
         self._budget = budget
         self._exists = exists
         self._bytes = 0
+        self.hits = 0  # answers given, ever
         self._answers: OrderedDict[Key, Answer] = OrderedDict()
         self._alive: dict[str, float] = {}  # until when each posterior counts as existing
 
@@ -82,6 +83,7 @@ class Recent:
                 self._forget(answer.posterior)
                 return None
             self._alive[answer.posterior] = asked + ALIVE_SECONDS
+        self.hits += 1
         if key in self._answers:  # not dropped meanwhile
             self._answers.move_to_end(key)
         return answer

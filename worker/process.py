@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from rq import Worker
 
 import worker.tasks  # the engine is loaded before the fork, not once a task
-from worker import lifeline
+from worker import lifeline, tracing
 from worker.queue import NAME, SERIALIZER, SafeJob, SafeQueue, worker_ttl
 from worker.settings import Settings
 from worker.stores import connect_queue, stores
@@ -49,12 +49,14 @@ class GlleWorker(Worker):
     def main_work_horse(self, job: Job, queue: Queue) -> None:
         """Run a task in the forked child, which dies with its worker."""
         lifeline.die_with_parent(signal.SIGKILL, os.getppid())
+        stores().counts.forget()  # its parent's
         super().main_work_horse(job, queue)
 
     def fork_work_horse(self, job: Job, queue: Queue) -> None:
         """Fork for a task, with the posterior that it works on at hand."""
         if job.func_name in _WITH_POSTERIOR and (known := stores().jobs.get(job.args[0])) is not None:
             stores().warm.fetch(known.subject, stores().posteriors)
+            stores().counts.flush()
         super().fork_work_horse(job, queue)
 
     def request_force_stop(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002 # RQ's signature
@@ -73,6 +75,8 @@ def main(name: str | None = None) -> int:
 
     """
     settings = Settings.from_env()
+    if tracing.wanted(settings):
+        tracing.load()
     if find_spec("numba") is not None:
         from glle_engine.lanes.solver import warm  # noqa: PLC0415 -- before the fork, not once a task
 

@@ -19,6 +19,7 @@ from rq.registry import StartedJobRegistry
 from worker.draws import CHAINS, DrawsSpec
 from worker.identity import text
 from worker.jobs import job_key, taker_field
+from worker.origin import luggage
 from worker.problems import Problem
 
 if TYPE_CHECKING:
@@ -215,6 +216,7 @@ class TaskQueue:
                 result_ttl=ENDED_SECONDS,
                 failure_ttl=FAILED_SECONDS,
                 retry=Retry(max=RETRIES),
+                meta=luggage(),
                 description=id_,
             )
         except DuplicateJobError:

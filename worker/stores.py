@@ -11,6 +11,7 @@ from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
 from worker.cache import ArrayCache
+from worker.counts import Counts
 from worker.datasets import DatasetStore
 from worker.endings import Endings
 from worker.jobs import JobStore
@@ -36,6 +37,7 @@ class Stores:
     queue: TaskQueue
     endings: Endings
     warm: WarmPosteriors
+    counts: Counts
 
     @classmethod
     def connect(cls, settings: Settings) -> Self:
@@ -49,7 +51,8 @@ class Stores:
         """
         client = connect_queue(settings)
         arrays = _connect(settings.cache_url, "GLLE_CACHE_URL", timeout=ARRAY_SECONDS)
-        cache = ArrayCache(arrays, budget=settings.cache_bytes, ttl=settings.cache_ttl)
+        counts = Counts(client)
+        cache = ArrayCache(arrays, budget=settings.cache_bytes, ttl=settings.cache_ttl, counts=counts)
         jobs = JobStore(client, ttl=settings.job_ttl)
         return cls(
             settings=settings,
@@ -61,6 +64,7 @@ class Stores:
             queue=TaskQueue(client, jobs, settings),
             endings=Endings(client),
             warm=WarmPosteriors(settings.warm_bytes),
+            counts=counts,
         )
 
     def close(self) -> None:
