@@ -13,6 +13,8 @@ from service.middleware import Gate, Observe
 from service.problems import ProblemOut, documented
 from service.recent import FromRecent, Recent
 from service.routes import analyses, datasets, draws, jobs, posteriors, system
+from service.tracing import telemetry
+from worker.logs import has_access_log
 
 if TYPE_CHECKING:
     from typing import Any
@@ -35,6 +37,7 @@ def create_app(stores: Stores) -> FastAPI:
         docs_url=None,  # the framework's page loads its scripts from another host
         redoc_url=None,
         separate_input_output_schemas=False,
+        telemetry=telemetry(),
     )
     app.state.stores = stores
     app.state.recent = Recent(stores.settings.recent_bytes, stores.posteriors.exists)
@@ -44,7 +47,7 @@ def create_app(stores: Stores) -> FastAPI:
     problems.install(app)
     app.add_middleware(Gate)
     app.add_middleware(FromRecent, recent=app.state.recent)
-    app.add_middleware(Observe, metrics=app.state.metrics)
+    app.add_middleware(Observe, metrics=app.state.metrics, has_access_log=has_access_log(stores.settings))
     _document_problems(app)
     return app
 

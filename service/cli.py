@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from service import settings_page
 from service.flags import add_flags, settings_of
+from worker import logs, tracing
 from worker.settings import Settings, SettingsError, unknown
 
 if TYPE_CHECKING:
@@ -103,15 +104,26 @@ def _serve(chosen: argparse.Namespace, settings: Settings) -> int:
     from service.app import create_app  # noqa: PLC0415 # each command loads what it needs
     from worker.stores import Stores  # noqa: PLC0415 # each command loads what it needs
 
+    logs.configure(settings)
+    if tracing.wanted(settings):
+        tracing.TRACING.start("glle-api")
     app = create_app(Stores.connect(settings))
     sock = socket.socket(fileno=chosen.fd) if chosen.fd is not None else listen(settings.host, settings.port)
     config = uvicorn.Config(
-        app, log_level="warning", access_log=False, timeout_graceful_shutdown=DRAIN_SECONDS, server_header=False
+        app,
+        log_config=None,  # its lines are as all others are
+        log_level="debug" if settings.log_level == "debug" else "warning",
+        access_log=False,  # ours has the route
+        timeout_graceful_shutdown=DRAIN_SECONDS,
+        server_header=False,
     )
     if chosen.fd is None:
-        _say(f"glle API at http://{_shown(sock)}")
+        logs.announce(f"glle API at http://{_shown(sock)}", settings)
     with contextlib.suppress(KeyboardInterrupt):
         uvicorn.Server(config).run(sockets=[sock])
+    metrics = app.state.metrics
+    metrics.flush(metrics.taken())
+    tracing.TRACING.stop()
     return 0
 
 

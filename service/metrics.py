@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import platform
 import shutil
-import threading
 import time
+from bisect import bisect_left
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 import glle_engine
+from worker.counts import BUCKETS
 from worker.health import existing, queue_states
 
 if TYPE_CHECKING:
@@ -47,39 +48,55 @@ _SPREADS = {
 }
 
 
+Answers = dict[tuple[str, str, int], list[float]]  # by method, route and status: how many a bucket, then all seconds
+
+
 class Metrics:
-    """The metrics as one API process gives them."""
+    """The metrics as one API process gives them.
+
+    Answers are counted on the event loop alone, without a lock: whoever wants what was counted takes it there.
+    """
 
     def __init__(self, stores: Stores, recent: Recent) -> None:
         self._counts = stores.counts
         self._recent = recent
-        self._told = 0  # hits of it that are counted
-        self._lock = threading.Lock()
+        self._answers: Answers = {}
         self._due = time.perf_counter() + FLUSH_SECONDS
         self._registry = CollectorRegistry()
         self._registry.register(_Deployment(stores))
 
-    def observe(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count one answer, on the event loop; `route` is the template."""
-        method = method if method in _METHODS else "(other)"  # a client's word: it may be any
-        self._counts.add("http_requests", method, route, str(status))
-        self._counts.observe("http_seconds", method, route, seconds=seconds)
-        if (now := time.perf_counter()) > self._due:
+    def observe(self, method: str, route: str, status: int, started: float) -> None:
+        """Count one answer that began at a `time.perf_counter`; `route` is the template."""
+        now = time.perf_counter()
+        known = self._answers.get((method, route, status))
+        if known is None:
+            known = self._answers[method, route, status] = [0] * (len(BUCKETS) + 2)
+        known[bisect_left(BUCKETS, now - started)] += 1
+        known[-1] += now - started
+        if now > self._due:
             self._due = now + FLUSH_SECONDS
-            asyncio.get_running_loop().run_in_executor(None, self.flush)
+            asyncio.get_running_loop().run_in_executor(None, self.flush, self.taken())
 
-    def flush(self) -> None:
-        """Add what this process counted to the deployment's counts."""
-        with self._lock:  # a scrape and a request may come here at once
-            known, self._told = self._told, self._recent.hits
-            hits = self._told - known
+    def taken(self) -> tuple[Answers, int]:
+        """Return what was counted since this was last asked, on the event loop: answers, and hits in memory."""
+        answers, self._answers = self._answers, {}
+        hits, self._recent.hits = self._recent.hits, 0
+        return answers, hits
+
+    def flush(self, taken: tuple[Answers, int]) -> None:
+        """Add what was taken to the deployment's counts."""
+        answers, hits = taken
+        for (method, route, status), (*counts, seconds) in answers.items():
+            known = method if method in _METHODS else "(other)"  # a client's word: it may be any
+            self._counts.add("http_requests", known, route, str(status), by=int(sum(counts)))
+            self._counts.spread("http_seconds", known, route, counts=counts, seconds=seconds)
         if hits:
             self._counts.add("cache_reads", "memory", "hit", by=hits)
         self._counts.flush()
 
-    def text(self) -> bytes:
-        """Return the exposition."""
-        self.flush()
+    def text(self, taken: tuple[Answers, int]) -> bytes:
+        """Return the exposition, with what was taken."""
+        self.flush(taken)
         return generate_latest(self._registry)
 
 

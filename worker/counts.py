@@ -18,7 +18,7 @@ import redis
 from worker.identity import text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 BUCKETS = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 600.0)  # seconds; one more bucket has what is longer
 KEY = "glle:counts"
@@ -75,6 +75,14 @@ class Counts:
         """Count a duration; nothing is sent yet."""
         with self._lock:
             self._more((*series, str(bisect_left(BUCKETS, seconds))), 1)
+            self._more((*series, "us"), round(seconds * 1e6))
+
+    def spread(self, *series: str, counts: Sequence[float], seconds: float) -> None:
+        """Count durations that fell into buckets already; nothing is sent yet."""
+        with self._lock:
+            for bucket, count in enumerate(counts):
+                if count:
+                    self._more((*series, str(bucket)), int(count))
             self._more((*series, "us"), round(seconds * 1e6))
 
     def _more(self, name: Series, by: int) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from rq import Worker
 
 import worker.tasks  # the engine is loaded before the fork, not once a task
-from worker import lifeline, tracing
+from worker import lifeline, logs, tracing
 from worker.queue import NAME, SERIALIZER, SafeJob, SafeQueue, worker_ttl
 from worker.settings import Settings
 from worker.stores import connect_queue, stores
@@ -75,6 +75,7 @@ def main(name: str | None = None) -> int:
 
     """
     settings = Settings.from_env()
+    logs.configure(settings)
     if tracing.wanted(settings):
         tracing.load()
     if find_spec("numba") is not None:
@@ -94,7 +95,7 @@ def main(name: str | None = None) -> int:
         log_job_description=False,
     )
     worker.log_result_lifespan = False
-    worker.work(logging_level="INFO")
+    worker.work(logging_level=settings.log_level.upper())
     asked = worker._stop_requested or worker._shutdown_requested_date is not None  # noqa: SLF001 # RQ tells nowhere else
     return 0 if asked else 1
 

@@ -6,6 +6,7 @@ worker runs a task because its name is in a table here, not because it can be im
 
 from __future__ import annotations
 
+import logging
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -45,6 +46,8 @@ redis.call('HSET', KEYS[3], ARGV[2], ARGV[3])
 return 1
 """
 STALE_SECONDS = 2.0  # an open job that has been silent for so long is checked against the queue
+
+log = logging.getLogger(__name__)
 
 
 class SafeJob(RqJob):
@@ -106,6 +109,7 @@ class TaskQueue:
 
     def enqueue(self, job: Job, *, at_front: bool = False) -> None:
         """Enqueue the first task of a job; a draws job's first shard opens the other chains."""
+        log.info("Enqueued: %s job", job.kind, extra={"fields": {"job_id": job.id}})
         if job.kind == "fit":
             self._enqueue("worker.tasks.fit", [job.id], _only_task(job), at_front=at_front)
         elif job.kind == "draws":

@@ -1,4 +1,4 @@
-"""OpenTelemetry spans where they are wanted (extra `otel`); elsewhere nothing, not even an import.
+"""OpenTelemetry spans where they are wanted (extra `otel`); elsewhere nothing, and no import of ours.
 
 The standard OTEL_* variables say where spans go, how many and under what name. A work-horse sends its spans when its
 task is over, for it ends then.
@@ -57,7 +57,7 @@ class Tracing:
 
     def __init__(self) -> None:
         self._tracer: Tracer | None = None
-        self._provider: TracerProvider | None = None
+        self.provider: TracerProvider | None = None
 
     @property
     def is_on(self) -> bool:
@@ -86,20 +86,20 @@ class Tracing:
 
         named = "OTEL_SERVICE_NAME" in os.environ or "service.name" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
         resource = Resource.create({} if named else {"service.name": service})
-        self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-        self._provider.add_span_processor(BatchSpanProcessor(exporter or OTLPSpanExporter(timeout=seconds)))
-        self._tracer = self._provider.get_tracer("glle")
+        self.provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+        self.provider.add_span_processor(BatchSpanProcessor(exporter or OTLPSpanExporter(timeout=seconds)))
+        self._tracer = self.provider.get_tracer("glle")
 
     def stop(self) -> None:
         """Send what is left, and make no more spans."""
-        if self._provider is not None:
-            self._provider.shutdown()
-        self._tracer = self._provider = None
+        if self.provider is not None:
+            self.provider.shutdown()
+        self._tracer = self.provider = None
 
     def flush(self) -> None:
         """Send the spans that are over."""
-        if self._provider is not None:
-            self._provider.force_flush()
+        if self.provider is not None:
+            self.provider.force_flush()
 
     def span(
         self, name: str, *, parent: Context | None = None, kind: str = "INTERNAL", **attributes: Any
@@ -119,6 +119,15 @@ class Tracing:
             start = int(began * 1e9)
             span = self._tracer.start_span(name, parent, attributes=_dotted(attributes), start_time=start)
             span.end(start + int(seconds * 1e9))
+
+    def answers(self, method: str, route: str) -> None:
+        """Name the current span, of a request, after the route that answers it; FastAPI names those that it routes."""
+        if self._tracer is not None:
+            from opentelemetry.trace import get_current_span  # noqa: PLC0415 # only where wanted
+
+            span = get_current_span()
+            span.update_name(f"{method} {route}")
+            span.set_attribute("http.route", route)
 
     def carrier(self) -> dict[str, str]:
         """Return the current span as W3C headers: traceparent and, where there is one, tracestate."""

@@ -7,6 +7,7 @@ import numpy as np
 import scipy
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
+from starlette.concurrency import run_in_threadpool
 
 import glle_engine
 from glle_engine import FitSpec, manifolds
@@ -70,9 +71,11 @@ def readyz(here: Here) -> ReadyOut:
 
 
 @router.get("/metrics", summary="Prometheus metrics", response_class=Response, responses=documented())
-def metrics(request: Request) -> Response:
+async def metrics(request: Request) -> Response:
     """Tell requests by route template, jobs by kind and status, the queue and the workers."""
-    return Response(request.app.state.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+    told = request.app.state.metrics
+    text = await run_in_threadpool(told.text, told.taken())
+    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 @router.get("/docs", summary="This documentation", response_class=HTMLResponse, responses=documented())

@@ -58,6 +58,7 @@ def stores(_served: tuple[Stores, FastAPI, httpx.Client]) -> Stores:
     """The app's stores, emptied."""
     stores, app, _ = _served
     app.state.recent.clear()
+    app.state.metrics.taken()
     stores.counts.forget()
     stores.client.flushall()
     stores.cache._client.flushall()
