@@ -73,7 +73,12 @@ def _parser(settings: Settings) -> argparse.ArgumentParser:
     worker.add_argument("--name", help="its name in the registry (random)")
     worker.set_defaults(run=_worker)
 
-    for command in (up, serve, worker):
+    doctor = commands.add_parser("doctor", help="check a deployment and say what to do; 1 where something is broken")
+    doctor.add_argument("--url", help="a running service, such as http://127.0.0.1:8000: it does a small job, too")
+    doctor.add_argument("--json", action="store_true", help="the report as JSON")
+    doctor.set_defaults(run=_doctor)
+
+    for command in (up, serve, worker, doctor):
         add_flags(command, settings)
 
     contract = commands.add_parser("openapi", help="write openapi/openapi.json, the contract of the API")
@@ -134,6 +139,20 @@ def _worker(chosen: argparse.Namespace, settings: Settings) -> int:
     from worker import process  # noqa: PLC0415 # each command loads what it needs
 
     return process.main(chosen.name)
+
+
+def _doctor(chosen: argparse.Namespace, settings: Settings) -> int:
+    for variable in BLAS_VARIABLES:  # its small draw is as a worker makes it
+        os.environ[variable] = "1"
+    from service import doctor  # noqa: PLC0415 # each command loads what it needs
+
+    checks = []
+    for check in doctor.examine(settings, os.environ, chosen.url):
+        checks.append(check)
+        if not chosen.json:
+            print("\n".join(doctor.lines(check)), flush=True)  # noqa: T201 # the command's output
+    print(doctor.as_json(checks) if chosen.json else doctor.summary(checks))  # noqa: T201 # the command's output
+    return int(any(check.state == "problem" for check in checks))
 
 
 def _openapi(chosen: argparse.Namespace, settings: Settings) -> int:

@@ -207,6 +207,11 @@ class ArrayCache:
         """Close the connections."""
         self._client.close()
 
+    @property
+    def client(self) -> redis.Redis:
+        """The server itself, for who looks at its health."""
+        return self._client
+
     def info(self) -> dict[str, Any]:
         """Return what the server says of itself; raise a `redis.RedisError` unless it answers."""
         return dict(self._client.info())

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from rq import Worker
 
+import glle_engine
 import worker.tasks  # the engine is loaded before the fork, not once a task
 from worker import lifeline, logs, tracing
 from worker.queue import NAME, SERIALIZER, SafeJob, SafeQueue, worker_ttl
@@ -45,6 +46,12 @@ class GlleWorker(Worker):
     def dequeue_timeout(self) -> int:
         """Seconds to block for a task; maintenance is looked at in between (RQ: worker_ttl - 15)."""
         return max(1, int(self.worker_ttl) // 3)
+
+    def register_birth(self) -> None:
+        """Enter the registry, with what `glle doctor` compares."""
+        super().register_birth()  # type: ignore[no-untyped-call] # RQ's
+        threads = os.environ.get("OPENBLAS_NUM_THREADS", "")
+        self.connection.hset(self.key, mapping={"engine": glle_engine.__version__, "threads": threads})
 
     def main_work_horse(self, job: Job, queue: Queue) -> None:
         """Run a task in the forked child, which dies with its worker."""
