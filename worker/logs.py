@@ -52,6 +52,7 @@ def configure(settings: Settings) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(settings.log_level.upper())
+    logging.captureWarnings(capture=True)
 
 
 def has_access_log(settings: Settings) -> bool:

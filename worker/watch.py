@@ -21,6 +21,8 @@ from worker.tracing import HORSE_SECONDS, TRACING, wanted
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from opentelemetry.trace import Span
+
     from glle_engine import Draw
     from worker.jobs import Job
     from worker.stores import Stores
@@ -75,8 +77,8 @@ class Watch:
                 self._here.counts.add("draws_rejected", str(refused).partition(":")[0])
         return sorted(set(solvers))
 
-    def over(self, seconds: float) -> None:
-        """Count the task, its job if that has ended, and write a log line."""
+    def over(self, seconds: float, span: Span | None) -> None:
+        """Count the task, its job if that has ended, write a log line, and tell its span how it ended."""
         if self.job is None:
             return
         counts, job = self._here.counts, self._here.jobs.get(self.job.id) or self.job
@@ -86,7 +88,13 @@ class Watch:
         if job.finished and job.round == 0 and counts.is_first(job_key(job.id), "counted"):
             lasted = (datetime.fromisoformat(job.finished) - datetime.fromisoformat(job.created)).total_seconds()
             counts.observe("job_seconds", job.kind, job.status, seconds=max(0.0, lasted))
-        log.info("Task of %s job: %s after %.3f s", job.kind, job.status, seconds)
+        told = {} if job.error is None else {"problem": job.error.code}
+        log.info("Task of %s job: %s after %.3f s", job.kind, job.status, seconds, extra={"fields": told})
+        if span is not None:
+            span.update_name(f"task {job.kind}")
+            span.set_attributes({"glle.kind": job.kind, "glle.status": job.status, "glle.round": job.round})
+            if job.error is not None:
+                TRACING.failed(span, job.error.code, job.error.detail)
 
 
 _WATCHES: list[Watch] = []  # the one of this process, while it does a task
@@ -113,10 +121,8 @@ def watched(here: Stores, job: str) -> Iterator[Watch]:
             yield watch
         finally:
             _WATCHES.remove(watch)
-            if span is not None and watch.job is not None:
-                span.update_name(f"task {watch.job.kind}")
             try:
-                watch.over(time.perf_counter() - started)
+                watch.over(time.perf_counter() - started, span)
             except redis.RedisError as error:
                 log.warning("The task was not counted: %s", error)
             here.counts.flush()

@@ -30,6 +30,7 @@ def _root() -> Iterator[None]:
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
+    logging.captureWarnings(capture=False)
 
 
 def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -104,6 +105,39 @@ def test_trace_goes_on_in_the_task(
     assert drawing.attributes["glle.solver"] in {("lanes",), ("lu",), ("lanes-repinned",)}
     assert drawing.parent is not None
     assert drawing.parent.span_id == found["task draws"].context.span_id
+
+
+def test_failed_task_is_a_failed_span(
+    stores: Stores, exporter: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that ends with a problem leaves its code and its words in the span."""
+    monkeypatch.setattr(tasks, "stores", lambda: stores)
+    with serving(create_app(stores)) as client:
+        dataset = client.post("/v1/datasets/synthetic", json={"name": "s_curve", "n": 60}).json()["id"]
+        job = client.post("/v1/posteriors", json={"dataset": dataset}).json()["id"]
+    stores.datasets.delete(dataset)
+    tasks.fit(job)
+    failed = stores.jobs.fetch(job)
+    assert failed.error is not None
+    span = spans(exporter)["task fit"]
+    assert span.attributes is not None
+    assert (span.attributes["glle.status"], span.attributes["error.type"]) == ("failed", failed.error.code)
+    assert not span.status.is_ok
+    assert span.status.description == failed.error.detail
+
+
+def test_collector_that_is_away_costs_a_task_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spans that nobody takes are given up after the time that a work-horse has for them."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+    TRACING.start("glle-test", seconds=0.2)
+    try:
+        with TRACING.span("lost"):
+            pass
+        started = time.monotonic()
+        TRACING.flush()
+        assert time.monotonic() - started < 2
+    finally:
+        TRACING.stop()
 
 
 def test_answer_from_memory_has_its_route(stores: Stores, exporter: InMemorySpanExporter) -> None:
