@@ -178,16 +178,14 @@ def _analyse(here: Stores, job: Job, *, round_: int) -> None:
         return
     spec = analysis_of(job)
     key = spec.cache_key(job.subject)
-    result = None if all(here.cache.present([key])) else _analysed(spec, _Desk(here, job))
+    result = None
+    if not all(here.cache.present([key])):
+        with stage("analysing"):
+            result = spec.run(_Desk(here, job))
     here.jobs.progress(job.id, spec.total, spec.total, "caching")
     if result is not None:
         _keep(here, job.subject, spec, result)
     here.jobs.succeed(job.id)
-
-
-def _analysed(spec: AnalysisSpec, desk: _Desk) -> Entry:
-    with stage("analysing"):
-        return spec.run(desk)
 
 
 def _keep(here: Stores, subject: str, spec: AnalysisSpec, result: Entry) -> Entry:

@@ -6,12 +6,14 @@ import shutil
 import threading
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 import uvicorn
 
+import glle_engine
 from service.app import create_app
 from service.cli import listen
 from tests.conftest import until
@@ -39,6 +41,14 @@ def serving(app: FastAPI) -> Iterator[httpx.Client]:
         finally:
             server.should_exit = True
             thread.join()
+
+
+def beating(stores: Stores, name: str = "one", seconds: float = 0.0, **told: str) -> None:
+    """Enter a worker as it enters itself, its last sign of life so many seconds ago."""
+    beat = (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat()
+    fields: dict[Any, Any] = {"state": "idle", "engine": glle_engine.__version__, "threads": "1", **told}
+    stores.client.sadd("rq:workers:glle", f"rq:worker:{name}")
+    stores.client.hset(f"rq:worker:{name}", mapping={**fields, "last_heartbeat": beat})
 
 
 @pytest.fixture(scope="session")

@@ -10,14 +10,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-import glle_engine
 from service import cli, doctor
 from service.app import create_app
-from tests.service.conftest import serving
+from tests.service.conftest import beating, serving
 from worker import doctor as inside
 from worker.servers import Server
 
@@ -37,18 +36,6 @@ def found(checks: Iterator[Check]) -> dict[str, Check]:
     told = list(checks)
     assert all(bool(check.remedy) == (check.state != "ok") for check in told)
     return {check.name: check for check in told}
-
-
-def beating(stores: Stores, name: str = "one", engine: str = glle_engine.__version__, threads: str = "1") -> None:
-    """Enter a worker as it enters itself."""
-    stores.client.sadd("rq:workers:glle", f"rq:worker:{name}")
-    told: dict[Any, Any] = {
-        "last_heartbeat": datetime.now(UTC).isoformat(),
-        "state": "idle",
-        "engine": engine,
-        "threads": threads,
-    }
-    stores.client.hset(f"rq:worker:{name}", mapping=told)
 
 
 @pytest.fixture(scope="module")

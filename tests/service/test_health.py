@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from service.app import create_app
-from tests.service.conftest import serving
+from tests.service.conftest import beating, serving
 from worker import health
 from worker.stores import Stores
 
@@ -43,13 +43,6 @@ def test_redis_away_is_503_and_the_process_lives(away: httpx.Client) -> None:
     for path in ("/livez", "/docs", "/v1/info", "/v1/datasets"):
         assert away.get(path).status_code == 200
     assert "glle_redis_up 0.0" in away.get("/metrics").text
-
-
-def beating(stores: Stores, *, state: str = "idle", queue: str = "glle", seconds: float = 0.0) -> None:
-    """Enter a worker as RQ does, its last sign of life so many seconds ago."""
-    beat = (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat()
-    stores.client.sadd(f"rq:workers:{queue}", "rq:worker:one")
-    stores.client.hset("rq:worker:one", mapping={"last_heartbeat": beat, "state": state})
 
 
 def test_ready_names_each_check(client: httpx.Client, stores: Stores) -> None:
