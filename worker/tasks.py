@@ -203,7 +203,10 @@ def _keep(here: Stores, subject: str, spec: AnalysisSpec, result: Entry) -> Entr
 def _calibrated_scale(here: Stores, job: Job) -> float:
     """Return the scale that half-sampling suggests for a job's posterior, calibrated when it was not yet."""
     known = here.posteriors.calibration(job.subject)
-    return float((known or _Desk(here, job, "calibrating: ").calibration().meta)["scale"])
+    if known is None:
+        with stage("calibrating"):
+            known = _Desk(here, job, "calibrating: ").calibration().meta
+    return float(known["scale"])
 
 
 @dataclass(frozen=True)
