@@ -32,4 +32,4 @@ USER 10001:10001
 WORKDIR /data
 EXPOSE 8000
 ENTRYPOINT ["glle"]
-CMD ["api", "--host", "0.0.0.0", "--port", "8000"]
+CMD ["serve", "--host", "0.0.0.0", "--port", "8000"]

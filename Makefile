@@ -19,7 +19,7 @@ help:
 	@echo "make honesty       the spread of draws against LLE's own sampling spread (twenty minutes)"
 	@echo "make test-compose  the containers, for real (as root; installs a container engine)"
 	@echo "make test-scale    n of 100,000 (minutes)"
-	@echo "make openapi       export openapi/openapi.json"
+	@echo "make openapi       export openapi/openapi.json and docs/settings.md"
 	@echo "make lock          resolve the lock files anew (needs uv)"
 
 setup: $(STAMP)
@@ -77,13 +77,14 @@ types: setup
 
 openapi: setup
 	$(BIN)/glle openapi
+	$(BIN)/glle settings --write
 
 LOCK := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-emit-index-url --no-emit-find-links --no-annotate --quiet
 
 lock:
-	$(LOCK) --extra service --extra fast --extra demo --group dev -o requirements.lock
-	$(LOCK) --extra service --extra fast --group build -o requirements-service.lock
+	$(LOCK) --extra service --extra fast --extra otel --extra demo --group dev -o requirements.lock
+	$(LOCK) --extra service --extra fast --extra otel --group build -o requirements-service.lock
 	$(LOCK) --extra bench --constraint requirements.lock -o requirements-bench.lock
 
 clean:

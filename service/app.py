@@ -14,6 +14,8 @@ from service.problems import ProblemOut, documented
 from service.recent import FromRecent, Recent
 from service.routes import analyses, datasets, draws, jobs, posteriors, system
 from service.streams import Streams
+from service.tracing import telemetry
+from worker.logs import has_access_log
 
 if TYPE_CHECKING:
     from typing import Any
@@ -36,17 +38,18 @@ def create_app(stores: Stores) -> FastAPI:
         docs_url=None,  # the framework's page loads its scripts from another host
         redoc_url=None,
         separate_input_output_schemas=False,
+        telemetry=telemetry(),
     )
     app.state.stores = stores
-    app.state.metrics = Metrics(stores)
     app.state.streams = Streams(stores.settings.max_streams)
     app.state.recent = Recent(stores.settings.recent_bytes, stores.posteriors.exists)
+    app.state.metrics = Metrics(stores, app.state.recent)
     for routes in (datasets, posteriors, draws, analyses, jobs, system):
         app.include_router(routes.router)
     problems.install(app)
     app.add_middleware(Gate)
     app.add_middleware(FromRecent, recent=app.state.recent)
-    app.add_middleware(Observe, metrics=app.state.metrics)
+    app.add_middleware(Observe, metrics=app.state.metrics, has_access_log=has_access_log(stores.settings))
     _document_problems(app)
     return app
 

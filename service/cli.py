@@ -8,11 +8,13 @@ import json
 import os
 import socket
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from worker.settings import Settings, SettingsError, table, unknown
+from service import settings_page
+from service.flags import add_flags, settings_of
+from worker import logs, tracing
+from worker.settings import Settings, SettingsError, unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,10 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in unknown(os.environ):
         _say(f"{name} is no setting and has no effect; `glle settings` lists them.")
     try:
-        settings = Settings.from_env()
-        chosen = _parser(settings).parse_args(arguments)
+        chosen = _parser(Settings.from_env()).parse_args(arguments)
         run: Callable[[argparse.Namespace, Settings], int] = chosen.run
-        return run(chosen, settings)
+        return run(chosen, settings_of(chosen, os.environ))
     except (SettingsError, StartError) as error:
         _say(f"glle: {error}")
         return 2
@@ -62,42 +63,47 @@ def _parser(settings: Settings) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="command")
 
     up = commands.add_parser("up", help="start everything here: servers, API and workers, until Ctrl-C")
-    up.add_argument("--workers", type=int, default=settings.workers, help="worker processes (%(default)s)")
-    up.add_argument("--data-dir", default=settings.data_dir, help="folder of all data (%(default)s)")
     up.set_defaults(run=_up)
 
-    api = commands.add_parser("api", help="the HTTP API alone")
-    api.add_argument("--fd", type=int, help=argparse.SUPPRESS)  # a socket that `glle up` holds open
-    api.set_defaults(run=_api)
-    for command in (up, api):
-        command.add_argument("--host", default=settings.host, help="address to listen on (%(default)s)")
-        command.add_argument("--port", type=int, default=settings.port, help="port, 0: a free one (%(default)s)")
+    serve = commands.add_parser("serve", aliases=["api"], help="the HTTP API alone")
+    serve.add_argument("--fd", type=int, help=argparse.SUPPRESS)  # a socket that `glle up` holds open
+    serve.set_defaults(run=_serve)
 
     worker = commands.add_parser("worker", help="one worker")
     worker.add_argument("--name", help="its name in the registry (random)")
     worker.set_defaults(run=_worker)
 
+    doctor = commands.add_parser("doctor", help="check a deployment and say what to do; 1 where something is broken")
+    doctor.add_argument("--url", help="a running service, such as http://127.0.0.1:8000: it does a small job, too")
+    doctor.add_argument("--json", action="store_true", help="the report as JSON")
+    doctor.set_defaults(run=_doctor)
+
+    for command in (up, serve, worker, doctor):
+        add_flags(command, settings)
+
     contract = commands.add_parser("openapi", help="write openapi/openapi.json, the contract of the API")
     contract.add_argument("--check", action="store_true", help="compare instead, and fail if it differs")
     contract.set_defaults(run=_openapi)
 
-    commands.add_parser("settings", help="list the settings").set_defaults(run=_settings)
+    listing = commands.add_parser("settings", help="list the settings")
+    what = listing.add_mutually_exclusive_group()
+    what.add_argument("--current", action="store_true", help="what holds in this environment, passwords hidden")
+    what.add_argument("--write", action="store_true", help="write docs/settings.md, their documentation")
+    listing.set_defaults(run=_settings)
     return parser
 
 
 def _up(chosen: argparse.Namespace, settings: Settings) -> int:
+    del chosen  # all of it is in the settings
     from service.up import Tree  # noqa: PLC0415 # each command loads what it needs
 
-    if chosen.workers < 1:
-        raise StartError(f"--workers {chosen.workers}: at least one is needed.")
-    given = replace(settings, host=chosen.host, port=chosen.port, workers=chosen.workers, data_dir=chosen.data_dir)
-    if bool(given.redis_url) != bool(given.cache_url):
+    if bool(settings.redis_url) != bool(settings.cache_url):
         raise StartError("Set both GLLE_REDIS_URL and GLLE_CACHE_URL, or neither for embedded servers.")
-    with contextlib.closing(listen(given.host, given.port)) as sock:
-        return Tree(given, sock).run()
+    with contextlib.closing(listen(settings.host, settings.port)) as sock:
+        return Tree(settings, sock).run()
 
 
-def _api(chosen: argparse.Namespace, settings: Settings) -> int:
+def _serve(chosen: argparse.Namespace, settings: Settings) -> int:
     import uvicorn  # noqa: PLC0415 # each command loads what it needs
 
     class Server(uvicorn.Server):
@@ -108,25 +114,50 @@ def _api(chosen: argparse.Namespace, settings: Settings) -> int:
     from service.app import create_app  # noqa: PLC0415 # each command loads what it needs
     from worker.stores import Stores  # noqa: PLC0415 # each command loads what it needs
 
+    logs.configure(settings)
+    if tracing.wanted(settings):
+        tracing.TRACING.start("glle-api")
     app = create_app(Stores.connect(settings))
-    sock = socket.socket(fileno=chosen.fd) if chosen.fd is not None else listen(chosen.host, chosen.port)
+    sock = socket.socket(fileno=chosen.fd) if chosen.fd is not None else listen(settings.host, settings.port)
     config = uvicorn.Config(
-        app, log_level="warning", access_log=False, timeout_graceful_shutdown=DRAIN_SECONDS, server_header=False
+        app,
+        log_config=None,  # its lines are as all others are
+        log_level="debug" if settings.log_level == "debug" else "warning",
+        access_log=False,  # ours has the route
+        timeout_graceful_shutdown=DRAIN_SECONDS,
+        server_header=False,
     )
     if chosen.fd is None:
-        _say(f"glle API at http://{_shown(sock)}")
+        logs.announce(f"glle API at http://{_shown(sock)}", settings)
     with contextlib.suppress(KeyboardInterrupt):
         Server(config).run(sockets=[sock])
+    metrics = app.state.metrics
+    metrics.flush(metrics.taken())
+    tracing.TRACING.stop()
     return 0
 
 
 def _worker(chosen: argparse.Namespace, settings: Settings) -> int:
-    del settings  # read from the environment again by the worker and its tasks
     for variable in BLAS_VARIABLES:  # numpy reads them when it is imported
         os.environ[variable] = "1"
+    os.environ.update(settings.to_env())  # which the worker and its tasks read
     from worker import process  # noqa: PLC0415 # each command loads what it needs
 
     return process.main(chosen.name)
+
+
+def _doctor(chosen: argparse.Namespace, settings: Settings) -> int:
+    for variable in BLAS_VARIABLES:  # its small draw is as a worker makes it
+        os.environ[variable] = "1"
+    from service import doctor  # noqa: PLC0415 # each command loads what it needs
+
+    checks = []
+    for check in doctor.examine(settings, os.environ, chosen.url):
+        checks.append(check)
+        if not chosen.json:
+            print("\n".join(doctor.lines(check)), flush=True)  # noqa: T201 # the command's output
+    print(doctor.as_json(checks) if chosen.json else doctor.summary(checks))  # noqa: T201 # the command's output
+    return int(any(check.state == "problem" for check in checks))
 
 
 def _openapi(chosen: argparse.Namespace, settings: Settings) -> int:
@@ -156,10 +187,13 @@ def _contract_app() -> FastAPI:
 
 
 def _settings(chosen: argparse.Namespace, settings: Settings) -> int:
-    del chosen, settings
-    width = max(len(name) for name, _, _ in table())
-    for name, default, told in table():
-        print(f"{name:<{width}}  {default!s:<12}  {told}")  # noqa: T201 # the command's output
+    del settings
+    if chosen.write:
+        settings_page.PAGE.write_text(settings_page.page(), encoding="utf-8")
+        _say(f"Written to {settings_page.PAGE}.")
+        return 0
+    text = settings_page.current(os.environ) if chosen.current else settings_page.listed()
+    print(text)  # noqa: T201 # the command's output
     return 0
 
 

@@ -334,12 +334,21 @@ class LiveOut(BaseModel):
     status: Literal["ok"] = "ok"
 
 
+class CheckOut(BaseModel):
+    """One of the things that must be well."""
+
+    name: str = Field(examples=["queue server"])
+    state: Literal["ok", "warning", "problem"]
+    detail: str = Field(description="What was found.")
+
+
 class ReadyOut(BaseModel):
     """The service can do its work."""
 
     status: Literal["ok"] = "ok"
     workers: int = Field(description="Workers that gave a sign of life lately.")
     queue_length: int = Field(description="Tasks that wait.")
+    checks: list[CheckOut] = Field(description="What was looked at.")
 
 
 class InfoOut(BaseModel):

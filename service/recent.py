@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 from starlette.concurrency import run_in_threadpool
 
+from worker.tracing import TRACING
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -53,6 +55,7 @@ class Recent:
         self._budget = budget
         self._exists = exists
         self._bytes = 0
+        self.hits = 0  # answers given since somebody asked
         self._answers: OrderedDict[Key, Answer] = OrderedDict()
         self._alive: dict[str, float] = {}  # until when each posterior counts as existing
 
@@ -82,6 +85,7 @@ class Recent:
                 self._forget(answer.posterior)
                 return None
             self._alive[answer.posterior] = asked + ALIVE_SECONDS
+        self.hits += 1
         if key in self._answers:  # not dropped meanwhile
             self._answers.move_to_end(key)
         return answer
@@ -114,6 +118,8 @@ class FromRecent:
         method = scope["method"] if scope["type"] == "http" else ""
         if method == "GET" and (answer := await self._recent.find(scope)) is not None:
             scope["route"] = answer.route
+            if TRACING.is_on:
+                TRACING.answers(method, getattr(answer.route, "path", ""))
             given = _header(scope, b"if-none-match")
             if given and {answer.etag, b"*"} & {part.strip().removeprefix(b"W/") for part in given.split(b",")}:
                 headers = [(name, value) for name, value in answer.headers if name != b"content-length"]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import redis
 
 from service.cli import BLAS_VARIABLES, StartError
-from worker import lifeline
+from worker import lifeline, logs
 from worker.servers import Server, ServerError, cache_server, queue_server
 from worker.stores import Stores
 
@@ -39,6 +39,7 @@ class Child:
 
     name: str
     spawn: Callable[[], subprocess.Popen[bytes]]
+    say: Callable[[str], None]
     process: subprocess.Popen[bytes] | None = None
     pause: float = 0.0
     due: float = 0.0
@@ -56,7 +57,7 @@ class Child:
         steady = time.monotonic() - self.started > STEADY_SECONDS
         self.pause = 0.0 if steady else min(max(FIRST_PAUSE, 2 * self.pause), LONGEST_PAUSE)
         self.due = time.monotonic() + self.pause
-        _say(f"{self.name} ended with {self.process.returncode}; again in {self.pause:g} s")
+        self.say(f"{self.name} ended with {self.process.returncode}; again in {self.pause:g} s")
         self.process = None
         return True
 
@@ -98,6 +99,9 @@ class Tree:
                 self._stop()
         return 0
 
+    def _say(self, text: str) -> None:
+        logs.announce(text, self._settings)
+
     def _on_signal(self, signum: int, frame: object) -> None:
         del signum, frame
         self._stopping = True
@@ -109,23 +113,24 @@ class Tree:
             queue, cache = queue_server(settings), cache_server(settings)
             self._servers = [queue, cache]
             for server in self._servers:
-                self._children.append(Child(server.folder.name + " server", self._told(server.spawn)))
+                self._children.append(Child(server.folder.name + " server", self._told(server.spawn), self._say))
                 self._children[-1].start()
             for server in self._servers:
                 server.wait()
             settings = replace(settings, redis_url=queue.url, cache_url=cache.url)
         environment = {
             **os.environ,
-            "GLLE_REDIS_URL": settings.redis_url,
-            "GLLE_CACHE_URL": settings.cache_url,
+            **settings.to_env(),
             "GLLE_DATA_DIR": str(data),
             **dict.fromkeys(BLAS_VARIABLES, "1"),
         }
         descriptor = self._sock.fileno()
-        self._children.append(Child("API", self._command(["api", "--fd", str(descriptor)], environment, (descriptor,))))
+        command = self._command(["serve", "--fd", str(descriptor)], environment, (descriptor,))
+        self._children.append(Child("API", command, self._say))
         for number in range(1, settings.workers + 1):
             name = f"{socket.gethostname()}-{os.getpid()}-{number}".replace(".", "-")
-            self._children.append(Child(f"worker {name}", self._command(["worker", "--name", name], environment)))
+            command = self._command(["worker", "--name", name], environment)
+            self._children.append(Child(f"worker {name}", command, self._say))
         for child in self._children:
             if child.process is None:
                 child.start()
@@ -167,7 +172,9 @@ class Tree:
             time.sleep(TICK / 2)
         if not self._stopping:
             shown = f"[{host}]" if ":" in host else host
-            _say(f"glle is ready at http://{shown}:{port} (documentation: /docs). Data in {data}. Ctrl-C stops it.")
+            self._say(
+                f"glle is ready at http://{shown}:{port} (documentation: /docs). Data in {data}. Ctrl-C stops it."
+            )
 
     def _watch(self, settings: Settings) -> None:
         while not self._stopping:
@@ -234,7 +241,3 @@ def _ready(host: str, port: int) -> bool:
         return False
     finally:
         connection.close()
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)  # noqa: T201 # the command's output

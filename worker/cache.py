@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     import redis
 
+    from worker.counts import Counts
+
 PIECE = 2**20
 _LAYOUT = 2  # the arrays' bytes without a break between them; layout 1 began a piece with each array
 _FIRST = ["head", "0"]  # most values are one piece: one round trip
@@ -61,11 +63,14 @@ class ArrayCache:
         Bytes the server may hold; an entry of more than half is refused before it evicts everything else.
     ttl
         Seconds an entry is kept when space allows.
+    counts
+        Where what is found and what is not is counted; None: nowhere.
 
     """
 
-    def __init__(self, client: redis.Redis, *, budget: int, ttl: int) -> None:
+    def __init__(self, client: redis.Redis, *, budget: int, ttl: int, counts: Counts | None = None) -> None:
         self._client = client
+        self._counts = counts
         self._publish = client.register_script(_PUBLISH)
         self.budget = budget
         self._ttl = ttl
@@ -145,6 +150,12 @@ class ArrayCache:
             return [self._entry(key, found) for key, found in zip(keys, together.execute(), strict=True)]
 
     def _entry(self, key: str, found: list[Any]) -> Entry | None:
+        entry = self._put_together(key, found)
+        if self._counts is not None:
+            self._counts.add("cache_reads", "server", "miss" if entry is None else "hit")
+        return entry
+
+    def _put_together(self, key: str, found: list[Any]) -> Entry | None:
         """Put an entry together from its head and first piece, and the others, which are read now."""
         raw, first = found
         if raw is None:
@@ -196,9 +207,14 @@ class ArrayCache:
         """Close the connections."""
         self._client.close()
 
-    def ping(self) -> None:
-        """Raise a `redis.RedisError` unless the server answers."""
-        self._client.ping()
+    @property
+    def client(self) -> redis.Redis:
+        """The server itself, for who looks at its health."""
+        return self._client
+
+    def info(self) -> dict[str, Any]:
+        """Return what the server says of itself; raise a `redis.RedisError` unless it answers."""
+        return dict(self._client.info())
 
 
 def _bytes(array: Array) -> memoryview:

@@ -162,6 +162,15 @@ class DatasetStore:
             if before is None or place < before:
                 yield place, placed[place]
 
+    def usage(self) -> tuple[int, int]:
+        """Return the number of data sets, and the bytes of all their files."""
+        count = size = 0
+        for path in self._folder.glob("ds_*"):
+            with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+                size += path.stat().st_size
+                count += path.suffix == ".json"
+        return count, size
+
     def values(self, id_: str) -> Array:
         """Return the (n, d) values, mapped from the file.
 

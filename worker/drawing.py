@@ -13,6 +13,7 @@ from glle_engine import Draw, Posterior
 from worker.cache import Entry
 from worker.draws import DrawKey
 from worker.problems import refuse
+from worker.watch import drew, stage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,13 +48,15 @@ def draw_and_cache(cache: ArrayCache, id_: str, posterior: Posterior, keys: Sequ
 def drawn(posterior: Posterior, keys: Sequence[DrawKey]) -> tuple[list[Draw], float]:
     """Make draws of one source and alignment; return them, and the seconds that each took."""
     started = time.perf_counter()
-    made = list(
-        posterior.draws_of(
-            [glle_engine.DrawKey(key.index, key.seed, key.scale) for key in keys],
-            source=keys[0].source,  # type: ignore[arg-type] # checked by the engine
-            align=keys[0].align,  # type: ignore[arg-type]
+    with stage("drawing", glle__draws=len(keys)) as told:
+        made = list(
+            posterior.draws_of(
+                [glle_engine.DrawKey(key.index, key.seed, key.scale) for key in keys],
+                source=keys[0].source,  # type: ignore[arg-type] # checked by the engine
+                align=keys[0].align,  # type: ignore[arg-type]
+            )
         )
-    )
+        told["glle__solver"] = drew(made)
     return made, round((time.perf_counter() - started) / len(made), 6)
 
 
@@ -86,7 +89,8 @@ def store_draws(cache: ArrayCache, id_: str, keys: Sequence[DrawKey], made: Sequ
             "sha256": hashlib.sha256(np.ascontiguousarray(draw.embedding).data).hexdigest(),
         }
         entries[key.cache_key(id_)] = Entry(meta, {"embedding": draw.embedding, "eigenvalues": draw.eigenvalues})
-    cache.put_many(entries)
+    with stage("caching"):
+        cache.put_many(entries)
 
 
 def cached_draw(key: DrawKey, entry: Entry) -> Draw:

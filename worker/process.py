@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 
 from rq import Worker
 
+import glle_engine
 import worker.tasks  # the engine is loaded before the fork, not once a task
-from worker import lifeline
+from worker import lifeline, logs, tracing
 from worker.overseer import Overseer
 from worker.queue import NAME, SERIALIZER, TASKS, SafeJob, SafeQueue, worker_ttl
 from worker.settings import Settings
@@ -48,15 +49,23 @@ class GlleWorker(Worker):
         """Seconds to block for a task; maintenance is looked at in between (RQ: worker_ttl - 15)."""
         return max(1, int(self.worker_ttl) // 3)
 
+    def register_birth(self) -> None:
+        """Enter the registry, with what `glle doctor` compares."""
+        super().register_birth()  # type: ignore[no-untyped-call] # RQ's
+        threads = os.environ.get("OPENBLAS_NUM_THREADS", "")
+        self.connection.hset(self.key, mapping={"engine": glle_engine.__version__, "threads": threads})
+
     def main_work_horse(self, job: Job, queue: Queue) -> None:
         """Run a task in the forked child, which dies with its worker."""
         lifeline.die_with_parent(signal.SIGKILL, os.getppid())
+        stores().counts.forget()  # its parent's
         super().main_work_horse(job, queue)
 
     def fork_work_horse(self, job: Job, queue: Queue) -> None:
         """Fork for a task, with the posterior that it works on at hand."""
         if job.func_name in _WITH_POSTERIOR and (known := stores().jobs.get(job.args[0])) is not None:
             stores().warm.fetch(known.subject, stores().posteriors)
+            stores().counts.flush()
         super().fork_work_horse(job, queue)
 
     def monitor_work_horse(self, job: Job, queue: Queue) -> None:
@@ -87,6 +96,9 @@ def main(name: str | None = None) -> int:
 
     """
     settings = Settings.from_env()
+    logs.configure(settings)
+    if tracing.wanted(settings):
+        tracing.load()
     if find_spec("numba") is not None:
         from glle_engine.lanes.solver import warm  # noqa: PLC0415 -- before the fork, not once a task
 
@@ -104,7 +116,7 @@ def main(name: str | None = None) -> int:
         log_job_description=False,
     )
     worker.log_result_lifespan = False
-    worker.work(logging_level="INFO")
+    worker.work(logging_level=settings.log_level.upper())
     asked = worker._stop_requested or worker._shutdown_requested_date is not None  # noqa: SLF001 # RQ tells nowhere else
     return 0 if asked else 1
 

@@ -7,6 +7,7 @@ because it can be imported.
 
 from __future__ import annotations
 
+import logging
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from worker import places
 from worker.draws import CHAINS, DrawsSpec
 from worker.identity import text
 from worker.jobs import job_key, taker_field
+from worker.origin import luggage
 from worker.problems import Problem
 
 if TYPE_CHECKING:
@@ -40,6 +42,8 @@ ENDED_SECONDS = 60  # RQ's own memory of a task that ended; ours is the job reco
 FAILED_SECONDS = 86400
 MAINTENANCE_SECONDS = 30
 STALE_SECONDS = 2.0  # an open job that has been silent for so long is checked against the queue
+
+log = logging.getLogger(__name__)
 
 
 class SafeJob(RqJob):
@@ -110,6 +114,7 @@ class TaskQueue:
 
     def enqueue(self, job: Job) -> None:
         """Enqueue the first task of a job; a draws job's first shard opens the other chains."""
+        log.info("Enqueued: %s job", job.kind, extra={"fields": {"job_id": job.id}})
         if job.kind == "fit":
             self._enqueue("worker.tasks.fit", [job.id], _only_task(job), job)
         elif job.kind == "draws":
@@ -250,6 +255,7 @@ class TaskQueue:
                 result_ttl=ENDED_SECONDS,
                 failure_ttl=FAILED_SECONDS,
                 retry=Retry(max=RETRIES),
+                meta=luggage(),
                 description=id_,
             )
         except DuplicateJobError:

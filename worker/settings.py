@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,8 +17,11 @@ class SettingsError(ValueError):
     """A setting whose value cannot be used; the message says what would be."""
 
 
-def _setting(default: Any, help_: str, *, at_least: float = 0) -> Any:
-    return field(default=default, metadata={"help": help_, "at_least": at_least})
+def _setting(
+    default: Any, help_: str, *, at_least: float = 0, choices: tuple[str, ...] = (), secret: bool = False
+) -> Any:
+    told = {"help": help_, "at_least": at_least, "choices": choices, "secret": secret}
+    return field(default=default, metadata=told)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +35,8 @@ class Settings:
 
     """
 
-    redis_url: str = _setting("", "Redis of the queue and the records: noeviction, AOF. Empty: embedded.")
-    cache_url: str = _setting("", "Redis of the arrays: allkeys-lru, no AOF. Empty: embedded.")
+    redis_url: str = _setting("", "Redis of the queue and the records: noeviction, AOF. Empty: embedded.", secret=True)
+    cache_url: str = _setting("", "Redis of the arrays: allkeys-lru, no AOF. Empty: embedded.", secret=True)
     data_dir: str = _setting("./glle-data", "Folder of the data sets, and of the embedded servers.")
     host: str = _setting("127.0.0.1", "Address the API listens on.")
     port: int = _setting(8000, "Port the API listens on; 0 takes a free one.")
@@ -56,40 +60,98 @@ class Settings:
     heartbeat: int = _setting(5, "Seconds between a busy worker's signs of life; 4 missed: redone.", at_least=1)
     shard_seconds: float = _setting(2.0, "Work in one shard of a draws job, so that jobs interleave.")
     stop_grace: float = _setting(8.0, "Seconds `glle up` waits for running work when it stops.")
+    log_format: str = _setting("text", "Log lines for people, or JSON objects for machines.", choices=("text", "json"))
+    log_level: str = _setting(
+        "info", "Least level of a log line that is written.", choices=("debug", "info", "warning", "error")
+    )
+    access_log: str = _setting(
+        "auto", "A log line for every request; auto: with JSON only.", choices=("auto", "on", "off")
+    )
+    traces: str = _setting(
+        "auto",
+        "OpenTelemetry traces to an OTLP collector (extra otel); auto: where OTEL_EXPORTER_OTLP_ENDPOINT is set.",
+        choices=("auto", "on", "off"),
+    )
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> Self:
         """Return the settings of `environ` (default: the process's environment)."""
         environ = os.environ if environ is None else environ
-        values: dict[str, Any] = {}
-        for known in fields(cls):
-            text = environ.get(PREFIX + known.name.upper())
-            if text is not None:
-                values[known.name] = _parse(known.name, text, known.default, known.metadata["at_least"])
-        return cls(**values)
+        return cls(**{row.name: row.parse(environ[row.variable]) for row in rows() if row.variable in environ})
+
+    def to_env(self) -> dict[str, str]:
+        """Return the environment variables of which these are the settings."""
+        return {row.variable: str(getattr(self, row.name)) for row in rows()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One setting as the table has it: the source of its variable, its flag and its documentation."""
+
+    name: str
+    default: Any
+    help: str
+    at_least: float
+    choices: tuple[str, ...]
+    secret: bool
+
+    @property
+    def variable(self) -> str:
+        """Its environment variable."""
+        return PREFIX + self.name.upper()
+
+    @property
+    def flag(self) -> str:
+        """Its option on a command line."""
+        return "--" + self.name.replace("_", "-")
+
+    def parse(self, text: str, said: str = "") -> Any:
+        """Return the value that `text` is; `said` is where it stands, by default in the variable.
+
+        Raises
+        ------
+        SettingsError
+            When it is not of the default's type, below the least value, or none of the choices.
+
+        """
+        said = said or f"{self.variable}={text!r}"
+        kind = type(self.default)
+        if kind is str:
+            if self.choices and text not in self.choices:
+                raise SettingsError(f"{said} must be one of {', '.join(self.choices)}.")
+            return text
+        try:
+            value = kind(text)
+        except ValueError:
+            value = None
+        if value is None or not value >= self.at_least:  # NaN is refused too
+            noun = "an integer" if kind is int else "a number"
+            raise SettingsError(f"{said} must be {noun} of at least {self.at_least:g}.")
+        return value
+
+    def shown(self, value: Any) -> str:
+        """Return a value as anyone may see it: a URL without its password, no other secret at all."""
+        if not self.secret or not value:
+            return str(value)
+        parts = urlsplit(str(value))
+        if not parts.hostname:
+            return "***"
+        login = "***@" if "@" in parts.netloc else ""
+        query = "?***" if parts.query else ""
+        return f"{parts.scheme}://{login}{parts.netloc.rpartition('@')[2]}{parts.path}{query}"
+
+
+def rows() -> list[Row]:
+    """Return the table."""
+    return [Row(name=f.name, default=f.default, **f.metadata) for f in fields(Settings)]
 
 
 def table() -> list[tuple[str, Any, str]]:
     """Return the settings as rows of (variable, default, help)."""
-    return [(PREFIX + f.name.upper(), f.default, str(f.metadata["help"])) for f in fields(Settings)]
+    return [(row.variable, row.default, row.help) for row in rows()]
 
 
 def unknown(environ: Mapping[str, str]) -> list[str]:
     """Return the `GLLE_*` variables of `environ` that no setting reads, a misspelling most likely."""
     known = {name for name, _, _ in table()}
     return sorted(name for name in environ if name.startswith(PREFIX) and name not in known)
-
-
-def _parse(name: str, text: str, default: Any, at_least: float) -> Any:
-    assert default is not MISSING
-    kind = type(default)
-    if kind is str:
-        return text
-    try:
-        value = kind(text)
-    except ValueError:
-        value = None
-    if value is None or not value >= at_least:  # NaN is refused too
-        noun = "an integer" if kind is int else "a number"
-        raise SettingsError(f"{PREFIX}{name.upper()}={text!r} must be {noun} of at least {at_least:g}.")
-    return value

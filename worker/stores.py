@@ -11,6 +11,7 @@ from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
 from worker.cache import ArrayCache
+from worker.counts import Counts
 from worker.datasets import DatasetStore
 from worker.job_scripts import CHANGED, ENDED
 from worker.jobs import JobStore
@@ -38,6 +39,7 @@ class Stores:
     endings: News
     changes: News
     warm: WarmPosteriors
+    counts: Counts
 
     @classmethod
     def connect(cls, settings: Settings) -> Self:
@@ -51,7 +53,8 @@ class Stores:
         """
         client = connect_queue(settings)
         arrays = _connect(settings.cache_url, "GLLE_CACHE_URL", timeout=ARRAY_SECONDS)
-        cache = ArrayCache(arrays, budget=settings.cache_bytes, ttl=settings.cache_ttl)
+        counts = Counts(client)
+        cache = ArrayCache(arrays, budget=settings.cache_bytes, ttl=settings.cache_ttl, counts=counts)
         jobs = JobStore(client, ttl=settings.job_ttl)
         return cls(
             settings=settings,
@@ -64,6 +67,7 @@ class Stores:
             endings=News(client, ENDED),
             changes=News(client, CHANGED),
             warm=WarmPosteriors(settings.warm_bytes),
+            counts=counts,
         )
 
     def close(self) -> None:

@@ -10,8 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import platform
-import socket
 import time
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -19,7 +17,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import redis
-import scipy  # type: ignore[import-untyped, unused-ignore] # typed where its stubs are installed
 from rq.timeouts import JobTimeoutException
 
 import glle_engine
@@ -34,7 +31,9 @@ from worker.draws import CHAINS, DrawKey, DrawsSpec
 from worker.jobs import Cancelled, Job
 from worker.posteriors import PosteriorRecord
 from worker.problems import Problem, ProblemError, internal_error, out_of_memory, refuse, timed_out
+from worker.provenance import provenance
 from worker.stores import Stores, stores
+from worker.watch import fitted, stage, watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -65,23 +64,24 @@ def analyse(job_id: str, round_: int) -> None:
 def _recorded(job_id: str, work: Callable[[Stores, Job], None]) -> None:
     """Start a job, work on it, and record how that ended."""
     here = stores()
-    try:
-        work(here, here.jobs.start(job_id))
-    except Cancelled:
-        here.jobs.cancelled(job_id)
-    except redis.RedisError:
-        raise  # nothing can be recorded: RQ tries again
-    except GlleError as error:
-        here.jobs.fail(job_id, Problem.from_engine(error))
-    except ProblemError as error:
-        here.jobs.fail(job_id, error.problem)
-    except JobTimeoutException:
-        here.jobs.fail(job_id, timed_out(here.settings.job_timeout))
-    except MemoryError as error:
-        here.jobs.fail(job_id, out_of_memory(str(error)))
-    except Exception as error:
-        log.exception("Job %s failed", job_id)
-        here.jobs.fail(job_id, internal_error(error))
+    with watched(here, job_id) as watch:
+        try:
+            work(here, watch.begun(here.jobs.start(job_id)))
+        except Cancelled:
+            here.jobs.cancelled(job_id)
+        except redis.RedisError:
+            raise  # nothing can be recorded: RQ tries again
+        except GlleError as error:
+            here.jobs.fail(job_id, Problem.from_engine(error))
+        except ProblemError as error:
+            here.jobs.fail(job_id, error.problem)
+        except JobTimeoutException:
+            here.jobs.fail(job_id, timed_out(here.settings.job_timeout))
+        except MemoryError as error:
+            here.jobs.fail(job_id, out_of_memory(str(error)))
+        except Exception as error:
+            log.exception("Job %s failed", job_id)
+            here.jobs.fail(job_id, internal_error(error))
 
 
 def _fit(here: Stores, job: Job) -> None:
@@ -90,8 +90,10 @@ def _fit(here: Stores, job: Job) -> None:
     clock = StageClock(_teller(here, job))
     posterior = glle_engine.fit_spec(values, spec, on_progress=clock)
     stages = clock.stop()
+    fitted(stages)
     here.jobs.stage(job.id, "caching")
-    here.posteriors.cache(job.subject, posterior)
+    with stage("caching"):
+        here.posteriors.cache(job.subject, posterior)
     arrays = posterior.arrays()
     here.posteriors.record(
         PosteriorRecord(
@@ -106,7 +108,7 @@ def _fit(here: Stores, job: Job) -> None:
             stages={stage: round(seconds, 6) for stage, seconds in stages.items()},
             arrays={name: {"shape": list(a.shape), "dtype": a.dtype.name} for name, a in arrays.items()},
             nbytes=sum(array.nbytes for array in arrays.values()),
-            provenance=_provenance(),
+            provenance=provenance(),
             job=job.id,
             created=now_iso(),
         )
@@ -179,7 +181,10 @@ def _analyse(here: Stores, job: Job, *, round_: int) -> None:
         return
     spec = analysis_of(job)
     key = spec.cache_key(job.subject)
-    result = None if all(here.cache.present([key])) else spec.run(_Desk(here, job))
+    result = None
+    if not all(here.cache.present([key])):
+        with stage("analysing"):
+            result = spec.run(_Desk(here, job))
     here.jobs.progress(job.id, spec.total, spec.total, "caching")
     if result is not None:
         _keep(here, job.subject, spec, result)
@@ -193,14 +198,18 @@ def _keep(here: Stores, subject: str, spec: AnalysisSpec, result: Entry) -> Entr
         recorded = here.posteriors.calibrate(subject, calibration_told(result.meta))
         result = Entry({**result.meta, **recorded}, result.arrays)
     kept = Entry({**result.meta, "sha256": _sha256(result)}, result.arrays)
-    here.cache.put(spec.cache_key(subject), kept.meta, kept.arrays)
+    with stage("caching"):
+        here.cache.put(spec.cache_key(subject), kept.meta, kept.arrays)
     return kept
 
 
 def _calibrated_scale(here: Stores, job: Job) -> float:
     """Return the scale that half-sampling suggests for a job's posterior, calibrated when it was not yet."""
     known = here.posteriors.calibration(job.subject)
-    return float((known or _Desk(here, job, "calibrating: ").calibration().meta)["scale"])
+    if known is None:
+        with stage("calibrating"):
+            known = _Desk(here, job, "calibrating: ").calibration().meta
+    return float(known["scale"])
 
 
 @dataclass(frozen=True)
@@ -274,7 +283,8 @@ def _posterior(here: Stores, job: Job, record: PosteriorRecord) -> Posterior:
     if posterior is None:
         told = _teller(here, job, "fitting again: ")
         values = here.datasets.values(record.dataset)
-        posterior = glle_engine.fit_spec(values, FitSpec.from_dict(record.spec), on_progress=told)
+        with stage("fitting again"):
+            posterior = glle_engine.fit_spec(values, FitSpec.from_dict(record.spec), on_progress=told)
         here.posteriors.cache(record.id, posterior)
     return posterior
 
@@ -295,14 +305,3 @@ def _teller(here: Stores, job: Job, prefix: str = "") -> Callable[[int, int, str
             here.jobs.progress(job.id, done, total, stage)
 
     return tell
-
-
-def _provenance() -> dict[str, str]:
-    return {
-        "engine": glle_engine.__version__,
-        "numpy": np.__version__,
-        "scipy": scipy.__version__,
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "host": socket.gethostname(),
-    }

@@ -7,13 +7,15 @@ import numpy as np
 import scipy
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
+from starlette.concurrency import run_in_threadpool
 
 import glle_engine
 from glle_engine import FitSpec, manifolds
 from service import docs
 from service.context import Here
-from service.models import InfoOut, LiveOut, ReadyOut
+from service.models import CheckOut, InfoOut, LiveOut, ReadyOut
 from service.problems import documented
+from worker.health import queue_states, readiness
 from worker.problems import refuse
 
 router = APIRouter(tags=["service"])
@@ -50,18 +52,30 @@ async def livez() -> LiveOut:
 
 @router.get("/readyz", summary="Can it work?", responses=documented())
 def readyz(here: Here) -> ReadyOut:
-    """Answer 200 when both Redis servers answer and a worker is alive, else 503."""
-    here.cache.ping()
-    workers = here.queue.live_workers()
-    if workers == 0:
-        raise refuse("no-workers", 503, "No worker is alive.", "Start one: `glle worker`, or look at its log.")
-    return ReadyOut(workers=workers, queue_length=here.queue.length())
+    """Answer 200 when the servers answer, the queue's is never evicted, each queue has a worker, data can be written.
+
+    Else 503: the problem of the first check that fails, and all of them in `details.checks`.
+    """
+    checks = readiness(here)
+    if failed := [check for check in checks if check.state == "problem"]:
+        first, names = failed[0], [check.name for check in failed]
+        told = [check.to_dict() for check in checks]
+        raise refuse(first.code, 503, f"{', '.join(names)}: {first.detail}", first.remedy, failed=names, checks=told)
+    queues = queue_states(here)
+    workers = {worker.name for queue in queues for worker in queue.workers}
+    return ReadyOut(
+        workers=len(workers),
+        queue_length=sum(queue.length for queue in queues),
+        checks=[CheckOut(name=check.name, state=check.state, detail=check.detail) for check in checks],
+    )
 
 
 @router.get("/metrics", summary="Prometheus metrics", response_class=Response, responses=documented())
-def metrics(request: Request) -> Response:
+async def metrics(request: Request) -> Response:
     """Tell requests by route template, jobs by kind and status, the queue and the workers."""
-    return Response(request.app.state.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+    told = request.app.state.metrics
+    text = await run_in_threadpool(told.text, told.taken())
+    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 @router.get("/docs", summary="This documentation", response_class=HTMLResponse, responses=documented())

@@ -6,12 +6,14 @@ import shutil
 import threading
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 import uvicorn
 
+import glle_engine
 from service.app import create_app
 from service.cli import listen
 from tests.conftest import until
@@ -41,6 +43,14 @@ def serving(app: FastAPI) -> Iterator[httpx.Client]:
             thread.join()
 
 
+def beating(stores: Stores, name: str = "one", seconds: float = 0.0, **told: str) -> None:
+    """Enter a worker as it enters itself, its last sign of life so many seconds ago."""
+    beat = (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat()
+    fields: dict[Any, Any] = {"state": "idle", "engine": glle_engine.__version__, "threads": "1", **told}
+    stores.client.sadd("rq:workers:glle", f"rq:worker:{name}")
+    stores.client.hset(f"rq:worker:{name}", mapping={**fields, "last_heartbeat": beat})
+
+
 @pytest.fixture(scope="session")
 def _served(
     server_settings: Settings, tmp_path_factory: pytest.TempPathFactory
@@ -58,6 +68,8 @@ def stores(_served: tuple[Stores, FastAPI, httpx.Client]) -> Stores:
     """The app's stores, emptied."""
     stores, app, _ = _served
     app.state.recent.clear()
+    app.state.metrics.taken()
+    stores.counts.forget()
     stores.client.flushall()
     stores.cache._client.flushall()
     shutil.rmtree(stores.settings.data_dir, ignore_errors=True)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from service import cli
-from worker.settings import table
+from service import cli, flags, settings_page
+from worker.settings import Settings, rows, table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,6 +22,45 @@ def test_settings_prints_the_table(capsys: pytest.CaptureFixture[str]) -> None:
         (line,) = [line for line in printed.splitlines() if line.startswith(name + " ")]
         assert str(default) in line
         assert told in line
+
+
+def test_every_setting_is_a_flag_of_every_program(capsys: pytest.CaptureFixture[str]) -> None:
+    """The help of up, serve and worker names each flag of the table."""
+    for command in ("up", "serve", "worker", "api"):
+        with pytest.raises(SystemExit):
+            cli.main([command, "--help"])
+        told = capsys.readouterr().out
+        assert [row.flag for row in rows() if f"{row.flag} " not in told] == []
+
+
+def test_flags_come_before_variables() -> None:
+    """What the command line says holds, then the environment, then the default; to the same types."""
+    chosen = cli._parser(Settings()).parse_args(["up", "--max-draws", "7", "--stop-grace", "0.5"])
+    read = flags.settings_of(chosen, {"GLLE_MAX_DRAWS": "8", "GLLE_PORT": "9000"})
+    assert (read.max_draws, read.stop_grace, read.port, read.workers) == (7, 0.5, 9000, Settings().workers)
+
+
+def test_current_settings_show_no_password(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server of a URL is told, its password in no place of it is; what was set is marked."""
+    monkeypatch.setenv("GLLE_REDIS_URL", "redis://me:hidden@host:6379/0?password=hidden")
+    monkeypatch.setenv("GLLE_CACHE_URL", "hidden")
+    assert cli.main(["settings", "--current"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(rows())
+    (line,) = [line for line in lines if line.startswith("GLLE_REDIS_URL ")]
+    assert line.split() == ["GLLE_REDIS_URL", "redis://***@host:6379/0?***", "set"]
+    assert "hidden" not in "".join(lines)
+    with pytest.raises(SystemExit):
+        cli.main(["up", "--help"])
+    assert "hidden" not in capsys.readouterr().out
+
+
+def test_settings_page_is_up_to_date(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """docs/settings.md is what `glle settings --write` writes."""
+    assert settings_page.PAGE.read_text(encoding="utf-8") == settings_page.page()
+    monkeypatch.setattr(settings_page, "PAGE", tmp_path / "settings.md")
+    assert cli.main(["settings", "--write"]) == 0
+    assert (tmp_path / "settings.md").read_text(encoding="utf-8") == settings_page.page()
 
 
 def test_port_in_use_is_a_clear_error(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -49,7 +88,9 @@ def test_sockets_know_that_they_are_tcp() -> None:
         ({"GLLE_REDIS_URL": "redis://x"}, ["up", "--port", "0"], "Set both"),
         ({"GLLE_REDIS_URL": "ftp://x", "GLLE_CACHE_URL": "redis://x"}, ["api"], "not a Redis URL"),
         ({"GLLE_WORKERS": "none"}, ["settings"], "GLLE_WORKERS='none' must be an integer"),
-        ({}, ["up", "--workers", "0"], "at least one"),
+        ({}, ["up", "--workers", "0"], "--workers 0 must be an integer of at least 1."),
+        ({"GLLE_LOG_FORMAT": "xml"}, ["settings"], "GLLE_LOG_FORMAT='xml' must be one of text, json."),
+        ({}, ["serve", "--redis-url", "redis://:hidden@x"], "set GLLE_REDIS_URL instead"),
         ({"GLLE_WORKER": "3"}, ["settings"], "GLLE_WORKER is no setting"),
     ],
 )

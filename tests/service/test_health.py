@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
 from service.app import create_app
-from tests.service.conftest import serving
+from tests.service.conftest import beating, serving
+from worker import health
 from worker.stores import Stores
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     import httpx
 
@@ -41,6 +45,78 @@ def test_redis_away_is_503_and_the_process_lives(away: httpx.Client) -> None:
     assert "glle_redis_up 0.0" in away.get("/metrics").text
 
 
+def test_ready_names_each_check(client: httpx.Client, stores: Stores) -> None:
+    """With all well: 200, and what was looked at."""
+    beating(stores)
+    answer = client.get("/readyz")
+    told = answer.json()
+    assert (answer.status_code, told["workers"], told["queue_length"]) == (200, 1, 0)
+    assert [(check["name"], check["state"]) for check in told["checks"]] == [
+        ("queue server", "ok"), ("cache server", "ok"), ("workers of glle", "ok"), ("data folder", "ok"),
+    ]  # fmt: skip
+
+
+def test_not_ready_without_a_live_worker(client: httpx.Client, stores: Stores) -> None:
+    """No worker, or one that has been silent for too long, is a 503 that names the queue and the remedy."""
+    for silent in (None, 3600.0):
+        if silent is not None:
+            beating(stores, seconds=silent)
+        answer = client.get("/readyz")
+        told = answer.json()
+        assert (answer.status_code, told["type"]) == (503, "urn:glle:problem:no-workers")
+        assert told["details"]["failed"] == ["workers of glle"]
+        assert "glle worker" in told["remedy"]
+
+
+def test_not_ready_while_a_queue_of_several_has_no_worker(
+    client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each queue is looked at: a worker of one does not make the other ready."""
+    monkeypatch.setattr(health, "QUEUES", ("glle", "other"))
+    beating(stores)
+    told = client.get("/readyz").json()
+    assert told["details"]["failed"] == ["workers of other"]
+    assert 'glle_queue_length{queue="other"} 0.0' in client.get("/metrics").text
+
+
+def test_not_ready_when_the_queue_may_be_evicted(client: httpx.Client, stores: Stores) -> None:
+    """A policy under which Redis drops tasks is told before it does."""
+    beating(stores)
+    stores.client.config_set("maxmemory-policy", "allkeys-lru")
+    try:
+        told = client.get("/readyz").json()
+    finally:
+        stores.client.config_set("maxmemory-policy", "noeviction")
+    assert (told["type"], told["details"]["failed"]) == ("urn:glle:problem:queue-evicts", ["queue server"])
+    assert "noeviction" in told["remedy"]
+    assert {check["state"] for check in told["details"]["checks"]} == {"ok", "problem"}
+
+
+def test_not_ready_when_data_cannot_be_written(stores: Stores, tmp_path: Path) -> None:
+    """A data folder that is no folder, or below one, is named; one that is not there yet can be made."""
+    (tmp_path / "file").touch()
+    assert health.data_folder(tmp_path / "new" / "folder").state == "ok"
+    for folder in (tmp_path / "file", tmp_path / "file" / "below"):
+        check = health.data_folder(folder)
+        assert (check.state, check.code) == ("problem", "data-folder-read-only")
+        assert str(folder) in check.detail
+
+
+def test_oldest_task_tells_how_long_the_queue_waits(client: httpx.Client, stores: Stores) -> None:
+    """The age is that of the task that waits longest, not of the one at the front."""
+    now = datetime.now(UTC)
+    for name, seconds in (("front", 1), ("old", 90), ("new", 5)):
+        stores.client.rpush("rq:queue:glle", name)
+        stores.client.hset(f"rq:job:{name}", "enqueued_at", (now - timedelta(seconds=seconds)).isoformat())
+    beating(stores, state="busy")
+    text = client.get("/metrics").text
+    (age,) = re.findall(r'glle_queue_oldest_seconds{queue="glle"} (\S+)', text)
+    assert 90 <= float(age) < 100
+    assert 'glle_queue_length{queue="glle"} 3.0' in text
+    assert "glle_workers 1.0" in text
+    assert "glle_workers_busy 1.0" in text
+
+
 def test_metrics_count_by_route_template(stores: Stores) -> None:
     """However many ids are asked for, there is one series a route and status; unknown paths share one."""
     with serving(create_app(stores)) as client:
@@ -52,7 +128,7 @@ def test_metrics_count_by_route_template(stores: Stores) -> None:
     assert 'glle_http_requests_total{method="GET",route="(none)",status="404"} 30.0' in text
     assert "job_7" not in text
     assert "glle_redis_up 1.0" in text
-    assert "glle_queue_length 0.0" in text
+    assert 'glle_queue_length{queue="glle"} 0.0' in text
     assert "glle_workers 0.0" in text
 
 
@@ -65,8 +141,21 @@ def test_metrics_count_jobs(client: httpx.Client, stores: Stores) -> None:
     assert 'glle_jobs_entered_total{kind="fit",status="cancelled"} 1.0' in text
 
 
-def test_two_apps_have_metrics_of_their_own(client: httpx.Client, stores: Stores) -> None:
-    """A second app in the process counts for itself."""
+def test_what_two_processes_count_is_added_up(client: httpx.Client, stores: Stores, settings: Settings) -> None:
+    """Whichever of several API processes is asked, it tells of them all."""
     client.get("/livez")
-    with serving(create_app(stores)) as other:
-        assert 'route="/livez"' not in other.get("/metrics").text
+    client.get("/metrics")  # adds up what it has counted
+    beside = Stores.connect(replace(settings, redis_url=stores.settings.redis_url))
+    with serving(create_app(beside)) as other:
+        other.get("/livez")
+        text = other.get("/metrics").text
+    beside.close()
+    assert 'glle_http_requests_total{method="GET",route="/livez",status="200"} 2.0' in text
+    assert 'glle_http_seconds_bucket{le="+Inf",method="GET",route="/livez"} 2.0' in text
+
+
+def test_methods_that_nobody_knows_share_a_series(client: httpx.Client) -> None:
+    """A client cannot make series by inventing methods."""
+    for number in range(3):
+        client.request(f"ODD{number}", "/livez")
+    assert 'glle_http_requests_total{method="(other)",route="/livez",status="405"} 3.0' in client.get("/metrics").text

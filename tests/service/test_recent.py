@@ -21,7 +21,6 @@ from worker.posteriors import PosteriorRecord
 
 if TYPE_CHECKING:
     import httpx
-    from fastapi import FastAPI
     from starlette.types import Scope
 
     from worker.stores import Stores
@@ -95,12 +94,12 @@ def test_a_deletion_elsewhere_is_seen_within_a_second(client: httpx.Client, stor
     assert client.get(f"{drawn}/draws/0", headers=NPY).status_code == 404
 
 
-def test_they_are_counted_by_their_route(client: httpx.Client, app: FastAPI, drawn: str) -> None:
-    """The metrics know them like every other answer."""
+def test_they_are_counted_by_their_route(client: httpx.Client, drawn: str) -> None:
+    """The metrics know them like every other answer, and how many came from memory."""
     line = 'glle_http_requests_total{method="GET",route="/v1/posteriors/{id}/draws/{index}",status="200"}'
 
     def count() -> float:
-        found = [text for text in app.state.metrics.text().decode().splitlines() if text.startswith(line)]
+        found = [text for text in client.get("/metrics").text.splitlines() if text.startswith(line)]
         return float(found[0].rpartition(" ")[2]) if found else 0.0
 
     before = count()
@@ -110,6 +109,7 @@ def test_they_are_counted_by_their_route(client: httpx.Client, app: FastAPI, dra
     while count() < before + 3 and time.monotonic() < deadline:
         time.sleep(0.01)
     assert count() == before + 3
+    assert 'glle_cache_reads_total{result="hit",where="memory"} 2.0' in client.get("/metrics").text
 
 
 def scope_of(path: str) -> Scope:

@@ -46,11 +46,15 @@ class Up:
         return found
 
     def redis(self, variable: str) -> redis.Redis:
-        """Return a client of one of its servers, by the URL that its children were given."""
-        (api,) = self.children("api")
+        """Return a client of one of its servers."""
+        return redis.Redis.from_url(self.redis_url(variable))
+
+    def redis_url(self, variable: str) -> str:
+        """Return the URL of one of its servers, as its children were given it."""
+        (api,) = self.children(" serve ")
         environment = Path(f"/proc/{api}/environ").read_text().split("\0")
         (url,) = [line.partition("=")[2] for line in environment if line.startswith(variable + "=")]
-        return redis.Redis.from_url(url)
+        return url
 
 
 def command_line(pid: int) -> str:

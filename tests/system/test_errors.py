@@ -114,7 +114,7 @@ def test_constant_feature_is_accepted_and_named(client: httpx.Client) -> None:
 
 def test_ten_gigabytes_announced(up: Up, client: httpx.Client) -> None:
     """413 without reading, memory flat, and the service goes on."""
-    (api,) = up.children("api")
+    (api,) = up.children(" serve ")
     before = resident(api)
     for path in ("/v1/datasets", "/v1/posteriors"):
         host, port = urlsplit(up.url).netloc.split(":")
@@ -133,7 +133,7 @@ def test_ten_gigabytes_announced(up: Up, client: httpx.Client) -> None:
 
 def test_huge_header_allocates_nothing(up: Up, client: httpx.Client) -> None:
     """An npy header of a terabyte with no data behind it is refused by its limits, memory flat."""
-    (api,) = up.children("api")
+    (api,) = up.children(" serve ")
     before = resident(api)
     header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000, 10000)}\n"
     body = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header

@@ -57,9 +57,9 @@ def horses(pid: int) -> list[str]:
 def test_killed_api_and_servers_come_back(up: Up, client: httpx.Client) -> None:
     """After kill -9 of the API, then of the queue server, the same address answers with what was there."""
     posterior = fitted(client, synthetic(client, 200, seed=3))
-    (api,) = up.children("api")
+    (api,) = up.children(" serve ")
     os.kill(api, signal.SIGKILL)
-    until(lambda: up.children("api") not in ([], [api]))
+    until(lambda: up.children(" serve ") not in ([], [api]))
     with httpx.Client(base_url=up.url, timeout=60) as fresh:
         assert fresh.get(posterior).status_code == 200
         time.sleep(1.1)  # the AOF is written every second: what is older than that is safe

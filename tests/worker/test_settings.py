@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from worker.settings import Settings, SettingsError, table, unknown
+from worker.settings import Settings, SettingsError, rows, table, unknown
 
 
 def test_defaults_without_environment() -> None:
@@ -31,6 +31,19 @@ def test_nan_is_no_number_of_seconds() -> None:
         Settings.from_env({"GLLE_MAX_WAIT": "nan"})
 
 
+def test_settings_survive_the_environment() -> None:
+    """What is handed to a child process by its environment is what it reads."""
+    given = Settings(redis_url="redis://:a=b@host:1/0", port=9000, shard_seconds=0.1, log_format="json")
+    assert Settings.from_env(given.to_env()) == given
+
+
+def test_what_sounds_secret_is_marked_so() -> None:
+    """A setting that may hold a password or a key is never shown in full."""
+    words = {"url", "key", "secret", "password", "token"}
+    texts = [row for row in rows() if isinstance(row.default, str)]
+    assert [row.name for row in texts if row.name.split("_")[-1].rstrip("s") in words and not row.secret] == []
+
+
 def test_misspelt_variables_are_found() -> None:
     """A variable that no setting reads is listed."""
     assert unknown({"GLLE_WORKER": "3", "GLLE_WORKERS": "3", "HOME": "/"}) == ["GLLE_WORKER"]
@@ -38,6 +51,6 @@ def test_misspelt_variables_are_found() -> None:
 
 def test_every_setting_is_documented() -> None:
     """Each row has help that is a sentence."""
-    rows = table()
-    assert len(rows) == len(Settings.__dataclass_fields__)
-    assert all(name.startswith("GLLE_") and told.endswith(".") and len(told) > 20 for name, _, told in rows)
+    lines = table()
+    assert len(lines) == len(Settings.__dataclass_fields__)
+    assert all(name.startswith("GLLE_") and told.endswith(".") and len(told) > 20 for name, _, told in lines)

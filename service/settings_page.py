@@ -1,0 +1,52 @@
+"""`glle settings`: the table of settings as text, as what holds now, and as docs/settings.md."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from worker.settings import Settings, rows, table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
+
+_HEAD = """# Settings
+
+Each setting is an environment variable, and a flag of `glle up`, `glle serve` and `glle worker`; a flag comes before
+its variable. Every process of a deployment should have the same ones. `glle settings` prints this table,
+`glle settings --current` what holds in its environment (passwords hidden). This page is written by
+`glle settings --write`.
+
+| Variable | Flag | Default | |
+|---|---|---|---|
+"""
+
+
+def listed() -> str:
+    """Return a line a setting: variable, default, help."""
+    width = max(len(name) for name, _, _ in table())
+    return "\n".join(f"{name:<{width}}  {default!s:<12}  {told}" for name, default, told in table())
+
+
+def current(environ: Mapping[str, str]) -> str:
+    """Return a line a setting: variable, its value in `environ`, and whether it was set; no secret is shown."""
+    settings = Settings.from_env(environ)
+    shown = [(row, row.shown(getattr(settings, row.name)) or "(empty)") for row in rows()]
+    width = max(len(row.variable) for row, _ in shown)
+    wide = max(len(value) for _, value in shown)
+    return "\n".join(
+        f"{row.variable:<{width}}  {value:<{wide}}  {'set' if row.variable in environ else 'default'}"
+        for row, value in shown
+    )
+
+
+def page() -> str:
+    """Return docs/settings.md."""
+    lines = []
+    for row in rows():
+        one_of = f" One of {', '.join(f'`{choice}`' for choice in row.choices)}." if row.choices else ""
+        default = f"`{row.default}`" if row.default != "" else ""
+        lines.append(f"| `{row.variable}` | `{row.flag}` | {default} | {row.help}{one_of} |\n")
+    return _HEAD + "".join(lines)

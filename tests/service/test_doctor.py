@@ -1,0 +1,202 @@
+"""`glle doctor` on deployments that are well, and on broken ones."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import threading
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import TYPE_CHECKING
+
+import pytest
+
+from service import cli, doctor
+from service.app import create_app
+from tests.service.conftest import beating, serving
+from worker import doctor as inside
+from worker.servers import Server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import httpx
+
+    from worker.health import Check
+    from worker.settings import Settings
+    from worker.stores import Stores
+
+
+def found(checks: Iterator[Check]) -> dict[str, Check]:
+    """Return checks by name; what is not well has a remedy, what is well none."""
+    told = list(checks)
+    assert all(bool(check.remedy) == (check.state != "ok") for check in told)
+    return {check.name: check for check in told}
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a server with everything as it must not be."""
+    server = Server(tmp_path_factory.mktemp("broken"), ("appendonly no", "maxmemory-policy volatile-lru"))
+    server.spawn()
+    server.wait()
+    yield server.url
+    server.stop()
+
+
+def test_a_good_deployment_is_all_ok(stores: Stores) -> None:
+    """Servers as they should be, a live worker, space: nothing to say, and the command ends with 0."""
+    beating(stores)
+    checks = found(inside.deployment(stores.settings))
+    bad = {name: check.detail for name, check in checks.items() if check.state != "ok" and name != "disk space"}
+    assert bad == {}
+    assert {
+        "queue server", "queue server's clock", "queue policy", "queue persistence", "queue memory", "cache server",
+        "cache policy", "cache memory", "two servers", "workers of glle", "backlog of glle", "engine versions",
+        "worker threads", "data folder", "disk space", "numba", "small draw",
+    } <= set(checks)  # fmt: skip
+    assert list(stores.client.scan_iter("glle:doctor:*")) == []
+
+
+def test_wrong_policies_are_named(stores: Stores, broken: str) -> None:
+    """A queue that is evicted is a problem, one that forgets at a restart a warning, as is an unlimited cache."""
+    checks = found(inside.deployment(replace(stores.settings, redis_url=broken)))
+    assert (checks["queue policy"].state, checks["queue persistence"].state) == ("problem", "warning")
+    assert "noeviction" in checks["queue policy"].remedy
+    assert "appendonly" in checks["queue persistence"].remedy
+    assert checks["two servers"].state == "ok"
+    checks = found(inside.deployment(replace(stores.settings, cache_url=broken)))
+    assert (checks["cache policy"].state, checks["cache memory"].state) == ("warning", "warning")
+
+
+def test_queue_and_cache_on_one_server_is_a_problem(stores: Stores) -> None:
+    """Two databases of one server are one server; and a cache under noeviction fills up."""
+    one = stores.settings.redis_url
+    checks = found(inside.deployment(replace(stores.settings, cache_url=one.removesuffix("/0") + "/1")))
+    assert (checks["two servers"].state, checks["cache policy"].state) == ("problem", "problem")
+
+
+def test_budget_beyond_the_server_is_a_warning(stores: Stores) -> None:
+    """GLLE_CACHE_BYTES may not be more than the cache server has."""
+    checks = found(inside.deployment(replace(stores.settings, cache_bytes=2**40)))
+    assert checks["cache memory"].state == "warning"
+    assert "GLLE_CACHE_BYTES" in checks["cache memory"].remedy
+
+
+def test_server_that_is_away_is_one_problem(stores: Stores) -> None:
+    """What rests on it is not looked at; the password is not told."""
+    nowhere = "redis://:hidden@127.0.0.1:1/0"
+    checks = found(inside.deployment(replace(stores.settings, redis_url=nowhere)))
+    assert checks["queue server"].state == "problem"
+    assert "GLLE_REDIS_URL" in checks["queue server"].remedy
+    assert "hidden" not in str(checks)
+    assert checks["cache server"].state == "ok"
+    assert not {"workers of glle", "two servers", "queue policy"} & set(checks)
+
+
+def test_servers_that_are_not_named(settings: Settings) -> None:
+    """One URL alone is a mistake; none means embedded servers, which only a running service knows."""
+    for redis_url, cache_url, state in (("", "", "warning"), ("redis://x", "", "problem")):
+        checks = found(inside.deployment(replace(settings, redis_url=redis_url, cache_url=cache_url)))
+        assert checks["servers"].state == state
+
+
+def test_workers_that_do_not_match_are_told(stores: Stores) -> None:
+    """Another engine version, threads that are not pinned, a queue that waits; and no worker at all."""
+    assert found(inside.deployment(stores.settings))["workers of glle"].state == "problem"
+    beating(stores)
+    beating(stores, "old", engine="0.0.1", threads="")
+    stores.client.rpush("rq:queue:glle", "waits")
+    since = datetime.now(UTC) - timedelta(minutes=5)
+    stores.client.hset("rq:job:waits", "enqueued_at", since.isoformat())
+    checks = found(inside.deployment(stores.settings))
+    assert checks["workers of glle"].state == "ok"
+    assert (checks["engine versions"].state, checks["worker threads"].state) == ("problem", "warning")
+    assert "0.0.1" in checks["engine versions"].detail
+    assert checks["worker threads"].detail == "Not pinned: old."
+    assert checks["backlog of glle"].state == "warning"
+
+
+def test_disk_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A data folder that is a file, and a disk that is nearly full."""
+    (tmp_path / "file").touch()
+    assert found(inside.disk(tmp_path / "file"))["data folder"].state == "problem"
+    for free, state in ((2**40, "ok"), (2**29, "warning"), (2**20, "problem")):
+        monkeypatch.setattr(shutil, "disk_usage", lambda _, free=free: type("Usage", (), {"free": free}))
+        assert found(inside.disk(tmp_path))["disk space"].state == state
+
+
+def test_port_is_free_or_ours_or_taken(client: httpx.Client) -> None:
+    """Nothing listens, glle answers, or another program does."""
+    assert doctor.port("127.0.0.1", 0).state == "ok"
+    assert "glle answers" in doctor.port("127.0.0.1", int(client.base_url.port or 0)).detail
+    with strange() as other:
+        assert doctor.port("127.0.0.1", other).state == "problem"
+    assert "Nothing listens" in doctor.port("127.0.0.1", other).detail
+
+
+@contextmanager
+def strange() -> Iterator[int]:
+    """Serve another program than glle; yield its port."""
+
+    class Strange(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_error(404)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 # the server's name for it
+            """Say nothing."""
+
+    server = HTTPServer(("127.0.0.1", 0), Strange)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_service_that_is_none(client: httpx.Client) -> None:
+    """No address, nobody there, another program: one problem each, with a remedy."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        free = taken.getsockname()[1]
+    with strange() as other:
+        for url in ("nowhere", f"http://127.0.0.1:{free}", f"http://127.0.0.1:{other}"):
+            assert found(doctor.service(url)).keys() == {"service"}
+            assert found(doctor.service(url))["service"].state == "problem"
+
+
+def test_service_without_workers_is_told_in_its_own_words(stores: Stores) -> None:
+    """Readiness fails with the service's remedy; the small job does not end, and leaves no data behind."""
+    impatient = replace(stores.settings, max_wait=0.1)
+    with serving(create_app(replace(stores, settings=impatient))) as client:
+        checks = found(doctor.service(str(client.base_url)))
+    assert [check.state for check in checks.values()] == ["ok", "problem", "ok", "problem"]
+    assert "glle worker" in checks["ready"].remedy
+    assert "did not end" in checks["end to end"].detail
+    assert list(stores.datasets.newest()) == []
+
+
+def test_report_as_text_and_as_json(
+    stores: Stores, broken: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line a check, remedies below, a summary; or an object. A problem makes it end with 1, a misspelling not."""
+    beating(stores)
+    for name, value in replace(stores.settings, port=0).to_env().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("GLLE_WORKER", "3")
+    assert cli.main(["doctor"]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told[0] == "warning  settings: No settings: GLLE_WORKER."
+    assert told[1].startswith("         -> ")
+    assert told[-1].endswith(" 0 to repair.")
+    monkeypatch.setenv("GLLE_REDIS_URL", broken)
+    assert cli.main(["doctor", "--json"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert report["counts"]["problem"] == sum(check["state"] == "problem" for check in report["checks"]) > 0
+    assert {"name", "state", "detail", "remedy", "code"} == set(report["checks"][0])

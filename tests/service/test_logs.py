@@ -1,0 +1,111 @@
+"""Log lines of the API, and what of them reaches the workers."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from service.app import create_app
+from tests.service.conftest import serving
+from worker import logs
+from worker.origin import luggage, on_behalf
+from worker.queue import SERIALIZER, SafeJob
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from worker.settings import Settings
+    from worker.stores import Stores
+
+
+@pytest.fixture(autouse=True)
+def _root() -> Iterator[None]:
+    """Leave the root logger as it was."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    logging.captureWarnings(capture=False)
+
+
+def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    """Return the lines on standard error as objects."""
+    return [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+
+
+def test_json_line_has_who_and_for_whom(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    """Time, level, logger, message, the ids that are known, a traceback in the same line."""
+    logs.configure(replace(settings, log_format="json"))
+    with on_behalf({"request_id": "abc"}, "job_1"):
+        try:
+            int("line one\nline two")
+        except ValueError:
+            logging.getLogger("any.logger").exception("It %s", "failed", extra={"fields": {"stage": "weights"}})
+    logging.getLogger("any.logger").debug("below the level")
+    (line,) = lines(capsys)
+    assert line["time"].endswith("Z")
+    assert (line["level"], line["logger"], line["message"]) == ("error", "any.logger", "It failed")
+    assert (line["request_id"], line["job_id"], line["stage"]) == ("abc", "job_1", "weights")
+    assert "trace_id" not in line
+    assert "Traceback" in line["exception"]
+    assert "\n" in line["exception"]
+
+
+def test_text_line_is_for_people(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same in words; where nothing is known of where it comes from, nothing is said of it."""
+    logs.configure(replace(settings, log_format="text", log_level="warning"))
+    logging.getLogger("one").warning("plain")
+    logging.getLogger("one").info("below the level")
+    with on_behalf({}, "job_1"):
+        logging.getLogger("one").error("of a job")
+    plain, ofajob = capsys.readouterr().err.splitlines()
+    assert plain.endswith(" warning one: plain")
+    assert ofajob.endswith(" error one: of a job [job_id=job_1]")
+
+
+def test_request_id_travels_with_the_task(stores: Stores, capsys: pytest.CaptureFixture[str]) -> None:
+    """A request's id is in its access line, in the line that tells of its job, and in the task a worker gets."""
+    settings = replace(stores.settings, log_format="json")
+    logs.configure(settings)
+    with serving(create_app(replace_settings(stores, settings))) as client:
+        dataset = client.post("/v1/datasets/synthetic", json={"name": "s_curve", "n": 100}).json()["id"]
+        asked = client.post("/v1/posteriors?secret=1", json={"dataset": dataset}, headers={"X-Request-Id": "grepme"})
+    job = asked.json()["id"]
+    enqueued, access = [line for line in lines(capsys) if line.get("request_id") == "grepme"]
+    assert (enqueued["message"], enqueued["job_id"]) == ("Enqueued: fit job", job)
+    assert (access["logger"], access["message"]) == ("glle.access", "POST /v1/posteriors")
+    assert (access["route"], access["status"]) == ("/v1/posteriors", 202)
+    assert access["bytes"] == len(asked.content)
+    assert access["ms"] > 0
+    task = SafeJob.fetch(job, connection=stores.client, serializer=SERIALIZER)
+    assert task.meta == {"request_id": "grepme"}
+    assert not luggage(), "the request's id stayed with the request"
+
+
+def replace_settings(stores: Stores, settings: Settings) -> Stores:
+    """Return the same stores under other settings."""
+    return replace(stores, settings=settings)
+
+
+@pytest.mark.parametrize(
+    ("log_format", "access_log", "is_on"),
+    [("text", "auto", False), ("json", "auto", True), ("text", "on", True), ("json", "off", False)],
+)
+def test_access_log_is_on_where_machines_read(
+    settings: Settings, log_format: str, access_log: str, *, is_on: bool
+) -> None:
+    """By default lines for people leave requests out; the setting decides otherwise."""
+    assert logs.has_access_log(replace(settings, log_format=log_format, access_log=access_log)) is is_on
+
+
+def test_announcement_is_an_object_among_objects(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    """What a program says when it starts does not break a log of JSON lines."""
+    logs.announce("ready at http://x", replace(settings, log_format="json"))
+    logs.announce("ready at http://x", replace(settings, log_format="text"))
+    first, second = capsys.readouterr().err.splitlines()
+    assert json.loads(first)["message"] == second == "ready at http://x"

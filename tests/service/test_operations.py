@@ -1,0 +1,58 @@
+"""docs/operations.md against what is there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+if TYPE_CHECKING:
+    import httpx
+
+    from worker.stores import Stores
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def exposition(client: httpx.Client, stores: Stores) -> str:
+    """What /metrics says after something of each kind was counted."""
+    client.get("/livez")
+    stores.counts.add("draws", "lanes")
+    stores.counts.add("draws_rejected", "lanes")
+    stores.counts.observe("job_seconds", "fit", "succeeded", seconds=1)
+    stores.counts.observe("task_seconds", "fit", "queued", seconds=1)
+    stores.cache.get("nothing")
+    stores.jobs.create(kind="fit", claim="c", posterior="p", spec={}, total=1)
+    answer = client.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    return answer.text
+
+
+def test_every_metric_is_documented_and_there(exposition: str) -> None:
+    """The table has the names, types and labels of the exposition: no more, no less."""
+    documented = {
+        (name, kind): set(labels.replace(" ", "").split(",")) - {""}
+        for name, kind, labels in re.findall(r"^\| `(glle_\w+)` \| (\w+) \| ([\w, ]*)\|", PAGE, re.MULTILINE)
+    }
+    exposed = dict.fromkeys(re.findall(r"^# TYPE (\w+) (\w+)$", exposition, re.MULTILINE))
+    assert set(documented) == set(exposed)
+    for (name, kind), labels in documented.items():
+        line = re.search(rf"^{name}(?:_count)?(?:{{(.*)}})? ", exposition, re.MULTILINE)
+        assert line is not None, (name, kind)
+        assert set(re.findall(r'(\w+)="', line[1] or "")) == labels, name
+
+
+def test_alerts_ask_for_metrics_that_exist(exposition: str) -> None:
+    """The example rules are YAML, and every name in an expression is exposed."""
+    (block,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    rules = yaml.safe_load(block)["groups"][0]["rules"]
+    exposed = set(re.findall(r"^# TYPE (\w+) ", exposition, re.MULTILINE))
+    for rule in rules:
+        names = {name.removesuffix("_count") for name in re.findall(r"glle_\w+", rule["expr"])}
+        assert names
+        assert names <= exposed, rule["alert"]
+        assert rule["annotations"]["summary"].endswith(".")

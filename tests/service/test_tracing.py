@@ -1,0 +1,190 @@
+"""Spans from the request to the solver, in one process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import pytest
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from starlette.responses import Response
+
+from service.app import create_app
+from tests.service.conftest import serving
+from worker import tasks, tracing
+from worker.settings import SettingsError
+from worker.tracing import TRACING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from opentelemetry.sdk.trace import ReadableSpan
+
+    from worker.settings import Settings
+    from worker.stores import Stores
+
+TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+
+
+@pytest.fixture
+def exporter() -> Iterator[InMemorySpanExporter]:
+    """Where the spans go while a test runs."""
+    made = InMemorySpanExporter()
+    TRACING.start("glle-test", exporter=made)
+    yield made
+    TRACING.stop()
+
+
+def spans(exporter: InMemorySpanExporter) -> dict[str, ReadableSpan]:
+    """Return the spans that are over, by name."""
+    TRACING.flush()
+    return {span.name: span for span in exporter.get_finished_spans()}
+
+
+def test_request_is_a_span_of_the_clients_trace(stores: Stores, exporter: InMemorySpanExporter) -> None:
+    """Its name is the route's template; a header that is no traceparent begins a new trace; health is left out."""
+    with serving(create_app(stores)) as client:
+        client.get("/v1/jobs/job_1", headers={"traceparent": f"00-{TRACE}-{PARENT}-01"})
+        client.get("/v1/jobs?limit=1", headers={"traceparent": "nonsense"})
+        client.get("/nowhere/at/all")
+        client.get("/livez")
+    found = spans(exporter)
+    assert set(found) == {"GET /v1/jobs/{id}", "GET /v1/jobs", "GET"}
+    nowhere = found["GET"].attributes
+    assert nowhere is not None
+    assert nowhere["http.response.status_code"] == 404
+    span = found["GET /v1/jobs/{id}"]
+    assert span.attributes is not None
+    assert span.attributes["http.response.status_code"] == 404
+    assert span.attributes["http.route"] == "/v1/jobs/{id}"
+    assert span.parent is not None
+    assert (f"{span.context.trace_id:032x}", f"{span.parent.span_id:016x}") == (TRACE, PARENT)
+    assert found["GET /v1/jobs"].parent is None
+
+
+def test_trace_goes_on_in_the_task(
+    stores: Stores, exporter: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The task is a child of the request, the fit's stages and the draws with their solver are children of tasks."""
+    monkeypatch.setattr(tasks, "stores", lambda: stores)
+    handed: list[dict[str, str]] = []
+    monkeypatch.setattr(
+        "worker.watch.get_current_job", lambda: type("Task", (), {"meta": handed[-1], "enqueued_at": None})
+    )
+    with serving(create_app(stores)) as client:
+        dataset = client.post("/v1/datasets/synthetic", json={"name": "s_curve", "n": 100}).json()["id"]
+        headers = {"traceparent": f"00-{TRACE}-{PARENT}-01"}
+        fit = client.post("/v1/posteriors", json={"dataset": dataset}, headers=headers).json()["id"]
+        handed.append(stores.queue._queue.fetch_job(fit).meta)  # type: ignore[union-attr] # it is there
+        tasks.fit(fit)
+        posterior = stores.jobs.fetch(fit).subject
+        path = f"/v1/posteriors/{posterior}/draws"
+        draws = client.post(path, json={"count": 3}, headers=headers).json()["id"]
+        handed.append(stores.queue._queue.fetch_job(f"{draws}-r0-s0").meta)  # type: ignore[union-attr] # it is there
+        tasks.draw(draws, 0, 0)
+    assert stores.jobs.fetch(draws).status == "succeeded"
+    found = spans(exporter)
+    request, task = found["POST /v1/posteriors"], found["task fit"]
+    assert task.parent is not None
+    assert task.parent.span_id == request.context.span_id
+    assert task.attributes is not None
+    assert task.attributes["glle.job"] == fit
+    for name in ("neighbors", "weights", "embedding", "posterior", "diagnostics"):
+        parent = found[name].parent
+        assert parent is not None
+        assert parent.span_id == task.context.span_id
+        assert f"{found[name].context.trace_id:032x}" == TRACE
+    drawing = found["drawing"]
+    assert drawing.attributes is not None
+    assert drawing.attributes["glle.draws"] == 3
+    assert drawing.attributes["glle.solver"] in {("lanes",), ("lu",), ("lanes-repinned",)}
+    assert drawing.parent is not None
+    assert drawing.parent.span_id == found["task draws"].context.span_id
+
+
+def test_failed_task_is_a_failed_span(
+    stores: Stores, exporter: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that ends with a problem leaves its code and its words in the span."""
+    monkeypatch.setattr(tasks, "stores", lambda: stores)
+    with serving(create_app(stores)) as client:
+        dataset = client.post("/v1/datasets/synthetic", json={"name": "s_curve", "n": 60}).json()["id"]
+        job = client.post("/v1/posteriors", json={"dataset": dataset}).json()["id"]
+    stores.datasets.delete(dataset)
+    tasks.fit(job)
+    failed = stores.jobs.fetch(job)
+    assert failed.error is not None
+    span = spans(exporter)["task fit"]
+    assert span.attributes is not None
+    assert (span.attributes["glle.status"], span.attributes["error.type"]) == ("failed", failed.error.code)
+    assert not span.status.is_ok
+    assert span.status.description == failed.error.detail
+
+
+def test_collector_that_is_away_costs_a_task_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spans that nobody takes are given up after the time that a work-horse has for them."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+    TRACING.start("glle-test", seconds=0.2)
+    try:
+        with TRACING.span("lost"):
+            pass
+        started = time.monotonic()
+        TRACING.flush()
+        assert time.monotonic() - started < 2
+    finally:
+        TRACING.stop()
+
+
+def test_answer_from_memory_has_its_route(stores: Stores, exporter: InMemorySpanExporter) -> None:
+    """What no router looked at is named like what one did."""
+    app = create_app(stores)
+    app.state.recent._exists = lambda _: True
+    path = "/v1/posteriors/post_1/draws/0"
+    kept = SimpleNamespace(path="/v1/posteriors/{id}/draws/{index}")
+    scope = {"type": "http", "path": path, "query_string": b"", "headers": [(b"accept", b"*/*")], "route": kept}
+    app.state.recent.keep(scope, "post_1", Response(b"body"))
+    with serving(app) as client:
+        assert client.get(path).content == b"body"
+    assert set(spans(exporter)) == {"GET /v1/posteriors/{id}/draws/{index}"}
+
+
+def test_log_lines_have_the_trace(exporter: InMemorySpanExporter) -> None:
+    """Within a span its trace is known, outside there is none."""
+    with TRACING.span("one") as span:
+        assert span is not None
+        assert TRACING.trace_id() == f"{span.get_span_context().trace_id:032x}"
+    assert TRACING.trace_id() == ""
+
+
+def test_off_is_off(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is wanted unless the setting or the standard variable says so; and the setting has the last word."""
+    for name in tracing._ENDPOINTS:
+        monkeypatch.delenv(name, raising=False)
+    assert not tracing.wanted(settings)
+    assert tracing.wanted(replace(settings, traces="on"))
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318")
+    assert tracing.wanted(settings)
+    assert not tracing.wanted(replace(settings, traces="off"))
+    assert TRACING.carrier() == {}
+    with TRACING.span("nothing") as span:
+        assert span is None
+
+
+def test_wanted_but_not_installed_says_what_to_install(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the extra, traces that are switched on are a clear error."""
+    monkeypatch.setattr(tracing, "_EXPORTER", "opentelemetry.nowhere.exporter")
+    with pytest.raises(SettingsError, match=r"glle\[otel\]"):
+        tracing.wanted(replace(settings, traces="on"))
+
+
+def test_no_exporter_is_imported_where_traces_are_off() -> None:
+    """API and worker load no exporter; what else there is FastAPI and the Redis client load by themselves."""
+    code = "import sys, service.app, worker.watch; print('opentelemetry.exporter' in sys.modules)"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
+    ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "False"

@@ -1,0 +1,92 @@
+"""The counts of the deployment."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+import redis
+
+from worker.counts import BUCKETS, KEY, Counts, Spread
+
+if TYPE_CHECKING:
+    from worker.stores import Stores
+
+
+def test_counts_of_processes_add_up(stores: Stores) -> None:
+    """Two that count the same thing tell the sum; what is not flushed is told by nobody."""
+    one, two = Counts(stores.client), Counts(stores.client)
+    one.add("draws", "lanes", by=8)
+    two.add("draws", "lanes", by=3)
+    two.add("draws", "lu")
+    assert one.read() == ({}, {})
+    assert one.flush()
+    assert two.flush()
+    assert one.read()[0] == {("draws", "lanes"): 11, ("draws", "lu"): 1}
+    assert one.flush()
+    assert two.read()[0] == {("draws", "lanes"): 11, ("draws", "lu"): 1}
+
+
+def test_durations_fall_into_buckets(stores: Stores) -> None:
+    """An edge belongs to its bucket, what is longer than all edges to the last; the sum is kept."""
+    for seconds in (0.0, BUCKETS[0], BUCKETS[1], 1e4):
+        stores.counts.observe("task_seconds", "fit", "weights", seconds=seconds)
+    stores.counts.flush()
+    spread = stores.counts.read()[1]["task_seconds", "fit", "weights"]
+    assert spread.counts == [2, 1, *[0] * (len(BUCKETS) - 2), 1]
+    assert spread.seconds == pytest.approx(BUCKETS[0] + BUCKETS[1] + 1e4)
+    assert next(spread.cumulative()) == (str(BUCKETS[0]), 2)
+    assert list(spread.cumulative())[-1] == ("+Inf", 4)
+    assert len(list(Spread().cumulative())) == len(BUCKETS) + 1
+
+
+def test_counts_wait_for_a_server_that_is_away(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What could not be written is written with what comes after it, once."""
+    counts = Counts(stores.client)
+    counts.add("draws", "lanes")
+
+    def away(**_: object) -> None:
+        raise redis.ConnectionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stores.client, "pipeline", away)
+        assert not counts.flush()
+    counts.add("draws", "lanes")
+    assert counts.flush()
+    assert counts.read()[0] == {("draws", "lanes"): 2}
+
+
+def test_threads_lose_no_count(stores: Stores) -> None:
+    """Counted by several threads and flushed meanwhile, the sum is right."""
+    counts = Counts(stores.client)
+
+    def count() -> None:
+        for number in range(2000):
+            counts.add("cache_reads", "server", "hit")
+            if number % 500 == 0:
+                counts.flush()
+
+    threads = [threading.Thread(target=count) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    counts.flush()
+    assert counts.read()[0] == {("cache_reads", "server", "hit"): 8000}
+
+
+def test_forked_child_does_not_count_again(stores: Stores) -> None:
+    """What a parent has not flushed yet is forgotten by its child."""
+    stores.counts.add("draws", "lanes")
+    stores.counts.forget()
+    assert stores.counts.flush()
+    assert stores.client.exists(KEY) == 0
+
+
+def test_only_one_comes_first(stores: Stores) -> None:
+    """Of all who ask about a record one is first; about one that is gone nobody, and it stays gone."""
+    stores.client.hset("record", "id", "1")
+    assert [stores.counts.is_first("record", "counted") for _ in range(3)] == [True, False, False]
+    assert not stores.counts.is_first("gone", "counted")
+    assert not stores.client.exists("gone")

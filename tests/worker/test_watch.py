@@ -1,0 +1,140 @@
+"""What is observed of a task."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.conftest import until
+from tests.worker.test_tasks import draws_job, fit_job
+from worker import tasks
+from worker.analyses import SummarySpec
+from worker.counts import Spread
+from worker.watch import drew, stage, watched
+
+if TYPE_CHECKING:
+    from worker.settings import Settings
+    from worker.stores import Stores
+
+
+@pytest.fixture
+def _here(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the tasks use the test's stores."""
+    monkeypatch.setattr(tasks, "stores", lambda: stores)
+
+
+@pytest.mark.usefixtures("_here")
+def test_stages_of_a_fit_are_timed(stores: Stores) -> None:
+    """Each stage of the fit and the caching is observed once, the job from its request to its end."""
+    job = fit_job(stores)
+    tasks.fit(job.id)
+    _, spreads = stores.counts.read()
+    stages = {series[2]: spread for series, spread in spreads.items() if series[:2] == ("task_seconds", "fit")}
+    assert set(stages) == {"neighbors", "weights", "embedding", "posterior", "diagnostics", "caching"}
+    assert all(sum(spread.counts) == 1 for spread in stages.values())
+    recorded = stores.posteriors.fetch(job.subject).stages
+    assert stages["weights"].seconds == pytest.approx(recorded["weights"], abs=1e-5)
+    assert sum(spreads["job_seconds", "fit", "succeeded"].counts) == 1
+
+
+@pytest.mark.usefixtures("_here")
+def test_draws_are_counted_by_solver(stores: Stores) -> None:
+    """Every draw that was made counts for the solver that passed; cached ones are not made again."""
+    fitted = fit_job(stores)
+    tasks.fit(fitted.id)
+    job, spec = draws_job(stores, fitted.subject, count=9)
+    for shard in range(spec.shards):
+        tasks.draw(job.id, 0, shard)
+    made = {series[1]: count for series, count in stores.counts.read()[0].items() if series[0] == "draws"}
+    assert sum(made.values()) == 9
+    solvers = {
+        str(stores.cache.head(spec.key(i).cache_key(fitted.subject))["diagnostics"]["solver"])  # type: ignore[index] # it is there
+        for i in range(9)
+    }
+    assert set(made) == solvers
+    _, spreads = stores.counts.read()
+    assert {series[2] for series in spreads if series[:2] == ("task_seconds", "draws")} >= {"drawing", "caching"}
+    assert sum(spreads["job_seconds", "draws", "succeeded"].counts) == 1, "once, however many shards"
+
+
+@pytest.mark.usefixtures("_here")
+def test_solvers_that_were_refused_are_counted(stores: Stores) -> None:
+    """A draw that lanes refused counts for the solver that passed, and as refused by lanes."""
+    fitted = fit_job(stores)
+    tasks.fit(fitted.id)
+    posterior = stores.posteriors.load(fitted.subject)
+    assert posterior is not None
+    draw = posterior.draw(0)
+    draw.diagnostics.update(solver="lu", rejected=["lanes: deviation 1 > 0.1", "lanes-repinned: not finite"])
+
+    with watched(stores, fitted.id) as watch:
+        assert watch.drew([draw]) == ["lu"]
+    counters, _ = stores.counts.read()
+    assert counters["draws", "lu"] == 1
+    assert counters["draws_rejected", "lanes"] == 1
+    assert counters["draws_rejected", "lanes-repinned"] == 1
+
+
+@pytest.mark.usefixtures("_here")
+def test_failed_job_is_counted_as_such(stores: Stores) -> None:
+    """A job that ends with a problem has its latency, too, under its status."""
+    job = fit_job(stores, n_neighbors=5000)
+    tasks.fit(job.id)
+    assert stores.jobs.fetch(job.id).status == "failed"
+    assert sum(stores.counts.read()[1]["job_seconds", "fit", "failed"].counts) == 1
+
+
+@pytest.mark.usefixtures("_here")
+def test_task_writes_a_line_with_its_job(stores: Stores, caplog: pytest.LogCaptureFixture) -> None:
+    """One line tells what kind of job it was and how it is now."""
+    job = fit_job(stores)
+    with caplog.at_level(logging.INFO, "worker.watch"):
+        tasks.fit(job.id)
+    (message,) = [record.getMessage() for record in caplog.records if record.name == "worker.watch"]
+    assert message.startswith("Task of fit job: succeeded after ")
+
+
+def test_outside_of_a_task_nothing_is_observed() -> None:
+    """What tasks use works without one, and counts nothing."""
+    with stage("drawing") as told:
+        told["glle__solver"] = drew([])
+    assert told == {"glle__solver": []}
+
+
+def test_counts_of_work_horses_arrive(stores: Stores, settings: Settings) -> None:
+    """A real worker's forked children die, what they counted does not: the wait in the queue, too, and once each."""
+    jobs = [fit_job(stores, n_neighbors=k) for k in (8, 9, 10)]
+    for job in jobs:
+        stores.queue.enqueue(job)
+    environment = {**os.environ, **settings.to_env(), "GLLE_HEARTBEAT": "1"}
+    command = [sys.executable, "-m", "service", "worker"]
+    with subprocess.Popen(command, env=environment, start_new_session=True) as process:
+        try:
+            until(lambda: not any(stores.jobs.fetch(job.id).is_open for job in jobs))
+            until(lambda: sum(stores.counts.read()[1].get(("job_seconds", "fit", "succeeded"), Spread()).counts) == 3)
+        finally:
+            process.terminate()
+            process.wait(20)
+    spreads = stores.counts.read()[1]
+    assert sum(spreads["task_seconds", "fit", "queued"].counts) == 3
+    assert spreads["task_seconds", "fit", "queued"].seconds > 0
+
+
+def test_summary_is_timed_as_analysis(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An analysis has its own stage, with the draws it needed beside it."""
+    monkeypatch.setattr(tasks, "stores", lambda: stores)
+    fitted = fit_job(stores)
+    tasks.fit(fitted.id)
+    spec = SummarySpec(first=0, seed=0, scale=1.0, source="posterior", count=4)
+    job, _ = stores.jobs.create(
+        kind="summary", claim="c", posterior=fitted.subject, spec=spec.to_dict(), total=spec.total
+    )
+    tasks.analyse(job.id, 0)
+    assert stores.jobs.fetch(job.id).status == "succeeded"
+    stages = {series[2] for series in stores.counts.read()[1] if series[:2] == ("task_seconds", "summary")}
+    assert stages == {"analysing", "drawing", "caching"}

@@ -1,0 +1,167 @@
+"""How a deployment is: its servers, queues, workers and disk, each as a check with a remedy."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import redis
+
+from worker.identity import text
+from worker.queue import NAME, worker_ttl
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from worker.stores import Stores
+
+QUEUES = (NAME,)
+_LOOKED_AT = 200  # tasks at the head of a queue among which the oldest is looked for
+
+State = Literal["ok", "warning", "problem"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """What was looked at, how it is, and what to do about it.
+
+    Parameters
+    ----------
+    code
+        The stable name of what is wrong, as in problem+json; empty when all is well.
+
+    """
+
+    name: str
+    state: State
+    detail: str
+    remedy: str = ""
+    code: str = ""
+
+    def to_dict(self) -> dict[str, str]:
+        """Return it as a JSON-able dictionary."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class WorkerState:
+    """A worker that gave a sign of life lately."""
+
+    name: str
+    busy: bool
+
+
+@dataclass(frozen=True)
+class QueueState:
+    """A queue: what waits in it, since when, and who works on it."""
+
+    name: str
+    length: int
+    oldest_seconds: float
+    workers: tuple[WorkerState, ...]
+
+    @property
+    def busy(self) -> int:
+        """How many of its workers work."""
+        return sum(worker.busy for worker in self.workers)
+
+
+def queue_states(here: Stores) -> list[QueueState]:
+    """Return all queues; raises `redis.RedisError`."""
+    return [_queue_state(here, name) for name in QUEUES]
+
+
+def _queue_state(here: Stores, name: str) -> QueueState:
+    now = datetime.now(UTC)
+    key = f"rq:queue:{name}"
+    with here.client.pipeline(transaction=False) as together:
+        together.llen(key)
+        together.lrange(key, 0, _LOOKED_AT - 1)
+        together.smembers(f"rq:workers:{name}")
+        length, ids, names = together.execute()
+    with here.client.pipeline(transaction=False) as together:
+        for id_ in ids:
+            together.hget(f"rq:job:{text(id_)}", "enqueued_at")
+        for worker in names:
+            together.hmget(text(worker), "last_heartbeat", "state")
+        found = together.execute()
+    since = [datetime.fromisoformat(text(raw)) for raw in found[: len(ids)] if raw is not None]
+    alive = tuple(
+        WorkerState(text(worker).removeprefix("rq:worker:"), state == b"busy")
+        for worker, (beat, state) in sorted(zip(names, found[len(ids) :], strict=True))
+        if beat is not None and (now - datetime.fromisoformat(text(beat))).total_seconds() < worker_ttl(here.settings)
+    )
+    oldest = max(((now - at).total_seconds() for at in since), default=0.0)
+    return QueueState(name, int(length), max(0.0, oldest), alive)
+
+
+def readiness(here: Stores) -> list[Check]:
+    """Return what must be well before the service can work."""
+    return [
+        _answering("queue server", lambda: _queue_server(here.client.info("memory"))),
+        _answering("cache server", lambda: Check("cache server", "ok", f"{used(here.cache.info())} in use.")),
+        *(_answering(f"workers of {name}", partial(_workers, here, name)) for name in QUEUES),
+        data_folder(Path(here.settings.data_dir)),
+    ]
+
+
+def _answering(name: str, look: Callable[[], Check]) -> Check:
+    """Return a check, or that its server does not answer."""
+    try:
+        return look()
+    except redis.RedisError as error:
+        remedy = "Try again in some seconds; if it stays, look at the servers behind GLLE_*_URL."
+        detail = f"A Redis server does not answer as it should ({type(error).__name__})."
+        return Check(name, "problem", detail, remedy, "redis-unavailable")
+
+
+def _queue_server(info: dict[str, Any]) -> Check:
+    policy = info.get("maxmemory_policy")
+    if policy != "noeviction":
+        return Check(
+            "queue server",
+            "problem",
+            f"Its policy is {policy}: it would drop tasks and records when its memory is full.",
+            "Set maxmemory-policy noeviction on the server of GLLE_REDIS_URL; the cache is another server.",
+            "queue-evicts",
+        )
+    return Check("queue server", "ok", f"{used(info)} in use, policy {policy}.")
+
+
+def _workers(here: Stores, queue_name: str) -> Check:
+    queue, name = _queue_state(here, queue_name), f"workers of {queue_name}"
+    if not queue.workers:
+        return Check(
+            name, "problem", "No worker is alive.", "Start one: `glle worker`, or look at its log.", "no-workers"
+        )
+    told = f"{len(queue.workers)} alive, {queue.busy} busy; {queue.length} tasks wait."
+    return Check(name, "ok", told)
+
+
+def data_folder(folder: Path) -> Check:
+    """Check that data sets can be written, or their folder made."""
+    nearest = existing(folder)
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+        return Check(
+            "data folder",
+            "problem",
+            f"{folder} cannot be written.",
+            "Give the API's user the right to write there, or set GLLE_DATA_DIR to a folder where it has it.",
+            "data-folder-read-only",
+        )
+    return Check("data folder", "ok", f"{folder} can be written.")
+
+
+def existing(folder: Path) -> Path:
+    """Return a folder, or the nearest above it that is there: it is made when the first data come."""
+    return next(place for place in (folder, *folder.absolute().parents) if place.exists())
+
+
+def used(info: dict[str, Any]) -> str:
+    """Return how much of a server's memory is in use, in words."""
+    most = int(info.get("maxmemory", 0))
+    return f"{int(info['used_memory']):,} of {f'{most:,}' if most else 'unlimited'} bytes"

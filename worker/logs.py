@@ -1,0 +1,78 @@
+"""Log lines: for people, or one JSON object a line; both with the ids of the request, the job and the trace."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from worker.origin import JOB_ID, REQUEST_ID
+from worker.tracing import TRACING
+
+if TYPE_CHECKING:
+    from worker.settings import Settings
+
+log = logging.getLogger("glle")
+
+
+class TextLines(logging.Formatter):
+    """Time, level, logger and message, then what is known of where it comes from."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line, and a traceback below it."""
+        told = " ".join(f"{name}={value}" for name, value in _fields(record).items())
+        line = f"{_time(record)} {record.levelname.lower()} {record.name}: {record.getMessage()}"
+        line += f" [{told}]" if told else ""
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class JsonLines(logging.Formatter):
+    """One object a line, tracebacks in it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        told = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_fields(record),
+        }
+        if record.exc_info:
+            told["exception"] = self.formatException(record.exc_info)
+        return json.dumps(told, default=str)
+
+
+def configure(settings: Settings) -> None:
+    """Write the log lines of this process, whoever makes them, to standard error as the settings say."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines() if settings.log_format == "json" else TextLines())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(settings.log_level.upper())
+    logging.captureWarnings(capture=True)
+
+
+def has_access_log(settings: Settings) -> bool:
+    """Say whether each request has a line of its own."""
+    return settings.access_log == "on" or (settings.access_log == "auto" and settings.log_format == "json")
+
+
+def announce(text: str, settings: Settings) -> None:
+    """Tell whoever started the program: a bare line, or an object where all lines are."""
+    if settings.log_format == "json":
+        record = log.makeRecord(log.name, logging.INFO, "", 0, text, (), None)
+        text = JsonLines().format(record)
+    print(text, file=sys.stderr, flush=True)  # noqa: T201 # the command's output
+
+
+def _time(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
+    """Return where a line comes from, and what its writer gave as `extra={"fields": ...}`."""
+    known = {"request_id": REQUEST_ID.get(), "job_id": JOB_ID.get(), "trace_id": TRACING.trace_id()}
+    return {name: value for name, value in known.items() if value} | getattr(record, "fields", {})

@@ -1,0 +1,23 @@
+"""Where and by what a result was computed."""
+
+from __future__ import annotations
+
+import platform
+import socket
+
+import numpy as np
+import scipy  # type: ignore[import-untyped, unused-ignore] # typed where its stubs are installed
+
+import glle_engine
+
+
+def provenance() -> dict[str, str]:
+    """Return the versions and the machine of this process."""
+    return {
+        "engine": glle_engine.__version__,
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "host": socket.gethostname(),
+    }
