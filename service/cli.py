@@ -12,6 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from service import keys_command
+from service.door import Door
+from worker.problems import ProblemError
 from worker.settings import Settings, SettingsError, table, unknown
 
 if TYPE_CHECKING:
@@ -37,6 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (SettingsError, StartError) as error:
         _say(f"glle: {error}")
         return 2
+    except ProblemError as error:
+        _say(f"glle: {error.problem.detail} {error.problem.remedy}")
+        return 1
 
 
 class StartError(RuntimeError):
@@ -81,6 +87,7 @@ def _parser(settings: Settings) -> argparse.ArgumentParser:
     contract.add_argument("--check", action="store_true", help="compare instead, and fail if it differs")
     contract.set_defaults(run=_openapi)
 
+    keys_command.add_to(commands, settings)
     commands.add_parser("settings", help="list the settings").set_defaults(run=_settings)
     return parser
 
@@ -93,6 +100,7 @@ def _up(chosen: argparse.Namespace, settings: Settings) -> int:
     given = replace(settings, host=chosen.host, port=chosen.port, workers=chosen.workers, data_dir=chosen.data_dir)
     if bool(given.redis_url) != bool(given.cache_url):
         raise StartError("Set both GLLE_REDIS_URL and GLLE_CACHE_URL, or neither for embedded servers.")
+    _warn_of_shut_door(given)
     with contextlib.closing(listen(given.host, given.port)) as sock:
         return Tree(given, sock).run()
 
@@ -103,12 +111,14 @@ def _api(chosen: argparse.Namespace, settings: Settings) -> int:
     from service.app import create_app  # noqa: PLC0415 # each command loads what it needs
     from worker.stores import Stores  # noqa: PLC0415 # each command loads what it needs
 
+    settings = replace(settings, host=chosen.host)
     app = create_app(Stores.connect(settings))
     sock = socket.socket(fileno=chosen.fd) if chosen.fd is not None else listen(chosen.host, chosen.port)
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, timeout_graceful_shutdown=DRAIN_SECONDS, server_header=False
     )
     if chosen.fd is None:
+        _warn_of_shut_door(settings)
         _say(f"glle API at http://{_shown(sock)}")
     with contextlib.suppress(KeyboardInterrupt):
         uvicorn.Server(config).run(sockets=[sock])
@@ -156,6 +166,12 @@ def _settings(chosen: argparse.Namespace, settings: Settings) -> int:
     for name, default, told in table():
         print(f"{name:<{width}}  {default!s:<12}  {told}")  # noqa: T201 # the command's output
     return 0
+
+
+def _warn_of_shut_door(settings: Settings) -> None:
+    """Say that nobody can get in yet; raise `SettingsError` when everybody could."""
+    if Door.of(settings).is_shut:
+        _say("Requests need a key, and there is none: `glle keys create` makes one.")
 
 
 def _family(host: str) -> socket.AddressFamily:

@@ -6,6 +6,7 @@ from typing import Annotated
 from fastapi import Depends, Request, Response
 from starlette.concurrency import run_in_threadpool
 
+from service.auth import tenant_of
 from service.checks import require_success
 from service.models import JobOut
 from service.waiting import settled
@@ -15,7 +16,8 @@ from worker.stores import Stores
 
 
 def _stores(request: Request) -> Stores:
-    stores = request.app.state.stores
+    """Return the stores as the request's tenant sees them."""
+    stores = request.app.state.stores_of(tenant_of(request.scope))
     assert isinstance(stores, Stores)
     return stores
 

@@ -13,6 +13,7 @@ from fastapi import Header
 
 from worker.identity import digest
 from worker.problems import refuse
+from worker.tenants import DEFAULT, own
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +50,7 @@ def once(here: Stores, key: str | None, request: tuple[str, Any], create: Callab
     """
     if key is None:
         return create()
-    name, asked = f"glle:once:{digest(key)}", digest(*request)
+    name, asked = own(f"glle:once:{digest(key)}", here.tenant or DEFAULT), digest(*request)
     raw = here.client.get(name)
     if raw is not None:
         known = json.loads(raw)

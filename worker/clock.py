@@ -8,7 +8,12 @@ from datetime import UTC, datetime
 
 def now_iso() -> str:
     """Return the present moment, such as ``2025-03-01T12:00:00.000Z``."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return iso(datetime.now(UTC))
+
+
+def iso(moment: datetime) -> str:
+    """Return a moment of UTC as the records write it; they sort as text."""
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def now_ms() -> int:

@@ -16,8 +16,8 @@ class SettingsError(ValueError):
     """A setting whose value cannot be used; the message says what would be."""
 
 
-def _setting(default: Any, help_: str, *, at_least: float = 0) -> Any:
-    return field(default=default, metadata={"help": help_, "at_least": at_least})
+def _setting(default: Any, help_: str, *, at_least: float = 0, choices: tuple[str, ...] = ()) -> Any:
+    return field(default=default, metadata={"help": help_, "at_least": at_least, "choices": choices})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +36,15 @@ class Settings:
     data_dir: str = _setting("./glle-data", "Folder of the data sets, and of the embedded servers.")
     host: str = _setting("127.0.0.1", "Address the API listens on.")
     port: int = _setting(8000, "Port the API listens on; 0 takes a free one.")
+    auth: str = _setting(
+        "auto",
+        "Who needs a key: auto (everyone, but on loopback nobody until a key is made), required, off (loopback only).",
+        choices=("auto", "required", "off"),
+    )
+    published: str = _setting("", "Address on which a container engine publishes the API. Empty: GLLE_HOST.")
+    quota_bytes: int = _setting(0, "Bytes of the data sets of a tenant; 0: any number.")
+    quota_jobs: int = _setting(0, "Jobs of a tenant that may wait or run at once; 0: any number.")
+    quota_requests: int = _setting(0, "Requests of a tenant a minute; 0: any number.")
     workers: int = _setting(2, "Worker processes that `glle up` starts.", at_least=1)
     max_body: int = _setting(512 * 2**20, "Bytes of an uploaded npy or CSV body.", at_least=1)
     max_json: int = _setting(4 * 2**20, "Bytes of an uploaded JSON body.", at_least=1)
@@ -64,7 +73,7 @@ class Settings:
         for known in fields(cls):
             text = environ.get(PREFIX + known.name.upper())
             if text is not None:
-                values[known.name] = _parse(known.name, text, known.default, known.metadata["at_least"])
+                values[known.name] = _parse(known.name, text, known.default, known.metadata)
         return cls(**values)
 
 
@@ -79,9 +88,11 @@ def unknown(environ: Mapping[str, str]) -> list[str]:
     return sorted(name for name in environ if name.startswith(PREFIX) and name not in known)
 
 
-def _parse(name: str, text: str, default: Any, at_least: float) -> Any:
+def _parse(name: str, text: str, default: Any, allowed: Mapping[str, Any]) -> Any:
     assert default is not MISSING
-    kind = type(default)
+    kind, at_least, choices = type(default), allowed["at_least"], allowed["choices"]
+    if choices and text not in choices:
+        raise SettingsError(f"{PREFIX}{name.upper()}={text!r} must be one of {', '.join(choices)}.")
     if kind is str:
         return text
     try:

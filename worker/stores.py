@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Self
 
@@ -14,6 +14,7 @@ from worker.cache import ArrayCache
 from worker.datasets import DatasetStore
 from worker.endings import Endings
 from worker.jobs import JobStore
+from worker.keys import KeyStore
 from worker.posteriors import PosteriorStore
 from worker.queue import TaskQueue
 from worker.settings import Settings, SettingsError
@@ -25,7 +26,7 @@ ARRAY_SECONDS = 60.0  # its 5 s are too short for hundreds of MB on a busy machi
 
 @dataclass(frozen=True)
 class Stores:
-    """Everything a request or a task reads and writes."""
+    """Everything a request or a task reads and writes; a task sees all of it, a request what is its tenant's."""
 
     settings: Settings
     client: redis.Redis
@@ -36,6 +37,8 @@ class Stores:
     queue: TaskQueue
     endings: Endings
     warm: WarmPosteriors
+    keys: KeyStore
+    tenant: str | None = None
 
     @classmethod
     def connect(cls, settings: Settings) -> Self:
@@ -61,6 +64,17 @@ class Stores:
             queue=TaskQueue(client, jobs, settings),
             endings=Endings(client),
             warm=WarmPosteriors(settings.warm_bytes),
+            keys=KeyStore.under(settings.data_dir),
+        )
+
+    def of(self, tenant: str) -> Self:
+        """Return the same stores as a tenant sees them: what another has is not there, by any id and in any list."""
+        return replace(
+            self,
+            tenant=tenant,
+            datasets=self.datasets.of(tenant, self.settings.quota_bytes),
+            posteriors=self.posteriors.of(tenant),
+            jobs=self.jobs.of(tenant, self.settings.quota_jobs),
         )
 
     def close(self) -> None:
