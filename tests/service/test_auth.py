@@ -14,7 +14,6 @@ from worker import keys
 from worker.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     import httpx
@@ -24,13 +23,6 @@ if TYPE_CHECKING:
 
 CONTRACT = cli._contract_app().openapi()
 OPERATIONS = [(method, path) for path, methods in CONTRACT["paths"].items() for method in methods]
-
-
-@pytest.fixture
-def guarded(stores: Stores) -> Iterator[httpx.Client]:
-    """A client of an app that asks for keys."""
-    with served(stores, auth="required") as client:
-        yield client
 
 
 def filled(path: str) -> str:
@@ -59,8 +51,8 @@ def test_probes_and_the_documentation_are_open(guarded: httpx.Client) -> None:
 def test_a_bad_key_is_told_from_none(guarded: httpx.Client, stores: Stores) -> None:
     """The challenge says that the token is invalid; another scheme counts as none."""
     good = bearer(stores, "alice")["Authorization"]
-    for wrong in (good[:-1], "Bearer x", "Bearer glle_0_1", "bearer ü".encode("latin-1")):
-        answer = guarded.get("/v1/info", headers={"Authorization": wrong})
+    for wrong in (good[:-1], "Bearer x", "Bearer glle_0_1", "bearer ü"):
+        answer = guarded.get("/v1/info", headers={b"Authorization": wrong.encode("latin-1")})
         assert (answer.status_code, answer.json()["type"]) == (401, "urn:glle:problem:invalid-key")
         assert answer.headers["www-authenticate"] == 'Bearer realm="glle", error="invalid_token"'
     basic = guarded.get("/v1/info", headers={"Authorization": "Basic eDp5"})

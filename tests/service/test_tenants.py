@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-import glle_engine
-from glle_engine import FitSpec
 from service import cli
 from service.door import OPEN_PATHS
-from tests.service.keyed import bearer, served
+from tests.service.keyed import Had, bearer, had_by
 from worker.analyses import CalibrationSpec, calibration_told
 from worker.cache import Entry
-from worker.datasets import Table
-from worker.drawing import draw_and_cache
-from worker.draws import DrawKey
-from worker.identity import posterior_id
 from worker.posteriors import PosteriorRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import httpx
 
     from worker.stores import Stores
 
-X = np.random.default_rng(0).normal(size=(60, 3))
-POSTERIOR = glle_engine.fit(X)
 LISTS = ("/v1/datasets", "/v1/posteriors", "/v1/jobs")
 CONTRACT = cli._contract_app().openapi()
 WITH_ID = [(method, path) for path, methods in CONTRACT["paths"].items() for method in methods if "{id}" in path]
@@ -39,50 +28,6 @@ BODIES: dict[str, dict[str, Any]] = {
     "/v1/posteriors/{id}/reconstructions": {"count": 1},
     "/v1/posteriors/{id}/calibration": {},
 }
-
-
-@dataclass(frozen=True)
-class Had:
-    """What a tenant has."""
-
-    headers: dict[str, str]
-    dataset: str
-    posterior: str
-    job: str
-
-    def path(self, template: str) -> str:
-        """Return a path of the contract with the id that belongs there."""
-        ids = {"datasets": self.dataset, "posteriors": self.posterior, "jobs": self.job}
-        return template.replace("{id}", ids[template.split("/")[2]]).replace("{index}", "0")
-
-
-def had_by(tenant: str, stores: Stores) -> Had:
-    """Give a tenant a data set, a posterior with a draw, as a worker leaves it, and a job."""
-    here = stores.of(tenant)
-    dataset, _ = here.datasets.add(Table(values=X, source={"kind": "test"}))
-    spec = FitSpec().to_dict()
-    id_ = posterior_id(dataset.id, spec, glle_engine.__version__)
-    asked = {"dataset": dataset.id, "spec": spec}
-    job, _ = here.jobs.create(kind="fit", claim=id_, posterior=id_, spec=asked, total=1)
-    stores.jobs.start(job.id)
-    stores.posteriors.cache(id_, POSTERIOR)
-    stores.posteriors.record(
-        PosteriorRecord(
-            id=id_, dataset=dataset.id, n=60, d=3, spec=spec, diagnostics=POSTERIOR.diagnostics.to_dict(), seconds=0.1,
-            eigenvalues=POSTERIOR.eigenvalues.tolist(), arrays={}, nbytes=0, provenance={}, job=job.id, created="now",
-            tenant=job.tenant,
-        )
-    )  # fmt: skip
-    stores.jobs.succeed(job.id)
-    draw_and_cache(stores.cache, id_, POSTERIOR, [DrawKey(0, 0, 1.0, "posterior", "procrustes")])
-    return Had(bearer(stores, tenant), dataset.id, id_, job.id)
-
-
-@pytest.fixture
-def guarded(stores: Stores) -> Iterator[httpx.Client]:
-    """A client of an app that asks for keys."""
-    with served(stores, auth="required") as client:
-        yield client
 
 
 @pytest.fixture
@@ -153,11 +98,11 @@ def test_a_third_tenant_sees_empty_lists(guarded: httpx.Client, stores: Stores, 
 
 def test_the_same_data_have_other_ids_for_each_tenant(guarded: httpx.Client, stores: Stores) -> None:
     """An upload is new to each, and known to itself; only the default tenant's id begins with the digest."""
-    body = {"content": "x,y\n1,2\n3,4\n5,7\n"}
+    table = "x,y\n1,2\n3,4\n5,7\n"
     told = {}
     for tenant in ("default", "alice", "bob"):
         headers = {**bearer(stores, tenant), "Content-Type": "text/csv"}
-        first, again = (guarded.post("/v1/datasets", headers=headers, **body) for _ in range(2))
+        first, again = (guarded.post("/v1/datasets", headers=headers, content=table) for _ in range(2))
         assert (first.status_code, again.status_code) == (201, 200)
         told[tenant] = first.json()
         assert again.json()["id"] == told[tenant]["id"]
