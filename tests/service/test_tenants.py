@@ -134,20 +134,6 @@ def test_an_idempotency_key_is_its_tenants_alone(guarded: httpx.Client, alice: H
         assert guarded.post(path, json={"count": 3}, headers=headers).status_code == 422
 
 
-def test_a_claim_is_its_tenants_alone(stores: Stores) -> None:
-    """Even were two claims spelt alike, no tenant would be given another's job."""
-    made = [
-        stores.of(tenant).jobs.create(kind="advice", claim="c", posterior=None, spec={"dataset": "d"}, total=1)[0]
-        for tenant in ("alice", "bob", "default", "alice")
-    ]
-    assert [job.tenant for job in made] == ["alice", "bob", "default", "alice"]
-    assert len({job.id for job in made}) == 3
-    for job in made:
-        for tenant in ("alice", "bob", "default"):
-            assert (stores.of(tenant).jobs.get(job.id) is not None) == (tenant == job.tenant)
-        assert stores.jobs.get(job.id) == job  # the workers see all
-
-
 def test_what_was_kept_before_there_were_tenants_is_the_default_ones(stores: Stores) -> None:
     """Records without the field are read as they were meant."""
     had = had_by("default", stores)
