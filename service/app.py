@@ -61,7 +61,7 @@ def create_app(stores: Stores) -> FastAPI:
     app.add_middleware(Gate)
     app.add_middleware(FromRecent, recent=app.state.recent)
     door = Door.of(stores.settings, stores.keys)
-    app.add_middleware(Authenticate, door=door, rate=Rate(stores.client, stores.settings.quota_requests))
+    app.add_middleware(Authenticate, door=door, rate=Rate(stores.client, stores.quotas))
     app.add_middleware(Observe, metrics=app.state.metrics)
     _document_problems(app)
     return app

@@ -18,6 +18,8 @@ from worker.tenants import own
 if TYPE_CHECKING:
     import redis
 
+    from worker.quotas import Quotas
+
 # KEYS: bucket. ARGV: requests a minute, requests wanted. Returns how many were taken, and when there is one again (ms).
 # A bucket that nobody asked for a minute is full: it may be forgotten.
 _TAKE = """
@@ -40,14 +42,14 @@ class Rate:
     ----------
     client
         The queue's Redis.
-    most
-        Requests of a tenant a minute; 0: any number, and nothing is counted.
+    quotas
+        How many requests a minute each has; of one that has any number nothing is counted.
 
     """
 
-    def __init__(self, client: redis.Redis, most: int) -> None:
+    def __init__(self, client: redis.Redis, quotas: Quotas) -> None:
         self._script = client.register_script(_TAKE)
-        self._most = most
+        self._quotas = quotas
         self._left: dict[str, int] = {}  # taken from the bucket, not given out yet
         self._empty_until: dict[str, float] = {}
 
@@ -60,21 +62,22 @@ class Rate:
             ``quota-exceeded``.
 
         """
-        if not self._most:
+        most = self._quotas.of(tenant).requests
+        if not most:
             return
         if self._left.get(tenant, 0) > 0:
             self._left[tenant] -= 1
             return
         seconds = self._empty_until.get(tenant, 0.0) - time.monotonic()
         if seconds <= 0:
-            taken, milliseconds = await run_in_threadpool(self._take, tenant)
+            taken, milliseconds = await run_in_threadpool(self._take, tenant, most)
             if taken:
                 self._left[tenant] = self._left.get(tenant, 0) + taken - 1
                 return
             seconds = milliseconds / 1000
             self._empty_until[tenant] = time.monotonic() + seconds
-        raise too_many_requests(tenant, self._most, math.ceil(seconds))
+        raise too_many_requests(tenant, most, math.ceil(seconds))
 
-    def _take(self, tenant: str) -> tuple[int, int]:
-        taken, milliseconds = self._script(keys=[own("glle:rate", tenant)], args=[self._most, max(1, self._most // 60)])
+    def _take(self, tenant: str, most: int) -> tuple[int, int]:
+        taken, milliseconds = self._script(keys=[own("glle:rate", tenant)], args=[most, max(1, most // 60)])
         return int(taken), int(milliseconds)

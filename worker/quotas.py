@@ -2,15 +2,61 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from worker.problems import refuse
+from worker.settings import Settings, SettingsError
+from worker.tenants import is_name
 
 if TYPE_CHECKING:
     from worker.problems import ProblemError
 
 JOB_SECONDS = 5  # when to try again, where a job has to end first
 BYTES_SECONDS = 60  # where somebody has to delete something
+
+_ONE = re.compile(r"(bytes|jobs|requests):([0-9]{1,18})")
+
+
+@dataclass(frozen=True)
+class Quota:
+    """Bytes of data sets, jobs that wait or run, requests a minute; 0: any number."""
+
+    bytes: int
+    jobs: int
+    requests: int
+
+
+class Quotas:
+    """Everybody's quota, and those of tenants that have another.
+
+    Parameters
+    ----------
+    settings
+        `quota_bytes`, `quota_jobs` and `quota_requests` are everybody's, `quotas` what differs.
+
+    Raises
+    ------
+    SettingsError
+        When `quotas` cannot be read.
+
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._everybodys = Quota(settings.quota_bytes, settings.quota_jobs, settings.quota_requests)
+        self._others: dict[str, Quota] = {}
+        for part in filter(None, settings.quotas.split()):
+            tenant, _, told = part.partition("=")
+            found = [_ONE.fullmatch(one) for one in told.split(",")]
+            if not is_name(tenant) or not all(found) or tenant in self._others:
+                remedy = "Write it as tenant=bytes:5000000000,jobs:20 other=requests:600, each tenant once."
+                raise SettingsError(f"GLLE_QUOTAS: {part!r} cannot be read. {remedy}")
+            self._others[tenant] = replace(self._everybodys, **{one[1]: int(one[2]) for one in found if one})
+
+    def of(self, tenant: str) -> Quota:
+        """Return a tenant's quota."""
+        return self._others.get(tenant, self._everybodys)
 
 
 def too_many_bytes(tenant: str | None, nbytes: int, stored: int, allowed: int) -> ProblemError:

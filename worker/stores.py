@@ -17,6 +17,7 @@ from worker.jobs import JobStore
 from worker.keys import KeyStore
 from worker.posteriors import PosteriorStore
 from worker.queue import TaskQueue
+from worker.quotas import Quotas
 from worker.settings import Settings, SettingsError
 from worker.warm import WarmPosteriors
 
@@ -38,6 +39,7 @@ class Stores:
     endings: Endings
     warm: WarmPosteriors
     keys: KeyStore
+    quotas: Quotas
     tenant: str | None = None
 
     @classmethod
@@ -47,7 +49,7 @@ class Stores:
         Raises
         ------
         SettingsError
-            When a server's URL is missing or malformed.
+            When a server's URL is missing or malformed, or `quotas` cannot be read.
 
         """
         client = connect_queue(settings)
@@ -65,16 +67,18 @@ class Stores:
             endings=Endings(client),
             warm=WarmPosteriors(settings.warm_bytes),
             keys=KeyStore.under(settings.data_dir),
+            quotas=Quotas(settings),
         )
 
     def of(self, tenant: str) -> Self:
         """Return the same stores as a tenant sees them: what another has is not there, by any id and in any list."""
+        quota = self.quotas.of(tenant)
         return replace(
             self,
             tenant=tenant,
-            datasets=self.datasets.of(tenant, self.settings.quota_bytes),
+            datasets=self.datasets.of(tenant, quota.bytes),
             posteriors=self.posteriors.of(tenant),
-            jobs=self.jobs.of(tenant, self.settings.quota_jobs),
+            jobs=self.jobs.of(tenant, quota.jobs),
         )
 
     def close(self) -> None:

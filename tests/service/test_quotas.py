@@ -112,9 +112,9 @@ def test_a_refused_tenant_asks_redis_no_more_than_it_must(stores: Stores, monkey
     asked: list[str] = []
     take = rate.Rate._take
 
-    def counted(self: rate.Rate, tenant: str) -> tuple[int, int]:
+    def counted(self: rate.Rate, tenant: str, most: int) -> tuple[int, int]:
         asked.append(tenant)
-        return take(self, tenant)
+        return take(self, tenant, most)
 
     monkeypatch.setattr(rate.Rate, "_take", counted)
     with served(stores, quota_requests=1) as client:
@@ -136,6 +136,16 @@ def test_each_tenant_has_its_own_quotas(stores: Stores) -> None:
             while (answer := client.get("/v1/jobs", headers=headers)).status_code == 200:
                 assert [job["kind"] for job in answer.json()["items"]] == ["advice"]
             exceeded(answer, "requests")
+
+
+def test_a_tenant_may_have_other_quotas(stores: Stores) -> None:
+    """What is told of it in GLLE_QUOTAS; what is not told is everybody's."""
+    settings = {"auth": "required", "quota_jobs": 1, "quota_requests": 3, "quotas": "alice=requests:5 bob=jobs:0"}
+    with served(stores, **settings) as client:
+        for tenant, requests in {"alice": 5, "bob": 3, "carol": 3}.items():
+            headers = bearer(stores, tenant)
+            assert [client.get("/v1/info", headers=headers).status_code for _ in range(requests)] == [200] * requests
+            assert exceeded(client.get("/v1/info", headers=headers), "requests")["allowed"] == requests
 
 
 def test_requests_cannot_be_counted_without_redis(stores: Stores) -> None:

@@ -10,6 +10,8 @@ import pytest
 
 from worker.datasets import Table
 from worker.problems import ProblemError
+from worker.quotas import Quota, Quotas
+from worker.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
     from worker.stores import Stores
@@ -82,3 +84,21 @@ def test_racing_jobs_do_not_pass_the_quota(stores: Stores) -> None:
 
     with ThreadPoolExecutor(16) as pool:
         assert sum(pool.map(made, range(16))) == 3
+
+
+def test_quotas_of_tenants_are_everybodys_but_for_what_is_told() -> None:
+    """Each of the three by itself; a tenant that is not named has everybody's."""
+    quotas = Quotas(Settings(quota_bytes=10, quota_jobs=2, quotas=" alice=jobs:0,requests:600  b-1=bytes:5000000000"))
+    assert quotas.of("alice") == Quota(10, 0, 600)
+    assert quotas.of("b-1") == Quota(5_000_000_000, 2, 0)
+    assert quotas.of("carol") == Quota(10, 2, 0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["alice", "alice=", "alice=jobs", "alice=jobs:-1", "alice=draws:3", "A=jobs:1", "=jobs:1", "a=jobs:1 a=jobs:2"],
+)
+def test_quotas_that_cannot_be_read_keep_it_from_starting(text: str) -> None:
+    """None of them is left out silently; the message shows how it is written."""
+    with pytest.raises(SettingsError, match=r"GLLE_QUOTAS: .* cannot be read\. Write it as tenant="):
+        Quotas(Settings(quotas=text))
