@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from functools import lru_cache
 from typing import TYPE_CHECKING, Self
 
 from worker.keys import KeyStore
@@ -78,11 +79,15 @@ class Door:
         Raises
         ------
         ProblemError
-            ``key-required``, ``invalid-key``, ``scope-missing``, ``keys-unreadable``.
+            ``key-required``, ``invalid-key``, ``scope-missing``, ``foreign-host``, ``keys-unreadable``.
 
         """
         path, method = scope["path"], scope["method"]
-        if self.is_open or (path == METRICS and self._loopback):
+        if path == METRICS and self._loopback:
+            return DEFAULT
+        if self.is_open:
+            if not self._off:
+                _require_own_name(scope)
             return DEFAULT
         key = self._store.verify(_bearer(scope))
         needed: keys.Scope = "admin" if path == METRICS else "read" if method in _READING else "write"
@@ -99,6 +104,28 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+@lru_cache(64)
+def names_loopback(host: bytes) -> bool:
+    """Say whether a Host header names this machine by a name that only it has."""
+    name = str(host, "latin-1").lower()
+    name = name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0].rstrip(".")
+    return is_loopback(name) or name.endswith(".localhost")
+
+
+def _require_own_name(scope: Scope) -> None:
+    """Refuse a request for another name, where no key tells who asks.
+
+    A page of a browser on this machine can have its own name lead here, and would then be let in (DNS rebinding); a
+    proxy that passes the name on would let in everyone.
+    """
+    for name, value in scope["headers"]:
+        if name == b"host" and not names_loopback(value):
+            host = str(value, "latin-1")
+            detail = f"The request is for the host {host!r}; without keys only names of this machine are answered."
+            remedy = "Ask 127.0.0.1, or make a key with `glle keys create`; GLLE_AUTH=off answers to any name."
+            raise refuse("foreign-host", 403, detail, remedy, host=host)
 
 
 def _bearer(scope: Scope) -> str:

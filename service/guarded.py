@@ -30,7 +30,7 @@ def document_keys(contract: dict[str, Any]) -> None:
             operation["security"] = [{"bearer": []}]
             told = documented(
                 _401="No key, or none that is good: see WWW-Authenticate.",
-                _403=f"The key lacks the scope: {needed}.",
+                _403=f"The key lacks the scope: {needed}. Or, without keys, the host is not this machine's name.",
                 _429="A quota of the tenant is used up: see Retry-After.",
             )
             more = {str(status): told[status] for status in (401, 403, 429)}

@@ -49,9 +49,11 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], settin
 def _create(chosen: argparse.Namespace, settings: Settings) -> int:
     del settings  # the folder is what was chosen
     scopes = tuple(chosen.scopes or ("read",))
-    key, spoken = _store(chosen).create(chosen.tenant, scopes, chosen.name, chosen.expires_days)
+    store = _store(chosen)
+    key, spoken = store.create(chosen.tenant, scopes, chosen.name, chosen.expires_days)
     until = f"until {key.expires}" if key.expires else "until it is revoked"
-    _say(f"Key {key.id} of tenant {key.tenant}: {', '.join(key.scopes)}; good {until}. It is not shown again:")
+    _say(f"Key {key.id} of tenant {key.tenant}: {', '.join(key.scopes)}; good {until}. Kept in {store.path}.")
+    _say("It is not shown again:")
     print(spoken)  # noqa: T201 # the command's output
     return 0
 

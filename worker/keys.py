@@ -73,10 +73,15 @@ class KeyStore:
     folder
         The data folder; made when the first key is.
 
+    Attributes
+    ----------
+    path
+        The file.
+
     """
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder / "keys.json"
+        self.path = folder / "keys.json"
         self._look_again = 0.0  # when
         self._seen: tuple[int, int, int] | None = None  # which file `_keys` was read from
         self._keys: dict[str, Key] = {}
@@ -203,27 +208,27 @@ class KeyStore:
         if (now := time.monotonic()) < self._look_again:
             return self._keys
         try:
-            stat = self._path.stat()
+            stat = self.path.stat()
             if (seen := (stat.st_ino, stat.st_mtime_ns, stat.st_size)) != self._seen:
-                kept = json.loads(self._path.read_bytes())
+                kept = json.loads(self.path.read_bytes())
                 self._keys, self._seen = {key["id"]: Key.from_dict(key) for key in kept}, seen
         except FileNotFoundError:
             self._keys, self._seen = {}, None
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise _unreadable(self._path, error) from error
+            raise _unreadable(self.path, error) from error
         self._look_again = now + LOOK_SECONDS
         return self._keys
 
     def _change(self, change: Callable[[dict[str, Key]], dict[str, Key]]) -> dict[str, Key]:
         """Put other keys in place of those that are there; two changes at once both happen."""
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with locked(self._path.with_suffix(".lock")), temporary(self._path.parent) as file:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with locked(self.path.with_suffix(".lock")), temporary(self.path.parent) as file:
                 self._look_again = 0.0
                 keys = change(self._look())
                 self._look_again = 0.0
                 file.write(json.dumps([asdict(key) for key in keys.values()], indent=1).encode())
-                file.publish(self._path)
+                file.publish(self.path)
         except OSError as error:
             remedy = "Run the command as the service's user, with its GLLE_DATA_DIR."
             raise refuse("keys-unwritable", 507, f"The keys cannot be written: {error}.", remedy) from error

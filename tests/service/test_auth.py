@@ -111,6 +111,30 @@ def test_on_loopback_the_first_key_shuts_the_door(stores: Stores, monkeypatch: p
         assert client.get(f"/v1/datasets/{made}").status_code == 401
 
 
+@pytest.mark.parametrize(
+    "name", ["evil.example", "192.0.2.1:8000", "localhost.evil.example", "127.0.0.1.evil.example", "x@y"]
+)
+def test_without_keys_it_answers_to_this_machines_names_only(client: httpx.Client, stores: Stores, name: str) -> None:
+    """A web page cannot have its own name lead here, nor a proxy let everyone in; with a key any name will do."""
+    answer = client.get("/v1/datasets", headers={"Host": name})
+    assert (answer.status_code, answer.json()["type"]) == (403, "urn:glle:problem:foreign-host")
+    assert answer.json()["details"] == {"host": name}
+    assert client.get("/livez", headers={"Host": name}).status_code == 200
+    with served(stores, auth="off") as open_to_all:
+        assert open_to_all.get("/v1/datasets", headers={"Host": name}).status_code == 200
+    with served(stores, auth="required") as guarded:
+        assert guarded.get("/v1/datasets", headers={"Host": name, **bearer(stores, "alice")}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["127.0.0.1", "127.0.0.1:8000", "localhost:80", "LOCALHOST", "localhost.", "glle.localhost", "[::1]", "[::1]:8000"],
+)
+def test_this_machines_names_are_known_in_all_their_spellings(client: httpx.Client, name: str) -> None:
+    """With a port or without, of both protocols, and those that end in localhost."""
+    assert client.get("/v1/datasets", headers={"Host": name}).status_code == 200
+
+
 def test_off_lets_everyone_in_though_there_are_keys(stores: Stores) -> None:
     """That is what off is for, and why it is for loopback."""
     headers = bearer(stores, "alice")
