@@ -111,16 +111,18 @@ def _api(chosen: argparse.Namespace, settings: Settings) -> int:
     from service.app import create_app  # noqa: PLC0415 # each command loads what it needs
     from worker.stores import Stores  # noqa: PLC0415 # each command loads what it needs
 
-    settings = replace(settings, host=chosen.host)
-    app = create_app(Stores.connect(settings))
-    sock = socket.socket(fileno=chosen.fd) if chosen.fd is not None else listen(chosen.host, chosen.port)
+    held = None if chosen.fd is None else socket.socket(fileno=chosen.fd)
+    # Who can reach it decides who needs a key: the socket knows better than the setting.
+    host = chosen.host if held is None else held.getsockname()[0]
+    app = create_app(Stores.connect(replace(settings, host=host)))
+    sock = held or listen(chosen.host, chosen.port)
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, timeout_graceful_shutdown=DRAIN_SECONDS, server_header=False
     )
-    if chosen.fd is None:
-        _warn_of_shut_door(settings)
+    if held is None:
+        _warn_of_shut_door(replace(settings, host=host))
         _say(f"glle API at http://{_shown(sock)}")
-    with contextlib.suppress(KeyboardInterrupt):
+    with sock, contextlib.suppress(KeyboardInterrupt):
         uvicorn.Server(config).run(sockets=[sock])
     return 0
 

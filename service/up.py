@@ -119,7 +119,6 @@ class Tree:
             "GLLE_REDIS_URL": settings.redis_url,
             "GLLE_CACHE_URL": settings.cache_url,
             "GLLE_DATA_DIR": str(data),
-            "GLLE_HOST": settings.host,
             **dict.fromkeys(BLAS_VARIABLES, "1"),
         }
         descriptor = self._sock.fileno()
