@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 
 import glle_engine
 from service import problems
+from service.auth import Authenticate
+from service.door import Door
+from service.guarded import document_keys
 from service.metrics import Metrics
 from service.middleware import Gate, Observe
 from service.problems import ProblemOut, documented
+from service.rate import Rate
 from service.recent import FromRecent, Recent
 from service.routes import analyses, datasets, draws, jobs, posteriors, system
 from service.streams import Streams
@@ -22,15 +27,25 @@ if TYPE_CHECKING:
 
     from worker.stores import Stores
 
+TENANTS_AT_HAND = 256  # their views of the stores are small, and made in microseconds
+
 DESCRIPTION = """Generative locally linear embedding: embeddings with their uncertainty.
 Upload a data set, fit a posterior over reconstruction weights once, draw as many embeddings as you like.
 Work that takes time is a job: 202, a Location, and long-polling with ?wait=.
 Arrays come as JSON, npy or npz by the Accept header.
-Every error is application/problem+json and says the remedy."""
+Every error is application/problem+json and says the remedy.
+Authorization: Bearer, where keys are asked for; on loopback they are not until the first is made."""
 
 
 def create_app(stores: Stores) -> FastAPI:
-    """Return the app that serves these stores; it connects when it is first asked."""
+    """Return the app that serves these stores; it connects when it is first asked.
+
+    Raises
+    ------
+    SettingsError
+        When it would let everyone in from other machines.
+
+    """
     app = FastAPI(
         title="glle",
         version=glle_engine.__version__,
@@ -42,6 +57,7 @@ def create_app(stores: Stores) -> FastAPI:
     )
     app.state.stores = stores
     app.state.streams = Streams(stores.settings.max_streams)
+    app.state.stores_of = lru_cache(TENANTS_AT_HAND)(stores.of)
     app.state.recent = Recent(stores.settings.recent_bytes, stores.posteriors.exists)
     app.state.metrics = Metrics(stores, app.state.recent)
     for routes in (datasets, posteriors, draws, analyses, jobs, system):
@@ -49,6 +65,8 @@ def create_app(stores: Stores) -> FastAPI:
     problems.install(app)
     app.add_middleware(Gate)
     app.add_middleware(FromRecent, recent=app.state.recent)
+    door = Door.of(stores.settings, stores.keys)
+    app.add_middleware(Authenticate, door=door, rate=Rate(stores.client, stores.quotas))
     app.add_middleware(Observe, metrics=app.state.metrics, has_access_log=has_access_log(stores.settings))
     _document_problems(app)
     return app
@@ -68,6 +86,7 @@ def _document_problems(app: FastAPI) -> None:
         for operation in (operation for methods in contract["paths"].values() for operation in methods.values()):
             if "HTTPValidationError" in str(operation["responses"].get("422")):
                 operation["responses"]["422"] = told
+        document_keys(contract)
         return contract
 
     app.openapi = openapi  # type: ignore[method-assign] # FastAPI's documented way

@@ -8,12 +8,15 @@ import json
 import os
 import socket
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from service import settings_page
+from service import keys_command, settings_page
+from service.door import Door
 from service.flags import add_flags, settings_of
 from worker import logs, tracing
+from worker.problems import ProblemError
 from worker.settings import Settings, SettingsError, unknown
 
 if TYPE_CHECKING:
@@ -38,6 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (SettingsError, StartError) as error:
         _say(f"glle: {error}")
         return 2
+    except ProblemError as error:
+        _say(f"glle: {error.problem.detail} {error.problem.remedy}")
+        return 1
 
 
 class StartError(RuntimeError):
@@ -85,6 +91,7 @@ def _parser(settings: Settings) -> argparse.ArgumentParser:
     contract.add_argument("--check", action="store_true", help="compare instead, and fail if it differs")
     contract.set_defaults(run=_openapi)
 
+    keys_command.add_to(commands, settings)
     listing = commands.add_parser("settings", help="list the settings")
     what = listing.add_mutually_exclusive_group()
     what.add_argument("--current", action="store_true", help="what holds in this environment, passwords hidden")
@@ -99,6 +106,7 @@ def _up(chosen: argparse.Namespace, settings: Settings) -> int:
 
     if bool(settings.redis_url) != bool(settings.cache_url):
         raise StartError("Set both GLLE_REDIS_URL and GLLE_CACHE_URL, or neither for embedded servers.")
+    _warn_of_shut_door(settings)
     with contextlib.closing(listen(settings.host, settings.port)) as sock:
         return Tree(settings, sock).run()
 
@@ -117,8 +125,11 @@ def _serve(chosen: argparse.Namespace, settings: Settings) -> int:
     logs.configure(settings)
     if tracing.wanted(settings):
         tracing.TRACING.start("glle-api")
-    app = create_app(Stores.connect(settings))
-    sock = socket.socket(fileno=chosen.fd) if chosen.fd is not None else listen(settings.host, settings.port)
+    held = None if chosen.fd is None else socket.socket(fileno=chosen.fd)
+    # Who can reach it decides who needs a key: the socket knows better than the setting.
+    host = settings.host if held is None else held.getsockname()[0]
+    app = create_app(Stores.connect(replace(settings, host=host)))
+    sock = held or listen(settings.host, settings.port)
     config = uvicorn.Config(
         app,
         log_config=None,  # its lines are as all others are
@@ -127,9 +138,10 @@ def _serve(chosen: argparse.Namespace, settings: Settings) -> int:
         timeout_graceful_shutdown=DRAIN_SECONDS,
         server_header=False,
     )
-    if chosen.fd is None:
+    if held is None:
+        _warn_of_shut_door(replace(settings, host=host))
         logs.announce(f"glle API at http://{_shown(sock)}", settings)
-    with contextlib.suppress(KeyboardInterrupt):
+    with sock, contextlib.suppress(KeyboardInterrupt):
         Server(config).run(sockets=[sock])
     metrics = app.state.metrics
     metrics.flush(metrics.taken())
@@ -195,6 +207,12 @@ def _settings(chosen: argparse.Namespace, settings: Settings) -> int:
     text = settings_page.current(os.environ) if chosen.current else settings_page.listed()
     print(text)  # noqa: T201 # the command's output
     return 0
+
+
+def _warn_of_shut_door(settings: Settings) -> None:
+    """Say that nobody can get in yet; raise `SettingsError` when everybody could."""
+    if Door.of(settings).is_shut:
+        _say("Requests need a key, and there is none: `glle keys create` makes one.")
 
 
 def _family(host: str) -> socket.AddressFamily:

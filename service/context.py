@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
+from service.auth import tenant_of
 from service.checks import require_success
 from service.models import JobOut
 from service.waiting import settled
@@ -16,7 +17,8 @@ from worker.terms import ANY_TIME, Terms
 
 
 def _stores(request: Request) -> Stores:
-    stores = request.app.state.stores
+    """Return the stores as the request's tenant sees them."""
+    stores = request.app.state.stores_of(tenant_of(request.scope))
     assert isinstance(stores, Stores)
     return stores
 

@@ -17,6 +17,7 @@ from fastapi import Header
 
 from worker.identity import digest, text
 from worker.problems import ProblemError, refuse
+from worker.tenants import DEFAULT, own
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,7 +95,7 @@ def remembered(
     """
     if key is None:
         return create()
-    name, asked = _name(key), digest(*request)
+    name, asked = _name(here, key), digest(*request)
     claim = json.dumps({"asked": asked, "claim": secrets.token_hex(8)})
     while not _swap(here.client, name, "", claim, CLAIM_SECONDS):
         known = text(here.client.get(name) or "")
@@ -128,9 +129,9 @@ def content_digest(file: IO[bytes]) -> str:
     return found.hexdigest()
 
 
-def _name(key: str) -> str:
-    """Return where what is known of a key is kept."""
-    return f"glle:once:{digest(key)}"
+def _name(here: Stores, key: str) -> str:
+    """Return where what is known of a key is kept: a tenant's keys are its own."""
+    return own(f"glle:once:{digest(key)}", here.tenant or DEFAULT)
 
 
 def _swap(client: redis.Redis, name: str, expected: str, state: str, seconds: int, *, or_nothing: bool = False) -> bool:

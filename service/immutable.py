@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from fastapi import Request
 
 SCALE_HEADER = "Glle-Scale"  # which scale an answer is at, when the request said auto, or a binary body cannot say
-_YEAR = "public, max-age=31536000, immutable"
+# Private: a cache that several people share would give it to those who have no key.
+_YEAR = "private, max-age=31536000, immutable"
 
 
 def immutable_headers(sha256: str, media: str, dtype: str) -> dict[str, str]:

@@ -180,7 +180,7 @@ class AdviceIn(_In):
 class DatasetOut(BaseModel):
     """A data set."""
 
-    id: str = Field(description="Begins with the digest: the same content has the same id.")
+    id: str = Field(description="Made of the digest, and of the tenant: the same content has the same id.")
     sha256: str = Field(description="Digest of shape, dtype, values, names, labels and coordinates.")
     n: int = Field(description="Points (rows).")
     d: int = Field(description="Features (columns).")
@@ -356,6 +356,6 @@ class InfoOut(BaseModel):
 
     name: str
     versions: dict[str, str] = Field(description="Of the engine and what it stands on.")
-    limits: dict[str, int | float] = Field(description="The settings that a request can run into.")
+    limits: dict[str, int | float] = Field(description="The settings that a request can run into; quota 0: none.")
     manifolds: list[str] = Field(description="Names for POST /v1/datasets/synthetic.")
     posterior_defaults: dict[str, Any] = Field(description="The parameters of POST /v1/posteriors.")

@@ -65,8 +65,8 @@ def documented(**statuses: str) -> dict[int | str, dict[str, Any]]:
 def answer(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
     """Return the response of a problem."""
     body = json.dumps(problem.to_dict(), allow_nan=False)
-    seconds = _RETRY.get(problem.code) or _RETRY.get(problem.status)
-    retry = {} if seconds is None else {"Retry-After": seconds}
+    seconds = problem.details.get("retry_after") or _RETRY.get(problem.code) or _RETRY.get(problem.status)
+    retry = {} if seconds is None else {"Retry-After": str(seconds)}
     return Response(body, problem.status, {**retry, **(headers or {})}, MEDIA_TYPE)
 
 
@@ -98,15 +98,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(redis.RedisError)
     def _redis(_: Request, error: redis.RedisError) -> Response:
-        log.error("Redis: %s", error)
-        return answer(
-            Problem(
-                code="redis-unavailable",
-                status=503,
-                detail=f"A Redis server does not answer as it should ({type(error).__name__}).",
-                remedy="Try again in some seconds; if it stays, look at the servers behind GLLE_*_URL.",
-            )
-        )
+        return answer(redis_away(error))
 
     @app.exception_handler(OSError)
     def _disk(_: Request, error: OSError) -> Response:
@@ -124,6 +116,17 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     def _any(_: Request, error: Exception) -> Response:
         return _unexpected(error)
+
+
+def redis_away(error: redis.RedisError) -> Problem:
+    """Return the problem of a server that does not answer, and log it."""
+    log.error("Redis: %s", error)
+    return Problem(
+        code="redis-unavailable",
+        status=503,
+        detail=f"A Redis server does not answer as it should ({type(error).__name__}).",
+        remedy="Try again in some seconds; if it stays, look at the servers behind GLLE_*_URL.",
+    )
 
 
 def _unexpected(error: Exception) -> Response:

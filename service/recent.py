@@ -1,8 +1,8 @@
 """Answers that never change, kept in the API's own memory: asked for again, they cost no route and no array cache.
 
 A draw is a function of its address, so its answer can only become wrong by its posterior being deleted. Each answer
-belongs to a posterior, and is given only while that was seen to exist within the last second; a deletion through this
-process is seen at once.
+belongs to a posterior, and is given to that one's tenant alone, while it was seen to exist within the last second; a
+deletion through this process is seen at once.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from starlette.concurrency import run_in_threadpool
 
+from service.auth import tenant_of
 from worker.tracing import TRACING
 
 if TYPE_CHECKING:
@@ -30,8 +31,9 @@ Key = tuple[str, bytes, bytes]
 
 @dataclass(frozen=True)
 class Answer:
-    """A whole answer: what it belongs to, its route (for the metrics), headers as ASGI has them, and body."""
+    """A whole answer: whose it is, what it belongs to, its route (for the metrics), headers as ASGI has them, body."""
 
+    tenant: str
     posterior: str
     route: object
     headers: list[tuple[bytes, bytes]]
@@ -65,7 +67,7 @@ class Recent:
         if len(body) > min(LARGEST, self._budget) or key in self._answers:
             return
         headers = list(response.raw_headers)
-        answer = Answer(posterior, scope.get("route"), headers, body, dict(headers).get(b"etag", b""))
+        answer = Answer(tenant_of(scope), posterior, scope.get("route"), headers, body, dict(headers).get(b"etag", b""))
         self._answers[key] = answer
         self._bytes += len(body)
         self._alive[posterior] = time.monotonic() + ALIVE_SECONDS
@@ -77,7 +79,7 @@ class Recent:
         """Return the answer to a request, if it is kept and its posterior still exists."""
         key = _key(scope)
         answer = self._answers.get(key)
-        if answer is None:
+        if answer is None or answer.tenant != tenant_of(scope):
             return None
         if self._alive.get(answer.posterior, 0.0) < time.monotonic():
             asked = time.monotonic()

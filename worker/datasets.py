@@ -5,17 +5,19 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
-import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from worker.clock import now_iso
-from worker.identity import DIGEST, index_member
+from worker.identity import index_member
+from worker.lock import locked
 from worker.problems import ProblemError, refuse
+from worker.quotas import too_many_bytes
+from worker.tenants import DEFAULT, dataset_id
+from worker.writing import size, temporary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +26,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 BLOCK = 2**22  # values converted, checked and hashed at a time: 32 MB
 EXACT = 2**53  # integers up to here are float64 without loss
+_SUFFIXES = (".json", ".npy", ".labels.npy", ".coordinates.npy")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +57,7 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """The record of a data set; `sha256` is the digest of its content, `id` begins with it."""
+    """The record of a data set; `sha256` is the digest of its content, and `id` is made of it."""
 
     id: str
     sha256: str
@@ -67,6 +70,7 @@ class Dataset:
     has_coordinates: bool
     source: dict[str, Any]
     created: str
+    tenant: str = DEFAULT
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as a JSON-able dictionary."""
@@ -82,16 +86,26 @@ class DatasetStore:
     ----------
     folder
         Made when absent; shared by the API (read and write) and the workers (read).
+    tenant
+        Whose data sets are seen, and made; None sees everyone's and makes the default tenant's.
+    most_bytes
+        What the files of the tenant's data sets may take together; 0: anything.
 
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, tenant: str | None = None, most_bytes: int = 0) -> None:
         self._folder = folder
+        self._tenant = tenant
+        self._most_bytes = most_bytes
 
     @classmethod
     def under(cls, data_dir: str) -> Self:
         """Return the store in the folder of all data."""
         return cls(Path(data_dir) / "datasets")
+
+    def of(self, tenant: str, most_bytes: int) -> Self:
+        """Return the same store as a tenant sees it."""
+        return type(self)(self._folder, tenant, most_bytes)
 
     def add(self, table: Table) -> tuple[Dataset, bool]:
         """Store a table; return its record and whether it is new.
@@ -101,15 +115,16 @@ class DatasetStore:
         Raises
         ------
         ProblemError
-            ``not-finite`` or ``inexact-integer``, with the row (from 1) and the column.
+            ``not-finite`` or ``inexact-integer``, with the row (from 1) and the column. ``quota-exceeded``.
 
         """
+        tenant = self._tenant or DEFAULT
         self._folder.mkdir(parents=True, exist_ok=True)
         n, d = table.values.shape
         dtype = np.dtype("<f4" if table.values.dtype.newbyteorder("=") == np.float32 else "<f8")
         extras = {"labels": table.labels, "coordinates": table.coordinates}
         content = hashlib.sha256(json.dumps([n, d, dtype.str, table.names]).encode())
-        with _temporary(self._folder) as file:
+        with temporary(self._folder) as file:
             np.lib.format.write_array_header_1_0(file, {"descr": dtype.str, "fortran_order": False, "shape": (n, d)})
             for block in _checked_blocks(table.values, dtype, table.names):
                 content.update(block)
@@ -118,7 +133,7 @@ class DatasetStore:
                 if extra is not None:
                     content.update(name.encode() + extra.tobytes())
             sha256 = content.hexdigest()
-            id_ = "ds_" + sha256[:DIGEST]
+            id_ = dataset_id(sha256, tenant)
             if (known := self.get(id_)) is not None:
                 return known, False
             dataset = Dataset(
@@ -133,16 +148,11 @@ class DatasetStore:
                 has_coordinates=table.coordinates is not None,
                 source=table.source,
                 created=now_iso(),
+                tenant=tenant,
             )
-            file.publish(self._path(id_, ".npy"))
-        for name, extra in extras.items():
-            if extra is not None:
-                with _temporary(self._folder) as file:
-                    np.lib.format.write_array(file, extra, allow_pickle=False)
-                    file.publish(self._path(id_, f".{name}.npy"))
-        with _temporary(self._folder) as file:
-            file.write(json.dumps(dataset.to_dict()).encode())
-            file.publish(self._path(id_, ".json"))
+            with self._room_for(dataset.nbytes + sum(extra.nbytes for extra in extras.values() if extra is not None)):
+                file.publish(self._path(id_, ".npy"))
+                self._publish_rest(dataset, extras)
         return dataset, True
 
     def get(self, id_: str) -> Dataset | None:
@@ -150,9 +160,10 @@ class DatasetStore:
         if not _is_id(id_):  # the id comes from a URL and becomes a file's name
             return None
         try:
-            return Dataset(**json.loads(self._path(id_, ".json").read_bytes()))
+            found = Dataset(**json.loads(self._path(id_, ".json").read_bytes()))
         except FileNotFoundError:
             return None
+        return found if self._tenant in {None, found.tenant} else None
 
     def newest(self, before: str | None = None) -> Iterator[tuple[str, Dataset]]:
         """Yield (cursor, record) from the newest on, or from the one after the cursor `before`."""
@@ -194,14 +205,40 @@ class DatasetStore:
         """Remove a data set; return whether it was there. Readers that have it mapped keep it."""
         if self.get(id_) is None:
             return False
-        for suffix in (".json", ".npy", ".labels.npy", ".coordinates.npy"):
+        for suffix in _SUFFIXES:
             self._path(id_, suffix).unlink(missing_ok=True)
         return True
+
+    def stored_bytes(self) -> int:
+        """Return the bytes on disk of all data sets that are seen."""
+        files = [self._path(dataset.id, suffix) for _, dataset in self.newest() for suffix in _SUFFIXES]
+        return sum(map(size, files))
+
+    @contextlib.contextmanager
+    def _room_for(self, nbytes: int) -> Iterator[None]:
+        """Hold room while a data set is published: of two at once that fit one by one, the second is refused."""
+        with locked(self._folder / f".{self._tenant}.lock") if self._most_bytes else contextlib.nullcontext():
+            if self._most_bytes and (stored := self.stored_bytes()) + nbytes > self._most_bytes:
+                raise too_many_bytes(self._tenant, nbytes, stored, self._most_bytes)
+            yield
+
+    def _publish_rest(self, dataset: Dataset, extras: dict[str, Array | None]) -> None:
+        """Write what goes with the values, and the record last."""
+        for name, extra in extras.items():
+            if extra is not None:
+                with temporary(self._folder) as file:
+                    np.lib.format.write_array(file, extra, allow_pickle=False)
+                    file.publish(self._path(dataset.id, f".{name}.npy"))
+        with temporary(self._folder) as file:
+            file.write(json.dumps(dataset.to_dict()).encode())
+            file.publish(self._path(dataset.id, ".json"))
 
     def _path(self, id_: str, suffix: str) -> Path:
         return self._folder / (id_ + suffix)
 
     def _load(self, id_: str, suffix: str) -> Array:
+        if self._tenant is not None and self.get(id_) is None:
+            raise not_found(id_)
         try:
             return np.load(self._path(id_, suffix), mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
         except FileNotFoundError:
@@ -268,27 +305,3 @@ def bad_cell(code: str, value: str, row: int, column: int, *, names: list[str] |
 
 def _is_id(text: str) -> bool:
     return text.startswith("ds_") and text[3:].isalnum() and text.isascii()
-
-
-class _Temporary:
-    """A file being written; `publish` gives it its name, whole."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self.write = file.write
-
-    def publish(self, path: Path) -> None:
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        Path(self._file.name).replace(path)
-
-
-@contextlib.contextmanager
-def _temporary(folder: Path) -> Iterator[_Temporary]:
-    """Yield a temporary file in `folder`, gone afterwards unless it was published."""
-    file = tempfile.NamedTemporaryFile(dir=folder, prefix=".", delete=False)  # noqa: SIM115 # closed below
-    try:
-        with file:
-            yield _Temporary(file)
-    finally:
-        Path(file.name).unlink(missing_ok=True)

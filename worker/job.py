@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from worker.clock import now_ms
 from worker.identity import text
 from worker.problems import Problem
+from worker.tenants import DEFAULT
 
 if TYPE_CHECKING:
     from worker.terms import Priority
@@ -21,6 +22,7 @@ OPEN = ("queued", "running", "cancelling")
 FIELDS = (
     "id", "kind", "status", "done", "total", "stage", "created", "started", "finished",
     "posterior", "spec", "error", "round", "touched", "sequence", "since", "base", "deadline", "priority",
+    "tenant",
 )  # fmt: skip
 
 
@@ -44,6 +46,8 @@ class Job:
         When the stage began, and what was done by then.
     deadline, priority
         Its terms: `worker.terms`.
+    tenant
+        Whose it is.
 
     """
 
@@ -66,6 +70,7 @@ class Job:
     base: int
     deadline: int | None
     priority: Priority
+    tenant: str
 
     @property
     def dataset(self) -> str | None:
@@ -132,4 +137,5 @@ def job_of(values: list[Any]) -> Job | None:
         base=int(record.get("base", record["done"])),
         deadline=int(record["deadline"]) if record.get("deadline") else None,
         priority="interactive" if record.get("priority") == "interactive" else "batch",
+        tenant=record.get("tenant", DEFAULT),
     )

@@ -5,6 +5,7 @@ Each change is numbered in the record and published; of the progress of a job, a
 
 ENDED = "glle:ended"  # the channel of the ids of jobs that end
 CHANGED = "glle:changed"  # the channel of the ids of jobs whose records change
+OPEN = "glle:open"  # the set of the default tenant's jobs that are to end yet; `worker.tenants.own` names the others'
 TELL_MS = 100  # between two publications of a job's progress
 
 # Makes the terms of an open job, `record`, as kind as `deadline` and `priority`, each empty where there is none.
@@ -25,8 +26,9 @@ SHARE = f"""
 share(KEYS[1], ARGV[1], ARGV[2])
 """
 
-# KEYS: claim, record, index, stats. ARGV: prefix of records, id, index member, claim's seconds,
-# statuses (comma between and around) whose holder is returned instead, deadline, priority, then the record's fields.
+# KEYS: claim, record, index, stats, the tenant's open jobs. ARGV: prefix of records, id, index member, claim's seconds,
+# statuses (comma between and around) whose holder is returned instead, deadline, priority, most open jobs (0: any
+# number), then the record's fields. Returns the empty string where there would be more.
 CREATE = f"""
 {_SHARE}
 local holder = redis.call('GET', KEYS[1])
@@ -37,8 +39,11 @@ if holder then
     return holder
   end
 end
+local most = tonumber(ARGV[8])
+if most > 0 and redis.call('SCARD', KEYS[5]) >= most then return '' end
+redis.call('SADD', KEYS[5], ARGV[2])
 redis.call('SET', KEYS[1], ARGV[2], 'EX', ARGV[4])
-redis.call('HSET', KEYS[2], 'deadline', ARGV[6], 'priority', ARGV[7], unpack(ARGV, 8))
+redis.call('HSET', KEYS[2], 'deadline', ARGV[6], 'priority', ARGV[7], unpack(ARGV, 9))
 redis.call('ZADD', KEYS[3], 0, ARGV[3])
 redis.call('HINCRBY', KEYS[4], redis.call('HGET', KEYS[2], 'kind') .. ':queued', 1)
 return ARGV[2]
@@ -50,16 +55,19 @@ local status = redis.call('HGET', KEYS[1], 'status')
 if not status then return false end
 local to = cjson.decode(ARGV[1])[status]
 if not to then return {status, status} end
+local id, tenant, open = string.match(KEYS[1], '[^:]*$'), redis.call('HGET', KEYS[1], 'tenant'), 'glle:open'
+if tenant and tenant ~= 'default' then open = 'glle:tenant:' .. tenant .. ':open' end
 redis.call('HSET', KEYS[1], 'status', to, 'touched', ARGV[4], unpack(ARGV, 5))
 redis.call('HSET', KEYS[1], 'since', ARGV[4], 'base', redis.call('HGET', KEYS[1], 'done'))
 redis.call('HINCRBY', KEYS[1], 'sequence', 1)
 redis.call('HINCRBY', KEYS[2], redis.call('HGET', KEYS[1], 'kind') .. ':' .. to, 1)
-local id = string.match(KEYS[1], '[^:]*$')
 if to == 'succeeded' or to == 'failed' or to == 'cancelled' then
   redis.call('HSET', KEYS[1], 'finished', ARGV[3])
   redis.call('EXPIRE', KEYS[1], ARGV[2])
+  redis.call('SREM', open, id)
   redis.call('PUBLISH', 'glle:ended', id)
 else
+  redis.call('SADD', open, id)
   redis.call('PERSIST', KEYS[1])
 end
 redis.call('PUBLISH', 'glle:changed', id)

@@ -13,13 +13,15 @@ adds up, and the shard that completes the sum ends the job. A redone shard chang
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from worker import job_scripts
 from worker.clock import iso, now_iso, now_ms
 from worker.identity import index_member, member_name, new_job_id, text
 from worker.job import FIELDS, OPEN, Job, Kind, Status, job_of
 from worker.problems import refuse, too_late
+from worker.quotas import too_many_jobs
+from worker.tenants import DEFAULT, own
 from worker.terms import ANY_TIME, Terms
 
 if TYPE_CHECKING:
@@ -49,18 +51,28 @@ class JobStore:
         The queue's Redis, bytes in and out.
     ttl
         Seconds a record is kept after the job's end.
+    tenant
+        Whose jobs are seen, and made; None sees everyone's by their ids, and makes and lists the default tenant's.
+    most_open
+        Jobs of the tenant that may be queued or running at once; 0: any number.
 
     """
 
-    def __init__(self, client: redis.Redis, *, ttl: int) -> None:
+    def __init__(self, client: redis.Redis, *, ttl: int, tenant: str | None = None, most_open: int = 0) -> None:
         self._client = client
         self._ttl = ttl
+        self._tenant = tenant
+        self._most_open = most_open
         self._create = client.register_script(job_scripts.CREATE)
         self._move = client.register_script(job_scripts.MOVE)
         self._touch = client.register_script(job_scripts.TOUCH)
         self._advance = client.register_script(job_scripts.ADVANCE)
         self._share = client.register_script(job_scripts.SHARE)
         self._expire = client.register_script(job_scripts.EXPIRE)
+
+    def of(self, tenant: str, most_open: int) -> Self:
+        """Return the same store as a tenant sees it."""
+        return type(self)(self._client, ttl=self._ttl, tenant=tenant, most_open=most_open)
 
     def create(
         self,
@@ -88,26 +100,34 @@ class JobStore:
         -------
         job, created
 
+        Raises
+        ------
+        ProblemError
+            ``quota-exceeded``.
+
         """
-        new = new_job_id()
+        new, tenant = new_job_id(), self._tenant or DEFAULT
         created = now_iso()
         fields = {
             "id": new, "kind": kind, "status": "queued", "done": 0, "total": total, "stage": "queued",
             "created": created, "spec": json.dumps(spec, allow_nan=False), "round": 0, "touched": now_ms(),
-            **({} if posterior is None else {"posterior": posterior}),
+            "tenant": tenant, **({} if posterior is None else {"posterior": posterior}),
         }  # fmt: skip
         holder = self._create(
-            keys=[f"glle:claim:{claim}", job_key(new), _INDEX, _STATS],
+            keys=[self._claim(claim), job_key(new), own(_INDEX, tenant), _STATS, own(job_scripts.OPEN, tenant)],
             args=[
                 job_key(""), new, index_member(created, new), self._ttl, f",{','.join(reuse)},", *_told(terms),
-                *_flat(fields),
+                self._most_open, *_flat(fields),
             ],
         ).decode()  # fmt: skip
+        if not holder:
+            raise too_many_jobs(self._tenant, self._most_open)
         return self.fetch(holder), holder == new
 
     def get(self, id_: str) -> Job | None:
         """Return a job, or None when there is none of this id (any more)."""
-        return job_of(self._client.hmget(job_key(id_), FIELDS))
+        found = job_of(self._client.hmget(job_key(id_), FIELDS))
+        return found if found is not None and self._tenant in {None, found.tenant} else None
 
     def fetch(self, id_: str) -> Job:
         """Return a job.
@@ -130,18 +150,19 @@ class JobStore:
 
     def holder(self, claim: str) -> Job | None:
         """Return the job that last claimed `claim`."""
-        raw = self._client.get(f"glle:claim:{claim}")
+        raw = self._client.get(self._claim(claim))
         return None if raw is None else self.get(text(raw))
 
     def newest(self, before: str | None = None) -> Iterator[tuple[str, Job]]:
         """Yield (cursor, job) from the newest on, or from the one after the cursor `before`."""
+        index = own(_INDEX, self._tenant or DEFAULT)
         upper = "+" if before is None else f"({before}"
-        while members := self._client.zrevrangebylex(_INDEX, upper, "-", start=0, num=100):
+        while members := self._client.zrevrangebylex(index, upper, "-", start=0, num=100):
             for raw in members:
                 member = text(raw)
                 job = self.get(member_name(member))
                 if job is None:  # its record has expired
-                    self._client.zrem(_INDEX, member)
+                    self._client.zrem(index, member)
                 else:
                     yield member, job
             upper = f"({text(members[-1])}"
@@ -248,7 +269,16 @@ class JobStore:
         return self.fetch(id_)
 
     def reopen(self, job: Job, terms: Terms = ANY_TIME) -> bool:
-        """Queue a succeeded job again, in a new round; return whether it was this call that did."""
+        """Queue a succeeded job again, in a new round; return whether it was this call that did.
+
+        Raises
+        ------
+        ProblemError
+            ``quota-exceeded``.
+
+        """
+        if self._most_open and self._client.scard(own(job_scripts.OPEN, job.tenant)) >= self._most_open:
+            raise too_many_jobs(self._tenant, self._most_open)
         deadline, priority = _told(terms)
         fields = {"round": job.round + 1, "done": 0, "stage": "queued", "finished": ""}
         moved = self._run(self._move, job.id, {"succeeded": "queued"}, **fields, deadline=deadline, priority=priority)
@@ -262,6 +292,9 @@ class JobStore:
         counts = self._client.hgetall(_STATS)
         named = {text(name).partition(":"): int(count) for name, count in counts.items()}
         return {(kind, status): count for (kind, _, status), count in named.items()}
+
+    def _claim(self, claim: str) -> str:
+        return own(f"glle:claim:{claim}", self._tenant or DEFAULT)
 
     def _transition(self, id_: str, moves: Mapping[str, str], **fields: Any) -> str | None:
         moved = self._run(self._move, id_, moves, **fields)

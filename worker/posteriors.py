@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from glle_engine import Posterior
 from worker.analyses import results_prefix
 from worker.draws import cache_prefix
 from worker.identity import index_member, member_name, text
 from worker.problems import refuse
+from worker.tenants import DEFAULT, own
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,6 +62,7 @@ class PosteriorRecord:
     job: str
     created: str
     stages: dict[str, float] = field(default_factory=dict)
+    tenant: str = DEFAULT
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as a JSON-able dictionary."""
@@ -76,12 +78,19 @@ class PosteriorStore:
         The queue's Redis.
     cache
         The array cache.
+    tenant
+        Whose posteriors are seen; None sees everyone's by their ids, and lists the default tenant's.
 
     """
 
-    def __init__(self, client: redis.Redis, cache: ArrayCache) -> None:
+    def __init__(self, client: redis.Redis, cache: ArrayCache, tenant: str | None = None) -> None:
         self._client = client
         self._cache = cache
+        self._tenant = tenant
+
+    def of(self, tenant: str) -> Self:
+        """Return the same store as a tenant sees it."""
+        return type(self)(self._client, self._cache, tenant)
 
     def cache(self, id_: str, posterior: Posterior) -> None:
         """Write a posterior's arrays (again, after they were evicted)."""
@@ -93,14 +102,15 @@ class PosteriorStore:
             return
         with self._client.pipeline() as pipeline:
             pipeline.set(_key(record.id), json.dumps(record.to_dict(), allow_nan=False))
-            pipeline.zadd(_INDEX, {_member(record): 0})
+            pipeline.zadd(own(_INDEX, record.tenant), {_member(record): 0})
             pipeline.sadd(_of_dataset(record.dataset), record.id)
             pipeline.execute()
 
     def get(self, id_: str) -> PosteriorRecord | None:
         """Return the record, or None."""
         raw = self._client.get(_key(id_))
-        return None if raw is None else PosteriorRecord(**json.loads(raw))
+        found = None if raw is None else PosteriorRecord(**json.loads(raw))
+        return found if found is not None and self._tenant in {None, found.tenant} else None
 
     def exists(self, id_: str) -> bool:
         """Say whether there is a record."""
@@ -127,8 +137,9 @@ class PosteriorStore:
 
     def newest(self, before: str | None = None) -> Iterator[tuple[str, PosteriorRecord]]:
         """Yield (cursor, record) from the newest on, or from the one after the cursor `before`."""
+        index = own(_INDEX, self._tenant or DEFAULT)
         upper = "+" if before is None else f"({before}"
-        while members := self._client.zrevrangebylex(_INDEX, upper, "-", start=0, num=100):
+        while members := self._client.zrevrangebylex(index, upper, "-", start=0, num=100):
             for raw in members:
                 member = text(raw)
                 if (record := self.get(member_name(member))) is not None:
@@ -166,7 +177,7 @@ class PosteriorStore:
         """Forget a posterior, its draws, and what was made of them."""
         with self._client.pipeline() as pipeline:
             pipeline.delete(_key(record.id), _calibration_key(record.id))
-            pipeline.zrem(_INDEX, _member(record))
+            pipeline.zrem(own(_INDEX, record.tenant), _member(record))
             pipeline.srem(_of_dataset(record.dataset), record.id)
             pipeline.execute()
         self._cache.delete(_cache_key(record.id))

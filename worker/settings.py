@@ -40,6 +40,16 @@ class Settings:
     data_dir: str = _setting("./glle-data", "Folder of the data sets, and of the embedded servers.")
     host: str = _setting("127.0.0.1", "Address the API listens on.")
     port: int = _setting(8000, "Port the API listens on; 0 takes a free one.")
+    auth: str = _setting(
+        "auto",
+        "Who needs a key: auto (everyone, but on loopback nobody until a key is made), required, off (loopback only).",
+        choices=("auto", "required", "off"),
+    )
+    published: str = _setting("", "Address on which a container engine publishes the API. Empty: GLLE_HOST.")
+    quota_bytes: int = _setting(0, "Bytes of the data sets of a tenant; 0: any number.")
+    quota_jobs: int = _setting(0, "Jobs of a tenant that may wait or run at once; 0: any number.")
+    quota_requests: int = _setting(0, "Requests of a tenant a minute; 0: any number.")
+    quotas: str = _setting("", "Tenants with other quotas: `alice=bytes:5000000000,jobs:20 bob=requests:600`.")
     workers: int = _setting(2, "Worker processes that `glle up` starts.", at_least=1)
     max_body: int = _setting(512 * 2**20, "Bytes of an uploaded npy or CSV body.", at_least=1)
     max_json: int = _setting(4 * 2**20, "Bytes of an uploaded JSON body.", at_least=1)

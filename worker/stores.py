@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Self
 
@@ -15,9 +15,11 @@ from worker.counts import Counts
 from worker.datasets import DatasetStore
 from worker.job_scripts import CHANGED, ENDED
 from worker.jobs import JobStore
+from worker.keys import KeyStore
 from worker.news import News
 from worker.posteriors import PosteriorStore
 from worker.queue import TaskQueue
+from worker.quotas import Quotas
 from worker.settings import Settings, SettingsError
 from worker.warm import WarmPosteriors
 
@@ -27,7 +29,7 @@ ARRAY_SECONDS = 60.0  # its 5 s are too short for hundreds of MB on a busy machi
 
 @dataclass(frozen=True)
 class Stores:
-    """Everything a request or a task reads and writes."""
+    """Everything a request or a task reads and writes; a task sees all of it, a request what is its tenant's."""
 
     settings: Settings
     client: redis.Redis
@@ -40,6 +42,9 @@ class Stores:
     changes: News
     warm: WarmPosteriors
     counts: Counts
+    keys: KeyStore
+    quotas: Quotas
+    tenant: str | None = None
 
     @classmethod
     def connect(cls, settings: Settings) -> Self:
@@ -48,7 +53,7 @@ class Stores:
         Raises
         ------
         SettingsError
-            When a server's URL is missing or malformed.
+            When a server's URL is missing or malformed, or `quotas` cannot be read.
 
         """
         client = connect_queue(settings)
@@ -68,6 +73,19 @@ class Stores:
             changes=News(client, CHANGED),
             warm=WarmPosteriors(settings.warm_bytes),
             counts=counts,
+            keys=KeyStore.under(settings.data_dir),
+            quotas=Quotas(settings),
+        )
+
+    def of(self, tenant: str) -> Self:
+        """Return the same stores as a tenant sees them: what another has is not there, by any id and in any list."""
+        quota = self.quotas.of(tenant)
+        return replace(
+            self,
+            tenant=tenant,
+            datasets=self.datasets.of(tenant, quota.bytes),
+            posteriors=self.posteriors.of(tenant),
+            jobs=self.jobs.of(tenant, quota.jobs),
         )
 
     def close(self) -> None:

@@ -111,6 +111,7 @@ def _fit(here: Stores, job: Job) -> None:
             provenance=provenance(),
             job=job.id,
             created=now_iso(),
+            tenant=job.tenant,
         )
     )
     here.jobs.succeed(job.id)

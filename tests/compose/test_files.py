@@ -11,7 +11,8 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from worker.settings import table
+from service.door import Door
+from worker.settings import Settings, table
 
 from .engine import ROOT
 from .wheelhouse import chosen
@@ -42,6 +43,13 @@ def test_only_the_api_is_reachable_and_only_from_this_machine() -> None:
     assert DEFAULTS["GLLE_BIND"] == "127.0.0.1"
     assert [name for name, service in SERVICES.items() if service["networks"] != ["inner"]] == ["api"]
     assert yaml.safe_load(COMPOSE)["networks"]["inner"]["internal"] is True
+
+
+def test_published_elsewhere_the_api_asks_for_keys() -> None:
+    """The API is told the address that it is published on: open on loopback, where the file is used as it is."""
+    assert SERVICES["api"]["environment"]["GLLE_PUBLISHED"] == "${GLLE_BIND:-127.0.0.1}"
+    assert Door.of(Settings(host="0.0.0.0", published=DEFAULTS["GLLE_BIND"], data_dir="/nowhere")).is_open  # noqa: S104 # in the container
+    assert not Door.of(Settings(host="0.0.0.0", published="0.0.0.0", data_dir="/nowhere")).is_open  # noqa: S104 # likewise
 
 
 def test_a_stopping_worker_has_time_for_its_job() -> None:

@@ -73,6 +73,7 @@ def stores(_served: tuple[Stores, FastAPI, httpx.Client]) -> Stores:
     stores.client.flushall()
     stores.cache._client.flushall()
     shutil.rmtree(stores.settings.data_dir, ignore_errors=True)
+    stores.keys._look_again = 0.0  # the file is gone with the folder
     return stores
 
 
@@ -80,6 +81,23 @@ def stores(_served: tuple[Stores, FastAPI, httpx.Client]) -> Stores:
 def client(stores: Stores, _served: tuple[Stores, FastAPI, httpx.Client]) -> httpx.Client:
     """A client of the app."""
     return _served[2]
+
+
+@pytest.fixture(scope="session")
+def _guarded(_served: tuple[Stores, FastAPI, httpx.Client]) -> Iterator[tuple[FastAPI, httpx.Client]]:
+    """An app on the same data that asks for keys, one for the session."""
+    connected = Stores.connect(replace(_served[0].settings, auth="required"))
+    app = create_app(connected)
+    with serving(app) as client:
+        yield app, client
+    connected.close()
+
+
+@pytest.fixture
+def guarded(stores: Stores, _guarded: tuple[FastAPI, httpx.Client]) -> httpx.Client:
+    """A client of an app that asks for keys."""
+    _guarded[0].state.recent.clear()
+    return _guarded[1]
 
 
 @pytest.fixture

@@ -13,6 +13,8 @@ from worker.settings import Settings, rows, table
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from fastapi import FastAPI
+
 
 def test_settings_prints_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     """Each setting is there with its default and help."""
@@ -78,6 +80,18 @@ def test_sockets_know_that_they_are_tcp() -> None:
     """With it asyncio switches Nagle's algorithm off; without, an answer takes 40 ms more."""
     with cli.listen("127.0.0.1", 0) as made:
         assert made.proto == socket.IPPROTO_TCP
+
+
+def test_the_api_looks_where_its_socket_listens(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What `glle up` hands over decides who needs a key, whatever the setting says."""
+    settings = {"HOST": "192.0.2.1", "AUTH": "off", "DATA_DIR": str(tmp_path)}
+    for name, value in {**settings, "REDIS_URL": "redis://127.0.0.1:1", "CACHE_URL": "redis://127.0.0.1:1"}.items():
+        monkeypatch.setenv(f"GLLE_{name}", value)
+    served: list[FastAPI] = []
+    monkeypatch.setattr("uvicorn.Server.run", lambda server, **_: served.append(server.config.app))
+    assert cli.main(["api"]) == 2  # open to others, by the setting: refused
+    assert cli.main(["api", "--fd", str(cli.listen("127.0.0.1", 0).detach())]) == 0
+    assert [app.state.stores.settings.host for app in served] == ["127.0.0.1"]
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ def test_two_at_once_create_one(stores: Stores) -> None:
 def test_in_use_says_when_to_come_back(client: httpx.Client, stores: Stores) -> None:
     """409 with Retry-After, and what to do."""
     asked = {"name": "s_curve", "n": 50, "noise": 0.0, "seed": 0}
-    name = idempotency._name(KEY["idempotency-key"])
+    name = idempotency._name(stores, KEY["idempotency-key"])
     claim = {"asked": digest("POST /v1/datasets/synthetic", asked), "claim": "another's"}
     stores.client.set(name, json.dumps(claim), ex=1)
     answer = client.post("/v1/datasets/synthetic", json=asked, headers=KEY)
@@ -168,7 +168,7 @@ def test_racing_requests_create_once(stores: Stores) -> None:
 
 def test_a_claim_that_ran_out_takes_nothing_from_its_heir(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who took longer than the claim neither frees nor overwrites the key of who came after; free, it is remembered."""
-    name = idempotency._name("k")
+    name = idempotency._name(stores, "k")
 
     def slow(successor: bytes | None, *, fails: bool) -> str:
         stores.client.delete(name)

@@ -25,6 +25,14 @@ def test_bad_value_is_named_with_what_would_do(text: str) -> None:
         Settings.from_env({"GLLE_WORKERS": text})
 
 
+def test_a_choice_is_one_of_those_there_are() -> None:
+    """A word that is none of them is refused with the list."""
+    assert Settings.from_env({"GLLE_AUTH": "required"}).auth == "required"
+    for word in ("on", "", "Required", "none"):
+        with pytest.raises(SettingsError, match=r"GLLE_AUTH=.* must be one of auto, required, off\."):
+            Settings.from_env({"GLLE_AUTH": word})
+
+
 def test_nan_is_no_number_of_seconds() -> None:
     """NaN compares with nothing and is refused."""
     with pytest.raises(SettingsError, match="GLLE_MAX_WAIT"):

@@ -1,0 +1,143 @@
+"""The door: whether a request needs a key, and whether the one it has is good for what it asks."""
+
+from __future__ import annotations
+
+import ipaddress
+from functools import lru_cache
+from typing import TYPE_CHECKING, Self
+
+from worker.keys import KeyStore
+from worker.problems import refuse
+from worker.settings import Settings, SettingsError
+from worker.tenants import DEFAULT
+
+if TYPE_CHECKING:
+    from starlette.types import Scope
+
+    from worker import keys
+
+OPEN_PATHS = frozenset({"/", "/docs", "/openapi.json", "/livez", "/readyz"})  # what a probe or a newcomer needs
+METRICS = "/metrics"  # of all tenants together
+_READING = frozenset({"GET", "HEAD"})
+_PREFLIGHT = "OPTIONS"  # a browser's comes without a key, and is told nothing but methods
+
+
+class Door:
+    """Lets requests in.
+
+    Parameters
+    ----------
+    store
+        The keys.
+    auth
+        The setting: auto, required or off.
+    loopback
+        Whether only this machine reaches the service.
+
+    """
+
+    def __init__(self, store: KeyStore, auth: str, *, loopback: bool) -> None:
+        self._store = store
+        self._loopback = loopback
+        self._required = auth == "required" or (auth == "auto" and not loopback)
+        self._off = auth == "off"
+
+    @classmethod
+    def of(cls, settings: Settings, store: KeyStore | None = None) -> Self:
+        """Return the door of a service with these settings.
+
+        Raises
+        ------
+        SettingsError
+            When it would let everyone in from other machines.
+
+        """
+        reached = settings.published or settings.host
+        loopback = is_loopback(reached)
+        if settings.auth == "off" and not loopback:
+            remedy = "Leave GLLE_AUTH out and make a key with `glle keys create`, or listen on 127.0.0.1."
+            raise SettingsError(f"GLLE_AUTH=off would let in everyone who reaches {reached}. {remedy}")
+        return cls(store or KeyStore.under(settings.data_dir), settings.auth, loopback=loopback)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether no key is asked for: on loopback, until the first is made."""
+        return self._off or not (self._required or self._store.any_was_made())
+
+    @property
+    def is_shut(self) -> bool:
+        """Whether nobody gets in, for there is no key."""
+        return not self.is_open and not self._store.all()
+
+    def is_free(self, scope: Scope) -> bool:
+        """Say whether a request tells nothing of anyone's data."""
+        return scope["path"] in OPEN_PATHS or scope["method"] == _PREFLIGHT
+
+    def admit(self, scope: Scope) -> str:
+        """Return the tenant that asks, the default one where no key is needed.
+
+        Raises
+        ------
+        ProblemError
+            ``key-required``, ``invalid-key``, ``scope-missing``, ``foreign-host``, ``keys-unreadable``.
+
+        """
+        path, method = scope["path"], scope["method"]
+        if path == METRICS and self._loopback:
+            return DEFAULT
+        if self.is_open:
+            if not self._off:
+                _require_own_name(scope)
+            return DEFAULT
+        key = self._store.verify(_bearer(scope))
+        needed: keys.Scope = "admin" if path == METRICS else "read" if method in _READING else "write"
+        if needed not in key.scopes:
+            detail = f"Key {key.id} may {' and '.join(key.scopes)}; {method} {path} needs the scope {needed}."
+            remedy = f"Use a key made with --scope {needed}."
+            raise refuse("scope-missing", 403, detail, remedy, needed=needed, scopes=list(key.scopes))
+        return key.tenant
+
+
+def is_loopback(host: str) -> bool:
+    """Say whether an address is reached from this machine alone."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+@lru_cache(64)
+def names_loopback(host: bytes) -> bool:
+    """Say whether a Host header names this machine by a name that only it has."""
+    name = str(host, "latin-1").lower()
+    name = name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0].rstrip(".")
+    return is_loopback(name) or name.endswith(".localhost")
+
+
+def _require_own_name(scope: Scope) -> None:
+    """Refuse a request for another name, where no key tells who asks.
+
+    A page of a browser on this machine can have its own name lead here, and would then be let in (DNS rebinding); a
+    proxy that passes the name on would let in everyone.
+    """
+    for name, value in scope["headers"]:
+        if name == b"host" and not names_loopback(value):
+            host = str(value, "latin-1")
+            detail = f"The request is for the host {host!r}; without keys only names of this machine are answered."
+            remedy = "Ask 127.0.0.1, or make a key with `glle keys create`; GLLE_AUTH=off answers to any name."
+            raise refuse("foreign-host", 403, detail, remedy, host=host)
+
+
+def _bearer(scope: Scope) -> str:
+    """Return what the bearer says, or raise ``key-required``."""
+    for name, value in scope["headers"]:
+        if name == b"authorization":
+            scheme, _, spoken = value.partition(b" ")
+            if scheme.lower() == b"bearer":
+                return str(spoken.strip(), "latin-1")
+    raise refuse(
+        "key-required",
+        401,
+        "This service asks for a key, and the request has none.",
+        "Send the header `Authorization: Bearer <key>`; keys are made with `glle keys create`.",
+    )

@@ -1,0 +1,208 @@
+"""Who is let in, and what each key may do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from service import cli
+from service.door import OPEN_PATHS, Door, is_loopback
+from service.problems import MEDIA_TYPE
+from tests.service.keyed import bearer, served
+from worker import keys
+from worker.settings import Settings, SettingsError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import httpx
+
+    from worker.keys import Scope
+    from worker.stores import Stores
+
+CONTRACT = cli._contract_app().openapi()
+OPERATIONS = [(method, path) for path, methods in CONTRACT["paths"].items() for method in methods]
+
+
+def filled(path: str) -> str:
+    """Return a path with something in place of its parameters."""
+    return path.replace("{id}", "x").replace("{index}", "0")
+
+
+def test_every_route_but_the_open_ones_asks_for_a_key(guarded: httpx.Client) -> None:
+    """401 of the one shape with WWW-Authenticate, whatever the method and also where there is no route."""
+    asked = [(method, path) for method, path in OPERATIONS if path not in OPEN_PATHS | {"/metrics"}]
+    assert len(asked) > 20
+    for method, path in [*asked, ("get", "/nowhere"), ("put", "/v1/datasets"), ("get", "/docs/"), ("head", "/v1/info")]:
+        answer = guarded.request(method, filled(path))
+        assert answer.status_code == 401, (method, path)
+        assert answer.headers["www-authenticate"] == 'Bearer realm="glle"'
+        assert answer.headers["content-type"] == MEDIA_TYPE
+        assert method == "head" or answer.json()["type"] == "urn:glle:problem:key-required"
+
+
+def test_probes_and_the_documentation_are_open(guarded: httpx.Client) -> None:
+    """They tell nothing of anyone's data; /readyz is 503 for want of workers, not for want of a key."""
+    found = {path: guarded.get(path).status_code for path in OPEN_PATHS}
+    assert found == {"/": 307, "/docs": 200, "/openapi.json": 200, "/livez": 200, "/readyz": 503}
+
+
+def test_a_bad_key_is_told_from_none(guarded: httpx.Client, stores: Stores) -> None:
+    """The challenge says that the token is invalid; another scheme counts as none."""
+    good = bearer(stores, "alice")["Authorization"]
+    for wrong in (good[:-1], "Bearer x", "Bearer glle_0_1", "bearer ü"):
+        answer = guarded.get("/v1/info", headers={b"Authorization": wrong.encode("latin-1")})
+        assert (answer.status_code, answer.json()["type"]) == (401, "urn:glle:problem:invalid-key")
+        assert answer.headers["www-authenticate"] == 'Bearer realm="glle", error="invalid_token"'
+    basic = guarded.get("/v1/info", headers={"Authorization": "Basic eDp5"})
+    assert basic.json()["type"] == "urn:glle:problem:key-required"
+    assert guarded.get("/v1/info", headers={"Authorization": good.replace("Bearer", "bearer")}).status_code == 200
+
+
+@pytest.mark.parametrize("scope", keys.SCOPES)
+def test_a_key_may_what_its_scope_says(guarded: httpx.Client, stores: Stores, scope: Scope) -> None:
+    """Read is GET, write everything but; beyond it is 403 with the scope that is missing."""
+    headers = bearer(stores, "alice", scope)
+    for method, path in OPERATIONS:
+        if path in OPEN_PATHS | {"/metrics"}:
+            continue
+        answer = guarded.request(method, filled(path), headers=headers)
+        if method != "get" and scope == "read":
+            assert (answer.status_code, answer.json()["type"]) == (403, "urn:glle:problem:scope-missing")
+            assert answer.json()["details"] == {"needed": "write", "scopes": ["read"]}
+            assert 'error="insufficient_scope"' in answer.headers["www-authenticate"]
+            assert "--scope write" in answer.json()["remedy"]
+        else:
+            assert answer.status_code not in {401, 403}, (method, path)
+
+
+def test_metrics_are_open_on_loopback_and_elsewhere_the_administrators(stores: Stores, guarded: httpx.Client) -> None:
+    """They are of all tenants together."""
+    assert guarded.get("/metrics").status_code == 200
+    with served(stores, published="192.0.2.1") as elsewhere:
+        assert elsewhere.get("/metrics").status_code == 401
+        refused = elsewhere.get("/metrics", headers=bearer(stores, "alice", "write"))
+        assert (refused.status_code, refused.json()["details"]["needed"]) == (403, "admin")
+        assert elsewhere.get("/metrics", headers=bearer(stores, "alice", "admin")).status_code == 200
+
+
+def test_a_revoked_key_is_refused_by_an_api_that_knew_it(
+    guarded: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The API and the command are two processes with one file."""
+    monkeypatch.setattr(keys, "LOOK_SECONDS", 0.0)
+    headers = bearer(stores, "alice")
+    assert guarded.get("/v1/info", headers=headers).status_code == 200
+    (key,) = stores.keys.all()
+    stores.keys.revoke(key.id)
+    assert guarded.get("/v1/info", headers=headers).status_code == 401
+
+
+def test_on_loopback_the_first_key_shuts_the_door(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without one everybody is the default tenant; revoking it does not open the door again."""
+    monkeypatch.setattr(keys, "LOOK_SECONDS", 0.0)
+    with served(stores) as client:
+        made = client.post("/v1/datasets/synthetic", json={"name": "s_curve", "n": 20}).json()["id"]
+        headers = bearer(stores, "default")
+        assert client.get(f"/v1/datasets/{made}").status_code == 401
+        assert client.get(f"/v1/datasets/{made}", headers=headers).json()["id"] == made
+        stores.keys.revoke(stores.keys.all()[0].id)
+        assert client.get(f"/v1/datasets/{made}").status_code == 401
+
+
+@pytest.mark.parametrize(
+    "name", ["evil.example", "192.0.2.1:8000", "localhost.evil.example", "127.0.0.1.evil.example", "x@y"]
+)
+def test_without_keys_it_answers_to_this_machines_names_only(client: httpx.Client, stores: Stores, name: str) -> None:
+    """A web page cannot have its own name lead here, nor a proxy let everyone in; with a key any name will do."""
+    answer = client.get("/v1/datasets", headers={"Host": name})
+    assert (answer.status_code, answer.json()["type"]) == (403, "urn:glle:problem:foreign-host")
+    assert answer.json()["details"] == {"host": name}
+    assert client.get("/livez", headers={"Host": name}).status_code == 200
+    with served(stores, auth="off") as open_to_all:
+        assert open_to_all.get("/v1/datasets", headers={"Host": name}).status_code == 200
+    with served(stores, auth="required") as guarded:
+        assert guarded.get("/v1/datasets", headers={"Host": name, **bearer(stores, "alice")}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["127.0.0.1", "127.0.0.1:8000", "localhost:80", "LOCALHOST", "localhost.", "glle.localhost", "[::1]", "[::1]:8000"],
+)
+def test_this_machines_names_are_known_in_all_their_spellings(client: httpx.Client, name: str) -> None:
+    """With a port or without, of both protocols, and those that end in localhost."""
+    assert client.get("/v1/datasets", headers={"Host": name}).status_code == 200
+
+
+def test_off_lets_everyone_in_though_there_are_keys(stores: Stores) -> None:
+    """That is what off is for, and why it is for loopback."""
+    headers = bearer(stores, "alice")
+    with served(stores, auth="off") as client:
+        assert client.get("/v1/datasets").status_code == client.get("/v1/datasets", headers=headers).status_code == 200
+
+
+def test_keys_that_cannot_be_read_let_nobody_in(stores: Stores, tmp_path: Path) -> None:
+    """A broken file is 503, on loopback too; what is open stays open."""
+    (tmp_path / "keys.json").write_text("{")
+    with served(stores, data_dir=str(tmp_path)) as client:
+        answer = client.get("/v1/info")
+        assert (answer.status_code, answer.json()["type"]) == (503, "urn:glle:problem:keys-unreadable")
+        assert client.get("/livez").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("auth", "host", "published", "is_open"),
+    [
+        ("auto", "127.0.0.1", "", True),
+        ("auto", "localhost", "", True),
+        ("auto", "::1", "", True),
+        ("auto", "0.0.0.0", "", False),  # noqa: S104 # what is not bound here is refused
+        ("auto", "::", "", False),
+        ("auto", "10.0.0.7", "", False),
+        ("auto", "glle.example", "", False),
+        ("auto", "0.0.0.0", "127.0.0.1", True),  # noqa: S104 # in a container that is published on loopback
+        ("auto", "127.0.0.1", "0.0.0.0", False),  # noqa: S104 # behind an engine that publishes it
+        ("required", "127.0.0.1", "", False),
+        ("off", "127.0.0.1", "", True),
+        ("off", "0.0.0.0", "127.0.0.1", True),  # noqa: S104 # likewise
+    ],
+)
+def test_who_can_reach_it_decides_whether_a_key_is_needed(
+    tmp_path: Path, auth: str, host: str, published: str, *, is_open: bool
+) -> None:
+    """As long as no key was made, only what this machine alone reaches is open."""
+    settings = Settings(auth=auth, host=host, published=published, data_dir=str(tmp_path))
+    assert Door.of(settings).is_open == is_open
+
+
+@pytest.mark.parametrize(("host", "published"), [("0.0.0.0", ""), ("127.0.0.1", "192.0.2.1"), ("::", "")])  # noqa: S104 # nothing is bound
+def test_it_does_not_start_open_to_other_machines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, host: str, published: str
+) -> None:
+    """GLLE_AUTH=off is refused there with the remedy, before anything listens."""
+    with pytest.raises(SettingsError, match="glle keys create"):
+        Door.of(Settings(auth="off", host=host, published=published))
+    for name, value in {"AUTH": "off", "PUBLISHED": published, "DATA_DIR": str(tmp_path / "data")}.items():
+        monkeypatch.setenv(f"GLLE_{name}", value)
+    assert cli.main(["up", "--host", host, "--port", "0"]) == 2
+    assert "GLLE_AUTH=off would let in everyone" in capsys.readouterr().err
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
+def test_loopback_is_known_in_all_its_spellings(host: str) -> None:
+    """Every 127 address, the one of IPv6, and the name."""
+    assert is_loopback(host)
+
+
+def test_the_contract_tells_how_each_route_refuses() -> None:
+    """Guarded operations name the bearer scheme, 401, 403 and 429; the open ones need nothing."""
+    assert CONTRACT["components"]["securitySchemes"]["bearer"]["scheme"] == "bearer"
+    for method, path in OPERATIONS:
+        operation = CONTRACT["paths"][path][method]
+        if path in OPEN_PATHS:
+            assert operation["security"] == []
+        else:
+            assert operation["security"] == [{"bearer": []}]
+            assert {"401", "403", "429"} <= set(operation["responses"])

@@ -1,0 +1,116 @@
+"""`glle keys`: what it prints, and what it leaves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from service import cli
+from worker.keys import KeyStore
+from worker.problems import ProblemError
+from worker.settings import Settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_create_prints_the_key_alone_on_stdout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`KEY=$(glle keys create ...)` is all it takes; what is said beside goes to stderr."""
+    asked = ["--tenant", "alice", "--scope", "read", "--scope", "write", "--name", "ci", "--expires-days", "30"]
+    assert cli.main(["keys", "create", *asked, "--data-dir", str(tmp_path)]) == 0
+    printed = capsys.readouterr()
+    key = KeyStore(tmp_path).verify(printed.out.strip())
+    assert (key.tenant, key.scopes, key.name) == ("alice", ("read", "write"), "ci")
+    assert key.expires is not None
+    assert key.expires in printed.err
+    assert "not shown again" in printed.err
+    assert printed.out.strip() not in printed.err
+
+
+def test_without_options_it_reads_for_the_default_tenant(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The least that a key can be."""
+    assert cli.main(["keys", "create", "--data-dir", str(tmp_path)]) == 0
+    key = KeyStore(tmp_path).verify(capsys.readouterr().out.strip())
+    assert (key.tenant, key.scopes, key.expires) == ("default", ("read",), None)
+
+
+def test_list_tells_all_but_the_secrets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A row a key, none of it lets in; without keys the heading alone."""
+    assert cli.main(["keys", "list", "--data-dir", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.split() == ["id", "tenant", "scopes", "created", "expires", "name"]
+    store = KeyStore(tmp_path)
+    made = [store.create("alice", ("read",), "laptop", None), store.create("bob", ("admin",), "", 3)]
+    assert cli.main(["keys", "list", "--data-dir", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    rows = [line.split() for line in printed.splitlines()[1:]]
+    assert sorted(row[:3] for row in rows) == sorted([key.id, key.tenant, ",".join(key.scopes)] for key, _ in made)
+    for key, spoken in made:
+        assert spoken.split("_", 2)[2] not in printed
+        assert key.secrets[0].sha256 not in printed
+
+
+def test_rotate_prints_the_new_key_and_keeps_the_old_one_a_while(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A day unless told; no hours end it at once."""
+    store = KeyStore(tmp_path)
+    key, first = store.create("alice", ("read",), "", None)
+    assert cli.main(["keys", "rotate", key.id, "--data-dir", str(tmp_path)]) == 0
+    printed = capsys.readouterr()
+    second = printed.out.strip()
+    assert "24 hours" in printed.err
+    assert KeyStore(tmp_path).verify(first) == KeyStore(tmp_path).verify(second)
+    assert cli.main(["keys", "rotate", key.id, "--overlap-hours", "0", "--data-dir", str(tmp_path)]) == 0
+    third = capsys.readouterr().out.strip()
+    assert KeyStore(tmp_path).verify(third).id == key.id
+    for former in (first, second):
+        with pytest.raises(ProblemError, match="replaced"):
+            KeyStore(tmp_path).verify(former)
+
+
+def test_revoke_ends_a_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is named, and lets nobody in."""
+    key, spoken = KeyStore(tmp_path).create("alice", ("read",), "", None)
+    assert cli.main(["keys", "revoke", key.id, "--data-dir", str(tmp_path)]) == 0
+    assert key.id in capsys.readouterr().err
+    with pytest.raises(ProblemError, match="revoked"):
+        KeyStore(tmp_path).verify(spoken)
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "told"),
+    [
+        (["revoke", "none"], 1, "There is no key none. See `glle keys list`"),
+        (["rotate", "none"], 1, "There is no key none. See `glle keys list`"),
+        (["create", "--tenant", "A B"], 1, "'A B' is no name of a tenant. Use small letters"),
+        (["create", "--scope", "all"], 2, "invalid choice: 'all'"),
+        (["create", "--expires-days", "-1"], 2, "-1 is not between 0 and 36,500"),
+        (["rotate", "x", "--overlap-hours", "nan"], 2, "nan is not between 0 and 36,500"),
+        ([], 2, "arguments are required: what"),
+    ],
+)
+def test_what_cannot_be_done_is_said_with_its_remedy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str], code: int, told: str
+) -> None:
+    """Nothing is made, and the exit code tells."""
+    where = ["--data-dir", str(tmp_path)] if command else []
+    try:
+        assert cli.main(["keys", *command, *where]) == code
+    except SystemExit as ended:
+        assert ended.code == code  # noqa: PT017 # argparse ends some, the command others
+    assert told in capsys.readouterr().err
+    assert KeyStore(tmp_path).all() == []
+
+
+def test_whoever_starts_it_for_others_is_told_that_nobody_can_enter(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before the first key a service that others reach says how to make one; afterwards, and on loopback, nothing."""
+    reached = Settings(data_dir=str(tmp_path), host="192.0.2.1")
+    cli._warn_of_shut_door(reached)
+    assert "`glle keys create`" in capsys.readouterr().err
+    cli._warn_of_shut_door(Settings(data_dir=str(tmp_path)))
+    KeyStore(tmp_path).create("alice", ("read",), "", None)
+    cli._warn_of_shut_door(reached)
+    assert capsys.readouterr().err == ""

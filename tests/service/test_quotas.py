@@ -1,0 +1,156 @@
+"""What a tenant may have at once: bytes, jobs, requests a minute."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING, Any
+
+from service import rate
+from tests.service.keyed import bearer, had_by, served
+
+if TYPE_CHECKING:
+    import httpx
+    import pytest
+
+    from worker.stores import Stores
+
+SHEET = {"name": "s_curve", "n": 50}
+
+
+def exceeded(answer: httpx.Response, quota: str) -> dict[str, Any]:
+    """Return the details of a 429, checked to be of the one shape with Retry-After."""
+    assert answer.status_code == 429, answer.text
+    told = answer.json()
+    assert told["type"] == "urn:glle:problem:quota-exceeded"
+    assert told["details"]["quota"] == quota
+    assert answer.headers["retry-after"] == str(told["details"]["retry_after"])
+    return dict(told["details"])
+
+
+def test_without_quotas_nothing_is_counted(client: httpx.Client, stores: Stores) -> None:
+    """The default is no quota, and no bucket in Redis."""
+    for seed in range(5):
+        assert client.post("/v1/datasets/synthetic", json={**SHEET, "seed": seed}).status_code == 201
+    assert not stores.client.exists("glle:rate")
+
+
+def test_bytes_of_data_sets(stores: Stores) -> None:
+    """What does not fit is refused and leaves nothing; what is known fits, and a deletion makes room."""
+    with served(stores, quota_bytes=4500) as client:  # one sheet: 50 x 3 and 50 x 2 float64, two headers, a record
+        first = client.post("/v1/datasets/synthetic", json=SHEET).raise_for_status().json()["id"]
+        before = sorted(path.name for path in stores.datasets._folder.iterdir())
+        answer = client.post("/v1/datasets/synthetic", json={**SHEET, "seed": 1})
+        details = exceeded(answer, "bytes")
+        assert details["allowed"] == 4500
+        assert details["used"] == stores.datasets.stored_bytes() > 2000
+        assert "Delete" in answer.json()["remedy"]
+        assert sorted(path.name for path in stores.datasets._folder.iterdir()) == before
+        assert client.post("/v1/datasets/synthetic", json=SHEET).status_code == 200
+        client.delete(f"/v1/datasets/{first}").raise_for_status()
+        assert client.post("/v1/datasets/synthetic", json={**SHEET, "seed": 1}).status_code == 201
+
+
+def test_jobs_in_flight(stores: Stores) -> None:
+    """The job beyond the quota is refused; one that is shared, or known, is not; an end makes room."""
+    with served(stores, quota_jobs=2) as client:
+        dataset = client.post("/v1/datasets/synthetic", json=SHEET).json()["id"]
+
+        def fit(k: int) -> httpx.Response:
+            return client.post("/v1/posteriors", json={"dataset": dataset, "n_neighbors": k})
+
+        first = fit(5)
+        assert (first.status_code, fit(6).status_code) == (202, 202)
+        assert exceeded(fit(7), "jobs") == {"quota": "jobs", "allowed": 2, "retry_after": 5}
+        assert fit(5).json()["id"] == first.json()["id"]
+        client.delete(f"/v1/jobs/{first.json()['id']}").raise_for_status()
+        assert fit(7).status_code == 202
+        assert fit(8).status_code == 429
+
+
+def test_a_draw_by_get_is_a_job_too(stores: Stores) -> None:
+    """Where it has to be drawn it takes a place, and 429 at once where there is none; one that is cached takes none."""
+    had = had_by("default", stores)
+    draws = f"/v1/posteriors/{had.posterior}/draws"
+    with served(stores, auth="off", quota_jobs=1) as client:
+        assert client.get(f"{draws}/1?wait=0").status_code == 202
+        assert exceeded(client.get(f"{draws}/2?wait=9"), "jobs")["allowed"] == 1
+        assert client.get(f"{draws}/0").status_code == 200
+
+
+def test_requests_a_minute(stores: Stores) -> None:
+    """As many as allowed at once, then 429 with the seconds until the next; probes do not count."""
+    with served(stores, quota_requests=6) as client:
+        assert [client.get("/v1/info").status_code for _ in range(6)] == [200] * 6
+        details = exceeded(client.get("/v1/info"), "requests")
+        assert details["allowed"] == 6
+        assert 9 <= details["retry_after"] <= 10
+        assert client.get("/livez").status_code == 200
+
+
+def test_a_bucket_fills_again(stores: Stores) -> None:
+    """After the seconds that it said a request is let through."""
+    with served(stores, quota_requests=120) as client:
+        while (answer := client.get("/v1/info")).status_code == 200:
+            pass
+        time.sleep(int(answer.headers["retry-after"]))
+        assert client.get("/v1/info").status_code == 200
+
+
+def test_the_quota_holds_over_all_processes(stores: Stores) -> None:
+    """Two APIs give out of one bucket, each to within the second's worth that it took."""
+    with served(stores, quota_requests=60) as one, served(stores, quota_requests=60) as other:
+        began = time.monotonic()
+        answers = [client.get("/v1/info").status_code for _ in range(50) for client in (one, other)]
+        came = math.ceil(time.monotonic() - began)
+    assert 60 <= answers.count(200) <= 60 + came
+    assert answers.count(429) == 100 - answers.count(200)
+
+
+def test_a_refused_tenant_asks_redis_no_more_than_it_must(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who keeps asking is refused from memory, until there is a request to give."""
+    asked: list[str] = []
+    take = rate.Rate._take
+
+    def counted(self: rate.Rate, tenant: str, most: int) -> tuple[int, int]:
+        asked.append(tenant)
+        return take(self, tenant, most)
+
+    monkeypatch.setattr(rate.Rate, "_take", counted)
+    with served(stores, quota_requests=1) as client:
+        assert [client.get("/v1/info").status_code for _ in range(20)] == [200] + [429] * 19
+    assert asked == ["default"] * 2
+
+
+def test_each_tenant_has_its_own_quotas(stores: Stores) -> None:
+    """What one has used up is there for the other."""
+    with served(stores, auth="required", quota_jobs=1, quota_bytes=4500, quota_requests=20) as client:
+        for tenant in ("alice", "bob"):
+            headers = bearer(stores, tenant)
+            made = client.post("/v1/datasets/synthetic", json=SHEET, headers=headers)
+            assert made.status_code == 201
+            exceeded(client.post("/v1/datasets/synthetic", json={**SHEET, "seed": 1}, headers=headers), "bytes")
+            body = {"dataset": made.json()["id"]}
+            assert client.post("/v1/advice", json=body, headers=headers).status_code == 202
+            exceeded(client.post("/v1/posteriors", json=body, headers=headers), "jobs")
+            while (answer := client.get("/v1/jobs", headers=headers)).status_code == 200:
+                assert [job["kind"] for job in answer.json()["items"]] == ["advice"]
+            exceeded(answer, "requests")
+
+
+def test_a_tenant_may_have_other_quotas(stores: Stores) -> None:
+    """What is told of it in GLLE_QUOTAS; what is not told is everybody's."""
+    settings = {"auth": "required", "quota_jobs": 1, "quota_requests": 3, "quotas": "alice=requests:5 bob=jobs:0"}
+    with served(stores, **settings) as client:
+        for tenant, requests in {"alice": 5, "bob": 3, "carol": 3}.items():
+            headers = bearer(stores, tenant)
+            assert [client.get("/v1/info", headers=headers).status_code for _ in range(requests)] == [200] * requests
+            assert exceeded(client.get("/v1/info", headers=headers), "requests")["allowed"] == requests
+
+
+def test_requests_cannot_be_counted_without_redis(stores: Stores) -> None:
+    """503 with the remedy, as everywhere else; what is open stays open."""
+    with served(stores, redis_url="redis://127.0.0.1:1/0", quota_requests=5) as client:
+        answer = client.get("/v1/info")
+        assert (answer.status_code, answer.json()["type"]) == (503, "urn:glle:problem:redis-unavailable")
+        assert client.get("/livez").status_code == 200

@@ -1,0 +1,166 @@
+"""What one tenant has is not there for another: by no route, in no list, by no id."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from service import cli
+from service.door import OPEN_PATHS
+from tests.service.keyed import Had, bearer, had_by
+from worker.analyses import CalibrationSpec, calibration_told
+from worker.cache import Entry
+from worker.posteriors import PosteriorRecord
+
+if TYPE_CHECKING:
+    import httpx
+
+    from worker.stores import Stores
+
+LISTS = ("/v1/datasets", "/v1/posteriors", "/v1/jobs")
+CONTRACT = cli._contract_app().openapi()
+WITH_ID = [(method, path) for path, methods in CONTRACT["paths"].items() for method in methods if "{id}" in path]
+BODIES: dict[str, dict[str, Any]] = {
+    "/v1/posteriors/{id}/draws": {"count": 1},
+    "/v1/posteriors/{id}/transform": {"data": [[0.0, 0.0, 0.0]]},
+    "/v1/posteriors/{id}/reconstructions": {"count": 1},
+    "/v1/posteriors/{id}/calibration": {},
+}
+
+
+@pytest.fixture
+def alice(stores: Stores) -> Had:
+    """What the tenant alice has."""
+    return had_by("alice", stores)
+
+
+@pytest.fixture
+def bob(stores: Stores) -> Had:
+    """What the tenant bob has."""
+    return had_by("bob", stores)
+
+
+@pytest.mark.parametrize(("method", "path"), WITH_ID, ids=[f"{method} {path}" for method, path in WITH_ID])
+def test_by_no_route_is_there_what_another_tenant_has(
+    guarded: httpx.Client, alice: Had, bob: Had, method: str, path: str
+) -> None:
+    """Each route that takes an id is 404 for the other tenant, before and after it has answered the owner."""
+    more: dict[str, Any] = {"json": BODIES[path]} if method in {"post", "patch", "put"} else {}
+
+    def asked(by: Had) -> httpx.Response:
+        return guarded.request(method, alice.path(path), params={"wait": 0}, headers=by.headers, **more)
+
+    for answer in (asked(bob), asked(alice), asked(bob)):
+        if answer.request.headers["authorization"] == alice.headers["Authorization"]:
+            assert answer.status_code != 404, answer.text  # so the ids are good ones
+        else:
+            assert answer.status_code == 404, answer.text
+            assert answer.json()["type"].endswith("-not-found")
+
+
+def test_every_route_is_walked_or_has_no_id() -> None:
+    """What the walk leaves out are lists, commands that name a data set in the body, and what belongs to nobody."""
+    walked = {path for _, path in WITH_ID}
+    nobodys = OPEN_PATHS | {"/metrics", "/v1/info", "/v1/datasets/synthetic"}
+    assert set(CONTRACT["paths"]) - walked - nobodys - set(LISTS) == {"/v1/advice"}
+    assert {path for method, path in WITH_ID if method == "post"} == set(BODIES)
+
+
+def test_a_body_does_not_reach_another_tenants_data_set(guarded: httpx.Client, alice: Had, bob: Had) -> None:
+    """To fit, to advise on, or as points to place."""
+    for path, body in (
+        ("/v1/posteriors", {"dataset": alice.dataset}),
+        ("/v1/advice", {"dataset": alice.dataset}),
+        (f"/v1/posteriors/{bob.posterior}/transform", {"dataset": alice.dataset}),
+    ):
+        answer = guarded.post(path, json=body, headers=bob.headers)
+        assert (answer.status_code, answer.json()["type"]) == (404, "urn:glle:problem:dataset-not-found")
+        assert guarded.post(path.replace(bob.posterior, alice.posterior), json=body, headers=alice.headers).is_success
+
+
+def test_lists_are_disjoint(guarded: httpx.Client, alice: Had, bob: Had) -> None:
+    """Each tenant sees its own, one of each, and whoever has nothing nothing."""
+    for path in LISTS:
+        seen = [{item["id"] for item in guarded.get(path, headers=by.headers).json()["items"]} for by in (alice, bob)]
+        assert [len(ids) for ids in seen] == [1, 1]
+        assert not seen[0] & seen[1]
+    assert alice.job != bob.job
+
+
+def test_a_third_tenant_sees_empty_lists(guarded: httpx.Client, stores: Stores, alice: Had) -> None:
+    """Also the default one, which has records of before there were tenants."""
+    for tenant in ("carol", "default"):
+        headers = bearer(stores, tenant)
+        assert [guarded.get(path, headers=headers).json()["items"] for path in LISTS] == [[], [], []]
+
+
+def test_the_same_data_have_other_ids_for_each_tenant(guarded: httpx.Client, stores: Stores) -> None:
+    """An upload is new to each, and known to itself; only the default tenant's id begins with the digest."""
+    table = "x,y\n1,2\n3,4\n5,7\n"
+    told = {}
+    for tenant in ("default", "alice", "bob"):
+        headers = {**bearer(stores, tenant), "Content-Type": "text/csv"}
+        first, again = (guarded.post("/v1/datasets", headers=headers, content=table) for _ in range(2))
+        assert (first.status_code, again.status_code) == (201, 200)
+        told[tenant] = first.json()
+        assert again.json()["id"] == told[tenant]["id"]
+    assert len({one["sha256"] for one in told.values()}) == 1
+    assert len({one["id"] for one in told.values()}) == 3
+    begins = {tenant: one["sha256"].startswith(one["id"][3:]) for tenant, one in told.items()}
+    assert begins == {"default": True, "alice": False, "bob": False}
+
+
+def test_a_kept_answer_is_its_tenants_alone(guarded: httpx.Client, alice: Had, bob: Had) -> None:
+    """A draw that the API has at hand is given to its owner only, and no shared cache may keep it."""
+    path = f"/v1/posteriors/{alice.posterior}/draws/0"
+    for _ in range(2):
+        answer = guarded.get(path, headers=alice.headers).raise_for_status()
+        assert answer.headers["cache-control"].startswith("private")
+        for given in ({}, {"If-None-Match": answer.headers["etag"]}, {"If-None-Match": "*"}):
+            assert guarded.get(path, headers={**bob.headers, **given}).status_code == 404
+            assert guarded.get(path, headers=given).status_code == 401
+
+
+def test_an_idempotency_key_is_its_tenants_alone(guarded: httpx.Client, alice: Had, bob: Had) -> None:
+    """Two tenants that choose the same one do not meet; a tenant that uses it twice does meet itself."""
+    for by in (alice, bob):
+        headers = {**by.headers, "Idempotency-Key": "monday"}
+        path = f"/v1/posteriors/{by.posterior}/draws"
+        first = guarded.post(path, json={"count": 2}, headers=headers)
+        assert first.status_code == 202
+        assert guarded.post(path, json={"count": 2}, headers=headers).json()["id"] == first.json()["id"]
+        assert guarded.post(path, json={"count": 3}, headers=headers).status_code == 422
+
+
+def test_what_was_kept_before_there_were_tenants_is_the_default_ones(stores: Stores) -> None:
+    """Records without the field are read as they were meant."""
+    had = had_by("default", stores)
+    record = stores.posteriors.fetch(had.posterior).to_dict()
+    del record["tenant"]
+    assert PosteriorRecord(**record).tenant == "default"
+    stores.client.hdel(f"glle:job:{had.job}", "tenant")
+    assert stores.of("default").jobs.fetch(had.job).tenant == "default"
+    assert stores.of("alice").jobs.get(had.job) is None
+    assert stores.client.zcard("glle:jobs") == stores.client.zcard("glle:posteriors") == 1
+
+
+def test_a_tenants_deletions_leave_the_others(guarded: httpx.Client, stores: Stores, alice: Had, bob: Had) -> None:
+    """With its data set go its posterior, its draws and its calibration, and nobody else's."""
+    spec = CalibrationSpec()
+    for had in (alice, bob):
+        stores.posteriors.calibrate(had.posterior, calibration_told({"scale": 2.0}))
+        stores.cache.put(spec.cache_key(had.posterior), *_entry())
+    answer = guarded.delete(f"/v1/datasets/{alice.dataset}", params={"force": True}, headers=alice.headers)
+    assert answer.status_code == 204
+    assert [guarded.get(path, headers=alice.headers).json()["items"] for path in LISTS[:2]] == [[], []]
+    assert guarded.get(f"/v1/posteriors/{bob.posterior}/draws/0", headers=bob.headers).status_code == 200
+    assert stores.posteriors.calibration(alice.posterior) is None
+    assert stores.posteriors.calibration(bob.posterior) == {"scale": 2.0}
+    assert stores.cache.present([spec.cache_key(had.posterior) for had in (alice, bob)]) == [False, True]
+
+
+def _entry() -> tuple[dict[str, Any], dict[str, Any]]:
+    entry = Entry({"scale": 2.0}, {"draw_spread": np.ones(60)})
+    return entry.meta, entry.arrays

@@ -1,0 +1,50 @@
+"""Keys and tenants with workers: what a worker makes is its tenant's."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import httpx
+
+from tests.conftest import until
+from tests.system.conftest import ROOT, fitted, running, synthetic
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def keys(data: Path, *arguments: str) -> str:
+    """Run `glle keys` beside the service and return what it prints."""
+    command = [sys.executable, "-m", "service", "keys", *arguments, "--data-dir", str(data)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_a_tenant_has_what_the_workers_make_for_it(tmp_path: Path) -> None:
+    """A key made while the service runs lets in; what is made with it is not there for another; revoked it does not."""
+    with running(tmp_path, GLLE_AUTH="required") as up:
+        assert "`glle keys create`" in up.log.read_text()
+        assert httpx.get(up.url + "/v1/info").status_code == 401
+        headers = [
+            {"Authorization": f"Bearer {keys(tmp_path / 'data', 'create', '--tenant', tenant, '--scope', 'write')}"}
+            for tenant in ("alice", "bob")
+        ]
+        with (
+            httpx.Client(base_url=up.url, headers=headers[0], timeout=60) as alice,
+            httpx.Client(base_url=up.url, headers=headers[1], timeout=60) as bob,
+        ):
+            posterior = fitted(alice, synthetic(alice, 200))
+            assert alice.get(f"{posterior}/draws/0?wait=30").status_code == 200
+            assert bob.get(f"{posterior}/draws/0?wait=30").status_code == 404
+            assert fitted(bob, synthetic(bob, 200)) != posterior
+            for path in ("/v1/datasets", "/v1/posteriors", "/v1/jobs"):
+                mine, others = ({item["id"] for item in by.get(path).json()["items"]} for by in (alice, bob))
+                assert mine
+                assert others
+                assert not mine & others
+            keys(tmp_path / "data", "revoke", headers[0]["Authorization"].split("_")[1])
+            until(lambda: alice.get("/v1/info").status_code == 401, seconds=5)
+            assert bob.get("/v1/info").status_code == 200

@@ -1,0 +1,66 @@
+"""The stores as a tenant sees them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from worker import tenants
+from worker.datasets import Table
+from worker.problems import ProblemError
+
+if TYPE_CHECKING:
+    from worker.stores import Stores
+
+NAMES = st.text("ab0-", min_size=1, max_size=40).filter(tenants.is_name) | st.just(tenants.DEFAULT)
+X = np.random.default_rng(0).normal(size=(50, 3))
+
+
+@settings(deadline=None)
+@given(one=NAMES, other=NAMES, name=st.sampled_from(["glle:jobs", "glle:open", "glle:claim:c", "glle:once:x"]))
+def test_no_two_tenants_share_a_name(one: str, other: str, name: str) -> None:
+    """Of Redis keys and of data sets, whatever the tenants are called."""
+    assert tenants.is_name(one)
+    assert (tenants.own(name, one) == tenants.own(name, other)) == (one == other)
+    sha256 = "5" * 64
+    assert (tenants.dataset_id(sha256, one) == tenants.dataset_id(sha256, other)) == (one == other)
+
+
+def test_the_default_tenant_has_the_plain_names() -> None:
+    """Those of before there were tenants."""
+    assert tenants.own("glle:jobs", "default") == "glle:jobs"
+    assert tenants.dataset_id("ab" * 32, "default") == "ds_" + "ab" * 16
+
+
+def test_a_data_set_is_its_tenants_alone(stores: Stores) -> None:
+    """Neither its record nor its values are there for another, nor can another delete it; workers read all."""
+    alice, bob = stores.of("alice").datasets, stores.of("bob").datasets
+    id_ = alice.add(Table(values=X, labels=np.zeros(50), source={}))[0].id
+    assert bob.get(id_) is None
+    assert not bob.delete(id_)
+    for read in (bob.values, bob.labels):
+        with pytest.raises(ProblemError) as caught:
+            read(id_)
+        assert caught.value.problem.code == "dataset-not-found"
+    np.testing.assert_array_equal(stores.datasets.values(id_), X)
+    np.testing.assert_array_equal(alice.values(id_), X)
+    assert [dataset.id for _, dataset in alice.newest()] == [id_]
+    assert list(bob.newest()) == []
+
+
+def test_a_claim_is_its_tenants_alone(stores: Stores) -> None:
+    """Even were two claims spelt alike, no tenant would be given another's job."""
+    made = [
+        stores.of(tenant).jobs.create(kind="advice", claim="c", posterior=None, spec={"dataset": "d"}, total=1)[0]
+        for tenant in ("alice", "bob", "default", "alice")
+    ]
+    assert [job.tenant for job in made] == ["alice", "bob", "default", "alice"]
+    assert len({job.id for job in made}) == 3
+    for job in made:
+        for tenant in ("alice", "bob", "default"):
+            assert (stores.of(tenant).jobs.get(job.id) is not None) == (tenant == job.tenant)
+        assert stores.jobs.get(job.id) == job  # the workers see all

@@ -1,0 +1,19 @@
+"""One at a time, over all processes that see a folder."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of this file, made when absent; wait for whoever has it."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
