@@ -130,7 +130,7 @@ def content_digest(file: IO[bytes]) -> str:
 
 def _name(key: str) -> str:
     """Return where what is known of a key is kept."""
-    return f"glle:once:{digest(key)}"
+    return f"glle:idempotency:{digest(key)}"
 
 
 def _swap(client: redis.Redis, name: str, expected: str, state: str, seconds: int, *, or_nothing: bool = False) -> bool:
