@@ -131,7 +131,7 @@ def content_digest(file: IO[bytes]) -> str:
 
 def _name(here: Stores, key: str) -> str:
     """Return where what is known of a key is kept: a tenant's keys are its own."""
-    return own(f"glle:once:{digest(key)}", here.tenant or DEFAULT)
+    return own(f"glle:idempotency:{digest(key)}", here.tenant or DEFAULT)
 
 
 def _swap(client: redis.Redis, name: str, expected: str, state: str, seconds: int, *, or_nothing: bool = False) -> bool:

@@ -1,7 +1,8 @@
 """The worker's eye on its work-horse: work that nobody wants any more stops within two seconds, whatever it is doing.
 
-A task stops by itself where it tells its progress (`worker.jobs.Cancelled`). Inside one long call of compiled code it
-tells nothing, and hears no signal that Python would handle; so the worker looks, too, and kills what goes on.
+A task stops by itself where it tells its progress (`worker.jobs.Cancelled`), or when its time is over. Inside one long
+call of compiled code it tells nothing, and hears no signal that Python would handle; so the worker looks, too, and
+kills what goes on.
 """
 
 from __future__ import annotations
@@ -10,10 +11,13 @@ import logging
 import os
 import signal
 import threading
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 import redis
+
+from worker.problems import timed_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +42,8 @@ class Overseer:
         The id of the job.
     horse
         The pid of the work-horse, which leads a process group of its own.
+    seconds
+        What the task may take; one that takes more ends its job.
     before
         Called before the work-horse is killed.
 
@@ -48,11 +54,12 @@ class Overseer:
 
     """
 
-    def __init__(self, jobs: JobStore, job: str, horse: int, before: Callable[[], object]) -> None:
+    def __init__(self, jobs: JobStore, job: str, horse: int, seconds: int, before: Callable[[], object]) -> None:
         self.killed = False
         self._jobs = jobs
         self._job = job
         self._horse = horse
+        self._seconds = seconds
         self._before = before
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look, name="overseer", daemon=True)
@@ -68,14 +75,14 @@ class Overseer:
         self._thread.join()  # no thread of it is there when the next work-horse is forked
 
     def _look(self) -> None:
+        too_long = time.monotonic() + self._seconds + GRACE_SECONDS
         while not self._over.wait(LOOK_SECONDS):
-            try:
-                wanted = self._jobs.wanted(self._job)
-            except redis.RedisError:
-                continue  # it may be wanted
-            if not wanted:
-                if not self._over.wait(GRACE_SECONDS):
-                    self._kill()
+            with suppress(redis.RedisError):  # without an answer it may be wanted
+                if time.monotonic() > too_long:
+                    self._jobs.fail(self._job, timed_out(self._seconds))
+                elif self._jobs.wanted(self._job) or self._over.wait(GRACE_SECONDS):
+                    continue
+                self._kill()
                 return
 
     def _kill(self) -> None:

@@ -73,8 +73,9 @@ class GlleWorker(Worker):
         if job.func_name not in TASKS:  # refused by the work-horse
             super().monitor_work_horse(job, queue)
             return
-        jobs, id_ = stores().jobs, job.args[0]
-        with Overseer(jobs, id_, self.horse_pid, partial(setattr, self, "_stopped_job_id", job.id)) as overseer:
+        jobs, id_, seconds = stores().jobs, job.args[0], stores().settings.job_timeout
+        not_again = partial(setattr, self, "_stopped_job_id", job.id)
+        with Overseer(jobs, id_, self.horse_pid, seconds, not_again) as overseer:
             super().monitor_work_horse(job, queue)
         if overseer.killed:
             self._stopped_job_id = None  # the work-horse may have ended well at the last moment

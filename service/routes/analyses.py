@@ -43,7 +43,7 @@ from worker.draws import draw_seconds, draws_bytes
 from worker.jobs import Job
 from worker.posteriors import PosteriorRecord
 from worker.stores import Stores
-from worker.terms import Terms
+from worker.terms import Terms, quick_fit
 
 router = APIRouter(tags=["analyses"])
 
@@ -111,8 +111,7 @@ async def summary(
     key = spec.cache_key(id)
     entry = await run_in_threadpool(here.cache.get, key)
     if entry is None:
-        quick = not auto and count * draw_seconds(record.n, record.spec["n_components"]) <= here.settings.shard_seconds
-        terms = Terms(priority="interactive" if quick else "batch")
+        terms = Terms(priority="interactive" if not auto and _quick(here, record, count) else "batch")
         job = await run_in_threadpool(analysis_job, here, spec, posterior=id, terms=terms)
         job = await settle(here, job, wait)
         if job.is_open:
@@ -232,6 +231,12 @@ async def advice(body: AdviceIn, here: Here, wait: Wait = 0.0, deadline: Deadlin
     Nothing is applied.
     """
     return await answered(here, await run_in_threadpool(_advice, here, body, deadline, key), wait)
+
+
+def _quick(here: Stores, record: PosteriorRecord, count: int) -> bool:
+    """Say whether a summary takes a moment: few draws of a posterior whose fit takes a moment, too."""
+    seconds = count * draw_seconds(record.n, record.spec["n_components"])
+    return quick_fit(record.n, record.d, record.spec) and seconds <= here.settings.shard_seconds
 
 
 def _transform(here: Stores, id_: str, body: TransformIn, deadline: float | None, key: str | None) -> Job:

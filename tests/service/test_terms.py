@@ -90,8 +90,10 @@ def test_who_waits_goes_first(client: httpx.Client, stores: Stores, posterior: s
     few = client.post(posterior + "/draws", json={"count": 8, "seed": 1, "priority": "interactive"}).json()
     small = client.post("/v1/posteriors", json={"dataset": batch["dataset"] or upload(client)}).json()
     calibrated = client.get(posterior + "/draws/5?wait=0&scale=auto").json()
-    jobs = (single, few, small, batch, calibrated)
-    assert [job["priority"] for job in jobs] == [*["interactive"] * 3, "batch", "batch"]
+    summary = client.get(posterior + "/summary?wait=0").json()
+    auto = client.get(posterior + "/summary?wait=0&scale=auto").json()
+    jobs = (single, few, small, summary, batch, calibrated, auto)
+    assert [job["priority"] for job in jobs] == [*["interactive"] * 4, *["batch"] * 3]
     order = [task.partition("-")[0] for task in stores.queue._queue.get_job_ids()]
     assert order == [job["id"] for job in jobs]
 

@@ -104,3 +104,18 @@ def test_cancel_ends_deaf_work_within_two_seconds(up: Up, client: httpx.Client) 
     assert up.children("worker") == workers
     again = client.post("/v1/posteriors?wait=30", json={"dataset": synthetic(client, 400, seed=21)})
     assert again.status_code == 201
+
+
+def test_cancel_ends_a_fit_inside_one_long_call(client: httpx.Client) -> None:
+    """Noise of many dimensions is no sheet, and its factors fill up: a minute in one call, cancelled in two seconds."""
+    buffer = io.BytesIO()
+    np.save(buffer, np.random.default_rng(0).normal(size=(5000, 100)))
+    uploaded = client.post("/v1/datasets", content=buffer.getvalue(), headers={"content-type": "application/x-npy"})
+    job = client.post("/v1/posteriors", json={"dataset": uploaded.json()["id"]}).json()
+    path = job["links"]["self"]
+    until(lambda: client.get(path).json()["progress"]["stage"] == "embedding")
+    time.sleep(1)
+    started = time.monotonic()
+    assert client.delete(path).json()["status"] == "cancelling"
+    assert client.get(path + "?wait=10").json()["status"] == "cancelled"
+    assert time.monotonic() - started < 2

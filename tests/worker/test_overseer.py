@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+import redis
 
 from tests.conftest import until
 from tests.worker.test_process import children, fit_job, worker
@@ -65,7 +66,7 @@ def test_cancel_kills_work_that_does_not_listen(stores: Stores, settings: Settin
 def test_wanted_work_is_left_alone(stores: Stores, horse: subprocess.Popen[bytes]) -> None:
     """While the job runs, and when it has just succeeded, nobody is killed; the thread ends with the work."""
     job = running(stores)
-    with Overseer(stores.jobs, job.id, horse.pid, lambda: None) as overseer:
+    with Overseer(stores.jobs, job.id, horse.pid, 60, lambda: None) as overseer:
         time.sleep(2 * LOOK_SECONDS)
         stores.jobs.succeed(job.id)
         time.sleep(2 * LOOK_SECONDS)
@@ -77,7 +78,7 @@ def test_wanted_work_is_left_alone(stores: Stores, horse: subprocess.Popen[bytes
 def test_work_has_a_moment_to_stop_by_itself(stores: Stores, horse: subprocess.Popen[bytes]) -> None:
     """One that ends within the grace is not killed."""
     job = running(stores)
-    with Overseer(stores.jobs, job.id, horse.pid, lambda: None) as overseer:
+    with Overseer(stores.jobs, job.id, horse.pid, 60, lambda: None) as overseer:
         stores.jobs.cancel(job.id)
         time.sleep(LOOK_SECONDS + GRACE_SECONDS / 2)
     assert not overseer.killed
@@ -89,7 +90,7 @@ def test_what_is_not_wanted_is_killed(stores: Stores, horse: subprocess.Popen[by
     """A job that another shard's failure ended, or whose record is gone, is worked on no more."""
     job = running(stores)
     told: list[str] = []
-    with Overseer(stores.jobs, job.id, horse.pid, lambda: told.append("before")) as overseer:
+    with Overseer(stores.jobs, job.id, horse.pid, 60, lambda: told.append("before")) as overseer:
         if gone == "failed":
             stores.jobs._transition(job.id, {"running": "failed"})
         else:
@@ -97,6 +98,34 @@ def test_what_is_not_wanted_is_killed(stores: Stores, horse: subprocess.Popen[by
         assert horse.wait(PATIENCE) == -signal.SIGKILL
     assert overseer.killed
     assert told == ["before"]
+
+
+def test_work_that_takes_too_long_ends_its_job(stores: Stores, horse: subprocess.Popen[bytes]) -> None:
+    """Beyond the time of a task the job fails with the reason, and the deaf work-horse is killed."""
+    job = running(stores)
+    with Overseer(stores.jobs, job.id, horse.pid, 0, lambda: None) as overseer:
+        assert horse.wait(PATIENCE) == -signal.SIGKILL
+    assert overseer.killed
+    error = stores.jobs.fetch(job.id).error
+    assert error is not None
+    assert error.code == "job-timeout"
+
+
+def test_a_silent_server_kills_nobody(
+    stores: Stores, horse: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who cannot find out whether the work is wanted lets it go on."""
+    asked: list[str] = []
+
+    def fail(id_: str) -> bool:
+        asked.append(id_)
+        raise redis.ConnectionError
+
+    monkeypatch.setattr(stores.jobs, "wanted", fail)
+    with Overseer(stores.jobs, "job_1", horse.pid, 60, lambda: None) as overseer:
+        until(lambda: len(asked) > 1, 5)
+    assert not overseer.killed
+    assert horse.poll() is None
 
 
 def test_cancel_takes_what_waits_off_the_queue(stores: Stores) -> None:
