@@ -8,6 +8,8 @@ from fastapi import FastAPI
 
 import glle_engine
 from service import problems
+from service.compression import Compress
+from service.head import Head
 from service.metrics import Metrics
 from service.middleware import Gate, Observe
 from service.problems import ProblemOut, documented
@@ -43,7 +45,9 @@ def create_app(stores: Stores) -> FastAPI:
         app.include_router(routes.router)
     problems.install(app)
     app.add_middleware(Gate)
+    app.add_middleware(Compress)
     app.add_middleware(FromRecent, recent=app.state.recent)
+    app.add_middleware(Head)
     app.add_middleware(Observe, metrics=app.state.metrics)
     _document_problems(app)
     return app

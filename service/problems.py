@@ -13,6 +13,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
+from starlette.routing import compile_path
 
 from glle_engine import GlleError
 from worker.problems import Problem, ProblemError
@@ -90,7 +91,8 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     def _framework(request: Request, error: HTTPException) -> Response:
         detail = f"{request.method} {request.url.path}: {error.detail}."
-        return answer(plain(error.status_code, detail), error.headers)
+        headers = error.headers if error.status_code != http.HTTPStatus.METHOD_NOT_ALLOWED else _allow(request)
+        return answer(plain(error.status_code, detail), headers)
 
     @app.exception_handler(redis.RedisError)
     def _redis(_: Request, error: redis.RedisError) -> Response:
@@ -120,6 +122,15 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     def _any(_: Request, error: Exception) -> Response:
         return _unexpected(error)
+
+
+def _allow(request: Request) -> dict[str, str]:
+    """Return the Allow header of a path: the methods of all its routes, and HEAD beside GET."""
+    allowed: set[str] = set()
+    for template, operations in request.app.openapi()["paths"].items():
+        if compile_path(template)[0].fullmatch(request.url.path):
+            allowed |= {method.upper() for method in operations}
+    return {"Allow": ", ".join(sorted(allowed | ({"HEAD"} if "GET" in allowed else set())))}
 
 
 def _unexpected(error: Exception) -> Response:

@@ -37,7 +37,9 @@ class Table:
     names
         Names of the d features.
     labels
-        (n,) colours or classes of the points, float64 or str.
+        (n,) classes of the points, float64 or str.
+    color
+        (n,) a number of each point to colour it by, float64.
     coordinates
         (n, 2) true coordinates, known of synthetic data.
     source
@@ -49,6 +51,7 @@ class Table:
     source: dict[str, Any]
     names: list[str] | None = None
     labels: Array | None = None
+    color: Array | None = None
     coordinates: Array | None = None
 
 
@@ -67,6 +70,7 @@ class Dataset:
     has_coordinates: bool
     source: dict[str, Any]
     created: str
+    has_color: bool = False  # records of before there were colours have it not
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as a JSON-able dictionary."""
@@ -107,7 +111,7 @@ class DatasetStore:
         self._folder.mkdir(parents=True, exist_ok=True)
         n, d = table.values.shape
         dtype = np.dtype("<f4" if table.values.dtype.newbyteorder("=") == np.float32 else "<f8")
-        extras = {"labels": table.labels, "coordinates": table.coordinates}
+        extras = {"labels": table.labels, "color": table.color, "coordinates": table.coordinates}
         content = hashlib.sha256(json.dumps([n, d, dtype.str, table.names]).encode())
         with _temporary(self._folder) as file:
             np.lib.format.write_array_header_1_0(file, {"descr": dtype.str, "fortran_order": False, "shape": (n, d)})
@@ -131,6 +135,7 @@ class DatasetStore:
                 names=table.names,
                 has_labels=table.labels is not None,
                 has_coordinates=table.coordinates is not None,
+                has_color=table.color is not None,
                 source=table.source,
                 created=now_iso(),
             )
@@ -173,19 +178,16 @@ class DatasetStore:
         """
         return self._load(id_, ".npy")
 
-    def labels(self, id_: str) -> Array:
-        """Return the (n,) labels of a data set that has them."""
-        return self._load(id_, ".labels.npy")
-
-    def coordinates(self, id_: str) -> Array:
-        """Return the (n, 2) true coordinates of a data set that has them."""
-        return self._load(id_, ".coordinates.npy")
+    def beside(self, dataset: Dataset) -> dict[str, Array]:
+        """Return what is kept beside the values: `labels` (n,), `color` (n,), `coordinates` (n, 2), where there are."""
+        there = {"labels": dataset.has_labels, "color": dataset.has_color, "coordinates": dataset.has_coordinates}
+        return {name: self._load(dataset.id, f".{name}.npy") for name, has in there.items() if has}
 
     def delete(self, id_: str) -> bool:
         """Remove a data set; return whether it was there. Readers that have it mapped keep it."""
         if self.get(id_) is None:
             return False
-        for suffix in (".json", ".npy", ".labels.npy", ".coordinates.npy"):
+        for suffix in (".json", ".npy", ".labels.npy", ".color.npy", ".coordinates.npy"):
             self._path(id_, suffix).unlink(missing_ok=True)
         return True
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from glle_engine import Posterior
 from worker.analyses import results_prefix
@@ -84,8 +87,12 @@ class PosteriorStore:
         self._cache = cache
 
     def cache(self, id_: str, posterior: Posterior) -> None:
-        """Write a posterior's arrays (again, after they were evicted)."""
-        self._cache.put(_cache_key(id_), {"head": posterior.head()}, posterior.arrays())
+        """Write a posterior's arrays (again, after they were evicted), and their digest."""
+        arrays, told = posterior.arrays(), hashlib.sha256()
+        for name, array in sorted(arrays.items()):
+            told.update(f"{name} {array.dtype.str} {array.shape}".encode())
+            told.update(np.ascontiguousarray(array).data)
+        self._cache.put(_cache_key(id_), {"head": posterior.head(), "sha256": told.hexdigest()}, arrays)
 
     def record(self, record: PosteriorRecord) -> None:
         """Write a record; one that is known stays as it is."""
@@ -156,6 +163,11 @@ class PosteriorStore:
     def arrays(self, id_: str) -> Entry | None:
         """Return the cached arrays, or None when they were evicted."""
         return self._cache.get(_cache_key(id_))
+
+    def arrays_sha256(self, id_: str) -> str | None:
+        """Return the digest of the cached arrays, or None when they were evicted; they are not read."""
+        head = self._cache.head(_cache_key(id_))
+        return None if head is None else head.get("sha256")
 
     def load(self, id_: str) -> Posterior | None:
         """Return the posterior from the cache, or None when it was evicted."""

@@ -9,6 +9,7 @@ from starlette.concurrency import run_in_threadpool
 
 from glle_engine import manifolds
 from service.arrays import (
+    CSV,
     JSON,
     NPY,
     NPZ,
@@ -20,19 +21,25 @@ from service.arrays import (
     npy_response,
     npz_response,
 )
+from service.arrow import ARROW
 from service.checks import require_dataset
 from service.context import Here
+from service.immutable import PARTS, client_has_it, immutable_headers
 from service.models import DatasetOut, DatasetPage, SyntheticIn
 from service.paging import Cursor, Limit, page, position
 from service.problems import documented
 from service.readers import Limits, reader_of
+from service.selection import Points, Selection
+from service.tables import Table as Columns
+from service.tables import matrix_columns, table_response
 from service.uploads import received
 from worker.analyses import results_prefix
-from worker.datasets import Dataset, Table
+from worker.datasets import Array, Dataset, Table
 from worker.problems import refuse
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
 
+_MEDIA = (JSON, NPY, NPZ, ARROW, CSV)
 _BODIES = {
     "application/x-npy": {"schema": {"type": "string", "format": "binary"}},
     "text/csv": {"schema": {"type": "string"}, "example": "x,y,z\n1.0,2.0,3.0\n"},
@@ -114,8 +121,14 @@ def get_dataset(id: str, here: Here) -> DatasetOut:  # noqa: A002 # the name in 
     summary="Read a data set back",
     response_class=Response,
     responses={
-        200: {"description": "The values.", "content": {media: {} for media in (JSON, NPY, NPZ)}},
-        **documented(_404="No such data set.", _406="No offered type is accepted.", _422="Beyond float32."),
+        200: {"description": "The values.", "content": {media: {} for media in _MEDIA}},
+        **PARTS,
+        **documented(
+            _404="No such data set.",
+            _406="No offered type is accepted.",
+            _416="A Range behind the last byte.",
+            _422="Beyond float32, or a slice that is out of range.",
+        ),
     },
 )
 def get_data(
@@ -123,25 +136,35 @@ def get_data(
     request: Request,
     here: Here,
     dtype: Annotated[Dtype | None, Query(description="Convert the values; as stored unless told.")] = None,
+    points: Points = None,
 ) -> Response:
-    """Return the values: JSON and npz with labels and true coordinates where there are any, npy without."""
+    """Return the values, as stored or converted; immutable, with a strong ETag. npy answers Range.
+
+    JSON and npz have the labels, colours and true coordinates that there are beside the values; CSV and Arrow, a row a
+    point, the columns `label` and `color`; npy the values alone.
+    """
     dataset = require_dataset(here, id)
-    media = negotiated(request, (JSON, NPY, NPZ))
-    values = here.datasets.values(id)
+    media = negotiated(request, _MEDIA)
+    chosen = Selection.of(points, dataset.n, "points")
+    headers = immutable_headers(dataset.sha256, media, dtype or dataset.dtype, chosen.tag)
+    if client_has_it(request, headers):
+        return Response(status_code=304, headers=headers)
+    values = chosen.take(here.datasets.values(id))
     if dtype == "float32" and values.dtype != np.float32:
         check_float32(values)
     stack = Stack.of(values, dtype)
     if media == NPY:
-        return npy_response(stack)
-    beside = {}
-    if dataset.has_labels:
-        beside["labels"] = here.datasets.labels(id)
-    if dataset.has_coordinates:
-        beside["coordinates"] = here.datasets.coordinates(id)
+        return npy_response(stack, headers)
+    beside = {name: chosen.take(array) for name, array in here.datasets.beside(dataset).items()}
+    if media in {CSV, ARROW}:
+        return table_response(_table(dataset, values, beside, dtype), media, headers)
     if media == NPZ:
-        return npz_response({"data": stack, **{name: Stack.of(array) for name, array in beside.items()}})
+        named = {} if dataset.names is None else {"names": np.array(dataset.names, np.str_)}
+        return npz_response(
+            {"data": stack, **{name: Stack.of(array) for name, array in (beside | named).items()}}, headers
+        )
     more = [("names", dataset.names), *((name, array.tolist()) for name, array in beside.items())]
-    return json_response(stack, more)
+    return json_response(stack, more, headers)
 
 
 @router.delete(
@@ -177,6 +200,15 @@ def delete_dataset(
     here.datasets.delete(id)
     here.cache.delete_prefix(results_prefix(id))
     return Response(status_code=204)
+
+
+def _table(dataset: Dataset, values: Array, beside: dict[str, Array], dtype: Dtype | None) -> Columns:
+    """Return the values by their names, or x1 to xd, then `label` and `color`."""
+    columns = matrix_columns(values, "x", dataset.names)
+    for name, array in (("label", beside.get("labels")), ("color", beside.get("color"))):
+        if array is not None:
+            columns[name + "_" * (name in columns)] = array
+    return Columns.of(columns, dtype)
 
 
 def _stored(dataset: Dataset, new: bool) -> Response:  # noqa: FBT001 # the pair that `add` returns

@@ -11,6 +11,7 @@ from service.arrays import JSON, NPY, NPZ, Dtype, Stack, json_response, negotiat
 from service.checks import require_dataset, require_not_all_equal, require_posterior, require_success, require_within
 from service.context import Here, accepted, settle
 from service.idempotency import Key, once
+from service.immutable import PARTS, client_has_it, immutable_headers
 from service.models import JobOut, PosteriorIn, PosteriorOut, PosteriorPage
 from service.paging import Cursor, Limit, page, position
 from service.problems import documented
@@ -96,8 +97,15 @@ def get_posterior(id: str, here: Here) -> Response:  # noqa: A002 # the name in 
     response_class=Response,
     responses={
         200: {"description": "The arrays.", "content": {media: {} for media in (NPZ, NPY, JSON)}},
+        **PARTS,
         **ACCEPTED,
-        **documented(_404="No such posterior.", _406="No offered type.", _409="Not fitted.", _422="Bad name."),
+        **documented(
+            _404="No such posterior.",
+            _406="No offered type.",
+            _409="Not fitted.",
+            _416="A Range behind the last byte.",
+            _422="Bad name.",
+        ),
     },
 )
 def get_arrays(
@@ -107,19 +115,28 @@ def get_arrays(
     name: Annotated[ArrayName | None, Query(description="One array, as npy or JSON; all as npz.")] = None,
     dtype: Annotated[Dtype, Query(description="Of the floating-point arrays.")] = "float64",
 ) -> Response:
-    """Return all arrays as npz, or one by name as npy or JSON; evicted ones are fitted again (202)."""
+    """Return all arrays as npz, or one by name as npy or JSON; evicted ones are fitted again (202).
+
+    The ETag is strong, and npy answers Range.
+    """
     record = require_posterior(here, id)
     media = negotiated(request, (NPZ,) if name is None else (NPY, JSON))
     if name is not None and name not in record.arrays:
         remedy = f"Name one of {', '.join(record.arrays)}."
         raise refuse("no-such-array", 422, f"This posterior has no array {name!r}.", remedy)
+    sha256 = here.posteriors.arrays_sha256(id)
+    headers = {} if sha256 is None else immutable_headers(sha256, media, dtype, name or "")
+    if headers and client_has_it(request, headers):
+        return Response(status_code=304, headers=headers)
     entry = here.posteriors.arrays(id)
     if entry is None:
         return accepted(_refit(here, record))
+    if headers:  # fitted again meanwhile, perhaps on another machine
+        headers = immutable_headers(entry.meta["sha256"], media, dtype, name or "")
     if name is None:
-        return npz_response({key: Stack.of(array, dtype) for key, array in entry.arrays.items()})
+        return npz_response({key: Stack.of(array, dtype) for key, array in entry.arrays.items()}, headers)
     stack = Stack.of(entry.arrays[name], dtype)
-    return npy_response(stack) if media == NPY else json_response(stack)
+    return npy_response(stack, headers) if media == NPY else json_response(stack, headers=headers)
 
 
 @router.delete("/{id}", summary="Delete a posterior", status_code=204, responses=documented(_404="None."))

@@ -30,14 +30,17 @@ def table(values: Any, **more: Any) -> Table:
 
 def test_round_trip(store: DatasetStore) -> None:
     """Values, labels and coordinates come back as they were."""
-    given = table(X, names=["a", "b", "c"], labels=np.array(["ü"] * 50), coordinates=X[:, :2])
+    given = table(X, names=["a", "b", "c"], labels=np.array(["ü"] * 50), color=X[:, 2], coordinates=X[:, :2])
     dataset, new = store.add(given)
     assert new
     assert (dataset.n, dataset.d, dataset.dtype, dataset.nbytes) == (50, 3, "float64", 1200)
     assert store.get(dataset.id) == dataset
     np.testing.assert_array_equal(store.values(dataset.id), X)
-    assert store.labels(dataset.id).tolist() == ["ü"] * 50
-    np.testing.assert_array_equal(store.coordinates(dataset.id), X[:, :2])
+    beside = store.beside(dataset)
+    assert list(beside) == ["labels", "color", "coordinates"]
+    assert beside["labels"].tolist() == ["ü"] * 50
+    np.testing.assert_array_equal(beside["color"], X[:, 2])
+    np.testing.assert_array_equal(beside["coordinates"], X[:, :2])
 
 
 def test_same_content_is_the_same_data_set(store: DatasetStore) -> None:
@@ -52,10 +55,11 @@ def test_same_content_is_the_same_data_set(store: DatasetStore) -> None:
         table(X, names=["a", "b", "c"]),
         table(X, labels=np.zeros(50)),
         table(X, labels=np.array(["0"] * 50)),
+        table(X, color=np.zeros(50)),
         table(X, coordinates=X[:, :2]),
         table(X.reshape(75, 2)),
     ]
-    assert len({store.add(other)[0].id for other in others} | {first.id}) == 8
+    assert len({store.add(other)[0].id for other in others} | {first.id}) == 9
 
 
 @pytest.mark.parametrize("dtype", ["f2", "f8", ">f4", "u1", "i8", "u8", "longdouble"])
@@ -114,7 +118,7 @@ def test_listing_is_newest_first_and_goes_on_after_a_cursor(
 
 def test_delete_removes_every_file(store: DatasetStore) -> None:
     """Nothing is left, a second delete says so, and reading is a 404 with a remedy."""
-    dataset, _ = store.add(table(X, labels=np.zeros(50), coordinates=X[:, :2]))
+    dataset, _ = store.add(table(X, labels=np.zeros(50), color=np.ones(50), coordinates=X[:, :2]))
     assert store.delete(dataset.id)
     assert not store.delete(dataset.id)
     assert list(store._folder.iterdir()) == []
