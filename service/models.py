@@ -183,6 +183,7 @@ class DatasetOut(BaseModel):
     nbytes: int = Field(description="Bytes of the values.")
     names: list[str] | None = Field(description="Names of the features.")
     has_labels: bool = Field(description="Whether a label of each point is kept with it.")
+    has_color: bool = Field(description="Whether a number of each point, to colour it by, is kept with it.")
     has_coordinates: bool = Field(description="Whether the true coordinates are known.")
     source: dict[str, Any] = Field(description="Where it came from.")
     created: str = Field(description="ISO 8601, UTC.")

@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from worker.cells import REMEDIES, BadRows, bad_cell
 from worker.clock import now_iso
 from worker.identity import DIGEST, index_member
 from worker.problems import ProblemError, refuse
@@ -222,41 +223,46 @@ def all_points_equal(values: Array) -> bool:
 
 
 def _checked_blocks(values: Array, dtype: np.dtype[Any], names: list[str] | None) -> Iterator[memoryview]:
+    """Yield the bytes of the values in blocks of rows; refuse what is not finite, or not exact."""
     rows = max(1, BLOCK // max(1, values.shape[1]))
     for start in range(0, len(values), rows):
         raw = values[start : start + rows]
-        with np.errstate(over="ignore"):  # past float64 becomes infinite: refused below
-            block = np.ascontiguousarray(raw, dtype)
-        if not (finite := np.isfinite(block)).all():
-            row, column = (int(i) for i in np.argwhere(~finite)[0])
-            raise _bad_value("not-finite", str(block[row, column]), start + row, column, names)
-        if raw.dtype.kind in "iu" and (inexact := (raw > EXACT) | (raw < -EXACT)).any():
-            row, column = (int(i) for i in np.argwhere(inexact)[0])
-            raise _bad_value("inexact-integer", str(raw[row, column]), start + row, column, names)
+        block = _converted(raw, dtype)
+        for code, bad in _faults(raw, block).items():
+            if bad.any():
+                raise _refused(values[start:], start, dtype, names, code)
         yield block.reshape(-1).view(np.uint8).data
 
 
-def _bad_value(code: str, value: str, row: int, column: int, names: list[str] | None) -> ProblemError:
-    remedy = {
-        "not-finite": "Remove the row, or fill the value in before uploading.",
-        "inexact-integer": "Subtract an offset or rescale: beyond 2^53 float64 cannot tell neighbours apart.",
-    }[code]
-    return bad_cell(code, value, row, column, names=names, remedy=remedy)
+def _converted(raw: Array, dtype: np.dtype[Any]) -> Array:
+    with np.errstate(over="ignore"):  # past float64 becomes infinite: refused
+        return np.ascontiguousarray(raw, dtype)
 
 
-def bad_cell(code: str, value: str, row: int, column: int, *, names: list[str] | None, remedy: str) -> ProblemError:
-    """Return the problem of one value of a body; `row` and `column` count from 0."""
-    where = f"row {row + 1}, column {column + 1}" + (f" ({names[column]})" if names else "")
-    return refuse(
-        code,
-        422,
-        f"The value at {where} is {value!r}.",
-        remedy,
-        row=row + 1,
-        column=column + 1,
-        name=names[column] if names else None,
-        value=value,
-    )
+def _faults(raw: Array, block: Array) -> dict[str, Array]:
+    """Return where values are not finite, and where integers are beyond what float64 can tell apart."""
+    faults = {"not-finite": ~np.isfinite(block)}
+    if raw.dtype.kind in "iu":
+        faults["inexact-integer"] = (raw > EXACT) | (raw < -EXACT)
+    return faults
+
+
+def _refused(values: Array, start: int, dtype: np.dtype[Any], names: list[str] | None, code: str) -> ProblemError:
+    """Return the problem of values of which the first rows have one with this fault; all rows that have are counted."""
+    found: ProblemError | None = None
+    bad_rows = BadRows()
+    rows = max(1, BLOCK // max(1, values.shape[1]))
+    for first in range(0, len(values), rows):
+        raw = values[first : first + rows]
+        block = _converted(raw, dtype)
+        bad = _faults(raw, block)[code]
+        bad_rows.add(start + first + np.flatnonzero(bad.any(axis=1)))
+        if found is None:
+            row, column = (int(i) for i in np.argwhere(bad)[0])
+            value = str((block if code == "not-finite" else raw)[row, column])
+            found = bad_cell(code, value, start + row, column, names=names, remedy=REMEDIES[code])
+    assert found is not None
+    return bad_rows.told(found)
 
 
 def _is_id(text: str) -> bool:

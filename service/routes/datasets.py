@@ -21,14 +21,14 @@ from service.arrays import (
     npy_response,
     npz_response,
 )
-from service.arrow import ARROW
+from service.arrow import ARROW, PARQUET
 from service.checks import require_dataset
 from service.context import Here
 from service.immutable import PARTS, client_has_it, immutable_headers
 from service.models import DatasetOut, DatasetPage, SyntheticIn
 from service.paging import Cursor, Limit, page, position
 from service.problems import documented
-from service.readers import Limits, reader_of
+from service.readers import Apart, Limits, reader_of
 from service.selection import Points, Selection
 from service.tables import Table as Columns
 from service.tables import matrix_columns, table_response
@@ -41,11 +41,11 @@ router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
 
 _MEDIA = (JSON, NPY, NPZ, ARROW, CSV)
 _BODIES = {
-    "application/x-npy": {"schema": {"type": "string", "format": "binary"}},
+    **{media: {"schema": {"type": "string", "format": "binary"}} for media in (NPY, NPZ, ARROW, PARQUET)},
     "text/csv": {"schema": {"type": "string"}, "example": "x,y,z\n1.0,2.0,3.0\n"},
     "application/json": {
         "schema": {"type": ["array", "object"]},
-        "example": {"data": [[1.0, 2.0], [3.0, 4.0]], "names": ["x", "y"], "labels": ["a", "b"]},
+        "example": {"data": [[1.0, 2.0], [3.0, 4.0]], "names": ["x", "y"], "labels": ["a", "b"], "color": [0.5, 2.0]},
     },
 }
 _CREATED: dict[int | str, dict[str, Any]] = {
@@ -63,7 +63,7 @@ _CREATED: dict[int | str, dict[str, Any]] = {
         **_CREATED,
         **documented(
             _413="Longer than GLLE_MAX_BODY (JSON: GLLE_MAX_JSON).",
-            _415="Not npy, CSV or JSON.",
+            _415="Not npy, npz, CSV, Arrow, Parquet or JSON; or pyarrow is not installed.",
             _422="Not a finite matrix: the row and the column are named.",
             _507="The disk is full.",
         ),
@@ -73,18 +73,23 @@ _CREATED: dict[int | str, dict[str, Any]] = {
 async def upload(
     request: Request,
     here: Here,
-    label: Annotated[str | None, Query(description="CSV: the column (name, or number from 0) of labels.")] = None,
+    label: Annotated[
+        str | None, Query(description="Column of labels: its name, in CSV also its number from 0, in npz a member.")
+    ] = None,
+    color: Annotated[str | None, Query(description="Column of numbers to colour the points by, likewise.")] = None,
 ) -> Response:
     """Store an (n, d) matrix, one point a row, named by its content.
 
-    npy may hold any real dtype (float32 stays float32, all else becomes float64). CSV may begin with a header
-    of names. NaN and infinity are refused with their row and column, never dropped.
+    Any real dtype will do (float32 stays float32, all else becomes float64). CSV may begin with a header of names. npz
+    has the points as `data`, and may have `labels`, `color`, `coordinates` and `names`; in Arrow and Parquet the
+    columns of numbers are the features. Missing values, NaN and infinity are refused with row and column, never
+    dropped: the details count the rows that have one, and list the first 20.
     """
     reader = reader_of(
         request.headers.get("content-type", ""), request.headers.get("content-encoding", ""), here.settings
     )
     async with received(request, Path(here.settings.data_dir) / "incoming", reader.cap) as file:
-        table = await run_in_threadpool(reader.read, file, Limits.of(here.settings), label)
+        table = await run_in_threadpool(reader.read, file, Limits.of(here.settings), Apart(label, color))
         return _stored(*await run_in_threadpool(here.datasets.add, table))
 
 

@@ -19,8 +19,8 @@ from worker.problems import refuse
 router = APIRouter(tags=["service"])
 
 _LIMITS = (
-    "max_body", "max_json", "max_points", "max_features", "max_neighbors", "max_components", "max_draws",
-    "max_wait", "cache_bytes", "job_timeout", "job_ttl",
+    "max_body", "max_json", "max_inflated", "max_points", "max_features", "max_neighbors", "max_components",
+    "max_draws", "max_wait", "cache_bytes", "job_timeout", "job_ttl",
 )  # fmt: skip
 
 

@@ -79,11 +79,14 @@ def test_not_finite_is_refused_with_row_and_column(
     monkeypatch.setattr(datasets, "BLOCK", 30)
     values = X.copy()
     values[37, 1] = bad
+    values[[39, 48], 0] = bad
     with pytest.raises(ProblemError) as caught:
         store.add(table(values, names=["a", "b", "c"]))
     problem = caught.value.problem
     assert (problem.code, problem.status) == ("not-finite", 422)
-    assert problem.details == {"row": 38, "column": 2, "name": "b", "value": str(bad)}
+    assert problem.details == {
+        "row": 38, "column": 2, "name": "b", "value": str(bad), "rows_affected": 3, "rows": [38, 40, 49],
+    }  # fmt: skip
     assert "row 38, column 2 (b)" in problem.detail
     assert list(store.newest()) == []
     assert list(store._folder.iterdir()) == []
