@@ -33,13 +33,11 @@ class Head:
 
         async def send_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
+                scope["route"] = asked.get("route")  # for the metrics
                 await send(message)
                 await send({"type": "http.response.body", "body": b""})
                 answered.set()
 
         # Below 2.4 Starlette listens for the disconnect while it streams; the server's own scope stays a HEAD.
         asked = {**scope, "method": "GET", "asgi": {**scope["asgi"], "spec_version": "2.3"}}
-        try:
-            await self._app(asked, receive_until_answered, send_headers)
-        finally:
-            scope["route"] = asked.get("route")  # for the metrics
+        await self._app(asked, receive_until_answered, send_headers)

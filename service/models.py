@@ -187,6 +187,8 @@ class DatasetOut(BaseModel):
     has_coordinates: bool = Field(description="Whether the true coordinates are known.")
     source: dict[str, Any] = Field(description="Where it came from.")
     created: str = Field(description="ISO 8601, UTC.")
+    name: str | None = Field(description="What PATCH called it; no part of its content.")
+    tags: list[str] = Field(description="Likewise.")
     links: dict[str, str] = Field(description="Where to go from here.")
 
     @classmethod
@@ -215,6 +217,8 @@ class PosteriorOut(BaseModel):
     provenance: dict[str, str] = Field(description="Versions and machine: what a replay needs.")
     job: str = Field(description="The job that fitted it.")
     created: str = Field(description="ISO 8601, UTC.")
+    name: str | None = Field(description="What PATCH called it.")
+    tags: list[str] = Field(description="Likewise.")
     links: dict[str, str] = Field(description="Where to go from here.")
 
     @classmethod

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
 import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from worker.cells import REMEDIES, BadRows, bad_cell
+from worker.blocks import BLOCK, checked_blocks
 from worker.clock import now_iso
 from worker.identity import DIGEST, index_member
+from worker.naming import renamed
 from worker.problems import ProblemError, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
-BLOCK = 2**22  # values converted, checked and hashed at a time: 32 MB
-EXACT = 2**53  # integers up to here are float64 without loss
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +70,10 @@ class Dataset:
     has_coordinates: bool
     source: dict[str, Any]
     created: str
-    has_color: bool = False  # records of before there were colours have it not
+    # Records of before there were these have them not.
+    has_color: bool = False
+    name: str | None = None
+    tags: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as a JSON-able dictionary."""
@@ -116,7 +118,7 @@ class DatasetStore:
         content = hashlib.sha256(json.dumps([n, d, dtype.str, table.names]).encode())
         with _temporary(self._folder) as file:
             np.lib.format.write_array_header_1_0(file, {"descr": dtype.str, "fortran_order": False, "shape": (n, d)})
-            for block in _checked_blocks(table.values, dtype, table.names):
+            for block in checked_blocks(table.values, dtype, table.names):
                 content.update(block)
                 file.write(block)
             for name, extra in extras.items():
@@ -146,10 +148,30 @@ class DatasetStore:
                 with _temporary(self._folder) as file:
                     np.lib.format.write_array(file, extra, allow_pickle=False)
                     file.publish(self._path(id_, f".{name}.npy"))
+        self._write(dataset)
+        return dataset, True
+
+    def rename(self, id_: str, changes: dict[str, Any]) -> Dataset:
+        """Change name and tags, as `worker.naming.renamed` does, and return the record.
+
+        Raises
+        ------
+        ProblemError
+            ``dataset-not-found``.
+
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with (self._folder / ".lock").open("wb") as lock:  # no other change between the read and the write
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if (known := self.get(id_)) is None:
+                raise not_found(id_)
+            self._write(dataset := renamed(known, changes))
+        return dataset
+
+    def _write(self, dataset: Dataset) -> None:
         with _temporary(self._folder) as file:
             file.write(json.dumps(dataset.to_dict()).encode())
-            file.publish(self._path(id_, ".json"))
-        return dataset, True
+            file.publish(self._path(dataset.id, ".json"))
 
     def get(self, id_: str) -> Dataset | None:
         """Return the record, or None."""
@@ -220,49 +242,6 @@ def all_points_equal(values: Array) -> bool:
         np.array_equal(block, np.broadcast_to(values[0], block.shape))
         for block in (values[start : start + rows] for start in range(0, len(values), rows))
     )
-
-
-def _checked_blocks(values: Array, dtype: np.dtype[Any], names: list[str] | None) -> Iterator[memoryview]:
-    """Yield the bytes of the values in blocks of rows; refuse what is not finite, or not exact."""
-    rows = max(1, BLOCK // max(1, values.shape[1]))
-    for start in range(0, len(values), rows):
-        raw = values[start : start + rows]
-        block = _converted(raw, dtype)
-        for code, bad in _faults(raw, block).items():
-            if bad.any():
-                raise _refused(values[start:], start, dtype, names, code)
-        yield block.reshape(-1).view(np.uint8).data
-
-
-def _converted(raw: Array, dtype: np.dtype[Any]) -> Array:
-    with np.errstate(over="ignore"):  # past float64 becomes infinite: refused
-        return np.ascontiguousarray(raw, dtype)
-
-
-def _faults(raw: Array, block: Array) -> dict[str, Array]:
-    """Return where values are not finite, and where integers are beyond what float64 can tell apart."""
-    faults = {"not-finite": ~np.isfinite(block)}
-    if raw.dtype.kind in "iu":
-        faults["inexact-integer"] = (raw > EXACT) | (raw < -EXACT)
-    return faults
-
-
-def _refused(values: Array, start: int, dtype: np.dtype[Any], names: list[str] | None, code: str) -> ProblemError:
-    """Return the problem of values of which the first rows have one with this fault; all rows that have are counted."""
-    found: ProblemError | None = None
-    bad_rows = BadRows()
-    rows = max(1, BLOCK // max(1, values.shape[1]))
-    for first in range(0, len(values), rows):
-        raw = values[first : first + rows]
-        block = _converted(raw, dtype)
-        bad = _faults(raw, block)[code]
-        bad_rows.add(start + first + np.flatnonzero(bad.any(axis=1)))
-        if found is None:
-            row, column = (int(i) for i in np.argwhere(bad)[0])
-            value = str((block if code == "not-finite" else raw)[row, column])
-            found = bad_cell(code, value, start + row, column, names=names, remedy=REMEDIES[code])
-    assert found is not None
-    return bad_rows.told(found)
 
 
 def _is_id(text: str) -> bool:

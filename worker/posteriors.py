@@ -13,6 +13,7 @@ from glle_engine import Posterior
 from worker.analyses import results_prefix
 from worker.draws import cache_prefix
 from worker.identity import index_member, member_name, text
+from worker.naming import renamed
 from worker.problems import refuse
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ class PosteriorRecord:
         Shape and dtype of every array by name.
     nbytes
         Bytes of the arrays in the cache.
+    name, tags
+        What users call it.
     provenance
         Versions and machine: what a replay needs.
 
@@ -64,6 +67,8 @@ class PosteriorRecord:
     job: str
     created: str
     stages: dict[str, float] = field(default_factory=dict)
+    name: str | None = None
+    tags: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as a JSON-able dictionary."""
@@ -103,6 +108,20 @@ class PosteriorStore:
             pipeline.zadd(_INDEX, {_member(record): 0})
             pipeline.sadd(_of_dataset(record.dataset), record.id)
             pipeline.execute()
+
+    def rename(self, id_: str, changes: dict[str, Any]) -> PosteriorRecord:
+        """Change name and tags, as `worker.naming.renamed` does, and return the record; raises as `fetch`."""
+
+        def change(pipeline: redis.client.Pipeline) -> PosteriorRecord:
+            record = renamed(self.fetch(id_), changes)
+            pipeline.multi()
+            pipeline.set(_key(id_), json.dumps(record.to_dict(), allow_nan=False))
+            return record
+
+        # Done again if the record changed meanwhile.
+        found = self._client.transaction(change, _key(id_), value_from_callable=True)  # type: ignore[arg-type] # of a callable with a value
+        assert isinstance(found, PosteriorRecord)
+        return found
 
     def get(self, id_: str) -> PosteriorRecord | None:
         """Return the record, or None."""

@@ -36,6 +36,7 @@ class Settings:
     data_dir: str = _setting("./glle-data", "Folder of the data sets, and of the embedded servers.")
     host: str = _setting("127.0.0.1", "Address the API listens on.")
     port: int = _setting(8000, "Port the API listens on; 0 takes a free one.")
+    cors_origins: str = _setting("", "Origins whose pages may use the API, commas between; * for all. Empty: none.")
     workers: int = _setting(2, "Worker processes that `glle up` starts.", at_least=1)
     max_body: int = _setting(512 * 2**20, "Bytes of an uploaded body that is not JSON.", at_least=1)
     max_json: int = _setting(4 * 2**20, "Bytes of an uploaded JSON body.", at_least=1)

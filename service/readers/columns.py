@@ -11,8 +11,9 @@ import numpy as np
 from service.readers.apart import no_such_column, text_labels
 from service.readers.appended import Appended, too_large
 from service.readers.shape import check_names
+from worker.blocks import EXACT
 from worker.cells import REMEDIES, BadRows, bad_cell
-from worker.datasets import EXACT, Table
+from worker.datasets import Table
 from worker.problems import ProblemError, refuse
 
 if TYPE_CHECKING:

@@ -26,6 +26,7 @@ from service.checks import require_dataset
 from service.context import Here
 from service.immutable import PARTS, client_has_it, immutable_headers
 from service.models import DatasetOut, DatasetPage, SyntheticIn
+from service.naming import PATCH_BODY, NameFilter, NamingIn, TagFilter
 from service.paging import Cursor, Limit, page, position
 from service.problems import documented
 from service.readers import Apart, Limits, reader_of
@@ -35,6 +36,7 @@ from service.tables import matrix_columns, table_response
 from service.uploads import received
 from worker.analyses import results_prefix
 from worker.datasets import Array, Dataset, Table
+from worker.naming import is_called
 from worker.problems import refuse
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
@@ -109,9 +111,12 @@ def synthetic(body: SyntheticIn, here: Here) -> Response:
 
 
 @router.get("", summary="List data sets", responses=documented(_422="Bad cursor."))
-def list_datasets(here: Here, limit: Limit = 20, cursor: Cursor = None) -> DatasetPage:
-    """List the data sets, the newest first."""
-    items, following = page(here.datasets.newest(position(cursor)), limit)
+def list_datasets(
+    here: Here, limit: Limit = 20, cursor: Cursor = None, name: NameFilter = None, tag: TagFilter = None
+) -> DatasetPage:
+    """List the data sets, the newest first; all, or those of a name and of tags."""
+    called = (found for found in here.datasets.newest(position(cursor)) if is_called(found[1], name, tag or ()))
+    items, following = page(called, limit)
     return DatasetPage(items=[DatasetOut.of(item) for item in items], next=following)
 
 
@@ -170,6 +175,22 @@ def get_data(
         )
     more = [("names", dataset.names), *((name, array.tolist()) for name, array in beside.items())]
     return json_response(stack, more, headers)
+
+
+@router.patch(
+    "/{id}",
+    summary="Name and tag a data set",
+    responses=documented(
+        _404="No such data set.", _413="Body too long.", _415="Not JSON.", _422="Too long, too many, or not known."
+    ),
+    openapi_extra=PATCH_BODY,
+)
+def rename_dataset(id: str, body: NamingIn, here: Here) -> DatasetOut:  # noqa: A002 # the name in the path
+    """Give a name and tags by a JSON merge patch: null takes away, what is absent stays, tags are replaced as a whole.
+
+    They are no part of the content: id and ETags stay.
+    """
+    return DatasetOut.of(here.datasets.rename(id, body.changes()))
 
 
 @router.delete(

@@ -13,10 +13,12 @@ from service.context import Here, accepted, settle
 from service.idempotency import Key, once
 from service.immutable import PARTS, client_has_it, immutable_headers
 from service.models import JobOut, PosteriorIn, PosteriorOut, PosteriorPage
+from service.naming import PATCH_BODY, NameFilter, NamingIn, TagFilter
 from service.paging import Cursor, Limit, page, position
 from service.problems import documented
 from worker.identity import posterior_id
 from worker.jobs import Job
+from worker.naming import is_called
 from worker.posteriors import PosteriorRecord
 from worker.problems import refuse
 from worker.stores import Stores
@@ -66,9 +68,12 @@ async def fit(body: PosteriorIn, here: Here, wait: Wait = 0.0, key: Key = None) 
 
 
 @router.get("", summary="List posteriors", responses=documented(_422="Bad cursor."))
-def list_posteriors(here: Here, limit: Limit = 20, cursor: Cursor = None) -> PosteriorPage:
-    """List the posteriors, the newest first."""
-    items, following = page(here.posteriors.newest(position(cursor)), limit)
+def list_posteriors(
+    here: Here, limit: Limit = 20, cursor: Cursor = None, name: NameFilter = None, tag: TagFilter = None
+) -> PosteriorPage:
+    """List the posteriors, the newest first; all, or those of a name and of tags."""
+    called = (found for found in here.posteriors.newest(position(cursor)) if is_called(found[1], name, tag or ()))
+    items, following = page(called, limit)
     return PosteriorPage(items=[PosteriorOut.of(item) for item in items], next=following)
 
 
@@ -137,6 +142,22 @@ def get_arrays(
         return npz_response({key: Stack.of(array, dtype) for key, array in entry.arrays.items()}, headers)
     stack = Stack.of(entry.arrays[name], dtype)
     return npy_response(stack, headers) if media == NPY else json_response(stack, headers=headers)
+
+
+@router.patch(
+    "/{id}",
+    summary="Name and tag a posterior",
+    responses=documented(
+        _404="No such posterior.", _413="Body too long.", _415="Not JSON.", _422="Too long, too many, or not known."
+    ),
+    openapi_extra=PATCH_BODY,
+)
+def rename_posterior(id: str, body: NamingIn, here: Here) -> PosteriorOut:  # noqa: A002 # the name in the path
+    """Give a name and tags by a JSON merge patch: null takes away, what is absent stays, tags are replaced as a whole.
+
+    They are no part of the content: id and ETags stay.
+    """
+    return PosteriorOut.of(here.posteriors.rename(id, body.changes()))
 
 
 @router.delete("/{id}", summary="Delete a posterior", status_code=204, responses=documented(_404="None."))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from worker import datasets
+from worker import blocks, datasets
 from worker.datasets import DatasetStore, Table, all_points_equal
 from worker.problems import ProblemError
 
@@ -76,7 +76,7 @@ def test_not_finite_is_refused_with_row_and_column(
     store: DatasetStore, bad: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The place is named, counted over all blocks, and nothing is stored."""
-    monkeypatch.setattr(datasets, "BLOCK", 30)
+    monkeypatch.setattr(blocks, "BLOCK", 30)
     values = X.copy()
     values[37, 1] = bad
     values[[39, 48], 0] = bad
