@@ -59,9 +59,11 @@ def asked_span(scope: Scope, headers: Headers, size: int) -> Span | None:
         ``range-not-satisfiable``: it begins behind the last byte.
 
     """
-    matched = _ONE.fullmatch(header(scope, b"range").strip().lower())
+    given = header(scope, b"range")
+    if not given or (matched := _ONE.fullmatch(given.strip().lower())) is None:
+        return None
     known = dict(headers)
-    if matched is None or b"accept-ranges" not in known:
+    if b"accept-ranges" not in known:
         return None
     first, last = matched.groups()
     condition = header(scope, b"if-range").strip()
