@@ -160,13 +160,22 @@ class DatasetStore:
             ``dataset-not-found``.
 
         """
-        self._folder.mkdir(parents=True, exist_ok=True)
-        with (self._folder / ".lock").open("wb") as lock:  # no other change between the read and the write
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with self._alone():
             if (known := self.get(id_)) is None:
                 raise not_found(id_)
             self._write(dataset := renamed(known, changes))
         return dataset
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Hold the folder, so that no record changes, or goes, between a read and a write of it."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        folder = os.open(self._folder, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(folder)
 
     def _write(self, dataset: Dataset) -> None:
         with _temporary(self._folder) as file:
@@ -208,10 +217,11 @@ class DatasetStore:
 
     def delete(self, id_: str) -> bool:
         """Remove a data set; return whether it was there. Readers that have it mapped keep it."""
-        if self.get(id_) is None:
-            return False
-        for suffix in (".json", ".npy", ".labels.npy", ".color.npy", ".coordinates.npy"):
-            self._path(id_, suffix).unlink(missing_ok=True)
+        with self._alone():
+            if self.get(id_) is None:
+                return False
+            for suffix in (".json", ".npy", ".labels.npy", ".color.npy", ".coordinates.npy"):
+                self._path(id_, suffix).unlink(missing_ok=True)
         return True
 
     def _path(self, id_: str, suffix: str) -> Path:

@@ -12,7 +12,8 @@ from worker.problems import ProblemError, refuse
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-MOST_LABEL = 1000  # characters: an array of labels has the width of the longest
+MOST_LABEL = 1000  # characters
+MOST_LABELS = 2**26  # characters of all labels of a data set, each as long as the longest: that is how they are stored
 
 
 @dataclass(frozen=True)
@@ -47,4 +48,9 @@ def text_labels(labels: Sequence[str]) -> np.ndarray[Any, Any]:
         if len(label) > MOST_LABEL:
             detail = f"The label of row {row + 1} has {len(label):,} characters; {MOST_LABEL:,} are allowed."
             raise refuse("label-too-long", 422, detail, "Use shorter labels.", row=row + 1, allowed=MOST_LABEL)
+    longest = max(map(len, labels))
+    if longest * len(labels) > MOST_LABELS:
+        allowed = MOST_LABELS // len(labels)
+        detail = f"The longest of {len(labels):,} labels has {longest} characters; {allowed} are allowed of so many."
+        raise refuse("label-too-long", 422, detail, "Use shorter labels, such as numbers.", allowed=allowed)
     return np.array(labels, np.str_)

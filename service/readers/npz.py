@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import zipfile
 import zlib
@@ -136,6 +137,8 @@ def _matrix(archive: zipfile.ZipFile, info: zipfile.ZipInfo, file: IO[bytes], li
         shape, fortran, dtype = read_header(stream)
         check_matrix(shape, dtype, limits)
         check_length(shape, dtype, info.file_size - stream.tell())
+        if (size := math.prod(shape) * max(dtype.itemsize, 4 if dtype == np.float32 else 8)) > limits.inflated:
+            raise too_large("The matrix", size, limits.inflated)  # as it is stored
         appended = Appended(file, dtype, shape[1])
         for piece in _pieces(stream):
             appended.write(piece)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from service.readers import Apart, Limits, arrow_stream, columns, reader_of
+from service.readers import Apart, Limits, apart, arrow_stream, columns, reader_of
 from tests.service.test_readers import header, npy, read, refused
 from worker.problems import ProblemError
 from worker.settings import Settings
@@ -179,6 +179,20 @@ def test_bombs_are_refused_before_they_are_unpacked(kind: str) -> None:
     assert (problem.code, problem.status, problem.details["allowed"]) == ("inflated-too-large", 413, 2**23)
     if kind != ARROW:
         assert len(body) < 2**23 / 100
+
+
+def test_narrow_numbers_count_as_they_are_stored() -> None:
+    """A byte becomes a float64: what would take eight times the room is refused by that."""
+    problem = limited(npz(data=np.zeros((1000, 100), np.uint8)), NPZ, 2**19).problem
+    assert (problem.code, problem.details["bytes"]) == ("inflated-too-large", 800_000)
+
+
+def test_many_long_labels_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Labels take the room of the longest each."""
+    monkeypatch.setattr(apart, "MOST_LABELS", 30)
+    body = "x,kind\n1,a\n2,bbbbbb\n3,c\n4,d\n5,e\n"
+    assert refused(body.replace("bbbbbb", "bbbbbbb"), "text/csv", "kind").details == {"allowed": 6}
+    assert read(body, "text/csv", "kind").labels is not None
 
 
 def test_a_zip_of_very_many_members_is_refused() -> None:

@@ -130,6 +130,18 @@ def test_delete_removes_every_file(store: DatasetStore) -> None:
     assert (caught.value.problem.code, caught.value.problem.status) == ("dataset-not-found", 404)
 
 
+def test_rename_changes_the_record_alone(store: DatasetStore) -> None:
+    """Name and tags are read back, id and digest stay; what was deleted is not written again."""
+    dataset, _ = store.add(table(X))
+    renamed = store.rename(dataset.id, {"name": "x", "tags": ["a"]})
+    assert store.get(dataset.id) == renamed
+    assert (renamed.sha256, renamed.name, renamed.tags) == (dataset.sha256, "x", ["a"])
+    assert store.delete(dataset.id)
+    with pytest.raises(ProblemError, match="no data set"):
+        store.rename(dataset.id, {"name": "y"})
+    assert list(store._folder.iterdir()) == []
+
+
 @pytest.mark.parametrize("id_", ["", "ds_", "ds_../../etc/passwd", "ds_a/b", "post_1", "ds_é"])
 def test_ids_never_leave_the_folder(store: DatasetStore, id_: str) -> None:
     """An id that is none is unknown, whatever path it spells."""
