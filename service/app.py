@@ -68,10 +68,12 @@ def _document_problems(app: FastAPI) -> None:
         schemas["ProblemOut"] = ProblemOut.model_json_schema()
         for unused in ("HTTPValidationError", "ValidationError"):
             schemas.pop(unused, None)
-        told = documented(_422="A parameter that is out of range.")[422]
+        told = documented(_422="A parameter that is out of range.", _400="A body that is not even text.")
         for operation in (operation for path in contract["paths"].values() for operation in path.values()):
             if "HTTPValidationError" in str(operation["responses"].get("422")):
-                operation["responses"]["422"] = told
+                operation["responses"]["422"] = told[422]
+            if "requestBody" in operation:
+                operation["responses"]["400"] = told[400]
         return contract
 
     app.openapi = openapi  # type: ignore[method-assign] # FastAPI's documented way

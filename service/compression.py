@@ -52,11 +52,28 @@ class Compress:
         responder: IdentityResponder
         if accepts_gzip(header(scope, b"accept-encoding")):
             responder = GZipResponder(
-                self._app, LEAST, LEVEL, thread_minimum_size=THREAD_LEAST, exclude_content_types=_AS_THEY_ARE
+                self._gathered, LEAST, LEVEL, thread_minimum_size=THREAD_LEAST, exclude_content_types=_AS_THEY_ARE
             )
         else:
-            responder = IdentityResponder(self._app, LEAST, exclude_content_types=_AS_THEY_ARE)
+            responder = IdentityResponder(self._gathered, LEAST, exclude_content_types=_AS_THEY_ARE)
         await responder(scope, receive, send_tagged)
+
+    async def _gathered(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve, with the first pieces of streamed JSON together: so it is known whether it is worth it."""
+        first: bytearray | None = None
+
+        async def send_gathered(message: Message) -> None:
+            nonlocal first
+            if message["type"] == "http.response.start":
+                first = bytearray() if (b"content-type", b"application/json") in message["headers"] else None
+            elif first is not None:
+                first += message.get("body", b"")
+                if message.get("more_body") and len(first) < LEAST:
+                    return
+                message["body"], first = bytes(first), None
+            await send(message)
+
+        await self._app(scope, receive, send_gathered)
 
 
 def accepts_gzip(accepted: bytes) -> bool:

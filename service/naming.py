@@ -12,7 +12,9 @@ _SHOWN = r"^\S(.*\S)?$"  # one line, no blanks around it
 Name = Annotated[str, StringConstraints(min_length=1, max_length=MOST_NAME, pattern=_SHOWN)]
 Tag = Annotated[str, StringConstraints(min_length=1, max_length=MOST_TAG, pattern=_SHOWN)]
 NameFilter = Annotated[str | None, Query(description="Only those of this name.")]
-TagFilter = Annotated[list[str] | None, Query(description="Only those with this tag; repeated: with all of them.")]
+TagFilter = Annotated[
+    list[str], Query(default_factory=list, description="Only those with this tag; repeated: with all of them.")
+]
 
 
 class NamingIn(BaseModel):
@@ -22,7 +24,10 @@ class NamingIn(BaseModel):
 
     name: Name | None = Field(default=None, description=f"At most {MOST_NAME} characters on one line.")
     tags: list[Tag] | None = Field(
-        default=None, max_length=MOST_TAGS, description=f"At most {MOST_TAGS}, of at most {MOST_TAG} characters each."
+        default=None,
+        max_length=MOST_TAGS,
+        description=f"At most {MOST_TAGS}, of at most {MOST_TAG} characters each.",
+        json_schema_extra={"uniqueItems": True},
     )
 
     @model_validator(mode="after")

@@ -126,10 +126,9 @@ def install(app: FastAPI) -> None:
 
 def _allow(request: Request) -> dict[str, str]:
     """Return the Allow header of a path: the methods of all its routes, and HEAD beside GET."""
-    allowed: set[str] = set()
-    for template, operations in request.app.openapi()["paths"].items():
-        if compile_path(template)[0].fullmatch(request.url.path):
-            allowed |= {method.upper() for method in operations}
+    paths, path = request.app.openapi()["paths"], request.url.path
+    found = [path] if path in paths else [known for known in paths if compile_path(known)[0].fullmatch(path)]
+    allowed = {method.upper() for known in found for method in paths[known]}
     return {"Allow": ", ".join(sorted(allowed | ({"HEAD"} if "GET" in allowed else set())))}
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from service.readers.shape import Limits
     from worker.datasets import Table
 
+_MOST_BATCHES = 2**16  # each takes a tenth of a millisecond, however short it is
 # Of the format's flatbuffers (format/Message.fbs): number of the fields that are read here.
 _MESSAGE_HEADER, _BATCH_LENGTH, _BATCH_COMPRESSION, _DICTIONARY_DATA = 2, 0, 3, 1
 
@@ -47,10 +48,14 @@ def _rows(mapped: Any) -> int:
     """Return how many rows the messages announce; refuse those that are compressed."""
     import pyarrow as pa  # noqa: PLC0415 # an extra
 
-    rows = 0
+    rows = batches = 0
     for message in pa.ipc.MessageReader.open_stream(mapped):
         if message.type not in {"record batch", "dictionary"}:
             continue
+        batches += 1
+        if batches > _MOST_BATCHES:
+            detail = f"The Arrow stream has more than {_MOST_BATCHES:,} batches."
+            raise refuse("too-many-batches", 422, detail, "Write larger batches.", allowed=_MOST_BATCHES)
         head = memoryview(message.metadata)
         table = _table(head, _field(head, _follow(head, 0), _MESSAGE_HEADER))
         if message.type == "dictionary":

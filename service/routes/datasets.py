@@ -112,10 +112,10 @@ def synthetic(body: SyntheticIn, here: Here) -> Response:
 
 @router.get("", summary="List data sets", responses=documented(_422="Bad cursor."))
 def list_datasets(
-    here: Here, limit: Limit = 20, cursor: Cursor = None, name: NameFilter = None, tag: TagFilter = None
+    here: Here, tag: TagFilter, name: NameFilter = None, limit: Limit = 20, cursor: Cursor = None
 ) -> DatasetPage:
     """List the data sets, the newest first; all, or those of a name and of tags."""
-    called = (found for found in here.datasets.newest(position(cursor)) if is_called(found[1], name, tag or ()))
+    called = (found for found in here.datasets.newest(position(cursor)) if is_called(found[1], name, tag))
     items, following = page(called, limit)
     return DatasetPage(items=[DatasetOut.of(item) for item in items], next=following)
 
@@ -233,7 +233,9 @@ def _table(dataset: Dataset, values: Array, beside: dict[str, Array], dtype: Dty
     columns = matrix_columns(values, "x", dataset.names)
     for name, array in (("label", beside.get("labels")), ("color", beside.get("color"))):
         if array is not None:
-            columns[name + "_" * (name in columns)] = array
+            while name in columns:  # a feature has it
+                name += "_"  # noqa: PLW2901 # until none has
+            columns[name] = array
     return Columns.of(columns, dtype)
 
 

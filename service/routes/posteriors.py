@@ -69,10 +69,10 @@ async def fit(body: PosteriorIn, here: Here, wait: Wait = 0.0, key: Key = None) 
 
 @router.get("", summary="List posteriors", responses=documented(_422="Bad cursor."))
 def list_posteriors(
-    here: Here, limit: Limit = 20, cursor: Cursor = None, name: NameFilter = None, tag: TagFilter = None
+    here: Here, tag: TagFilter, name: NameFilter = None, limit: Limit = 20, cursor: Cursor = None
 ) -> PosteriorPage:
     """List the posteriors, the newest first; all, or those of a name and of tags."""
-    called = (found for found in here.posteriors.newest(position(cursor)) if is_called(found[1], name, tag or ()))
+    called = (found for found in here.posteriors.newest(position(cursor)) if is_called(found[1], name, tag))
     items, following = page(called, limit)
     return PosteriorPage(items=[PosteriorOut.of(item) for item in items], next=following)
 

@@ -47,11 +47,11 @@ def zipped(**members: bytes) -> bytes:
     return buffer.getvalue()
 
 
-def stream(table: Any, **options: Any) -> bytes:
-    """Return the Arrow stream of a table."""
+def stream(table: Any, *, rows: int = 4, **options: Any) -> bytes:
+    """Return the Arrow stream of a table, in batches of so many rows."""
     buffer = io.BytesIO()
     with pa.ipc.new_stream(buffer, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
-        writer.write_table(table, max_chunksize=4)
+        writer.write_table(table, max_chunksize=rows)
     return buffer.getvalue()
 
 
@@ -173,7 +173,7 @@ def test_bombs_are_refused_before_they_are_unpacked(kind: str) -> None:
     body = {
         NPZ: lambda: npz(data=np.column_stack([zeros, zeros])),
         PARQUET: lambda: packed(table, compression="zstd"),
-        ARROW: lambda: stream(table),
+        ARROW: lambda: stream(table, rows=10**6),
     }[kind]()
     problem = limited(body, kind, 2**23).problem
     assert (problem.code, problem.status, problem.details["allowed"]) == ("inflated-too-large", 413, 2**23)
@@ -199,6 +199,13 @@ def test_a_zip_of_very_many_members_is_refused() -> None:
     """The list of members is not taken when it is longer than any data set's."""
     body = zipped(**{f"m{i}": b"" for i in range(2000)})
     assert "more members" in refused(body, NPZ).detail
+
+
+def test_very_many_batches_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch costs time however short it is: it is told to write longer ones."""
+    monkeypatch.setattr(arrow_stream, "_MOST_BATCHES", 3)
+    assert "larger batches" in refused(stream(frame(), rows=1), ARROW).remedy
+    np.testing.assert_array_equal(read(stream(frame(), rows=2), ARROW).values, X)
 
 
 def test_compressed_arrow_is_refused() -> None:

@@ -91,6 +91,14 @@ def test_csv_of_a_data_set_is_the_same_data_set(client: httpx.Client) -> None:
     assert (again.status_code, again.json()["id"]) == (200, first["id"])
 
 
+def test_columns_beside_get_names_that_are_free(client: httpx.Client) -> None:
+    """A feature may be called label, too; no column takes the place of another."""
+    body = "label,label_,kind,c\n1.5,2,a,7\n3,4,b,8\n"
+    made = client.post("/v1/datasets?label=kind&color=c", content=body, headers={"content-type": "text/csv"}).json()
+    lines = get(client, made["links"]["data"], CSV).text.splitlines()
+    assert lines[:2] == ["label,label_,label__,color", "1.5,2.0,a,7.0"]
+
+
 def test_arrow_of_a_data_set_is_its_values(client: httpx.Client) -> None:
     """Columns x1 to xd where there are no names; float32 on request."""
     path = f"/v1/datasets/{upload(client, X)}/data"
