@@ -231,12 +231,14 @@ def delete_dataset(
 def _table(dataset: Dataset, values: Array, beside: dict[str, Array], dtype: Dtype | None) -> Columns:
     """Return the values by their names, or x1 to xd, then `label` and `color`."""
     columns = matrix_columns(values, "x", dataset.names)
+    kinds = [np.dtype(dtype or values.dtype)] * len(columns)
     for name, array in (("label", beside.get("labels")), ("color", beside.get("color"))):
         if array is not None:
             while name in columns:  # a feature has it
                 name += "_"  # noqa: PLW2901 # until none has
             columns[name] = array
-    return Columns.of(columns, dtype)
+            kinds.append(array.dtype)  # as it is: dtype is of the values
+    return Columns(list(zip(columns, kinds, strict=True)), [list(columns.values())])
 
 
 def _stored(dataset: Dataset, new: bool) -> Response:  # noqa: FBT001 # the pair that `add` returns

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import io
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from fastapi import FastAPI
+from fastapi.responses import StreamingResponse
 
 from service.arrays import NPY, Stack
-from service.compression import accepts_gzip
+from service.compression import Compress, accepts_gzip
+from service.head import Head
+from tests.conftest import until
+from tests.service.conftest import serving
 from tests.service.test_resources import upload
 from worker import tasks
 from worker.draws import DrawsSpec
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from typing import Any
 
     import httpx
-    from fastapi import FastAPI
 
     from worker.cache import ArrayCache, Entry
     from worker.stores import Stores
@@ -159,6 +165,29 @@ def test_head_of_every_kind_of_route(client: httpx.Client, app: FastAPI, drawn: 
         assert (told.status_code, told.content) == (got.status_code, b"")
         assert told.headers["content-type"] == got.headers["content-type"]
     assert 'method="HEAD",route="/v1/info",status="200"' in app.state.metrics.text().decode()
+
+
+def test_head_of_what_never_ends() -> None:
+    """A stream is left once its headers are there, and is told so."""
+    left: list[bool] = []
+
+    async def ticks() -> AsyncIterator[bytes]:
+        try:
+            while True:
+                yield b"data: tick\n\n"
+                await asyncio.sleep(0.01)
+        finally:
+            left.append(True)
+
+    endless = FastAPI()
+    endless.add_api_route("/events", lambda: StreamingResponse(ticks(), media_type="text/event-stream"))
+    endless.add_middleware(Compress)
+    endless.add_middleware(Head)
+    with serving(endless) as client:
+        answer = client.head("/events")
+        assert (answer.status_code, answer.content) == (200, b"")
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        until(lambda: left, 5)
 
 
 def test_head_does_not_read_the_draws(

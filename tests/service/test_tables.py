@@ -99,6 +99,15 @@ def test_columns_beside_get_names_that_are_free(client: httpx.Client) -> None:
     assert lines[:2] == ["label,label_,label__,color", "1.5,2.0,a,7.0"]
 
 
+def test_dtype_is_of_the_values_alone(client: httpx.Client) -> None:
+    """Labels and colours that are numbers keep every bit beside float32 values."""
+    body = {"data": [[1.5], [2.5]], "labels": [16777217, 1], "color": [0.1, 0.2]}
+    path = client.post("/v1/datasets", json=body).json()["links"]["data"] + "?dtype=float32"
+    table = arrow_of(get(client, path, ARROW))
+    assert [str(column.type) for column in table.columns] == ["float", "double", "double"]
+    assert table.to_pydict() == {"x1": [1.5, 2.5], "label": body["labels"], "color": body["color"]}
+
+
 def test_arrow_of_a_data_set_is_its_values(client: httpx.Client) -> None:
     """Columns x1 to xd where there are no names; float32 on request."""
     path = f"/v1/datasets/{upload(client, X)}/data"
