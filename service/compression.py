@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LEAST = 1024  # bytes of a body that is worth it
-LEVEL = 4  # twice the time of 1, and a third of that of 9, for digits that hardly differ in size
+LEVEL = 1  # digits shrink to 48 %; 4 makes that 46 % in twice the time, 9 makes it 45 % in ten times
 THREAD_LEAST = 16 * 2**10  # shorter ones take less than the way to a thread and back
 VARY = b"Accept-Encoding"
 _SUFFIX = b'-gzip"'
