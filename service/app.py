@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING
 from fastapi import FastAPI
 
 import glle_engine
-from service import problems
+from service import cors, problems
 from service.auth import Authenticate
+from service.compression import Compress
+from service.deprecation import Deprecations, is_marked
 from service.door import Door
 from service.guarded import document_keys
+from service.head import Head
 from service.metrics import Metrics
 from service.middleware import Gate, Observe
 from service.problems import ProblemOut, documented
 from service.rate import Rate
 from service.recent import FromRecent, Recent
-from service.routes import analyses, datasets, draws, jobs, posteriors, system
+from service.routes import analyses, datasets, draws, jobs, methods, posteriors, system
 from service.streams import Streams
 from service.tracing import telemetry
 from worker.logs import has_access_log
@@ -29,10 +32,11 @@ if TYPE_CHECKING:
 
 TENANTS_AT_HAND = 256  # their views of the stores are small, and made in microseconds
 
+ROOMS = (datasets, posteriors, draws, analyses, jobs, methods, system)
 DESCRIPTION = """Generative locally linear embedding: embeddings with their uncertainty.
 Upload a data set, fit a posterior over reconstruction weights once, draw as many embeddings as you like.
 Work that takes time is a job: 202, a Location, and long-polling with ?wait=.
-Arrays come as JSON, npy or npz by the Accept header.
+Arrays come as JSON, npy, npz, CSV or an Arrow stream by the Accept header.
 Every error is application/problem+json and says the remedy.
 Authorization: Bearer, where keys are asked for; on loopback they are not until the first is made."""
 
@@ -60,13 +64,18 @@ def create_app(stores: Stores) -> FastAPI:
     app.state.stores_of = lru_cache(TENANTS_AT_HAND)(stores.of)
     app.state.recent = Recent(stores.settings.recent_bytes, stores.posteriors.exists)
     app.state.metrics = Metrics(stores, app.state.recent)
-    for routes in (datasets, posteriors, draws, analyses, jobs, system):
+    for routes in ROOMS:
         app.include_router(routes.router)
     problems.install(app)
     app.add_middleware(Gate)
+    app.add_middleware(Compress)
     app.add_middleware(FromRecent, recent=app.state.recent)
     door = Door.of(stores.settings, stores.keys)
     app.add_middleware(Authenticate, door=door, rate=Rate(stores.client, stores.quotas))
+    if any(is_marked(route) for routes in ROOMS for route in routes.router.routes):
+        app.add_middleware(Deprecations)
+    app.add_middleware(Head)
+    cors.install(app, stores.settings.cors_origins)
     app.add_middleware(Observe, metrics=app.state.metrics, has_access_log=has_access_log(stores.settings))
     _document_problems(app)
     return app
@@ -82,10 +91,12 @@ def _document_problems(app: FastAPI) -> None:
         schemas["ProblemOut"] = ProblemOut.model_json_schema()
         for unused in ("HTTPValidationError", "ValidationError"):
             schemas.pop(unused, None)
-        told = documented(_422="A parameter that is out of range.")[422]
-        for operation in (operation for methods in contract["paths"].values() for operation in methods.values()):
+        told = documented(_422="A parameter that is out of range.", _400="A body that is not even text.")
+        for operation in (operation for path in contract["paths"].values() for operation in path.values()):
             if "HTTPValidationError" in str(operation["responses"].get("422")):
-                operation["responses"]["422"] = told
+                operation["responses"]["422"] = told[422]
+            if "requestBody" in operation:
+                operation["responses"]["400"] = told[400]
         document_keys(contract)
         return contract
 

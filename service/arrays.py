@@ -7,17 +7,23 @@ import json
 import math
 import zipfile
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import StreamingResponse
+from starlette.concurrency import iterate_in_threadpool
 
-from worker.problems import refuse
+from service.arrow import ARROW, REMEDY, has_arrow
+from service.ranges import OFFERED, Span, Whole, asked_span, unsatisfiable
+from service.sink import Sink
+from worker.problems import ProblemError, refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from fastapi import Request
+    from starlette.types import Receive, Scope, Send
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Dtype = Literal["float64", "float32"]
@@ -25,6 +31,7 @@ Dtype = Literal["float64", "float32"]
 JSON = "application/json"
 NPY = "application/x-npy"
 NPZ = "application/zip"
+CSV = "text/csv"
 _PIECE_BYTES = 2**20
 _JSON_VALUES = 2**12  # encoded at a time: the encoder holds the interpreter, 4,096 values some 2 ms
 
@@ -43,6 +50,8 @@ class Stack:
         What is sent; the matrices are converted.
     matrices
         As many as the lead says, in C order.
+    later
+        Gives them from a number on, where that costs less than to pass over the others.
 
     """
 
@@ -50,6 +59,7 @@ class Stack:
     trail: tuple[int, ...]
     dtype: np.dtype[Any]
     matrices: Iterable[Array]
+    later: Callable[[int], Iterable[Array]] | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -72,6 +82,25 @@ class Stack:
         }
         np.lib.format.write_array_header_1_0(buffer, header)
         return buffer.getvalue()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the values."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def window(self, start: int, stop: int) -> Iterator[bytes]:
+        """Yield the bytes `start` to `stop` of the values; matrices and rows outside are not looked at."""
+        each = math.prod(self.trail) * self.dtype.itemsize
+        number = start // each if each else 0
+        matrices = iter(self.later(number) if self.later else islice(self.matrices, number, None))
+        while start < stop:
+            matrix = next(matrices)
+            row = each // len(matrix)
+            begin, end = start - number * each, min(each, stop - number * each)
+            rows = matrix[begin // row : -(-end // row)]
+            yield from _trimmed(Stack((), rows.shape, self.dtype, [rows]).pieces(), begin % row, end - begin)
+            number += 1
+            start = number * each
 
     def pieces(self) -> Iterator[bytes]:
         """Yield the values' bytes, small matrices together."""
@@ -103,6 +132,8 @@ class Stack:
 def negotiated(request: Request, offered: tuple[str, ...]) -> str:
     """Return the media type to answer with: the best of the Accept header, the first offered if it is free.
 
+    An Arrow stream is offered where pyarrow is installed.
+
     Raises
     ------
     ProblemError
@@ -117,29 +148,56 @@ def negotiated(request: Request, offered: tuple[str, ...]) -> str:
             wanted.append((-float(quality), kind))
         except ValueError:
             continue
+    can = tuple(media for media in offered if media != ARROW or has_arrow())
     for rank, kind in sorted(wanted, key=lambda item: item[0]):
-        for media in offered:
+        for media in can:
             if rank < 0 and kind in {media, media.partition("/")[0] + "/*", "*/*"}:
                 return media
     raise refuse(
         "not-acceptable",
         406,
         f"The Accept header {request.headers.get('accept')!r} names nothing that is offered here.",
-        f"Accept one of {', '.join(offered)}.",
-        offered=list(offered),
+        f"Accept one of {', '.join(can)}." + (f" For {ARROW}: {REMEDY}." if can != offered else ""),
+        offered=list(can),
     )
 
 
-def npy_response(stack: Stack, headers: dict[str, str] | None = None) -> StreamingResponse:
+class NpyResponse(StreamingResponse):
+    """An array as npy; of one with an ETag a part may be asked for."""
+
+    def __init__(self, stack: Stack, headers: dict[str, str] | None = None) -> None:
+        self._stack = stack
+        self._header = stack.npy_header()
+        self._size = len(self._header) + stack.nbytes
+        told = {"Content-Length": str(self._size), **(headers or {})}
+        super().__init__(self._body(), media_type=NPY, headers=told | (OFFERED if "ETag" in told else {}))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it, or the part that is asked for."""
+        try:
+            span = asked_span(scope, self.raw_headers, self._size)
+        except ProblemError as error:
+            await unsatisfiable(error)(scope, receive, send)
+            return
+        if span is not None:
+            self.status_code = 206
+            self.raw_headers = span.partial(self.raw_headers)
+            self.body_iterator = iterate_in_threadpool(self._part(span))
+        await super().__call__(scope, receive, send)
+
+    def _body(self) -> Iterator[bytes]:
+        yield self._header
+        yield from self._stack.pieces()
+
+    def _part(self, span: Span) -> Iterator[bytes]:
+        yield self._header[span.start : span.stop]
+        before = len(self._header)
+        yield from self._stack.window(max(0, span.start - before), max(0, span.stop - before))
+
+
+def npy_response(stack: Stack, headers: dict[str, str] | None = None) -> NpyResponse:
     """Return an array as npy."""
-    header = stack.npy_header()
-    length = len(header) + math.prod(stack.shape) * stack.dtype.itemsize
-
-    def body() -> Iterator[bytes]:
-        yield header
-        yield from stack.pieces()
-
-    return StreamingResponse(body(), media_type=NPY, headers={"Content-Length": str(length), **(headers or {})})
+    return NpyResponse(stack, headers)
 
 
 def npz_response(stacks: dict[str, Stack], headers: dict[str, str] | None = None) -> StreamingResponse:
@@ -147,11 +205,11 @@ def npz_response(stacks: dict[str, Stack], headers: dict[str, str] | None = None
     return StreamingResponse(_npz(stacks), media_type=NPZ, headers=headers)
 
 
-async def whole(response: StreamingResponse) -> Response:
+async def whole(response: StreamingResponse) -> Whole:
     """Return the same answer in one piece."""
     parts = [part.encode() if isinstance(part, str) else bytes(part) async for part in response.body_iterator]
     headers = {name: value for name, value in response.headers.items() if name != "content-length"}
-    return Response(b"".join(parts), response.status_code, headers)
+    return Whole(b"".join(parts), response.status_code, headers)
 
 
 def json_response(
@@ -208,32 +266,23 @@ def check_float32(values: Array) -> None:
             )
 
 
+def _trimmed(pieces: Iterator[bytes], skip: int, length: int) -> Iterator[bytes]:
+    """Yield `length` bytes after the first `skip`."""
+    for piece in pieces:
+        part = piece[skip : skip + length]
+        skip = max(0, skip - len(piece))
+        length -= len(part)
+        if part:
+            yield part
+
+
 def _row_blocks(matrix: Array, values: int) -> Iterator[Array]:
     rows = max(1, values // max(1, math.prod(matrix.shape[1:])))
     return (matrix[start : start + rows] for start in range(0, len(matrix), rows))
 
 
-class _Sink(io.RawIOBase):
-    """Takes what a zip file writes and hands it on; it cannot seek, so the zip file does not try."""
-
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        self._parts.append(bytes(data))
-        return len(data)
-
-    def take(self) -> bytes:
-        taken = b"".join(self._parts)
-        self._parts.clear()
-        return taken
-
-
 def _npz(stacks: dict[str, Stack]) -> Iterator[bytes]:
-    sink = _Sink()
+    sink = Sink()
     with zipfile.ZipFile(sink, "w") as archive:
         for name, stack in stacks.items():
             member = zipfile.ZipInfo(name + ".npy")  # dated 1980: the same arrays are the same bytes

@@ -49,6 +49,7 @@ def _operation(method: str, path: str, operation: dict[str, Any]) -> str:
     ]
     return (
         f"<details><summary><b>{method.upper()}</b> <code>{escape(path)}</code> {escape(operation['summary'])}"
+        f"{' (deprecated)' if operation.get('deprecated') else ''}"
         f"</summary><p>{escape(operation['description'])}</p>"
         + _table("Parameters", parameters)
         + _table("Body", body)

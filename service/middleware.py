@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 
+from service.naming import MERGE_PATCH
 from service.problems import answer, plain
 from worker.origin import REQUEST_ID
 
@@ -100,7 +101,7 @@ class Gate:
         if announced > COMMAND_BYTES:
             problem = plain(413, f"A body of {announced:,} bytes was announced, {COMMAND_BYTES:,} are allowed.")
             await answer(problem)(scope, receive, send)
-        elif has_body and kind != "application/json":
+        elif has_body and kind != "application/json" and (kind, scope["method"]) != (MERGE_PATCH, "PATCH"):
             await answer(plain(415, f"The body is said to be {kind or 'nothing'}."))(scope, receive, send)
         else:
             await self._app(scope, _capped(receive), send)

@@ -188,9 +188,12 @@ class DatasetOut(BaseModel):
     nbytes: int = Field(description="Bytes of the values.")
     names: list[str] | None = Field(description="Names of the features.")
     has_labels: bool = Field(description="Whether a label of each point is kept with it.")
+    has_color: bool = Field(description="Whether a number of each point, to colour it by, is kept with it.")
     has_coordinates: bool = Field(description="Whether the true coordinates are known.")
     source: dict[str, Any] = Field(description="Where it came from.")
     created: str = Field(description="ISO 8601, UTC.")
+    name: str | None = Field(description="What PATCH called it; no part of its content.")
+    tags: list[str] = Field(description="Likewise.")
     links: dict[str, str] = Field(description="Where to go from here.")
 
     @classmethod
@@ -219,6 +222,8 @@ class PosteriorOut(BaseModel):
     provenance: dict[str, str] = Field(description="Versions and machine: what a replay needs.")
     job: str = Field(description="The job that fitted it.")
     created: str = Field(description="ISO 8601, UTC.")
+    name: str | None = Field(description="What PATCH called it.")
+    tags: list[str] = Field(description="Likewise.")
     links: dict[str, str] = Field(description="Where to go from here.")
 
     @classmethod

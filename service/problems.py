@@ -13,6 +13,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
+from starlette.routing import compile_path
 
 from glle_engine import GlleError
 from worker.problems import Problem, ProblemError
@@ -94,7 +95,8 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     def _framework(request: Request, error: HTTPException) -> Response:
         detail = f"{request.method} {request.url.path}: {error.detail}."
-        return answer(plain(error.status_code, detail), error.headers)
+        headers = error.headers if error.status_code != http.HTTPStatus.METHOD_NOT_ALLOWED else _allow(request)
+        return answer(plain(error.status_code, detail), headers)
 
     @app.exception_handler(redis.RedisError)
     def _redis(_: Request, error: redis.RedisError) -> Response:
@@ -127,6 +129,14 @@ def redis_away(error: redis.RedisError) -> Problem:
         detail=f"A Redis server does not answer as it should ({type(error).__name__}).",
         remedy="Try again in some seconds; if it stays, look at the servers behind GLLE_*_URL.",
     )
+
+
+def _allow(request: Request) -> dict[str, str]:
+    """Return the Allow header of a path: the methods of all its routes, and HEAD beside GET."""
+    paths, path = request.app.openapi()["paths"], request.url.path
+    found = [path] if path in paths else [known for known in paths if compile_path(known)[0].fullmatch(path)]
+    allowed = {method.upper() for known in found for method in paths[known]}
+    return {"Allow": ", ".join(sorted(allowed | ({"HEAD"} if "GET" in allowed else set())))}
 
 
 def _unexpected(error: Exception) -> Response:

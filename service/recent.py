@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from starlette.concurrency import run_in_threadpool
 
 from service.auth import tenant_of
+from service.compression import LEAST, VARY, accepts_gzip, gzip_tag, gzipped
+from service.ranges import deliver, header
 from worker.tracing import TRACING
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 ALIVE_SECONDS = 1.0  # a posterior deleted through another API process is answered for so much longer at most
 LARGEST = 2**20  # bytes of an answer that is worth keeping
+_ZIPPED = b"\n"  # marks the key of a compressed answer; no header has it
 
 Key = tuple[str, bytes, bytes]
 
@@ -39,6 +42,14 @@ class Answer:
     headers: list[tuple[bytes, bytes]]
     body: bytes
     etag: bytes
+    compressible: bool = False
+    ranged: bool = False
+
+    def is_among(self, given: bytes) -> bool:
+        """Say whether If-None-Match names it, compressed or not."""
+        tags = {part.strip().removeprefix(b"W/") for part in given.split(b",")}
+        plain = self.etag.replace(b'-gzip"', b'"')
+        return not tags.isdisjoint({b"*", plain, gzip_tag(plain)})
 
 
 class Recent:
@@ -66,11 +77,27 @@ class Recent:
         key, body = _key(scope), bytes(response.body)
         if len(body) > min(LARGEST, self._budget) or key in self._answers:
             return
-        headers = list(response.raw_headers)
-        answer = Answer(tenant_of(scope), posterior, scope.get("route"), headers, body, dict(headers).get(b"etag", b""))
-        self._answers[key] = answer
-        self._bytes += len(body)
+        told = dict(response.raw_headers)
+        compressible = told.get(b"content-type") == b"application/json" and len(body) >= LEAST
+        if compressible:
+            told[b"vary"] = b", ".join([*filter(None, [told.get(b"vary")]), VARY])
+        tag = told.get(b"etag", b"")
+        answer = Answer(
+            tenant_of(scope),
+            posterior,
+            scope.get("route"),
+            list(told.items()),
+            body,
+            tag,
+            compressible,
+            b"accept-ranges" in told,
+        )
+        self._put(key, answer)
         self._alive[posterior] = time.monotonic() + ALIVE_SECONDS
+
+    def _put(self, key: Key, answer: Answer) -> None:
+        self._answers[key] = answer
+        self._bytes += len(answer.body)
         while self._bytes > self._budget:
             _, oldest = self._answers.popitem(last=False)
             self._bytes -= len(oldest.body)
@@ -90,6 +117,23 @@ class Recent:
         self.hits += 1
         if key in self._answers:  # not dropped meanwhile
             self._answers.move_to_end(key)
+        if answer.compressible and accepts_gzip(header(scope, b"accept-encoding")):
+            return await self._zipped(key, answer)
+        return answer
+
+    async def _zipped(self, key: Key, plain: Answer) -> Answer:
+        """Return the compressed form of an answer, which is kept, too."""
+        path, query, accept = key
+        key = path, query, accept + _ZIPPED
+        if (known := self._answers.get(key)) is not None:
+            self._answers.move_to_end(key)
+            return known
+        body = await run_in_threadpool(gzipped, plain.body)
+        tag = gzip_tag(plain.etag)
+        told = {**dict(plain.headers), b"content-length": b"%d" % len(body), b"etag": tag, b"content-encoding": b"gzip"}
+        answer = replace(plain, headers=list(told.items()), body=body, etag=tag, compressible=False)
+        if key not in self._answers and plain.posterior in self._alive:  # not made, or deleted, meanwhile
+            self._put(key, answer)
         return answer
 
     def doubt(self) -> None:
@@ -122,11 +166,14 @@ class FromRecent:
             scope["route"] = answer.route
             if TRACING.is_on:
                 TRACING.answers(method, getattr(answer.route, "path", ""))
-            given = _header(scope, b"if-none-match")
-            if given and {answer.etag, b"*"} & {part.strip().removeprefix(b"W/") for part in given.split(b",")}:
+            given = header(scope, b"if-none-match")
+            if given and answer.is_among(given):
                 headers = [(name, value) for name, value in answer.headers if name != b"content-length"]
                 await send({"type": "http.response.start", "status": 304, "headers": headers})
                 await send({"type": "http.response.body", "body": b""})
+                return
+            if answer.ranged:
+                await deliver(scope, receive, send, answer.headers, answer.body)
                 return
             await send({"type": "http.response.start", "status": 200, "headers": list(answer.headers)})
             await send({"type": "http.response.body", "body": answer.body})
@@ -139,10 +186,4 @@ class FromRecent:
 
 
 def _key(scope: Scope) -> Key:
-    return scope["path"], scope["query_string"], _header(scope, b"accept")
-
-
-def _header(scope: Scope, wanted: bytes) -> bytes:
-    """Return a header as Starlette joins it when it comes more than once."""
-    found = [value for name, value in scope["headers"] if name == wanted]
-    return found[0] if len(found) == 1 else b", ".join(found)
+    return scope["path"], scope["query_string"], header(scope, b"accept")

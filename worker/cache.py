@@ -138,6 +138,14 @@ class ArrayCache:
         raw = self._client.hget(key, "head")
         return None if raw is None else dict(json.loads(raw)["meta"])
 
+    def heads(self, keys: list[str]) -> list[dict[str, Any] | None]:
+        """Return the metas of entries in one round trip, each as `head` does."""
+        with self._client.pipeline(transaction=False) as together:
+            for key in keys:
+                together.hget(key, "head")
+            found = together.execute()
+        return [None if raw is None else dict(json.loads(raw)["meta"]) for raw in found]
+
     def get(self, key: str) -> Entry | None:
         """Return an entry, its arrays perhaps read-only, or None when it is not (wholly) there."""
         return self._entry(key, self._client.hmget(key, _FIRST))

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+import os
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from worker.blocks import BLOCK, checked_blocks
 from worker.clock import now_iso
 from worker.identity import index_member
 from worker.lock import locked
+from worker.naming import renamed
 from worker.problems import ProblemError, refuse
 from worker.quotas import too_many_bytes
 from worker.tenants import DEFAULT, dataset_id
@@ -24,9 +28,7 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-BLOCK = 2**22  # values converted, checked and hashed at a time: 32 MB
-EXACT = 2**53  # integers up to here are float64 without loss
-_SUFFIXES = (".json", ".npy", ".labels.npy", ".coordinates.npy")
+_SUFFIXES = (".json", ".npy", ".labels.npy", ".color.npy", ".coordinates.npy")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +42,9 @@ class Table:
     names
         Names of the d features.
     labels
-        (n,) colours or classes of the points, float64 or str.
+        (n,) classes of the points, float64 or str.
+    color
+        (n,) a number of each point to colour it by, float64.
     coordinates
         (n, 2) true coordinates, known of synthetic data.
     source
@@ -52,6 +56,7 @@ class Table:
     source: dict[str, Any]
     names: list[str] | None = None
     labels: Array | None = None
+    color: Array | None = None
     coordinates: Array | None = None
 
 
@@ -71,6 +76,10 @@ class Dataset:
     source: dict[str, Any]
     created: str
     tenant: str = DEFAULT
+    # Records of before there were these have them not.
+    has_color: bool = False
+    name: str | None = None
+    tags: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as a JSON-able dictionary."""
@@ -122,11 +131,11 @@ class DatasetStore:
         self._folder.mkdir(parents=True, exist_ok=True)
         n, d = table.values.shape
         dtype = np.dtype("<f4" if table.values.dtype.newbyteorder("=") == np.float32 else "<f8")
-        extras = {"labels": table.labels, "coordinates": table.coordinates}
+        extras = {"labels": table.labels, "color": table.color, "coordinates": table.coordinates}
         content = hashlib.sha256(json.dumps([n, d, dtype.str, table.names]).encode())
         with temporary(self._folder) as file:
             np.lib.format.write_array_header_1_0(file, {"descr": dtype.str, "fortran_order": False, "shape": (n, d)})
-            for block in _checked_blocks(table.values, dtype, table.names):
+            for block in checked_blocks(table.values, dtype, table.names):
                 content.update(block)
                 file.write(block)
             for name, extra in extras.items():
@@ -146,6 +155,7 @@ class DatasetStore:
                 names=table.names,
                 has_labels=table.labels is not None,
                 has_coordinates=table.coordinates is not None,
+                has_color=table.color is not None,
                 source=table.source,
                 created=now_iso(),
                 tenant=tenant,
@@ -154,6 +164,37 @@ class DatasetStore:
                 file.publish(self._path(id_, ".npy"))
                 self._publish_rest(dataset, extras)
         return dataset, True
+
+    def rename(self, id_: str, changes: dict[str, Any]) -> Dataset:
+        """Change name and tags, as `worker.naming.renamed` does, and return the record.
+
+        Raises
+        ------
+        ProblemError
+            ``dataset-not-found``.
+
+        """
+        with self._alone():
+            if (known := self.get(id_)) is None:
+                raise not_found(id_)
+            self._write(dataset := renamed(known, changes))
+        return dataset
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Hold the folder, so that no record changes, or goes, between a read and a write of it."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        folder = os.open(self._folder, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(folder)
+
+    def _write(self, dataset: Dataset) -> None:
+        with temporary(self._folder) as file:
+            file.write(json.dumps(dataset.to_dict()).encode())
+            file.publish(self._path(dataset.id, ".json"))
 
     def get(self, id_: str) -> Dataset | None:
         """Return the record, or None."""
@@ -193,20 +234,18 @@ class DatasetStore:
         """
         return self._load(id_, ".npy")
 
-    def labels(self, id_: str) -> Array:
-        """Return the (n,) labels of a data set that has them."""
-        return self._load(id_, ".labels.npy")
-
-    def coordinates(self, id_: str) -> Array:
-        """Return the (n, 2) true coordinates of a data set that has them."""
-        return self._load(id_, ".coordinates.npy")
+    def beside(self, dataset: Dataset) -> dict[str, Array]:
+        """Return what is kept beside the values: `labels` (n,), `color` (n,), `coordinates` (n, 2), where there are."""
+        there = {"labels": dataset.has_labels, "color": dataset.has_color, "coordinates": dataset.has_coordinates}
+        return {name: self._load(dataset.id, f".{name}.npy") for name, has in there.items() if has}
 
     def delete(self, id_: str) -> bool:
         """Remove a data set; return whether it was there. Readers that have it mapped keep it."""
-        if self.get(id_) is None:
-            return False
-        for suffix in _SUFFIXES:
-            self._path(id_, suffix).unlink(missing_ok=True)
+        with self._alone():
+            if self.get(id_) is None:
+                return False
+            for suffix in _SUFFIXES:
+                self._path(id_, suffix).unlink(missing_ok=True)
         return True
 
     def stored_bytes(self) -> int:
@@ -229,9 +268,7 @@ class DatasetStore:
                 with temporary(self._folder) as file:
                     np.lib.format.write_array(file, extra, allow_pickle=False)
                     file.publish(self._path(dataset.id, f".{name}.npy"))
-        with temporary(self._folder) as file:
-            file.write(json.dumps(dataset.to_dict()).encode())
-            file.publish(self._path(dataset.id, ".json"))
+        self._write(dataset)
 
     def _path(self, id_: str, suffix: str) -> Path:
         return self._folder / (id_ + suffix)
@@ -262,44 +299,6 @@ def all_points_equal(values: Array) -> bool:
     return all(
         np.array_equal(block, np.broadcast_to(values[0], block.shape))
         for block in (values[start : start + rows] for start in range(0, len(values), rows))
-    )
-
-
-def _checked_blocks(values: Array, dtype: np.dtype[Any], names: list[str] | None) -> Iterator[memoryview]:
-    rows = max(1, BLOCK // max(1, values.shape[1]))
-    for start in range(0, len(values), rows):
-        raw = values[start : start + rows]
-        with np.errstate(over="ignore"):  # past float64 becomes infinite: refused below
-            block = np.ascontiguousarray(raw, dtype)
-        if not (finite := np.isfinite(block)).all():
-            row, column = (int(i) for i in np.argwhere(~finite)[0])
-            raise _bad_value("not-finite", str(block[row, column]), start + row, column, names)
-        if raw.dtype.kind in "iu" and (inexact := (raw > EXACT) | (raw < -EXACT)).any():
-            row, column = (int(i) for i in np.argwhere(inexact)[0])
-            raise _bad_value("inexact-integer", str(raw[row, column]), start + row, column, names)
-        yield block.reshape(-1).view(np.uint8).data
-
-
-def _bad_value(code: str, value: str, row: int, column: int, names: list[str] | None) -> ProblemError:
-    remedy = {
-        "not-finite": "Remove the row, or fill the value in before uploading.",
-        "inexact-integer": "Subtract an offset or rescale: beyond 2^53 float64 cannot tell neighbours apart.",
-    }[code]
-    return bad_cell(code, value, row, column, names=names, remedy=remedy)
-
-
-def bad_cell(code: str, value: str, row: int, column: int, *, names: list[str] | None, remedy: str) -> ProblemError:
-    """Return the problem of one value of a body; `row` and `column` count from 0."""
-    where = f"row {row + 1}, column {column + 1}" + (f" ({names[column]})" if names else "")
-    return refuse(
-        code,
-        422,
-        f"The value at {where} is {value!r}.",
-        remedy,
-        row=row + 1,
-        column=column + 1,
-        name=names[column] if names else None,
-        value=value,
     )
 
 

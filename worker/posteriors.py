@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
 
 from glle_engine import Posterior
 from worker.analyses import results_prefix
 from worker.draws import cache_prefix
 from worker.identity import index_member, member_name, text
+from worker.naming import renamed
 from worker.problems import refuse
 from worker.tenants import DEFAULT, own
 
@@ -43,6 +47,8 @@ class PosteriorRecord:
         Shape and dtype of every array by name.
     nbytes
         Bytes of the arrays in the cache.
+    name, tags
+        What users call it.
     provenance
         Versions and machine: what a replay needs.
 
@@ -63,6 +69,8 @@ class PosteriorRecord:
     created: str
     stages: dict[str, float] = field(default_factory=dict)
     tenant: str = DEFAULT
+    name: str | None = None
+    tags: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as a JSON-able dictionary."""
@@ -93,8 +101,12 @@ class PosteriorStore:
         return type(self)(self._client, self._cache, tenant)
 
     def cache(self, id_: str, posterior: Posterior) -> None:
-        """Write a posterior's arrays (again, after they were evicted)."""
-        self._cache.put(_cache_key(id_), {"head": posterior.head()}, posterior.arrays())
+        """Write a posterior's arrays (again, after they were evicted), and their digest."""
+        arrays, told = posterior.arrays(), hashlib.sha256()
+        for name, array in sorted(arrays.items()):
+            told.update(f"{name} {array.dtype.str} {array.shape}".encode())
+            told.update(np.ascontiguousarray(array).data)
+        self._cache.put(_cache_key(id_), {"head": posterior.head(), "sha256": told.hexdigest()}, arrays)
 
     def record(self, record: PosteriorRecord) -> None:
         """Write a record; one that is known stays as it is."""
@@ -105,6 +117,20 @@ class PosteriorStore:
             pipeline.zadd(own(_INDEX, record.tenant), {_member(record): 0})
             pipeline.sadd(_of_dataset(record.dataset), record.id)
             pipeline.execute()
+
+    def rename(self, id_: str, changes: dict[str, Any]) -> PosteriorRecord:
+        """Change name and tags, as `worker.naming.renamed` does, and return the record; raises as `fetch`."""
+
+        def change(pipeline: redis.client.Pipeline) -> PosteriorRecord:
+            record = renamed(self.fetch(id_), changes)
+            pipeline.multi()
+            pipeline.set(_key(id_), json.dumps(record.to_dict(), allow_nan=False))
+            return record
+
+        # Done again if the record changed meanwhile.
+        found = self._client.transaction(change, _key(id_), value_from_callable=True)  # type: ignore[arg-type] # of a callable with a value
+        assert isinstance(found, PosteriorRecord)
+        return found
 
     def get(self, id_: str) -> PosteriorRecord | None:
         """Return the record, or None."""
@@ -167,6 +193,11 @@ class PosteriorStore:
     def arrays(self, id_: str) -> Entry | None:
         """Return the cached arrays, or None when they were evicted."""
         return self._cache.get(_cache_key(id_))
+
+    def arrays_sha256(self, id_: str) -> str | None:
+        """Return the digest of the cached arrays, or None when they were evicted; they are not read."""
+        head = self._cache.head(_cache_key(id_))
+        return None if head is None else head.get("sha256")
 
     def load(self, id_: str) -> Posterior | None:
         """Return the posterior from the cache, or None when it was evicted."""

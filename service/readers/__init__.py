@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import IO, TYPE_CHECKING
 
+from service.arrow import ARROW, PARQUET, REMEDY, has_arrow
+from service.readers.apart import Apart
+from service.readers.arrow_stream import read_arrow
 from service.readers.csv_table import read_csv
 from service.readers.json_table import read_json
 from service.readers.npy import read_npy
+from service.readers.npz import read_npz
+from service.readers.parquet import read_parquet
 from service.readers.shape import Limits
 from worker.problems import refuse
 
@@ -17,35 +23,45 @@ if TYPE_CHECKING:
     from worker.datasets import Table
     from worker.settings import Settings
 
-__all__ = ["Limits", "Reader", "reader_of"]
+__all__ = ["Apart", "Limits", "Reader", "reader_of"]
 
 
 @dataclass(frozen=True)
 class Reader:
     """How a media type is read, and how long its body may be."""
 
-    read: Callable[[IO[bytes], Limits, str | None], Table]
+    read: Callable[[IO[bytes], Limits, Apart], Table]
     cap: int
 
 
 def reader_of(content_type: str, encoding: str, settings: Settings) -> Reader:
-    """Return the reader of a Content-Type.
+    """Return the reader of a Content-Type; of CSV its parameter `header` is heeded (RFC 4180).
 
     Raises
     ------
     ProblemError
-        ``unsupported-media-type``, with the list; a compressed body is one too.
+        ``unsupported-media-type``, with the list; a compressed body is one too, and Arrow without pyarrow.
 
     """
+    kind, *parameters = (part.strip().lower() for part in content_type.split(";"))
+    header = {"header=present": True, "header=absent": False}
+    headed = next((header[parameter] for parameter in parameters if parameter in header), None)
     readers = {
         "application/x-npy": Reader(read_npy, settings.max_body),
         "application/vnd.numpy": Reader(read_npy, settings.max_body),
-        "text/csv": Reader(read_csv, settings.max_body),
+        "application/zip": Reader(read_npz, settings.max_body),
+        "application/x-npz": Reader(read_npz, settings.max_body),
+        "text/csv": Reader(partial(read_csv, header=headed), settings.max_body),
+        ARROW: Reader(read_arrow, settings.max_body),
+        PARQUET: Reader(read_parquet, settings.max_body),
         "application/json": Reader(read_json, settings.max_json),
     }
-    kind = content_type.partition(";")[0].strip().lower()
     if encoding.lower() not in {"", "identity"}:
         raise refuse("unsupported-media-type", 415, f"The body is encoded with {encoding}.", "Send it uncompressed.")
+    if kind in {ARROW, PARQUET} and not has_arrow():
+        detail = f"Content-Type {kind!r} is not read here: pyarrow is not installed."
+        remedy = f"Install it where the API runs, {REMEDY}, or send npy, npz, CSV or JSON."
+        raise refuse("unsupported-media-type", 415, detail, remedy)
     if kind not in readers:
         raise refuse(
             "unsupported-media-type",

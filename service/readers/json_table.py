@@ -1,4 +1,4 @@
-"""JSON bodies: ``[[...], ...]`` or ``{"data": [[...], ...], "names": [...], "labels": [...]}``."""
+"""JSON bodies: ``[[...], ...]`` or ``{"data": [[...], ...], "names": [...], "labels": [...], "color": [...]}``."""
 
 from __future__ import annotations
 
@@ -8,17 +8,20 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
+from service.readers.apart import text_labels
 from service.readers.shape import check_names
-from worker.datasets import Table, bad_cell
+from worker.cells import REMEDIES, BadRows, bad_cell
+from worker.datasets import Table
 from worker.problems import ProblemError, refuse
 
 if TYPE_CHECKING:
+    from service.readers.apart import Apart
     from service.readers.shape import Limits
 
-_MEMBERS = {"data", "names", "labels"}
+_MEMBERS = {"data", "names", "labels", "color"}
 
 
-def read_json(file: IO[bytes], limits: Limits, label: str | None = None) -> Table:
+def read_json(file: IO[bytes], limits: Limits, apart: Apart) -> Table:
     """Return the table of a JSON body.
 
     Raises
@@ -27,9 +30,7 @@ def read_json(file: IO[bytes], limits: Limits, label: str | None = None) -> Tabl
         ``malformed-json``, ``bad-cell`` or ``not-finite`` with the row and the column (from 1), and others.
 
     """
-    if label is not None:
-        remedy = 'Give the labels as the member "labels" and leave ?label= out.'
-        raise refuse("label-not-here", 422, "?label= is for CSV.", remedy)
+    apart.refuse_all("a JSON body has members.", 'Give the members "labels" and "color" instead.')
     try:
         body = json.load(file)
     except (ValueError, RecursionError) as error:
@@ -42,8 +43,9 @@ def read_json(file: IO[bytes], limits: Limits, label: str | None = None) -> Tabl
 
 
 def table_of(members: dict[str, Any], limits: Limits) -> Table:
-    """Return the table of ``{"data", "names", "labels"}``, parsed already; problems as `read_json`."""
-    rows, names, labels = members.get("data"), members.get("names"), members.get("labels")
+    """Return the table of ``{"data", "names", "labels", "color"}``, parsed already; problems as `read_json`."""
+    rows, names = members.get("data"), members.get("names")
+    labels, color = members.get("labels"), members.get("color")
     if not isinstance(rows, list):
         raise _malformed("There is no array of data.")
     if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
@@ -52,9 +54,10 @@ def table_of(members: dict[str, Any], limits: Limits) -> Table:
     features = len(rows[0])
     check_names(names, features)
     return Table(
-        values=np.array([_row(row, i, features, names) for i, row in enumerate(rows)], np.float64),
+        values=np.array(_rows(rows, features, names), np.float64),
         names=names,
         labels=None if labels is None else _labels(labels, len(rows)),
+        color=None if color is None else _color(color, len(rows)),
         source={"kind": "upload", "format": "json"},
     )
 
@@ -68,6 +71,23 @@ def _shape(value: Any) -> tuple[int, ...]:
     return shape
 
 
+def _rows(rows: list[Any], features: int, names: list[str] | None) -> list[list[float]]:
+    """Return the rows, or refuse the first bad value and count the rows that have one."""
+    found: ProblemError | None = None
+    bad, good = BadRows(), []
+    for number, row in enumerate(rows):
+        try:
+            good.append(_row(row, number, features, names))
+        except ProblemError as error:
+            if "column" not in error.problem.details:  # the row itself is none
+                raise (bad.told(found) if found else error) from None
+            found = found or error
+            bad.add([number])
+    if found is not None:
+        raise bad.told(found)
+    return good
+
+
 def _row(row: Any, number: int, features: int, names: list[str] | None) -> list[float]:
     if not isinstance(row, list) or len(row) != features:
         cells = f"{len(row)} values" if isinstance(row, list) else "no array"
@@ -78,11 +98,10 @@ def _row(row: Any, number: int, features: int, names: list[str] | None) -> list[
             shown, remedy = json.dumps(value)[:50], "Send a number, or remove the row."
             raise bad_cell("bad-cell", shown, number, column, names=names, remedy=remedy)
         if isinstance(value, int) and abs(value) > 2**53:
-            remedy = "Subtract an offset or rescale: beyond 2^53 float64 cannot tell neighbours apart."
+            remedy = REMEDIES["inexact-integer"]
             raise bad_cell("inexact-integer", str(value)[:50], number, column, names=names, remedy=remedy)
         if not math.isfinite(value):
-            remedy = "Remove the row, or fill the value in before uploading."
-            raise bad_cell("not-finite", str(value), number, column, names=names, remedy=remedy)
+            raise bad_cell("not-finite", str(value), number, column, names=names, remedy=REMEDIES["not-finite"])
     return row
 
 
@@ -90,10 +109,17 @@ def _labels(labels: Any, points: int) -> np.ndarray[Any, Any]:
     if not isinstance(labels, list) or len(labels) != points:
         raise _malformed(f'"labels" is not an array of {points} values, one a point.')
     if all(isinstance(value, str) for value in labels):
-        return np.array(labels, np.str_)
+        return text_labels(labels)
     if all(type(value) in {int, float} and math.isfinite(value) for value in labels):
         return np.array(labels, np.float64)
     raise _malformed('"labels" must be all strings, or all finite numbers.')
+
+
+def _color(color: Any, points: int) -> np.ndarray[Any, Any]:
+    numbers = isinstance(color, list) and all(type(value) in {int, float} and math.isfinite(value) for value in color)
+    if not numbers or len(color) != points:
+        raise _malformed(f'"color" is not an array of {points} finite numbers, one a point.')
+    return np.array(color, np.float64)
 
 
 def _malformed(detail: str) -> ProblemError:
@@ -101,5 +127,5 @@ def _malformed(detail: str) -> ProblemError:
         "malformed-json",
         422,
         detail,
-        'Send [[...], ...], or {"data": [[...], ...], "names": [...], "labels": [...]}.',
+        'Send [[...], ...], or {"data": [[...], ...], "names": [...], "labels": [...], "color": [...]}.',
     )

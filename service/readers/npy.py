@@ -13,13 +13,14 @@ from worker.datasets import Table
 from worker.problems import ProblemError, refuse
 
 if TYPE_CHECKING:
+    from service.readers.apart import Apart
     from service.readers.shape import Limits
 
 _NUMBERS = "fiu"
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
-def read_npy(file: IO[bytes], limits: Limits, label: str | None = None) -> Table:
+def read_npy(file: IO[bytes], limits: Limits, apart: Apart) -> Table:
     """Return the matrix of an npy file, mapped from it.
 
     Raises
@@ -29,10 +30,18 @@ def read_npy(file: IO[bytes], limits: Limits, label: str | None = None) -> Table
         refused.
 
     """
-    if label is not None:
-        remedy = "Send CSV or JSON to set labels apart, or leave ?label= out."
-        raise refuse("label-not-here", 422, "An npy body has no column names to find a label by.", remedy)
-    shape, fortran, dtype = _header(file)
+    apart.refuse_all("an npy body has no names.", "Send npz with labels and color as members, or leave it out.")
+    shape, fortran, dtype = read_header(file)
+    check_matrix(shape, dtype, limits)
+    offset = file.tell()
+    check_length(shape, dtype, os.fstat(file.fileno()).st_size - offset)
+    order = "F" if fortran else "C"
+    values = np.memmap(file, dtype, "r", offset, shape, order)  # type: ignore[call-overload] # IO[bytes] will do
+    return Table(values=values, source={"kind": "upload", "format": "npy"})
+
+
+def check_matrix(shape: tuple[int, ...], dtype: np.dtype[Any], limits: Limits) -> None:
+    """Raise a problem unless this is a matrix of real numbers within the limits."""
     if dtype.kind not in _NUMBERS:
         raise refuse(
             "unsupported-dtype",
@@ -42,8 +51,10 @@ def read_npy(file: IO[bytes], limits: Limits, label: str | None = None) -> Table
             dtype=str(dtype),
         )
     limits.check(shape)
-    offset = file.tell()
-    came = os.fstat(file.fileno()).st_size - offset
+
+
+def check_length(shape: tuple[int, ...], dtype: np.dtype[Any], came: int) -> None:
+    """Raise a problem unless as many bytes came as the header announces."""
     announced = math.prod(shape) * dtype.itemsize
     if came != announced:
         raise refuse(
@@ -54,12 +65,10 @@ def read_npy(file: IO[bytes], limits: Limits, label: str | None = None) -> Table
             announced=announced,
             came=came,
         )
-    order = "F" if fortran else "C"
-    values = np.memmap(file, dtype, "r", offset, shape, order)  # type: ignore[call-overload] # IO[bytes] will do
-    return Table(values=values, source={"kind": "upload", "format": "npy"})
 
 
-def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Return shape, whether it is in Fortran order, and dtype; `file` then stands at the values."""
     try:
         version = npy.read_magic(file)
         shape, fortran, dtype = _HEADERS[version](file)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
@@ -17,11 +18,12 @@ class Limits:
 
     points: int
     features: int
+    inflated: int = 2**30  # bytes, once unpacked
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
         """Return the limits of the settings."""
-        return cls(settings.max_points, settings.max_features)
+        return cls(settings.max_points, settings.max_features, settings.max_inflated)
 
     def check(self, shape: tuple[int, ...]) -> None:
         """Raise a problem unless `shape` is that of an (n, d) matrix within the limits."""
@@ -59,6 +61,6 @@ def check_names(names: list[str] | None, features: int) -> None:
     if len(names) != features:
         detail = f"There are {len(names)} names for {features} features."
         raise refuse("invalid-names", 422, detail, "Give one name a feature.")
-    if twice := sorted({name for name in names if names.count(name) > 1}):
+    if twice := sorted(name for name, times in Counter(names).items() if times > 1):
         detail = f"The name {twice[0]!r} is given to several features."
         raise refuse("invalid-names", 422, detail, "Give each feature a name of its own.", names=twice)

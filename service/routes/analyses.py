@@ -9,7 +9,8 @@ from glle_engine import FitSpec
 from glle_engine.advice import DEFAULT_RANGE
 from glle_engine.data import require_enough_points
 from glle_engine.errors import InvalidShapeError
-from service.arrays import JSON, NPZ, negotiated
+from service.arrays import CSV, JSON, NPZ, negotiated
+from service.arrow import ARROW
 from service.checks import (
     require_calibratable,
     require_dataset,
@@ -21,14 +22,15 @@ from service.checks import (
 )
 from service.context import Deadline, Here, accepted, analysis_job, answered, settle
 from service.idempotency import IN_USE, Key, once
-from service.immutable import SCALE_DOCUMENTED, client_has_it, immutable_headers, scale_header
+from service.immutable import SCALE_DOCUMENTED
 from service.models import AdviceIn, CalibrationIn, First, JobOut, ReconstructionsIn, TransformIn
 from service.problems import documented
 from service.readers import Limits
 from service.readers.json_table import table_of
-from service.results import result_response
+from service.results import Wanted, result_response
 from service.routes.draws import CREATING, MISSING, Half, Law, Seed
 from service.routes.posteriors import ACCEPTED, LATE, Wait
+from service.selection import Points
 from worker.analyses import (
     MOST_SUMMARISED,
     AdviceSpec,
@@ -47,6 +49,7 @@ from worker.terms import Terms, quick_fit
 
 router = APIRouter(tags=["analyses"])
 
+_SUMMARY_MEDIA = (JSON, NPZ, ARROW, CSV)
 _DONE: dict[int | str, dict[str, Any]] = {
     200: {"model": JobOut, "description": "Done already: see links.result."},
     **ACCEPTED,
@@ -61,7 +64,7 @@ _COMMAND = {"_413": "Body too long.", "_415": "Not JSON.", **LATE}
     responses={
         200: {
             "description": "The summary.",
-            "content": {media: {} for media in (JSON, NPZ)},
+            "content": {media: {} for media in _SUMMARY_MEDIA},
             "headers": SCALE_DOCUMENTED,
         },
         304: {"description": "The client's copy is good."},
@@ -84,6 +87,7 @@ async def summary(
     ] = 1.0,
     source: Law = "posterior",
     dtype: Half = "float64",
+    points: Points = None,
     wait: Wait = 10.0,
 ) -> Response:
     """Return what draws first, ..., first + count - 1 say together: immutable, with a strong ETag.
@@ -93,13 +97,13 @@ async def summary(
     its neighbours; `local_trust` (n,), each point's trustworthiness in the reference embedding. `quantiles` over the
     points of the last three. `spectrum`, a row a draw: `eigenvalues`, `relative_gaps` (null: not known, because the
     solver did not estimate the next eigenvalue), `agreement` of its span with the reference's. `notes`: what was
-    remarkable in the fit. npz has the arrays and the spectrum, with NaN for null.
+    remarkable in the fit. npz has the arrays and the spectrum, with NaN for null; CSV and Arrow a row a point.
 
     With `scale=auto` the scale is that of POST .../calibration with its defaults, as for draws, whatever the seed. Its
     result stands beside the rest as `calibration`, with `half_sample_spread` (n,) among the arrays. Where LLE's bias
     exceeds its spread no spread shows it.
     """
-    media = negotiated(request, (JSON, NPZ))
+    negotiated(request, _SUMMARY_MEDIA)
     record = await run_in_threadpool(require_posterior, here, id)
     _require_sample(here, record, source, first, count)
     auto = scale == "auto"
@@ -120,10 +124,7 @@ async def summary(
         entry = await run_in_threadpool(here.cache.get, key)
         if entry is None:  # evicted at once: the cache is too busy for now
             return accepted(job)
-    headers = immutable_headers(entry.meta["sha256"], media, dtype) | scale_header(entry.meta["scale"])
-    if client_has_it(request, headers):
-        return Response(status_code=304, headers=headers)
-    return await run_in_threadpool(result_response, spec, entry, media, dtype, headers)
+    return await run_in_threadpool(result_response, spec, entry, Wanted(request, dtype, points))
 
 
 @router.post(

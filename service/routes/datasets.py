@@ -9,6 +9,7 @@ from starlette.concurrency import run_in_threadpool
 
 from glle_engine import manifolds
 from service.arrays import (
+    CSV,
     JSON,
     NPY,
     NPZ,
@@ -20,27 +21,35 @@ from service.arrays import (
     npy_response,
     npz_response,
 )
+from service.arrow import ARROW, PARQUET
 from service.checks import require_dataset
 from service.context import Here
 from service.idempotency import IN_USE, Answers, Key, content_digest, remembered
+from service.immutable import PARTS, client_has_it, immutable_headers
 from service.models import DatasetOut, DatasetPage, SyntheticIn
+from service.naming import PATCH_BODY, NameFilter, NamingIn, TagFilter
 from service.paging import Cursor, Limit, page, position
 from service.problems import documented
-from service.readers import Limits, reader_of
+from service.readers import Apart, Limits, reader_of
+from service.selection import Points, Selection
+from service.tables import Table as Columns
+from service.tables import matrix_columns, table_response
 from service.uploads import received
 from worker.analyses import results_prefix
-from worker.datasets import Dataset, Table
+from worker.datasets import Array, Dataset, Table
+from worker.naming import is_called
 from worker.problems import refuse
 from worker.stores import Stores
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
 
+_MEDIA = (JSON, NPY, NPZ, ARROW, CSV)
 _BODIES = {
-    "application/x-npy": {"schema": {"type": "string", "format": "binary"}},
+    **{media: {"schema": {"type": "string", "format": "binary"}} for media in (NPY, NPZ, ARROW, PARQUET)},
     "text/csv": {"schema": {"type": "string"}, "example": "x,y,z\n1.0,2.0,3.0\n"},
     "application/json": {
         "schema": {"type": ["array", "object"]},
-        "example": {"data": [[1.0, 2.0], [3.0, 4.0]], "names": ["x", "y"], "labels": ["a", "b"]},
+        "example": {"data": [[1.0, 2.0], [3.0, 4.0]], "names": ["x", "y"], "labels": ["a", "b"], "color": [0.5, 2.0]},
     },
 }
 _CREATED: dict[int | str, dict[str, Any]] = {
@@ -59,7 +68,7 @@ _CREATED: dict[int | str, dict[str, Any]] = {
         **documented(
             _409=IN_USE,
             _413="Longer than GLLE_MAX_BODY (JSON: GLLE_MAX_JSON).",
-            _415="Not npy, CSV or JSON.",
+            _415="Not npy, npz, CSV, Arrow, Parquet or JSON; or pyarrow is not installed.",
             _422="Not a finite matrix: the row and the column are named.",
             _507="The disk is full.",
         ),
@@ -69,13 +78,18 @@ _CREATED: dict[int | str, dict[str, Any]] = {
 async def upload(
     request: Request,
     here: Here,
-    label: Annotated[str | None, Query(description="CSV: the column (name, or number from 0) of labels.")] = None,
+    label: Annotated[
+        str | None, Query(description="Column of labels: its name, in CSV also its number from 0, in npz a member.")
+    ] = None,
+    color: Annotated[str | None, Query(description="Column of numbers to colour the points by, likewise.")] = None,
     key: Key = None,
 ) -> Response:
     """Store an (n, d) matrix, one point a row, named by its content.
 
-    npy may hold any real dtype (float32 stays float32, all else becomes float64). CSV may begin with a header
-    of names. NaN and infinity are refused with their row and column, never dropped.
+    Any real dtype will do (float32 stays float32, all else becomes float64). CSV may begin with a header of names. npz
+    has the points as `data`, and may have `labels`, `color`, `coordinates` and `names`; in Arrow and Parquet the
+    columns of numbers are the features. Missing values, NaN and infinity are refused with row and column, never
+    dropped: the details count the rows that have one, and list the first 20.
     """
     reader = reader_of(
         request.headers.get("content-type", ""), request.headers.get("content-encoding", ""), here.settings
@@ -83,7 +97,7 @@ async def upload(
     async with received(request, Path(here.settings.data_dir) / "incoming", reader.cap) as file:
 
         def stored() -> tuple[Dataset, bool]:
-            return here.datasets.add(reader.read(file, Limits.of(here.settings), label))
+            return here.datasets.add(reader.read(file, Limits.of(here.settings), Apart(label, color)))
 
         asked = await run_in_threadpool(_upload_asked, request, file) if key is not None else ("", "")
         return _stored(*await run_in_threadpool(remembered, here, key, asked, stored, _answers(here)))
@@ -113,9 +127,12 @@ def synthetic(body: SyntheticIn, here: Here, key: Key = None) -> Response:
 
 
 @router.get("", summary="List data sets", responses=documented(_422="Bad cursor."))
-def list_datasets(here: Here, limit: Limit = 20, cursor: Cursor = None) -> DatasetPage:
-    """List the data sets, the newest first."""
-    items, following = page(here.datasets.newest(position(cursor)), limit)
+def list_datasets(
+    here: Here, tag: TagFilter, name: NameFilter = None, limit: Limit = 20, cursor: Cursor = None
+) -> DatasetPage:
+    """List the data sets, the newest first; all, or those of a name and of tags."""
+    called = (found for found in here.datasets.newest(position(cursor)) if is_called(found[1], name, tag))
+    items, following = page(called, limit)
     return DatasetPage(items=[DatasetOut.of(item) for item in items], next=following)
 
 
@@ -130,8 +147,14 @@ def get_dataset(id: str, here: Here) -> DatasetOut:  # noqa: A002 # the name in 
     summary="Read a data set back",
     response_class=Response,
     responses={
-        200: {"description": "The values.", "content": {media: {} for media in (JSON, NPY, NPZ)}},
-        **documented(_404="No such data set.", _406="No offered type is accepted.", _422="Beyond float32."),
+        200: {"description": "The values.", "content": {media: {} for media in _MEDIA}},
+        **PARTS,
+        **documented(
+            _404="No such data set.",
+            _406="No offered type is accepted.",
+            _416="A Range behind the last byte.",
+            _422="Beyond float32, or a slice that is out of range.",
+        ),
     },
 )
 def get_data(
@@ -139,25 +162,51 @@ def get_data(
     request: Request,
     here: Here,
     dtype: Annotated[Dtype | None, Query(description="Convert the values; as stored unless told.")] = None,
+    points: Points = None,
 ) -> Response:
-    """Return the values: JSON and npz with labels and true coordinates where there are any, npy without."""
+    """Return the values, as stored or converted; immutable, with a strong ETag. npy answers Range.
+
+    JSON and npz have the labels, colours and true coordinates that there are beside the values; CSV and Arrow, a row a
+    point, the columns `label` and `color`; npy the values alone.
+    """
     dataset = require_dataset(here, id)
-    media = negotiated(request, (JSON, NPY, NPZ))
-    values = here.datasets.values(id)
+    media = negotiated(request, _MEDIA)
+    chosen = Selection.of(points, dataset.n, "points")
+    headers = immutable_headers(dataset.sha256, media, dtype or dataset.dtype, chosen.tag)
+    if client_has_it(request, headers):
+        return Response(status_code=304, headers=headers)
+    values = chosen.take(here.datasets.values(id))
     if dtype == "float32" and values.dtype != np.float32:
         check_float32(values)
     stack = Stack.of(values, dtype)
     if media == NPY:
-        return npy_response(stack)
-    beside = {}
-    if dataset.has_labels:
-        beside["labels"] = here.datasets.labels(id)
-    if dataset.has_coordinates:
-        beside["coordinates"] = here.datasets.coordinates(id)
+        return npy_response(stack, headers)
+    beside = {name: chosen.take(array) for name, array in here.datasets.beside(dataset).items()}
+    if media in {CSV, ARROW}:
+        return table_response(_table(dataset, values, beside, dtype), media, headers)
     if media == NPZ:
-        return npz_response({"data": stack, **{name: Stack.of(array) for name, array in beside.items()}})
+        named = {} if dataset.names is None else {"names": np.array(dataset.names, np.str_)}
+        return npz_response(
+            {"data": stack, **{name: Stack.of(array) for name, array in (beside | named).items()}}, headers
+        )
     more = [("names", dataset.names), *((name, array.tolist()) for name, array in beside.items())]
-    return json_response(stack, more)
+    return json_response(stack, more, headers)
+
+
+@router.patch(
+    "/{id}",
+    summary="Name and tag a data set",
+    responses=documented(
+        _404="No such data set.", _413="Body too long.", _415="Not JSON.", _422="Too long, too many, or not known."
+    ),
+    openapi_extra=PATCH_BODY,
+)
+def rename_dataset(id: str, body: NamingIn, here: Here) -> DatasetOut:  # noqa: A002 # the name in the path
+    """Give a name and tags by a JSON merge patch: null takes away, what is absent stays, tags are replaced as a whole.
+
+    They are no part of the content: id and ETags stay.
+    """
+    return DatasetOut.of(here.datasets.rename(id, body.changes()))
 
 
 @router.delete(
@@ -193,6 +242,19 @@ def delete_dataset(
     here.datasets.delete(id)
     here.cache.delete_prefix(results_prefix(id))
     return Response(status_code=204)
+
+
+def _table(dataset: Dataset, values: Array, beside: dict[str, Array], dtype: Dtype | None) -> Columns:
+    """Return the values by their names, or x1 to xd, then `label` and `color`."""
+    columns = matrix_columns(values, "x", dataset.names)
+    kinds = [np.dtype(dtype or values.dtype)] * len(columns)
+    for name, array in (("label", beside.get("labels")), ("color", beside.get("color"))):
+        if array is not None:
+            while name in columns:  # a feature has it
+                name += "_"  # noqa: PLW2901 # until none has
+            columns[name] = array
+            kinds.append(array.dtype)  # as it is: dtype is of the values
+    return Columns(list(zip(columns, kinds, strict=True)), [list(columns.values())])
 
 
 def _upload_asked(request: Request, file: IO[bytes]) -> tuple[str, Any]:

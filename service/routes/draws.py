@@ -8,6 +8,7 @@ from starlette.concurrency import run_in_threadpool
 
 from glle_engine.spec import Align, Source
 from service.arrays import (
+    CSV,
     JSON,
     NPY,
     NPZ,
@@ -19,14 +20,17 @@ from service.arrays import (
     npz_response,
     whole,
 )
+from service.arrow import ARROW
 from service.checks import require_calibratable, require_drawable, require_posterior, require_quick, require_success
 from service.context import Deadline, Here, accepted, answered, settle, submitted
 from service.idempotency import IN_USE, Key, once
-from service.immutable import SCALE_DOCUMENTED, client_has_it, immutable_headers, scale_header
+from service.immutable import PARTS, SCALE_DOCUMENTED, client_has_it, immutable_headers, scale_header
 from service.models import COUNTER, DrawsIn, JobOut
 from service.problems import documented
 from service.recent import LARGEST
 from service.routes.posteriors import ACCEPTED, LATE, Wait
+from service.selection import Points, Selection
+from service.tables import Table, matrix_columns, table_response
 from worker.cache import Entry
 from worker.draws import AUTO, DrawsSpec
 from worker.identity import digest
@@ -45,7 +49,7 @@ Scale = Annotated[
 Law = Annotated[Source, Query(description="Which law of the weights.")]
 Half = Annotated[Dtype, Query(description="float32 halves the bytes.")]
 
-MEDIA = (JSON, NPY, NPZ)
+MEDIA = (JSON, NPY, NPZ, ARROW, CSV)
 MISSING = {"_404": "No such posterior.", "_409": "It is not fitted yet, or its job was cancelled."}
 CREATING = {**MISSING, "_409": f"{MISSING['_409']} {IN_USE}"}
 
@@ -97,9 +101,9 @@ async def draw_many(
             "content": {media: {} for media in MEDIA},
             "headers": SCALE_DOCUMENTED,
         },
-        304: {"description": "The client's copy is good."},
+        **PARTS,
         **ACCEPTED,
-        **documented(**MISSING, _406="No offered type is accepted.", _422="Out of range."),
+        **documented(**MISSING, _406="No offered type is accepted.", _416="Range too far.", _422="Out of range."),
     },
 )
 async def draw_one(
@@ -112,11 +116,13 @@ async def draw_one(
     source: Law = "posterior",
     align: Annotated[Align, Query(description="Rotate to the reference embedding, or not.")] = "procrustes",
     dtype: Half = "float64",
+    points: Points = None,
     wait: Wait = 10.0,
 ) -> Response:
     """Return one embedding, drawn on a worker unless it is cached: immutable, with a strong ETag.
 
-    JSON has `eigenvalues` and `diagnostics` beside shape, dtype and data; npz the eigenvalues.
+    JSON has `eigenvalues` and `diagnostics` beside shape, dtype and data; npz the eigenvalues; CSV and Arrow a row a
+    point, columns y1 to yp. npy answers Range.
 
     With `scale=auto` the draw is, bit for bit and by its ETag, that of the number which half-sampling suggests: JSON's
     `scale`, and the header Glle-Scale. Where nobody asked before it is calibrated first: 202 until then.
@@ -132,7 +138,7 @@ async def draw_one(
         entry = await run_in_threadpool(_drawn, here, id, spec)
         if entry is None:  # evicted at once: the cache is too busy for now
             return accepted(job)
-    response = _one(request, entry, media, dtype)
+    response = _one(request, entry, media, dtype, points)
     if isinstance(response, StreamingResponse) and entry.arrays["embedding"].nbytes <= LARGEST:
         response = await whole(response)
         request.app.state.recent.keep(request.scope, id, response)
@@ -157,11 +163,15 @@ def _numbered(here: Stores, id_: str, spec: DrawsSpec) -> DrawsSpec:
     return spec if known is None else spec.at(known["scale"])
 
 
-def _one(request: Request, entry: Entry, media: str, dtype: Dtype) -> Response:
-    headers = immutable_headers(entry.meta["sha256"], media, dtype) | scale_header(entry.meta["scale"])
+def _one(request: Request, entry: Entry, media: str, dtype: Dtype, points: str | None) -> Response:
+    chosen = Selection.of(points, len(entry.arrays["embedding"]), "points")
+    headers = immutable_headers(entry.meta["sha256"], media, dtype, chosen.tag) | scale_header(entry.meta["scale"])
     if client_has_it(request, headers):
         return Response(status_code=304, headers=headers)
-    stack = Stack.of(entry.arrays["embedding"], dtype)
+    embedding = chosen.take(entry.arrays["embedding"])
+    if media in {CSV, ARROW}:
+        return table_response(Table.of(matrix_columns(embedding, "y"), dtype), media, headers)
+    stack = Stack.of(embedding, dtype)
     eigenvalues = entry.arrays["eigenvalues"]
     if media == NPY:
         return npy_response(stack, headers)

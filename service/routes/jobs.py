@@ -1,33 +1,30 @@
 """`/v1/jobs`: follow, fetch, cancel."""
 
-from collections.abc import Callable, Iterator
-from typing import Annotated, Any
+from typing import Annotated
 
-import numpy as np
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from service.arrays import JSON, NPY, NPZ, Array, Dtype, Stack, json_response, negotiated, npy_response, npz_response
+from service import drawn
+from service.arrays import JSON, NPY, Dtype, negotiated
 from service.checks import require_draws, require_success
 from service.context import Here, accepted, look, made_again, settle
 from service.events import EVENTS, events, has_seen_the_end
-from service.immutable import SCALE_DOCUMENTED, scale_header
+from service.immutable import PARTS, SCALE_DOCUMENTED, body_headers, client_has_it, scale_header
 from service.models import JobOut, JobPage, PosteriorOut
 from service.paging import Cursor, Limit, page, position
-from service.partial import READ_BYTES, npy_as_they_come
+from service.partial import npy_as_they_come
 from service.problems import documented
-from service.results import offered, result_response
+from service.results import Wanted, result_response
 from service.routes.posteriors import ACCEPTED, LATE, Wait
+from service.selection import Draws, Points, unsliced
 from worker.analyses import analysis_of
-from worker.cache import Entry
 from worker.draws import DrawsSpec
 from worker.jobs import Job, Kind, Status
 from worker.stores import Stores
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
-
-_MEDIA = (JSON, NPY, NPZ)
 
 
 @router.get("", summary="List jobs", responses=documented(_422="Bad cursor or filter."))
@@ -97,15 +94,17 @@ async def follow(
     responses={
         200: {
             "description": "Embeddings of draws, the posterior of a fit, the result of an analysis.",
-            "content": {media: {} for media in _MEDIA},
+            "content": {media: {} for media in drawn.MEDIA},
             "headers": SCALE_DOCUMENTED,
         },
+        **PARTS,
         **ACCEPTED,
         **documented(
             _404="No such job.",
             _406="No offered type is accepted.",
             _409="The job was cancelled.",
-            _422="The job failed: the problem it failed with; or it has no partial result.",
+            _416="A Range behind the last byte.",
+            _422="The job failed: the problem it failed with; or a slice that is out of range, or no partial result.",
             **LATE,
         ),
     },
@@ -115,6 +114,8 @@ async def get_result(
     request: Request,
     here: Here,
     dtype: Annotated[Dtype, Query(description="float32 halves the bytes.")] = "float64",
+    points: Points = None,
+    draws: Draws = None,
     wait: Wait = 0.0,
     *,
     partial: Annotated[
@@ -128,6 +129,9 @@ async def get_result(
     draw; the header Glle-Scale has the scales. Analyses: JSON has all there is, `arrays` by name; npz the arrays (not
     advice, which has none); npy the `embedding` of a transform or the `data` of reconstructions.
 
+    CSV and Arrow: a row for each point of each draw (columns draw, scale where there are several, point, y1 to yp), of
+    each data set that was generated (draw, point, x1 to xd), or for each point of another analysis. `points` and
+    `draws` choose some. The ETag is strong; npy answers Range.
     With `partial` the npy of draws begins at once (202 while their scale is still calibrated), draw by draw in order,
     and ends with the job. When the job fails or is cancelled the answer is broken off, shorter than its Content-Length.
     """
@@ -140,7 +144,7 @@ async def get_result(
         return accepted(job)
     require_success(job)
     make = {"fit": _posterior, "draws": _draws}.get(job.kind, _analysis)
-    return await run_in_threadpool(make, here, job, request, dtype)
+    return await run_in_threadpool(make, here, job, Wanted(request, dtype, points, draws))
 
 
 @router.delete(
@@ -164,19 +168,23 @@ def cancel(id: str, here: Here) -> Response:  # noqa: A002 # the name in the pat
     return Response(JobOut.of(job).model_dump_json(), 200, media_type="application/json")
 
 
-def _posterior(here: Stores, job: Job, request: Request, dtype: Dtype) -> Response:  # noqa: ARG001 # as `_draws` is called
-    negotiated(request, (JSON,))
+def _posterior(here: Stores, job: Job, wanted: Wanted) -> Response:
+    negotiated(wanted.request, (JSON,))
+    unsliced("points", wanted.points)
+    unsliced("draws", wanted.draws)
     body = PosteriorOut.of(here.posteriors.fetch(job.subject)).model_dump_json()
-    headers = {"Content-Location": f"/v1/posteriors/{job.subject}"}
+    headers = body_headers(body) | {"Content-Location": f"/v1/posteriors/{job.subject}"}
+    if client_has_it(wanted.request, headers):
+        return Response(status_code=304, headers=headers)
     return Response(body, 200, headers, "application/json")
 
 
-def _analysis(here: Stores, job: Job, request: Request, dtype: Dtype) -> Response:
+def _analysis(here: Stores, job: Job, wanted: Wanted) -> Response:
     spec = analysis_of(job)
     entry = here.cache.get(spec.cache_key(job.subject))
     if entry is None:  # evicted
         return accepted(made_again(here, job))
-    return result_response(spec, entry, negotiated(request, offered(spec, entry)), dtype)
+    return result_response(spec, entry, wanted)
 
 
 async def _partial(here: Stores, job: Job, request: Request, dtype: Dtype) -> Response:
@@ -199,54 +207,10 @@ def _numbered(here: Stores, job: Job) -> DrawsSpec | None:
     return None if known is None else spec.at(known["scale"])
 
 
-def _draws(here: Stores, job: Job, request: Request, dtype: Dtype) -> Response:
-    media = negotiated(request, _MEDIA)
+def _draws(here: Stores, job: Job, wanted: Wanted) -> Response:
+    negotiated(wanted.request, drawn.MEDIA)
     spec = _numbered(here, job)
     if spec is None:  # its calibration was deleted with its posterior
         return accepted(made_again(here, job))
-    scales = [float(scale) for scale in spec.scales]
-    headers = scale_header(*scales)
-    keys = [key.cache_key(job.subject) for key in spec.draws()]
-    if not all(here.cache.present(keys)):  # evicted: made again, and what is there is kept
-        return accepted(made_again(here, job))
-    heads: list[dict[str, Any]] = []
-    eigenvalues: list[Array] = []
-
-    def entries() -> Iterator[Array]:
-        together = max(1, READ_BYTES // (8 * spec.n * spec.p))
-        for start in range(0, len(keys), together):
-            for found in here.cache.get_many(keys[start : start + together]):
-                entry = _still_there(found)
-                heads.append(entry.meta)
-                eigenvalues.append(entry.arrays["eigenvalues"])
-                yield entry.arrays["embedding"]
-
-    lead = spec.shape[:-2]
-    embeddings = Stack(lead, (spec.n, spec.p), np.dtype(dtype), entries())
-    if media == NPY:
-        return npy_response(embeddings, headers)
-    if media == NPZ:
-        indices = np.arange(spec.count, dtype=np.uint64) + np.uint64(spec.first)
-        return npz_response(
-            {
-                "embeddings": embeddings,
-                "eigenvalues": Stack(lead, (spec.p,), np.dtype("float64"), eigenvalues),
-                "indices": Stack.of(indices),
-                "scales": Stack.of(np.array(scales)),
-            },
-            headers,
-        )
-    # Read once the data were sent, when every draw has been seen.
-    later: tuple[tuple[str, Callable[[], Any]], ...] = (
-        ("eigenvalues", lambda: np.reshape(eigenvalues, (*lead, spec.p)).tolist()),
-        ("diagnostics", lambda: [head["diagnostics"] for head in heads]),
-        ("draws", lambda: [{"index": head["index"], "scale": head["scale"]} for head in heads]),
-    )
-    return json_response(embeddings, ((name, value()) for name, value in later), headers)
-
-
-def _still_there(entry: Entry | None) -> Entry:
-    """Return an entry, or break the answer off: its length was announced, so the client notices."""
-    if entry is None:
-        raise RuntimeError("A draw was evicted while the result was sent; the cache is too small for its use.")
-    return entry
+    # Evicted: made again, and what is there is kept.
+    return drawn.draws_response(here.cache, job.subject, spec, wanted) or accepted(made_again(here, job))

@@ -11,11 +11,14 @@ from service.arrays import JSON, NPY, NPZ, Dtype, Stack, json_response, negotiat
 from service.checks import require_dataset, require_not_all_equal, require_posterior, require_success, require_within
 from service.context import Deadline, Here, accepted, settle, submitted
 from service.idempotency import IN_USE, Answers, Key, remembered
+from service.immutable import PARTS, client_has_it, immutable_headers
 from service.models import JobOut, PosteriorIn, PosteriorOut, PosteriorPage
+from service.naming import PATCH_BODY, NameFilter, NamingIn, TagFilter
 from service.paging import Cursor, Limit, page, position
 from service.problems import documented
 from worker.identity import posterior_id
 from worker.jobs import Job
+from worker.naming import is_called
 from worker.posteriors import PosteriorRecord
 from worker.problems import refuse
 from worker.stores import Stores
@@ -68,9 +71,12 @@ async def fit(body: PosteriorIn, here: Here, wait: Wait = 0.0, deadline: Deadlin
 
 
 @router.get("", summary="List posteriors", responses=documented(_422="Bad cursor."))
-def list_posteriors(here: Here, limit: Limit = 20, cursor: Cursor = None) -> PosteriorPage:
-    """List the posteriors, the newest first."""
-    items, following = page(here.posteriors.newest(position(cursor)), limit)
+def list_posteriors(
+    here: Here, tag: TagFilter, name: NameFilter = None, limit: Limit = 20, cursor: Cursor = None
+) -> PosteriorPage:
+    """List the posteriors, the newest first; all, or those of a name and of tags."""
+    called = (found for found in here.posteriors.newest(position(cursor)) if is_called(found[1], name, tag))
+    items, following = page(called, limit)
     return PosteriorPage(items=[PosteriorOut.of(item) for item in items], next=following)
 
 
@@ -99,8 +105,15 @@ def get_posterior(id: str, here: Here) -> Response:  # noqa: A002 # the name in 
     response_class=Response,
     responses={
         200: {"description": "The arrays.", "content": {media: {} for media in (NPZ, NPY, JSON)}},
+        **PARTS,
         **ACCEPTED,
-        **documented(_404="No such posterior.", _406="No offered type.", _409="Not fitted.", _422="Bad name."),
+        **documented(
+            _404="No such posterior.",
+            _406="No offered type.",
+            _409="Not fitted.",
+            _416="A Range behind the last byte.",
+            _422="Bad name.",
+        ),
     },
 )
 def get_arrays(
@@ -110,19 +123,44 @@ def get_arrays(
     name: Annotated[ArrayName | None, Query(description="One array, as npy or JSON; all as npz.")] = None,
     dtype: Annotated[Dtype, Query(description="Of the floating-point arrays.")] = "float64",
 ) -> Response:
-    """Return all arrays as npz, or one by name as npy or JSON; evicted ones are fitted again (202)."""
+    """Return all arrays as npz, or one by name as npy or JSON; evicted ones are fitted again (202).
+
+    The ETag is strong, and npy answers Range.
+    """
     record = require_posterior(here, id)
     media = negotiated(request, (NPZ,) if name is None else (NPY, JSON))
     if name is not None and name not in record.arrays:
         remedy = f"Name one of {', '.join(record.arrays)}."
         raise refuse("no-such-array", 422, f"This posterior has no array {name!r}.", remedy)
+    sha256 = here.posteriors.arrays_sha256(id)
+    headers = {} if sha256 is None else immutable_headers(sha256, media, dtype, name or "")
+    if headers and client_has_it(request, headers):
+        return Response(status_code=304, headers=headers)
     entry = here.posteriors.arrays(id)
     if entry is None:
         return accepted(_refit(here, record))
+    if headers:  # fitted again meanwhile, perhaps on another machine
+        headers = immutable_headers(entry.meta["sha256"], media, dtype, name or "")
     if name is None:
-        return npz_response({key: Stack.of(array, dtype) for key, array in entry.arrays.items()})
+        return npz_response({key: Stack.of(array, dtype) for key, array in entry.arrays.items()}, headers)
     stack = Stack.of(entry.arrays[name], dtype)
-    return npy_response(stack) if media == NPY else json_response(stack)
+    return npy_response(stack, headers) if media == NPY else json_response(stack, headers=headers)
+
+
+@router.patch(
+    "/{id}",
+    summary="Name and tag a posterior",
+    responses=documented(
+        _404="No such posterior.", _413="Body too long.", _415="Not JSON.", _422="Too long, too many, or not known."
+    ),
+    openapi_extra=PATCH_BODY,
+)
+def rename_posterior(id: str, body: NamingIn, here: Here) -> PosteriorOut:  # noqa: A002 # the name in the path
+    """Give a name and tags by a JSON merge patch: null takes away, what is absent stays, tags are replaced as a whole.
+
+    They are no part of the content: id and ETags stay.
+    """
+    return PosteriorOut.of(here.posteriors.rename(id, body.changes()))
 
 
 @router.delete("/{id}", summary="Delete a posterior", status_code=204, responses=documented(_404="None."))

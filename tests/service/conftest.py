@@ -14,9 +14,15 @@ import pytest
 import uvicorn
 
 import glle_engine
+from glle_engine import FitSpec, manifolds
 from service.app import create_app
 from service.cli import listen
 from tests.conftest import until
+from worker.datasets import Table
+from worker.drawing import draw_and_cache
+from worker.draws import DrawKey
+from worker.identity import posterior_id
+from worker.posteriors import PosteriorRecord
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -104,3 +110,24 @@ def guarded(stores: Stores, _guarded: tuple[FastAPI, httpx.Client]) -> httpx.Cli
 def app(stores: Stores, _served: tuple[Stores, FastAPI, httpx.Client]) -> FastAPI:
     """The app."""
     return _served[1]
+
+
+@pytest.fixture
+def drawn(stores: Stores) -> str:
+    """The path of a posterior with draws 0 to 3 in the cache, as a worker leaves it."""
+    X = manifolds.make("s_curve", 150, seed=1).X
+    posterior = glle_engine.fit(X)
+    dataset, _ = stores.datasets.add(Table(values=X, source={"kind": "test"}))
+    spec = FitSpec().to_dict()
+    id_ = posterior_id(dataset.id, spec, glle_engine.__version__)
+    shapes = {name: {"shape": list(a.shape), "dtype": a.dtype.name} for name, a in posterior.arrays().items()}
+    stores.posteriors.cache(id_, posterior)
+    stores.posteriors.record(
+        PosteriorRecord(
+            id=id_, dataset=dataset.id, n=150, d=3, spec=spec, diagnostics=posterior.diagnostics.to_dict(), seconds=0.1,
+            eigenvalues=posterior.eigenvalues.tolist(), arrays=shapes, nbytes=0, provenance={}, job="job_1",
+            created="now",
+        )
+    )  # fmt: skip
+    draw_and_cache(stores.cache, id_, posterior, [DrawKey(0, i, 1.0, "posterior", "procrustes") for i in range(4)])
+    return f"/v1/posteriors/{id_}"

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from fastapi import Request
 
 from glle_engine import FitSpec, manifolds
 from service.models import PosteriorIn
-from service.results import result_response
+from service.results import Wanted, result_response
 from tests.service.test_resources import upload
 from worker import tasks
 from worker.analyses import ReconstructionsSpec
@@ -234,8 +235,9 @@ def test_generated_data(client: httpx.Client, stores: Stores, posterior: str) ->
 def test_float32_that_overflows_is_refused() -> None:
     """Generated data beyond float32 are not sent as infinities."""
     spec = ReconstructionsSpec(count=1, first=0, seed=0, scale=1.0, source="posterior")
+    wanted = Wanted(Request({"type": "http", "headers": []}), "float32")
     with pytest.raises(ProblemError, match="float32"):
-        result_response(spec, Entry({}, {"data": np.array([1e39])}), "application/x-npy", "float32")
+        result_response(spec, Entry({"sha256": ""}, {"data": np.full((1, 1, 1), 1e39)}), wanted)
 
 
 def test_calibration(client: httpx.Client, stores: Stores, posterior: str) -> None:

@@ -201,8 +201,10 @@ def test_unexpected_error_tells_no_secrets(
 
 
 def test_method_not_allowed_names_what_is(client: httpx.Client) -> None:
-    """405 has the Allow header."""
-    assert client.put("/v1/info").headers["allow"] == "GET"
+    """405 has the Allow header: every method of the path."""
+    assert client.put("/v1/info").headers["allow"] == "GET, HEAD"
+    assert client.put("/v1/datasets").headers["allow"] == "GET, HEAD, POST"
+    assert client.head("/v1/advice").headers["allow"] == "POST"
 
 
 def test_every_answer_has_an_id_and_its_time(client: httpx.Client) -> None:

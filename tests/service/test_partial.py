@@ -43,7 +43,9 @@ def make(stores: Stores, job: Job, shard: int, count: int | None = None) -> None
     count = SPEC.shard_size(shard) if count is None else count
     start = shard * SPEC.per_shard
     for position in range(start, start + count):
-        entry = Entry({"index": position}, {"embedding": DRAWS[position], "eigenvalues": np.zeros(2)})
+        entry = Entry(
+            {"index": position, "sha256": f"{position}"}, {"embedding": DRAWS[position], "eigenvalues": np.zeros(2)}
+        )
         stores.cache.put(SPEC.key(position).cache_key(job.subject), entry.meta, entry.arrays)
     stores.jobs.advance(job.id, 0, shard, count)
 
@@ -93,7 +95,7 @@ def test_float32_and_a_grid(client: httpx.Client, stores: Stores) -> None:
     with reading(client, job, dtype="float32") as (answer, raw):
         for position in range(spec.total):
             arrays = {"embedding": DRAWS[position], "eigenvalues": np.zeros(2)}
-            stores.cache.put(spec.key(position).cache_key(job.subject), {}, arrays)
+            stores.cache.put(spec.key(position).cache_key(job.subject), {"sha256": f"{position}"}, arrays)
         for shard in range(spec.shards):
             stores.jobs.advance(job.id, 0, shard, spec.shard_size(shard))
         array = np.load(io.BytesIO(b"".join(raw)))

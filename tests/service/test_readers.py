@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from service.readers import Limits, reader_of
+from service.readers import Apart, Limits, reader_of
 from worker.problems import Problem, ProblemError
 from worker.settings import Settings
 
@@ -21,20 +21,20 @@ LIMITS = Limits(points=5000, features=20)
 X = np.random.default_rng(0).normal(size=(6, 3))
 
 
-def read(body: bytes | str, kind: str, label: str | None = None) -> Table:
+def read(body: bytes | str, kind: str, label: str | None = None, color: str | None = None) -> Table:
     """Read a body as the service does, from a file."""
     with tempfile.TemporaryFile() as file:
         file.write(body.encode() if isinstance(body, str) else body)
         file.seek(0)
-        table = reader_of(kind, "", Settings()).read(file, LIMITS, label)
+        table = reader_of(kind, "", Settings()).read(file, LIMITS, Apart(label, color))
         assert not file.closed
     return table
 
 
-def refused(body: bytes | str, kind: str, label: str | None = None) -> Problem:
+def refused(body: bytes | str, kind: str, label: str | None = None, color: str | None = None) -> Problem:
     """Return the problem that a body is refused with."""
     with pytest.raises(ProblemError) as caught:
-        read(body, kind, label)
+        read(body, kind, label, color)
     problem = caught.value.problem
     assert 400 <= problem.status < 500
     assert problem.remedy.endswith(".")
@@ -182,7 +182,7 @@ def test_bad_csv_cell_is_named(cell: str, code: str, row: int) -> None:
     rows[row - 1][1] = cell
     problem = refused("x,y\n" + "\n".join(map(",".join, rows)), "text/csv")
     assert problem.code == code
-    assert problem.details == {"row": row, "column": 2, "name": "y", "value": cell}
+    assert problem.details == {"row": row, "column": 2, "name": "y", "value": cell, "rows_affected": 1, "rows": [row]}
 
 
 @pytest.mark.parametrize(

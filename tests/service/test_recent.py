@@ -9,15 +9,9 @@ import numpy as np
 import pytest
 from starlette.responses import Response
 
-import glle_engine
-from glle_engine import FitSpec, manifolds
 from service import recent
 from service.recent import Recent
-from worker.datasets import Table
-from worker.drawing import draw_and_cache
 from worker.draws import DrawKey
-from worker.identity import posterior_id
-from worker.posteriors import PosteriorRecord
 
 if TYPE_CHECKING:
     import httpx
@@ -25,27 +19,7 @@ if TYPE_CHECKING:
 
     from worker.stores import Stores
 
-N = 150
 NPY = {"Accept": "application/x-npy"}
-
-
-@pytest.fixture
-def drawn(stores: Stores) -> str:
-    """The path of a posterior with draws 0 to 3 in the cache, as a worker leaves it."""
-    X = manifolds.make("s_curve", N, seed=1).X
-    posterior = glle_engine.fit(X)
-    dataset, _ = stores.datasets.add(Table(values=X, source={"kind": "test"}))
-    spec = FitSpec().to_dict()
-    id_ = posterior_id(dataset.id, spec, glle_engine.__version__)
-    stores.posteriors.cache(id_, posterior)
-    stores.posteriors.record(
-        PosteriorRecord(
-            id=id_, dataset=dataset.id, n=N, d=3, spec=spec, diagnostics=posterior.diagnostics.to_dict(), seconds=0.1,
-            eigenvalues=posterior.eigenvalues.tolist(), arrays={}, nbytes=0, provenance={}, job="job_1", created="now",
-        )
-    )  # fmt: skip
-    draw_and_cache(stores.cache, id_, posterior, [DrawKey(0, i, 1.0, "posterior", "procrustes") for i in range(4)])
-    return f"/v1/posteriors/{id_}"
 
 
 def test_the_second_answer_is_the_first_without_the_cache(client: httpx.Client, stores: Stores, drawn: str) -> None:

@@ -232,4 +232,4 @@ def test_info_tells_limits_and_defaults(client: httpx.Client, stores: Stores) ->
 def test_unacceptable_representation(client: httpx.Client, accept: str) -> None:
     """406 with the list of what there is."""
     answer = client.get(f"/v1/datasets/{upload(client)}/data", headers={"accept": accept})
-    assert (answer.status_code, len(answer.json()["details"]["offered"])) == (406, 3)
+    assert (answer.status_code, len(answer.json()["details"]["offered"])) == (406, 5)

@@ -27,6 +27,8 @@ BODIES: dict[str, dict[str, Any]] = {
     "/v1/posteriors/{id}/transform": {"data": [[0.0, 0.0, 0.0]]},
     "/v1/posteriors/{id}/reconstructions": {"count": 1},
     "/v1/posteriors/{id}/calibration": {},
+    "/v1/datasets/{id}": {"name": "mine"},
+    "/v1/posteriors/{id}": {"name": "mine"},
 }
 
 
@@ -63,9 +65,9 @@ def test_by_no_route_is_there_what_another_tenant_has(
 def test_every_route_is_walked_or_has_no_id() -> None:
     """What the walk leaves out are lists, commands that name a data set in the body, and what belongs to nobody."""
     walked = {path for _, path in WITH_ID}
-    nobodys = OPEN_PATHS | {"/metrics", "/v1/info", "/v1/datasets/synthetic"}
+    nobodys = OPEN_PATHS | {"/metrics", "/v1/info", "/v1/methods", "/v1/methods/{name}", "/v1/datasets/synthetic"}
     assert set(CONTRACT["paths"]) - walked - nobodys - set(LISTS) == {"/v1/advice"}
-    assert {path for method, path in WITH_ID if method == "post"} == set(BODIES)
+    assert {path for method, path in WITH_ID if method in {"post", "patch"}} == set(BODIES)
 
 
 def test_a_body_does_not_reach_another_tenants_data_set(guarded: httpx.Client, alice: Had, bob: Had) -> None:

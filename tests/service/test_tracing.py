@@ -8,7 +8,7 @@ import sys
 import time
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -146,8 +146,9 @@ def test_answer_from_memory_has_its_route(stores: Stores, exporter: InMemorySpan
     app.state.recent._exists = lambda _: True
     path = "/v1/posteriors/post_1/draws/0"
     kept = SimpleNamespace(path="/v1/posteriors/{id}/draws/{index}")
-    scope = {"type": "http", "path": path, "query_string": b"", "headers": [(b"accept", b"*/*")], "route": kept}
-    app.state.recent.keep(scope, "post_1", Response(b"body"))
+    scope = {"type": "http", "path": path, "query_string": b"", "headers": [(b"accept", b"*/*")]}
+    asked: dict[str, Any] = {**scope, "route": kept, "glle.tenant": "default"}
+    app.state.recent.keep(asked, "post_1", Response(b"body"))
     with serving(app) as client:
         assert client.get(path).content == b"body"
     assert set(spans(exporter)) == {"GET /v1/posteriors/{id}/draws/{index}"}

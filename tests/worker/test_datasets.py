@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from worker import datasets
+from worker import blocks, datasets
 from worker.datasets import DatasetStore, Table, all_points_equal
 from worker.problems import ProblemError
 
@@ -30,14 +30,17 @@ def table(values: Any, **more: Any) -> Table:
 
 def test_round_trip(store: DatasetStore) -> None:
     """Values, labels and coordinates come back as they were."""
-    given = table(X, names=["a", "b", "c"], labels=np.array(["ü"] * 50), coordinates=X[:, :2])
+    given = table(X, names=["a", "b", "c"], labels=np.array(["ü"] * 50), color=X[:, 2], coordinates=X[:, :2])
     dataset, new = store.add(given)
     assert new
     assert (dataset.n, dataset.d, dataset.dtype, dataset.nbytes) == (50, 3, "float64", 1200)
     assert store.get(dataset.id) == dataset
     np.testing.assert_array_equal(store.values(dataset.id), X)
-    assert store.labels(dataset.id).tolist() == ["ü"] * 50
-    np.testing.assert_array_equal(store.coordinates(dataset.id), X[:, :2])
+    beside = store.beside(dataset)
+    assert list(beside) == ["labels", "color", "coordinates"]
+    assert beside["labels"].tolist() == ["ü"] * 50
+    np.testing.assert_array_equal(beside["color"], X[:, 2])
+    np.testing.assert_array_equal(beside["coordinates"], X[:, :2])
 
 
 def test_same_content_is_the_same_data_set(store: DatasetStore) -> None:
@@ -52,10 +55,11 @@ def test_same_content_is_the_same_data_set(store: DatasetStore) -> None:
         table(X, names=["a", "b", "c"]),
         table(X, labels=np.zeros(50)),
         table(X, labels=np.array(["0"] * 50)),
+        table(X, color=np.zeros(50)),
         table(X, coordinates=X[:, :2]),
         table(X.reshape(75, 2)),
     ]
-    assert len({store.add(other)[0].id for other in others} | {first.id}) == 8
+    assert len({store.add(other)[0].id for other in others} | {first.id}) == 9
 
 
 @pytest.mark.parametrize("dtype", ["f2", "f8", ">f4", "u1", "i8", "u8", "longdouble"])
@@ -72,14 +76,17 @@ def test_not_finite_is_refused_with_row_and_column(
     store: DatasetStore, bad: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The place is named, counted over all blocks, and nothing is stored."""
-    monkeypatch.setattr(datasets, "BLOCK", 30)
+    monkeypatch.setattr(blocks, "BLOCK", 30)
     values = X.copy()
     values[37, 1] = bad
+    values[[39, 48], 0] = bad
     with pytest.raises(ProblemError) as caught:
         store.add(table(values, names=["a", "b", "c"]))
     problem = caught.value.problem
     assert (problem.code, problem.status) == ("not-finite", 422)
-    assert problem.details == {"row": 38, "column": 2, "name": "b", "value": str(bad)}
+    assert problem.details == {
+        "row": 38, "column": 2, "name": "b", "value": str(bad), "rows_affected": 3, "rows": [38, 40, 49],
+    }  # fmt: skip
     assert "row 38, column 2 (b)" in problem.detail
     assert list(store.newest()) == []
     assert list(store._folder.iterdir()) == []
@@ -114,13 +121,25 @@ def test_listing_is_newest_first_and_goes_on_after_a_cursor(
 
 def test_delete_removes_every_file(store: DatasetStore) -> None:
     """Nothing is left, a second delete says so, and reading is a 404 with a remedy."""
-    dataset, _ = store.add(table(X, labels=np.zeros(50), coordinates=X[:, :2]))
+    dataset, _ = store.add(table(X, labels=np.zeros(50), color=np.ones(50), coordinates=X[:, :2]))
     assert store.delete(dataset.id)
     assert not store.delete(dataset.id)
     assert list(store._folder.iterdir()) == []
     with pytest.raises(ProblemError) as caught:
         store.values(dataset.id)
     assert (caught.value.problem.code, caught.value.problem.status) == ("dataset-not-found", 404)
+
+
+def test_rename_changes_the_record_alone(store: DatasetStore) -> None:
+    """Name and tags are read back, id and digest stay; what was deleted is not written again."""
+    dataset, _ = store.add(table(X))
+    renamed = store.rename(dataset.id, {"name": "x", "tags": ["a"]})
+    assert store.get(dataset.id) == renamed
+    assert (renamed.sha256, renamed.name, renamed.tags) == (dataset.sha256, "x", ["a"])
+    assert store.delete(dataset.id)
+    with pytest.raises(ProblemError, match="no data set"):
+        store.rename(dataset.id, {"name": "y"})
+    assert list(store._folder.iterdir()) == []
 
 
 @pytest.mark.parametrize("id_", ["", "ds_", "ds_../../etc/passwd", "ds_a/b", "post_1", "ds_é"])

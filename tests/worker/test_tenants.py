@@ -42,9 +42,11 @@ def test_a_data_set_is_its_tenants_alone(stores: Stores) -> None:
     id_ = alice.add(Table(values=X, labels=np.zeros(50), source={}))[0].id
     assert bob.get(id_) is None
     assert not bob.delete(id_)
-    for read in (bob.values, bob.labels):
+    record = alice.get(id_)
+    assert record is not None
+    for read in (lambda: bob.values(id_), lambda: bob.beside(record)):
         with pytest.raises(ProblemError) as caught:
-            read(id_)
+            read()
         assert caught.value.problem.code == "dataset-not-found"
     np.testing.assert_array_equal(stores.datasets.values(id_), X)
     np.testing.assert_array_equal(alice.values(id_), X)

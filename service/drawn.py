@@ -1,0 +1,136 @@
+"""The draws of a job on the wire: read from the cache as they are sent, so that the result is never whole."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from fastapi.responses import Response
+
+from service.arrays import CSV, JSON, NPY, NPZ, Array, Stack, json_response, negotiated, npy_response, npz_response
+from service.arrow import ARROW
+from service.immutable import client_has_it, immutable_headers, scale_header
+from service.selection import Selection
+from service.tables import Table, matrix_columns, table_response
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from service.results import Wanted
+    from worker.cache import ArrayCache, Entry
+    from worker.draws import DrawKey, DrawsSpec
+
+MEDIA = (JSON, NPY, NPZ, ARROW, CSV)
+_READ_BYTES = 2**20  # of draws read in one round trip
+
+
+def draws_response(cache: ArrayCache, posterior: str, spec: DrawsSpec, wanted: Wanted) -> Response | None:
+    """Return the embeddings of a draws job whose scales are numbers, those that are wanted; None: some were evicted.
+
+    Raises
+    ------
+    ProblemError
+        ``not-acceptable``, ``slice-out-of-range`` and the like.
+
+    """
+    media = negotiated(wanted.request, MEDIA)
+    points = Selection.of(wanted.points, spec.n, "points")
+    draws = Selection.of(wanted.draws, spec.count, "draws")
+    positions = [scale * spec.count + draw for scale in range(len(spec.scales)) for draw in draws.positions]
+    chosen = [spec.key(position) for position in positions]
+    result = _Result(cache, posterior, chosen, points, max(1, _READ_BYTES // (8 * spec.n * spec.p)))
+    if (sha256 := result.sha256()) is None:
+        return None
+    scales = [float(scale) for scale in spec.scales]
+    form = f"{spec.grid} {len(scales)}"  # the same draws may be of another shape
+    part = " ".join(filter(None, (form, draws.tag, points.tag)))
+    headers = immutable_headers(sha256, media, wanted.dtype, part) | scale_header(*scales)
+    if client_has_it(wanted.request, headers):
+        return Response(status_code=304, headers=headers)
+    dtype = np.dtype(wanted.dtype)
+    if media in {CSV, ARROW}:
+        return table_response(_table(result, spec, dtype), media, headers)
+    lead = (*((len(scales),) if spec.grid else ()), len(draws))
+    embeddings = Stack(lead, (len(points), spec.p), dtype, result.embeddings(), result.embeddings)
+    if media == NPY:
+        return npy_response(embeddings, headers)
+    if media == NPZ:
+        indices = np.array([spec.first + draw for draw in draws.positions], np.uint64)
+        return npz_response(
+            {
+                "embeddings": embeddings,
+                "eigenvalues": Stack(lead, (spec.p,), np.dtype("float64"), result.eigenvalues),
+                "indices": Stack.of(indices),
+                "scales": Stack.of(np.array(scales)),
+            },
+            headers,
+        )
+    # Read once the data were sent, when every draw has been seen.
+    later: tuple[tuple[str, Callable[[], Any]], ...] = (
+        ("eigenvalues", lambda: np.reshape(result.eigenvalues, (*lead, spec.p)).tolist()),
+        ("diagnostics", lambda: [head["diagnostics"] for head in result.heads]),
+        ("draws", lambda: [{"index": head["index"], "scale": head["scale"]} for head in result.heads]),
+    )
+    return json_response(embeddings, ((name, value()) for name, value in later), headers)
+
+
+@dataclass(frozen=True)
+class _Result:
+    """Some points of some draws, `together` read in one round trip; `heads` and `eigenvalues` are of those read."""
+
+    cache: ArrayCache
+    posterior: str
+    draws: Sequence[DrawKey]
+    points: Selection
+    together: int
+    heads: list[dict[str, Any]] = field(default_factory=list)
+    eigenvalues: list[Array] = field(default_factory=list)
+
+    def sha256(self) -> str | None:
+        """Return a digest of all these draws, or None when some are not there."""
+        told = hashlib.sha256()
+        for head in self.cache.heads(self._keys()):
+            if head is None:
+                return None
+            told.update(head["sha256"].encode())
+        return told.hexdigest()
+
+    def embeddings(self, start: int = 0) -> Iterator[Array]:
+        """Yield the embeddings from the draw at a position on."""
+        keys = self._keys()
+        for first in range(start, len(keys), self.together):
+            for found in self.cache.get_many(keys[first : first + self.together]):
+                entry = _still_there(found)
+                self.heads.append(entry.meta)
+                self.eigenvalues.append(entry.arrays["eigenvalues"])
+                yield self.points.take(entry.arrays["embedding"])
+
+    def _keys(self) -> list[str]:
+        return [key.cache_key(self.posterior) for key in self.draws]
+
+
+def _table(result: _Result, spec: DrawsSpec, dtype: np.dtype[Any]) -> Table:
+    """Return a row for each point of each draw: draw, scale where it is an axis, point, y1 to yp."""
+    counts = [("draw", np.dtype(np.uint64)), *([("scale", np.dtype(float))] if spec.grid else [])]
+    columns = [*counts, ("point", np.dtype(np.int64)), *((f"y{i}", dtype) for i in range(1, spec.p + 1))]
+    numbers = np.array(result.points.positions, np.int64)
+    together = max(1, _READ_BYTES // (8 * spec.p * len(numbers)))
+
+    def parts() -> Iterator[list[Array]]:
+        made = zip(result.draws, result.embeddings(), strict=True)
+        while group := [pair for _, pair in zip(range(together), made, strict=False)]:
+            draws = np.array([key.index for key, _ in group], np.uint64).repeat(len(numbers))
+            scales = [np.array([key.scale for key, _ in group]).repeat(len(numbers))] if spec.grid else []
+            matrix = np.concatenate([embedding for _, embedding in group])
+            yield [draws, *scales, np.tile(numbers, len(group)), *matrix_columns(matrix, "y").values()]
+
+    return Table(columns, parts())
+
+
+def _still_there(entry: Entry | None) -> Entry:
+    """Return an entry, or break the answer off: its length was announced, so the client notices."""
+    if entry is None:
+        raise RuntimeError("A draw was evicted while the result was sent; the cache is too small for its use.")
+    return entry

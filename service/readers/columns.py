@@ -1,0 +1,190 @@
+"""Arrow streams and Parquet: columns of numbers are features, block by block, and nulls are refused with their rows."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+
+from service.readers.apart import no_such_column, text_labels
+from service.readers.appended import Appended, too_large
+from service.readers.shape import check_names
+from worker.blocks import EXACT
+from worker.cells import REMEDIES, BadRows, bad_cell
+from worker.datasets import Table
+from worker.problems import ProblemError, refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from service.readers.apart import Apart
+    from service.readers.shape import Limits
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+
+BLOCK_VALUES = 2**20  # of rows converted at a time: 8 MB
+_INDEX = re.compile(r"__index_level_\d+__")  # the index of a pandas frame, which is no feature
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns of a schema are the features, and which are set apart."""
+
+    names: list[str]
+    features: list[int]
+    label: int | None
+    color: int | None
+    dtype: np.dtype[Any]
+
+    @classmethod
+    def of(cls, schema: pa.Schema, apart: Apart, limits: Limits) -> Columns:
+        """Return the columns of a schema.
+
+        Raises
+        ------
+        ProblemError
+            ``unsupported-column``, ``no-such-column``, ``invalid-names``.
+
+        """
+        import pyarrow as pa  # noqa: PLC0415 # an extra
+
+        names = list(schema.names)
+        limits.check((1, max(0, len(names) - sum(name is not None for name in (apart.label, apart.color)))))
+        check_names(names, len(names))
+        chosen = [names.index(name) if name in names else None for name in (apart.label, apart.color) if name]
+        if None in chosen:
+            missing = next(name for name in (apart.label, apart.color) if name and name not in names)
+            raise no_such_column(missing, ", ".join(names[:100]))
+        label = None if apart.label is None else names.index(apart.label)
+        color = None if apart.color is None else names.index(apart.color)
+        if label is not None and label == color:
+            detail = "?label= and ?color= name the same column."
+            raise refuse("same-column", 422, detail, "Name two columns, or leave one of them out.")
+        features = [column for column in range(len(names)) if column not in {label, color}]
+        for column in [*features, *([] if color is None else [color])]:
+            if not _is_number(schema.field(column).type) or _INDEX.fullmatch(names[column]):
+                raise _unsupported(names[column], schema.field(column).type)
+        if label is not None and not _is_label(schema.field(label).type):
+            raise _unsupported(names[label], schema.field(label).type)
+        single = all(pa.types.is_float32(schema.field(column).type) for column in features)
+        return cls(names, features, label, color, np.dtype("<f4" if single else "<f8"))
+
+
+def table_of(
+    file: IO[bytes], columns: Columns, batches: Iterator[pa.RecordBatch], limits: Limits, *, source: str
+) -> Table:
+    """Return the table of record batches, its values unpacked behind the body."""
+    features = len(columns.features)
+    appended = Appended(file, columns.dtype, features)
+    color: list[Array] = []
+    labels: list[Any] = []
+    bad, found, count = BadRows(), None, 0
+    rows = max(1, BLOCK_VALUES // max(1, len(columns.names)))
+    for batch in batches:
+        batch.validate(full=True)  # what is not valid may point outside of what came
+        for start in range(0, batch.num_rows, rows):
+            block = batch.slice(start, rows)
+            limits.check((count + block.num_rows, features))
+            faults = _faults(block, columns)
+            if faults.any():
+                found = found or _problem(block, columns, faults, count)
+                bad.add(count + np.flatnonzero(faults.any(axis=1)))
+            if found is None:
+                matrix = np.column_stack([_numbers(block, column).astype(columns.dtype) for column in columns.features])
+                appended.write(matrix.reshape(-1).view(np.uint8).data)
+                if columns.color is not None:
+                    color.append(_numbers(block, columns.color).astype(np.float64))
+                if columns.label is not None:
+                    labels += block.column(columns.label).to_pylist()
+            count += block.num_rows
+    if found is not None:
+        raise bad.told(found)
+    limits.check((count, features))
+    return Table(
+        values=appended.values(),
+        names=[columns.names[column] for column in columns.features],
+        labels=None if columns.label is None else _labels(labels),
+        color=np.concatenate(color) if color else None,
+        source={"kind": "upload", "format": source},
+    )
+
+
+def check_size(rows: int, columns: Columns, limits: Limits) -> None:
+    """Refuse what is too large, before it is unpacked."""
+    limits.check((rows, len(columns.features)))
+    size = rows * len(columns.features) * columns.dtype.itemsize
+    if size > limits.inflated:
+        raise too_large("The table", size, limits.inflated)
+
+
+def _faults(block: pa.RecordBatch, columns: Columns) -> Array:
+    """Return where (rows, columns) cells are missing, not finite or not exact."""
+    faults = np.zeros((block.num_rows, len(columns.names)), bool)
+    for column, array in enumerate(block.columns):
+        if array.null_count:
+            faults[:, column] = array.is_null().to_numpy(zero_copy_only=False)
+        if column != columns.label:
+            values = _numbers(block, column)
+            faults[:, column] |= (
+                (values > EXACT) | (values < -EXACT) if values.dtype.kind in "iu" else ~np.isfinite(values)
+            )
+        elif _kind(array.type) == "f":
+            faults[:, column] |= ~np.isfinite(_numbers(block, column))
+    return faults
+
+
+def _problem(block: pa.RecordBatch, columns: Columns, faults: Array, start: int) -> ProblemError:
+    """Return the problem of the first bad cell."""
+    row, column = (int(i) for i in np.argwhere(faults)[0])
+    value = block.column(column)[row].as_py()
+    code = "missing-value" if value is None else "inexact-integer" if isinstance(value, int) else "not-finite"
+    told = "null" if value is None else str(value)[:50]
+    return bad_cell(code, told, start + row, column, names=columns.names, remedy=REMEDIES[code])
+
+
+def _numbers(block: pa.RecordBatch, column: int) -> Array:
+    """Return a column of numbers, zero where it is null."""
+    array = block.column(column)
+    if array.null_count:
+        array = array.fill_null(0)
+    values: Array = array.to_numpy(zero_copy_only=False)
+    return values
+
+
+def _labels(labels: list[Any]) -> Array:
+    return text_labels(labels) if isinstance(labels[0], str) else np.array(labels, np.float64)
+
+
+def _kind(kind: pa.DataType) -> str:
+    """Return f, i or u as numpy says, s for text, or nothing."""
+    import pyarrow as pa  # noqa: PLC0415 # an extra
+
+    if pa.types.is_floating(kind):
+        return "f"
+    if pa.types.is_integer(kind):
+        return "i" if pa.types.is_signed_integer(kind) else "u"
+    value = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return "s" if pa.types.is_string(value) or pa.types.is_large_string(value) else ""
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return _kind(kind) in {"f", "i", "u"}
+
+
+def _is_label(kind: pa.DataType) -> bool:
+    return bool(_kind(kind))
+
+
+def _unsupported(name: str, kind: Any) -> ProblemError:
+    return refuse(
+        "unsupported-column",
+        422,
+        f"The column {name!r} of type {kind} is no feature.",
+        "Leave it out, cast it to float64, or, if it is a label of text or numbers, set it apart with ?label=.",
+        column=name,
+        type=str(kind),
+    )

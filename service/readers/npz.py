@@ -1,0 +1,207 @@
+"""npz bodies: what glle and numpy.savez write. Every size is checked before anything is inflated; never a pickle."""
+
+from __future__ import annotations
+
+import math
+import os
+import zipfile
+import zlib
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+
+from service.readers.apart import text_labels
+from service.readers.appended import Appended, too_large
+from service.readers.npy import check_length, check_matrix, read_header
+from service.readers.shape import check_names
+from worker.datasets import Table
+from worker.problems import ProblemError, refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from service.readers.apart import Apart
+    from service.readers.shape import Limits
+
+    Array = np.ndarray[Any, np.dtype[Any]]
+    Members = dict[str, zipfile.ZipInfo]
+
+_DATA = ("data", "X")
+_MOST_DIRECTORY = 2**16  # bytes of the list of members: reading one takes twenty times its size
+_PIECE = 2**20
+_END, _END_BYTES, _LOCATOR, _LOCATOR_BYTES = b"PK\5\6", 22, b"PK\6\7", 20
+
+
+def read_npz(file: IO[bytes], limits: Limits, apart: Apart) -> Table:
+    """Return the matrix of an npz file: its member `data` or `X`, or the only one of two dimensions.
+
+    Beside it there may be `labels`, `color` and `coordinates`, a row a point, and `names` of the features; `apart`
+    names other members for the first two.
+
+    Raises
+    ------
+    ProblemError
+        ``malformed-npz``, ``unknown-member``, ``inflated-too-large`` and those of `read_npy`.
+
+    """
+    try:
+        _check_directory(file)
+        with zipfile.ZipFile(file) as archive:
+            return _table(archive, file, limits, apart)
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, UnicodeDecodeError) as error:
+        raise _malformed(str(error)) from None
+
+
+def _table(archive: zipfile.ZipFile, file: IO[bytes], limits: Limits, apart: Apart) -> Table:
+    members = _members(archive, limits)
+    label, color = apart.label or "labels", apart.color or "color"
+    beside = {"names", "coordinates", label, color}
+    for name in filter(None, (apart.label, apart.color)):
+        if name not in members:
+            raise refuse("no-such-column", 422, f"There is no member {name!r}.", f"Name one of {', '.join(members)}.")
+    data = _data_member(archive, {name: info for name, info in members.items() if name not in beside})
+    if unknown := sorted(set(members) - beside - {data}):
+        raise refuse(
+            "unknown-member",
+            422,
+            f"The member {unknown[0]!r} is not read here, beside the data in {data!r}.",
+            "Leave it out, or name it with ?label= or ?color=; read are data, labels, color, coordinates and names.",
+            members=unknown[:20],
+        )
+    values = _matrix(archive, members[data], file, limits)
+    n, d = values.shape
+    names = _names(archive, members["names"]) if "names" in members else None
+    check_names(names, d)
+    return Table(
+        values=values,
+        names=names,
+        labels=_vector(archive, members[label], n, text=True) if label in members else None,
+        color=_vector(archive, members[color], n) if color in members else None,
+        coordinates=_coordinates(archive, members["coordinates"], n) if "coordinates" in members else None,
+        source={"kind": "upload", "format": "npz"},
+    )
+
+
+def _check_directory(file: IO[bytes]) -> None:
+    """Refuse a list of members that is long: the zip reader takes it whole."""
+    size = os.fstat(file.fileno()).st_size
+    file.seek(max(0, size - 2**16 - _END_BYTES - _LOCATOR_BYTES))
+    tail = file.read()
+    file.seek(0)
+    place = tail.rfind(_END)
+    if place < 0 or len(tail) - place < _END_BYTES:
+        raise _malformed("there is no list of members at its end")
+    directory = int.from_bytes(tail[place + 12 : place + 16], "little")
+    if directory > _MOST_DIRECTORY or tail[max(0, place - _LOCATOR_BYTES) :].startswith(_LOCATOR):
+        raise _malformed("it has more members than a data set has")
+
+
+def _members(archive: zipfile.ZipFile, limits: Limits) -> Members:
+    """Return the members by name, once their sizes are known to be allowed."""
+    found: Members = {}
+    for info in archive.infolist():
+        name = info.filename.removesuffix(".npy")
+        if name in found or name == info.filename:
+            raise _malformed(f"its member {info.filename!r} is no array, or is there twice")
+        if info.flag_bits & 1 or info.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
+            raise _malformed(f"its member {info.filename!r} is encrypted, or not deflated")
+        found[name] = info
+    if (total := sum(info.file_size for info in found.values())) > limits.inflated:
+        raise too_large("The npz file", total, limits.inflated)
+    return found
+
+
+def _data_member(archive: zipfile.ZipFile, members: Members) -> str:
+    for name in _DATA:
+        if name in members:
+            return name
+    matrices = []
+    for name, info in members.items():
+        with archive.open(info) as stream:
+            if len(read_header(stream)[0]) == 2:
+                matrices.append(name)
+    if len(matrices) == 1:
+        return matrices[0]
+    raise refuse(
+        "no-data-member",
+        422,
+        f"Of the members {', '.join(members) or '(none)'}, {len(matrices)} are matrices.",
+        'Save the points under the name data: numpy.savez("data.npz", data=X).',
+        members=list(members)[:20],
+    )
+
+
+def _matrix(archive: zipfile.ZipFile, info: zipfile.ZipInfo, file: IO[bytes], limits: Limits) -> Array:
+    """Return the points, inflated to disk piece by piece."""
+    with archive.open(info) as stream:
+        shape, fortran, dtype = read_header(stream)
+        check_matrix(shape, dtype, limits)
+        check_length(shape, dtype, info.file_size - stream.tell())
+        if (size := math.prod(shape) * max(dtype.itemsize, 4 if dtype == np.float32 else 8)) > limits.inflated:
+            raise too_large("The matrix", size, limits.inflated)  # as it is stored
+        appended = Appended(file, dtype, shape[1])
+        for piece in _pieces(stream):
+            appended.write(piece)
+    return appended.values("F" if fortran else "C")
+
+
+def _pieces(stream: IO[bytes]) -> Iterator[bytes]:
+    while piece := stream.read(_PIECE):
+        yield piece
+
+
+def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, kinds: str, shape: tuple[int, ...] | None) -> Array:
+    """Return a small member; `shape` is what it must have, None for any vector."""
+    with archive.open(info) as stream:
+        found, fortran, dtype = read_header(stream)
+        if (
+            not dtype.itemsize
+            or dtype.kind not in kinds
+            or 0 in found
+            or (found != shape if shape else len(found) != 1)
+        ):
+            wanted = f"the shape {shape}" if shape else "one dimension"
+            raise refuse(
+                "invalid-member",
+                422,
+                f"The member {info.filename!r} has shape {found} and dtype {dtype}.",
+                f"Give it {wanted}, of numbers{' or text' if 'U' in kinds else ''}.",
+                member=info.filename,
+            )
+        check_length(found, dtype, info.file_size - stream.tell())
+        flat = np.frombuffer(stream.read(), dtype)
+    return flat.reshape(found, order="F" if fortran else "C")
+
+
+def _vector(archive: zipfile.ZipFile, info: zipfile.ZipInfo, points: int, *, text: bool = False) -> Array:
+    """Return a number, or where it may be a text, of each point."""
+    array = _array(archive, info, "fiuU" if text else "fiu", (points,))
+    if array.dtype.kind == "U":
+        return text_labels(array.tolist())
+    return _finite(array, info)
+
+
+def _coordinates(archive: zipfile.ZipFile, info: zipfile.ZipInfo, points: int) -> Array:
+    return _finite(_array(archive, info, "fiu", (points, 2)), info)
+
+
+def _names(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> list[str]:
+    return [str(name) for name in _array(archive, info, "U", None)]
+
+
+def _finite(array: Array, info: zipfile.ZipInfo) -> Array:
+    numbers = np.ascontiguousarray(array, np.float64)
+    if len(bad := np.argwhere(~np.isfinite(numbers))):
+        row = int(bad[0][0]) + 1
+        detail = f"The member {info.filename!r} is not finite in row {row}."
+        raise refuse("not-finite", 422, detail, "Fill the value in, or remove the row everywhere.", row=row)
+    return numbers
+
+
+def _malformed(reason: str) -> ProblemError:
+    return refuse(
+        "malformed-npz",
+        422,
+        f"The body is no npz file of data: {reason[:200]}.",
+        "Send what numpy.savez or numpy.savez_compressed write, as application/zip.",
+    )

@@ -1,0 +1,70 @@
+"""Pages of other origins."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from service.app import create_app
+from tests.service.conftest import serving
+from worker.settings import Settings, SettingsError
+from worker.stores import Stores
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import httpx
+
+LAB = "https://lab.example.org"
+
+
+@contextmanager
+def allowing(settings: Settings, origins: str) -> Iterator[httpx.Client]:
+    """Serve with these origins allowed."""
+    stores = Stores.connect(replace(settings, cors_origins=origins))
+    with serving(create_app(stores)) as client:
+        yield client
+    stores.close()
+
+
+def test_none_may_unless_they_are_named(client: httpx.Client) -> None:
+    """Without the setting no answer has a header of CORS, and a preflight is an unknown method."""
+    assert not [name for name in client.get("/livez", headers={"origin": LAB}).headers if "access-control" in name]
+    preflight = {"origin": LAB, "access-control-request-method": "POST"}
+    assert client.options("/v1/datasets", headers=preflight).status_code == 405
+
+
+def test_named_origins_read_the_headers_that_matter(stores: Stores) -> None:
+    """Errors and 304 as well as answers; a page may read ETag, Location and the like; another origin nothing."""
+    with allowing(stores.settings, f"{LAB}, http://localhost:3000") as client:
+        for path, status in (("/v1/info", 200), ("/nowhere", 404)):
+            answer = client.get(path, headers={"origin": LAB})
+            assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (status, LAB)
+            exposed = set(answer.headers["access-control-expose-headers"].split(", "))
+            assert exposed >= {
+                "ETag", "Location", "Retry-After", "X-Request-Id", "Glle-Scale", "Server-Timing", "Content-Range",
+            }  # fmt: skip
+        asked = {"access-control-request-method": "PATCH", "access-control-request-headers": "content-type"}
+        preflight = client.options("/v1/datasets/x", headers={"origin": LAB, **asked})
+        assert (preflight.status_code, "PATCH" in preflight.headers["access-control-allow-methods"]) == (200, True)
+        other = client.get("/v1/info", headers={"origin": "https://other.example.org"})
+        assert "access-control-allow-origin" not in other.headers
+        assert client.options("/v1/datasets/x", headers={"origin": "null", **asked}).status_code == 400
+
+
+def test_a_star_is_everyone(stores: Stores) -> None:
+    """Any page may read, without cookies, of which there are none."""
+    with allowing(stores.settings, "*") as client:
+        answer = client.get("/livez", headers={"origin": LAB})
+        assert answer.headers["access-control-allow-origin"] == "*"
+        assert "access-control-allow-credentials" not in answer.headers
+
+
+@pytest.mark.parametrize("origins", ["localhost:3000", "https://a.org/page", "https://*.a.org", f"{LAB},x"])
+def test_what_is_no_origin_is_refused_at_the_start(stores: Stores, origins: str) -> None:
+    """The message says what one looks like."""
+    with pytest.raises(SettingsError, match="Give scheme, host and port"):
+        create_app(Stores.connect(replace(stores.settings, cors_origins=origins)))

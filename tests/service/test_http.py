@@ -1,0 +1,270 @@
+"""The craft of HTTP: ETags, Range, HEAD, compression, the same for every array."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import io
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from fastapi import FastAPI
+from fastapi.responses import StreamingResponse
+
+from service.arrays import NPY, Stack
+from service.compression import Compress, accepts_gzip
+from service.head import Head
+from tests.conftest import until
+from tests.service.conftest import serving
+from tests.service.test_resources import upload
+from worker import tasks
+from worker.draws import DrawsSpec
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from typing import Any
+
+    import httpx
+
+    from worker.cache import ArrayCache, Entry
+    from worker.stores import Stores
+
+X = np.random.default_rng(3).normal(size=(2000, 3))
+PLAIN = {"accept": NPY}
+
+
+@pytest.fixture
+def paths(client: httpx.Client, stores: Stores, drawn: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The paths of four arrays: a data set, a draw, a posterior's array, the result of a draws job."""
+    monkeypatch.setattr(tasks, "stores", lambda: stores)
+    job = stores.jobs.fetch(client.post(f"{drawn}/draws", json={"count": 4}).json()["id"])
+    for shard in range(DrawsSpec.from_dict(job.spec).shards):
+        tasks.draw(job.id, job.round, shard)
+    return {
+        "data set": f"/v1/datasets/{upload(client, X)}/data",
+        "draw": f"{drawn}/draws/1",
+        "array": f"{drawn}/arrays?name=mean",
+        "result": f"/v1/jobs/{job.id}/result",
+    }
+
+
+ARRAYS = pytest.mark.parametrize("which", ["data set", "draw", "array", "result"])
+
+
+@ARRAYS
+@pytest.mark.parametrize("given", ["bytes=0-0", "bytes=3-1200", "bytes=128-", "bytes=-17", "bytes=100-99999999"])
+def test_a_range_is_that_part_of_the_whole(client: httpx.Client, paths: dict[str, str], which: str, given: str) -> None:
+    """206, with Content-Range and length, first and when the API has it in memory."""
+    for _ in range(2):
+        part = client.get(paths[which], headers={**PLAIN, "range": given})
+        whole = client.get(paths[which], headers=PLAIN)
+        assert (part.status_code, whole.status_code) == (206, 200)
+        assert whole.headers["accept-ranges"] == "bytes"
+        size = len(whole.content)
+        first, _, last = given.removeprefix("bytes=").partition("-")
+        start = int(first) if first else size - int(last)
+        stop = min(size, int(last) + 1) if first and last else size
+        assert part.content == whole.content[start:stop]
+        assert part.headers["content-range"] == f"bytes {start}-{stop - 1}/{size}"
+        assert part.headers["etag"] == whole.headers["etag"]
+
+
+@ARRAYS
+def test_a_range_behind_the_end_is_416_with_the_size(client: httpx.Client, paths: dict[str, str], which: str) -> None:
+    """The problem says how many bytes there are."""
+    for _ in range(2):
+        size = len(client.get(paths[which], headers=PLAIN).content)
+        answer = client.get(paths[which], headers={**PLAIN, "range": f"bytes={size}-"})
+        assert (answer.status_code, answer.json()["type"]) == (416, "urn:glle:problem:range-not-satisfiable")
+        assert answer.headers["content-range"] == f"bytes */{size}"
+
+
+@ARRAYS
+def test_a_range_of_another_version_is_the_whole(client: httpx.Client, paths: dict[str, str], which: str) -> None:
+    """If-Range with this ETag gives the part; with another, a weak one or a date, the whole. So do odd ranges."""
+    whole = client.get(paths[which], headers=PLAIN)
+    part = {**PLAIN, "range": "bytes=0-9"}
+    tag = whole.headers["etag"]
+    assert client.get(paths[which], headers={**part, "if-range": tag}).status_code == 206
+    for other in ('"other"', f"W/{tag}", "Wed, 21 Oct 2015 07:28:00 GMT"):
+        assert client.get(paths[which], headers={**part, "if-range": other}).content == whole.content
+    for odd in ("bytes=0-1,5-6", "lines=1-2", "bytes=5-2", "bytes=-", "bytes=x"):
+        answer = client.get(paths[which], headers={**PLAIN, "range": odd})
+        assert (answer.status_code, answer.content) == (200, whole.content)
+
+
+def test_only_npy_answers_ranges(client: httpx.Client, paths: dict[str, str]) -> None:
+    """JSON, whose bytes are not known beforehand, is sent whole and offers no ranges."""
+    answer = client.get(paths["draw"], headers={"range": "bytes=0-1", "accept": "application/json"})
+    assert (answer.status_code, "accept-ranges" in answer.headers) == (200, False)
+
+
+@pytest.mark.parametrize("shape", [(4, 3, 2), (5, 7), (9,)])
+def test_a_window_is_those_bytes(shape: tuple[int, ...]) -> None:
+    """Every window of a stack's values is that part of its bytes, and matrices before it are not asked for."""
+    whole = np.random.default_rng(0).normal(size=shape)
+    matrices = list(whole) if len(shape) == 3 else [whole]
+    lead = shape[:1] if len(shape) == 3 else ()
+    asked: list[int] = []
+
+    def later(number: int) -> list[np.ndarray[Any, Any]]:
+        asked.append(number)
+        return matrices[number:]
+
+    stack = Stack(lead, shape[len(lead) :], np.dtype("float64"), matrices, later)
+    raw = whole.tobytes()
+    for start in range(0, len(raw), 5):
+        for stop in (start, start + 1, start + 60, len(raw)):
+            assert b"".join(stack.window(start, min(stop, len(raw)))) == raw[start:stop]
+    assert (max(asked) > 0) == (len(shape) == 3)
+
+
+@ARRAYS
+@pytest.mark.parametrize("media", [NPY, "application/json"])
+def test_who_has_it_gets_304(client: httpx.Client, paths: dict[str, str], which: str, media: str) -> None:
+    """The ETag is strong, that of the representation and slice, and is honoured compressed or not."""
+    tags = set()
+    for encoding in ("gzip", "identity"):
+        headers = {"accept": media, "accept-encoding": encoding}
+        tag = client.get(paths[which], headers=headers).headers["etag"]
+        tags.add(tag)
+        assert not tag.startswith("W/")
+        for _ in range(2):
+            answer = client.get(paths[which], headers={**headers, "if-none-match": tag})
+            assert (answer.status_code, answer.content, answer.headers["etag"]) == (304, b"", tag)
+    assert len(tags) == (1 if media == NPY else 2)
+    for tag in tags:  # either names the same content
+        assert client.get(paths[which], headers={"accept": media, "if-none-match": tag}).status_code == 304
+    joined = "&" if "?" in paths[which] else "?"
+    if which != "array":
+        sliced = client.get(f"{paths[which]}{joined}points=0:9", headers={"accept": media})
+        assert sliced.headers["etag"] not in tags
+
+
+@pytest.mark.parametrize("media", ["application/x-npy", "application/json", "application/zip", "text/csv"])
+@ARRAYS
+def test_head_is_get_without_the_body(client: httpx.Client, paths: dict[str, str], which: str, media: str) -> None:
+    """Status and headers are those of the GET, Range and all."""
+    if which == "array" and media in {"application/zip", "text/csv"}:
+        media = "application/x-npy"
+    for more in ({}, {"range": "bytes=1-9"}, {"accept-encoding": "identity"}):
+        headers = {"accept": media, **more}
+        got, told = client.get(paths[which], headers=headers), client.head(paths[which], headers=headers)
+        assert (told.status_code, told.content) == (got.status_code, b"")
+        changing = {"x-request-id", "server-timing", "date", "transfer-encoding"}
+        assert {name: value for name, value in told.headers.items() if name not in changing} == {
+            name: value for name, value in got.headers.items() if name not in changing
+        }
+
+
+def test_head_of_every_kind_of_route(client: httpx.Client, drawn: str) -> None:
+    """Also of errors, pages and lists; it is counted as HEAD of its route."""
+    for path in ("/livez", "/v1/info", "/v1/datasets", drawn, "/docs", "/nowhere", "/v1/jobs/none", "/metrics"):
+        got, told = client.get(path), client.head(path)
+        assert (told.status_code, told.content) == (got.status_code, b"")
+        assert told.headers["content-type"] == got.headers["content-type"]
+    assert 'method="HEAD",route="/v1/info",status="200"' in client.get("/metrics").text
+
+
+def test_head_of_what_never_ends() -> None:
+    """A stream is left once its headers are there, and is told so."""
+    left: list[bool] = []
+
+    async def ticks() -> AsyncIterator[bytes]:
+        try:
+            while True:
+                yield b"data: tick\n\n"
+                await asyncio.sleep(0.01)
+        finally:
+            left.append(True)
+
+    endless = FastAPI()
+    endless.add_api_route("/events", lambda: StreamingResponse(ticks(), media_type="text/event-stream"))
+    endless.add_middleware(Compress)
+    endless.add_middleware(Head)
+    with serving(endless) as client:
+        answer = client.head("/events")
+        assert (answer.status_code, answer.content) == (200, b"")
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        until(lambda: left, 5)
+
+
+def test_head_does_not_read_the_draws(
+    client: httpx.Client, stores: Stores, paths: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The headers of a large result cost its digests, not its arrays."""
+    length = client.get(paths["result"], headers=PLAIN).headers["content-length"]
+    monkeypatch.setattr("service.drawn._READ_BYTES", 1)
+    read: list[list[str]] = []
+    get_many = type(stores.cache).get_many
+
+    def counted(cache: ArrayCache, keys: list[str]) -> list[Entry | None]:
+        read.append(keys)
+        return get_many(cache, keys)
+
+    monkeypatch.setattr(type(stores.cache), "get_many", counted)
+    assert client.head(paths["result"], headers=PLAIN).headers["content-length"] == length
+    assert len(read) <= 1
+
+
+@pytest.mark.parametrize(
+    ("accepted", "expected"),
+    [
+        (b"gzip", True), (b"br, GZIP", True), (b"gzip;q=0.5, br", True), (b"*", True), (b"gzip;q=0, *", False),
+        (b"", False), (b"identity", False), (b"gzip;q=0", False), (b"br", False), (b"*;q=0", False),
+        (b"gzip;q=x", False),
+    ],
+)  # fmt: skip
+def test_gzip_is_for_those_who_accept_it(accepted: bytes, expected: bool) -> None:  # noqa: FBT001 # a case's outcome
+    """By name or star, unless its quality is 0."""
+    assert accepts_gzip(accepted) is expected
+
+
+def test_json_is_compressed_and_nothing_else(client: httpx.Client, paths: dict[str, str]) -> None:
+    """JSON above a kilobyte, whole or streamed; no array, no table, no small answer. Vary tells the caches."""
+    for path in (paths["data set"], paths["draw"], paths["draw"], "/openapi.json"):
+        with client.stream("GET", path, headers={"accept-encoding": "gzip"}) as answer:
+            raw = b"".join(answer.iter_raw())
+        assert answer.headers["content-encoding"] == "gzip"
+        assert "Accept-Encoding" in answer.headers["vary"]
+        plain = client.get(path, headers={"accept-encoding": "identity"})
+        assert "content-encoding" not in plain.headers
+        assert "Accept-Encoding" in plain.headers["vary"]
+        assert gzip.decompress(raw) == plain.content
+        assert len(raw) < 0.6 * len(plain.content)
+    for media in (NPY, "application/zip", "application/vnd.apache.arrow.stream", "text/csv"):
+        answer = client.get(paths["data set"], headers={"accept": media, "accept-encoding": "gzip"})
+        assert "content-encoding" not in answer.headers
+    small = f"/v1/datasets/{upload(client, X[:3])}/data"  # streamed, too
+    for path in ("/livez", small):
+        answer = client.get(path)
+        assert (answer.status_code, "content-encoding" in answer.headers) == (200, False)
+
+
+def test_evicted_draws_are_a_202_not_a_part(client: httpx.Client, stores: Stores, paths: dict[str, str]) -> None:
+    """A result of which draws were evicted is made again, also for who asks for a Range."""
+    stores.cache.delete_prefix("draw:")
+    assert client.get(paths["result"], headers={**PLAIN, "range": "bytes=0-9"}).status_code == 202
+
+
+def test_a_fit_has_an_etag(client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The result of a fit is told again only when it changed."""
+    monkeypatch.setattr(tasks, "stores", lambda: stores)
+    job = client.post("/v1/posteriors", json={"dataset": upload(client, X[:60])}).json()
+    tasks.fit(job["id"])
+    first = client.get(f"/v1/jobs/{job['id']}/result")
+    again = client.get(f"/v1/jobs/{job['id']}/result", headers={"if-none-match": first.headers["etag"]})
+    assert (first.status_code, again.status_code, again.content) == (200, 304, b"")
+    sliced = client.get(f"/v1/jobs/{job['id']}/result?points=0:3")
+    assert (sliced.status_code, sliced.json()["type"]) == (422, "urn:glle:problem:not-sliceable")
+
+
+def test_ranges_put_together_are_the_array(client: httpx.Client, paths: dict[str, str]) -> None:
+    """A download that is resumed is the download."""
+    size = int(client.head(paths["result"], headers=PLAIN).headers["content-length"])
+    parts = [
+        client.get(paths["result"], headers={**PLAIN, "range": f"bytes={start}-{start + 998}"}).content
+        for start in range(0, size, 999)
+    ]
+    assert np.load(io.BytesIO(b"".join(parts))).shape == (4, 150, 2)

@@ -1,0 +1,117 @@
+"""Names and tags of data sets and posteriors."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.service.test_resources import X, upload
+
+if TYPE_CHECKING:
+    import httpx
+
+MERGE_PATCH = {"content-type": "application/merge-patch+json"}
+
+
+@pytest.fixture(params=["data set", "posterior"])
+def path(client: httpx.Client, drawn: str, request: pytest.FixtureRequest) -> str:
+    """The path of a data set, or of a posterior."""
+    return drawn if request.param == "posterior" else f"/v1/datasets/{upload(client)}"
+
+
+def patched(client: httpx.Client, path: str, body: Any) -> tuple[str | None, list[str]]:
+    """Return name and tags after a PATCH, which GET tells, too."""
+    answer = client.patch(path, json=body)
+    assert answer.status_code == 200, answer.text
+    assert client.get(path).json() == answer.json()
+    return answer.json()["name"], answer.json()["tags"]
+
+
+def test_a_merge_patch_sets_keeps_and_takes_away(client: httpx.Client, path: str) -> None:
+    """What is absent stays, null takes away, tags are replaced as a whole; all else stays as it was."""
+    before = client.get(path).json()
+    assert (before["name"], before["tags"]) == (None, [])
+    assert patched(client, path, {"name": "Köln 7"}) == ("Köln 7", [])
+    assert patched(client, path, {"tags": ["b", "a"]}) == ("Köln 7", ["b", "a"])
+    assert patched(client, path, {}) == ("Köln 7", ["b", "a"])
+    assert patched(client, path, {"name": None, "tags": ["c"]}) == (None, ["c"])
+    assert patched(client, path, {"tags": None}) == (None, [])
+    assert client.get(path).json() == before
+
+
+def test_the_media_type_of_merge_patches(client: httpx.Client, path: str) -> None:
+    """application/merge-patch+json is read as JSON is; elsewhere it is 415, and so is another type here."""
+    answer = client.patch(path, content=b'{"name": "x"}', headers=MERGE_PATCH)
+    assert (answer.status_code, answer.json()["name"]) == (200, "x")
+    assert client.patch(path, content=b"{}", headers={"content-type": "text/plain"}).status_code == 415
+    assert client.post("/v1/advice", content=b"{}", headers=MERGE_PATCH).status_code == 415
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"name": ""}, {"name": " x"}, {"name": "a\nb"}, {"name": "x" * 201}, {"name": 3}, {"title": "x"}, [], "x",
+        {"tags": "a"}, {"tags": [""]}, {"tags": ["x" * 51]}, {"tags": [f"t{i}" for i in range(21)]},
+        {"tags": ["a", "a"]}, {"tags": [None]},
+    ],
+)  # fmt: skip
+def test_what_is_no_name_is_refused(client: httpx.Client, path: str, body: Any) -> None:
+    """Too long, too many, twice, not on one line, not known: nothing is changed."""
+    patched(client, path, {"name": "x" * 200, "tags": [f"{i:050}" for i in range(20)]})
+    before = client.get(path).json()
+    answer = client.patch(path, json=body)
+    assert (answer.status_code, answer.json()["type"]) == (422, "urn:glle:problem:invalid-request")
+    assert client.get(path).json() == before
+
+
+def test_names_are_no_content(client: httpx.Client) -> None:
+    """The same upload is the same data set, and keeps its name; its values keep their ETag."""
+    path = f"/v1/datasets/{upload(client)}"
+    tag = client.get(path + "/data").headers["etag"]
+    patched(client, path, {"name": "mine", "tags": ["a"]})
+    assert f"/v1/datasets/{upload(client)}" == path
+    assert (client.get(path).json()["name"], client.get(path + "/data").headers["etag"]) == ("mine", tag)
+
+
+def test_lists_by_name_and_tags(client: httpx.Client, drawn: str) -> None:
+    """By name, by a tag, by several: those that have all; over pages."""
+    ids = [upload(client, X + shift) for shift in range(4)]
+    for id_, tags in zip(ids, (["a"], ["a", "b"], ["b"], []), strict=True):
+        patched(client, f"/v1/datasets/{id_}", {"name": "even" if id_ in ids[::2] else "odd", "tags": tags})
+
+    def listed(**query: Any) -> set[str]:
+        found: set[str] = set()
+        cursor: str | None = ""
+        while cursor is not None:
+            query |= {"cursor": cursor} if cursor else {}
+            page = client.get("/v1/datasets", params={"limit": 1, **query}).json()
+            found |= {item["id"] for item in page["items"]}
+            cursor = page["next"]
+        return found
+
+    assert listed(tag="a") == set(ids[:2])
+    assert listed(tag=["a", "b"]) == {ids[1]}
+    assert listed(name="even", tag="b") == {ids[2]}
+    assert listed(name="eve") == set()
+    patched(client, drawn, {"name": "p", "tags": ["x"]})
+    for query, expected in (("tag=x&name=p", 1), ("tag=y", 0), ("", 1)):
+        assert len(client.get(f"/v1/posteriors?{query}").json()["items"]) == expected
+
+
+def test_two_changes_at_once_are_both_kept(client: httpx.Client, path: str) -> None:
+    """One sets the name while others set the tags: neither is lost."""
+    with ThreadPoolExecutor(4) as threads:
+        bodies = [{"name": "n"}, {"tags": ["t"]}] * 10
+        answers = list(threads.map(lambda body: client.patch(path, json=body).status_code, bodies))
+    assert set(answers) == {200}
+    told = client.get(path).json()
+    assert (told["name"], told["tags"]) == ("n", ["t"])
+
+
+@pytest.mark.parametrize("path", ["/v1/datasets/ds_none", "/v1/posteriors/post_none"], indirect=False)
+def test_nothing_is_named_that_is_not_there(client: httpx.Client, path: str) -> None:
+    """404 with the remedy."""
+    answer = client.patch(path, json={"name": "x"})
+    assert (answer.status_code, answer.json()["type"].endswith("-not-found")) == (404, True)

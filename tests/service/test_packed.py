@@ -1,0 +1,430 @@
+"""npz, Arrow and Parquet bodies, good and bad, and the columns that are set apart in every format."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tempfile
+import zipfile
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from service.readers import Apart, Limits, apart, arrow_stream, columns, reader_of
+from tests.service.test_readers import header, npy, read, refused
+from worker.problems import ProblemError
+from worker.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import httpx
+
+X = np.random.default_rng(0).normal(size=(6, 3))
+NPZ, ARROW, PARQUET = "application/zip", "application/vnd.apache.arrow.stream", "application/vnd.apache.parquet"
+HEADER = "{{'descr': '{}', 'fortran_order': False, 'shape': {}}}"
+KINDS = [chr(ord("a") + i % 2) for i in range(6)]
+
+
+def npz(**members: Any) -> bytes:
+    """Return the npz file of arrays, deflated."""
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **members)
+    return buffer.getvalue()
+
+
+def zipped(**members: bytes) -> bytes:
+    """Return a zip file of these bytes by name."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, body in members.items():
+            archive.writestr(name + ".npy", body)
+    return buffer.getvalue()
+
+
+def stream(table: Any, *, rows: int = 4, **options: Any) -> bytes:
+    """Return the Arrow stream of a table, in batches of so many rows."""
+    buffer = io.BytesIO()
+    with pa.ipc.new_stream(buffer, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        writer.write_table(table, max_chunksize=rows)
+    return buffer.getvalue()
+
+
+def packed(table: Any, **options: Any) -> bytes:
+    """Return the Parquet file of a table."""
+    buffer = io.BytesIO()
+    parquet.write_table(table, buffer, **options)
+    return buffer.getvalue()
+
+
+BOTH = pytest.mark.parametrize(("write", "kind"), [(stream, ARROW), (packed, PARQUET)])
+
+
+def frame(**more: Any) -> Any:
+    """Return a table of the three features and more columns."""
+    return pa.table({"x": X[:, 0], "y": X[:, 1], "z": X[:, 2], **more})
+
+
+@pytest.mark.parametrize("name", ["data", "X", "points"])
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("kind", [NPZ, "application/x-npz"])
+def test_npz_by_name_or_by_its_only_matrix(name: str, order: Any, kind: str) -> None:
+    """`data`, `X`, or what is the only matrix; labels, colour, coordinates and names beside it."""
+    body = npz(
+        **{name: np.asarray(X, order=order)},
+        labels=np.array(KINDS), color=np.arange(6), names=np.array(["a", "b", "c"]), coordinates=X[:, :2],
+    )  # fmt: skip
+    table = read(body, kind)
+    np.testing.assert_array_equal(table.values, X)
+    assert (table.names, table.labels is not None and table.labels.tolist()) == (["a", "b", "c"], KINDS)
+    assert table.color is not None
+    assert (table.color.dtype.name, table.color.tolist()) == ("float64", [0, 1, 2, 3, 4, 5])
+    np.testing.assert_array_equal(table.coordinates, X[:, :2])
+
+
+def test_npz_members_by_the_query() -> None:
+    """?label= and ?color= name members that are called otherwise."""
+    table = read(npz(X=X, y=np.arange(6), c=X[:, 0]), NPZ, "y", "c")
+    assert table.labels is not None
+    assert table.color is not None
+    assert table.labels.tolist() == [0, 1, 2, 3, 4, 5]
+    np.testing.assert_array_equal(table.color, X[:, 0])
+
+
+def test_npz_that_glle_sent_is_the_same_data_set(client: httpx.Client) -> None:
+    """What is downloaded with its true coordinates is, uploaded, the data set it came from."""
+    made = client.post("/v1/datasets/synthetic", json={"name": "s_curve", "n": 30}).json()
+    body = client.get(made["links"]["data"], headers={"accept": NPZ}).content
+    again = client.post("/v1/datasets", content=body, headers={"content-type": NPZ})
+    assert (again.status_code, again.json()["id"]) == (200, made["id"])
+
+
+def encrypted() -> bytes:
+    """Return a zip file that says its member is encrypted."""
+    body = bytearray(npz(data=X))
+    for mark, offset in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
+        body[body.index(mark) + offset] |= 1
+    return bytes(body)
+
+
+def damaged() -> bytes:
+    """Return a zip file whose member has other bytes than its checksum says."""
+    body = bytearray(npz(data=np.zeros((999, 9))))
+    body[body.index(b"PK\1\2") + 16] ^= 0xFF
+    return bytes(body)
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        pytest.param(b"PK\x03\x04" + bytes(100), "malformed-npz", id="no directory"),
+        pytest.param(npy(X), "malformed-npz", id="npy"),
+        pytest.param(npz(data=X)[:-30], "malformed-npz", id="cut"),
+        pytest.param(encrypted(), "malformed-npz", id="encrypted"),
+        pytest.param(damaged(), "malformed-npz", id="damaged"),
+        pytest.param(npz(), "no-data-member", id="empty"),
+        pytest.param(npz(a=X, b=X), "no-data-member", id="two matrices"),
+        pytest.param(npz(data=X, y=KINDS), "unknown-member", id="another member"),
+        pytest.param(npz(data=X[0]), "invalid-shape", id="1-d"),
+        pytest.param(npz(data=np.array([["a"]])), "unsupported-dtype", id="text"),
+        pytest.param(zipped(data=npy(np.array([[{}]], object), allow_pickle=True)), "unsupported-dtype", id="pickle"),
+        pytest.param(zipped(data=b"x" * 200), "malformed-npy", id="no array"),
+        pytest.param(zipped(data=npy(X)[:-8]), "truncated-npy", id="short member"),
+        pytest.param(zipped(data=npy(X) + b"x"), "malformed-npy", id="long member"),
+        pytest.param(zipped(data=header(HEADER.format("<f8", (5001, 3)))), "too-many-points", id="n"),
+        pytest.param(npz(data=X, labels=np.arange(5)), "invalid-member", id="labels too short"),
+        pytest.param(
+            zipped(data=npy(X), labels=header(HEADER.format("<U0", (6,)))), "invalid-member", id="labels of no width"
+        ),
+        pytest.param(npz(data=X, labels=X), "invalid-member", id="labels of two dimensions"),
+        pytest.param(npz(data=X, labels=np.full(6, np.nan)), "not-finite", id="label nan"),
+        pytest.param(npz(data=X, labels=np.array(["x" * 1001] * 6)), "label-too-long", id="label long"),
+        pytest.param(npz(data=X, color=KINDS), "invalid-member", id="colour of text"),
+        pytest.param(npz(data=X, names=["a", "a", "b"]), "invalid-names", id="names twice"),
+        pytest.param(npz(data=X, names=np.array([], str)), "invalid-member", id="no names"),
+    ],
+)  # fmt: skip
+def test_bad_npz(body: bytes, code: str) -> None:
+    """Each bad npz body is a problem of its own kind; nothing is unpickled."""
+    assert refused(body, NPZ).code == code
+
+
+def limited(body: bytes, kind: str, inflated: int) -> ProblemError:
+    """Return the problem of a body that may not be so large unpacked."""
+    with tempfile.TemporaryFile() as file:
+        file.write(body)
+        file.seek(0)
+        with pytest.raises(ProblemError) as caught:
+            reader_of(kind, "", Settings()).read(file, Limits(10**6, 10**4, inflated), Apart())
+        assert os.fstat(file.fileno()).st_size == len(body)  # nothing was unpacked
+    return caught.value
+
+
+@pytest.mark.parametrize("kind", [NPZ, PARQUET, ARROW])
+def test_bombs_are_refused_before_they_are_unpacked(kind: str) -> None:
+    """Zeros that compress a thousandfold are 413 by what is announced of them, with what is allowed."""
+    zeros = np.zeros(10**6)
+    table = pa.table({"x": zeros, "y": zeros})
+    body = {
+        NPZ: lambda: npz(data=np.column_stack([zeros, zeros])),
+        PARQUET: lambda: packed(table, compression="zstd"),
+        ARROW: lambda: stream(table, rows=10**6),
+    }[kind]()
+    problem = limited(body, kind, 2**23).problem
+    assert (problem.code, problem.status, problem.details["allowed"]) == ("inflated-too-large", 413, 2**23)
+    if kind != ARROW:
+        assert len(body) < 2**23 / 100
+
+
+def test_narrow_numbers_count_as_they_are_stored() -> None:
+    """A byte becomes a float64: what would take eight times the room is refused by that."""
+    problem = limited(npz(data=np.zeros((1000, 100), np.uint8)), NPZ, 2**19).problem
+    assert (problem.code, problem.details["bytes"]) == ("inflated-too-large", 800_000)
+
+
+def test_many_long_labels_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Labels take the room of the longest each."""
+    monkeypatch.setattr(apart, "MOST_LABELS", 30)
+    body = "x,kind\n1,a\n2,bbbbbb\n3,c\n4,d\n5,e\n"
+    assert refused(body.replace("bbbbbb", "bbbbbbb"), "text/csv", "kind").details == {"allowed": 6}
+    assert read(body, "text/csv", "kind").labels is not None
+
+
+def test_a_zip_of_very_many_members_is_refused() -> None:
+    """The list of members is not taken when it is longer than any data set's."""
+    body = zipped(**{f"m{i}": b"" for i in range(2000)})
+    assert "more members" in refused(body, NPZ).detail
+
+
+def test_very_many_batches_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch costs time however short it is: it is told to write longer ones."""
+    monkeypatch.setattr(arrow_stream, "_MOST_BATCHES", 3)
+    assert "larger batches" in refused(stream(frame(), rows=1), ARROW).remedy
+    np.testing.assert_array_equal(read(stream(frame(), rows=2), ARROW).values, X)
+
+
+def test_compressed_arrow_is_refused() -> None:
+    """It is told how to write it; a dictionary that is compressed is found, too."""
+    assert refused(stream(frame(), compression="zstd"), ARROW).code == "compressed-arrow"
+    labels = pa.array(KINDS * 50).dictionary_encode()
+    table = pa.table({"x": np.zeros(300), "kind": labels})
+    assert refused(stream(table, compression="lz4"), ARROW, "kind").code == "compressed-arrow"
+
+
+@BOTH
+@pytest.mark.parametrize("rows", [1, 4, 2**20])
+def test_columns_are_features(
+    write: Callable[[Any], bytes], kind: str, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Values, names, labels and colour come back, whatever the blocks."""
+    monkeypatch.setattr(columns, "BLOCK_VALUES", rows * 5)
+    table = read(write(frame(kind=KINDS, c=np.arange(6))), kind, "kind", "c")
+    np.testing.assert_array_equal(table.values, X)
+    assert table.names == ["x", "y", "z"]
+    assert table.labels is not None
+    assert table.color is not None
+    assert (table.labels.tolist(), table.color.tolist()) == (KINDS, [0, 1, 2, 3, 4, 5])
+
+
+@BOTH
+def test_integers_and_floats_of_every_width(write: Callable[[Any], bytes], kind: str) -> None:
+    """All numbers are taken; of float32 alone float32 stays."""
+    kinds = [pa.int8(), pa.uint64(), pa.float16(), pa.float32(), pa.float64()]
+    mixed = write(pa.table([pa.array(range(6)).cast(k) for k in kinds], list("abcde")))
+    np.testing.assert_array_equal(read(mixed, kind).values, [[i] * 5 for i in range(6)], strict=False)
+    single = write(pa.table([pa.array(X[:, 0].astype(np.float32))], ["x"]))
+    read_back = [np.asarray(read(body, kind).values).dtype.name for body in (mixed, single)]
+    assert read_back == ["float64", "float32"]
+
+
+@BOTH
+@pytest.mark.parametrize("labels", [pa.array(KINDS).dictionary_encode(), pa.array(KINDS, pa.large_string())])
+def test_labels_of_every_kind_of_text(write: Callable[[Any], bytes], kind: str, labels: Any) -> None:
+    """Categories and long strings are labels like others."""
+    found = read(write(frame(kind=labels)), kind, "kind").labels
+    assert found is not None
+    assert found.tolist() == KINDS
+
+
+@BOTH
+@pytest.mark.parametrize(("value", "code"), [(None, "missing-value"), (np.nan, "not-finite"), (np.inf, "not-finite")])
+def test_missing_cells_are_refused_with_their_rows(
+    write: Callable[[Any], bytes], kind: str, value: Any, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first by row, column and name; the rows that have one are counted over all blocks, the first 20 listed."""
+    monkeypatch.setattr(columns, "BLOCK_VALUES", 50)
+    x, y = list(range(100)), [float(i) for i in range(100)]
+    for row in range(9, 99, 3):
+        y[row] = value
+    problem = refused(
+        write(pa.table({"x": pa.array(x, pa.float64()), "y": pa.array(y, pa.float64(), from_pandas=False)})), kind
+    )
+    assert problem.code == code
+    assert (problem.details["row"], problem.details["column"], problem.details["name"]) == (10, 2, "y")
+    assert (problem.details["rows_affected"], problem.details["rows"]) == (30, list(range(10, 69, 3)))
+    assert "29 other rows" in problem.detail
+
+
+@BOTH
+def test_a_missing_label_and_a_large_integer_are_refused(write: Callable[[Any], bytes], kind: str) -> None:
+    """Nothing is made up, nothing is rounded."""
+    assert refused(write(frame(kind=[*KINDS[:5], None])), kind, "kind").code == "missing-value"
+    assert refused(write(pa.table({"x": [1, 2**53 + 1]})), kind).code == "inexact-integer"
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("more", "label", "color", "code"),
+    [
+        ({"kind": KINDS}, None, None, "unsupported-column"),
+        ({"kind": KINDS}, None, "kind", "unsupported-column"),
+        ({"when": pa.array(range(6), pa.timestamp("s"))}, None, None, "unsupported-column"),
+        ({"many": [[1.0]] * 6}, None, None, "unsupported-column"),
+        ({"yes": [True] * 6}, "yes", None, "unsupported-column"),
+        ({"__index_level_0__": range(6)}, None, None, "unsupported-column"),
+        ({}, "kind", None, "no-such-column"),
+        ({}, None, "kind", "no-such-column"),
+        ({}, "x", "x", "same-column"),
+    ],
+)
+def test_bad_columns(
+    write: Callable[[Any], bytes], kind: str, more: Any, label: str | None, color: str | None, code: str
+) -> None:
+    """What is no feature is named, with the remedy; so is the index of a pandas frame."""
+    assert refused(write(frame(**{n: pa.array(c) for n, c in more.items()})), kind, label, color).code == code
+
+
+@BOTH
+def test_what_pandas_writes(write: Callable[[Any], bytes], kind: str) -> None:
+    """A frame with an ordinary index is read, its categories as labels."""
+    data = pd.DataFrame(X, columns=["a", "b", "c"]).assign(kind=pd.Categorical(KINDS))
+    table = read(write(pa.Table.from_pandas(data)), kind, "kind")
+    np.testing.assert_array_equal(table.values, X)
+    assert table.labels is not None
+    assert table.labels.tolist() == KINDS
+
+
+@pytest.mark.parametrize(("kind", "code"), [(ARROW, "malformed-arrow"), (PARQUET, "malformed-parquet")])
+@pytest.mark.parametrize("change", ["text", "cut", "npy"])
+def test_what_is_no_table(kind: str, code: str, change: str) -> None:
+    """Text, another format and a file that is cut are refused as such."""
+    body = stream(frame()) if kind == ARROW else packed(frame())
+    assert (
+        refused({"text": b"1,2\n3,4\n" * 40, "cut": body[: len(body) // 2], "npy": npy(X)}[change], kind).code == code
+    )
+
+
+def outcome(body: bytes, kind: str) -> object:
+    """Return the shape that a body is read with, or the code that it is refused with."""
+    try:
+        return np.shape(read(body, kind).values)  # of a table of ours
+    except ProblemError as error:
+        json.dumps(error.problem.to_dict(), allow_nan=False)
+        return error.problem.code
+
+
+@pytest.mark.parametrize("kind", [ARROW, PARQUET, NPZ])
+def test_damaged_bodies_are_problems_never_crashes(kind: str) -> None:
+    """Any byte may be another: the body is read as some table, or refused."""
+    whole = {ARROW: stream(frame()), PARQUET: packed(frame()), NPZ: npz(data=X)}[kind]
+    rng = np.random.default_rng(1)
+    outcomes = set()
+    for place in rng.integers(0, len(whole), 150):
+        body = bytearray(whole)
+        body[place] = int(rng.integers(256))
+        outcomes.add(outcome(bytes(body), kind))
+    assert len(outcomes) > 1
+
+
+@BOTH
+def test_limits_of_tables(write: Callable[[Any], bytes], kind: str) -> None:
+    """Too many rows or columns, and none, are refused."""
+    assert refused(write(pa.table({"x": np.zeros(5001)})), kind).code == "too-many-points"
+    assert refused(write(pa.table({f"x{i}": [0.0] for i in range(21)})), kind).code == "too-many-features"
+    assert refused(write(pa.table({"x": pa.array([], pa.float64())})), kind).code == "empty-data"
+    assert refused(write(pa.table({"x": [1.0]})), kind, "x").code == "empty-data"
+
+
+def test_a_negative_length_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that a message says are fewer than none do not lower the sum."""
+    body = bytearray(stream(frame()))
+    place = body.index((4).to_bytes(8, "little"))  # the length of the first batch
+    body[place : place + 8] = (-4).to_bytes(8, "little", signed=True)
+    assert refused(bytes(body), ARROW).code == "malformed-arrow"
+    assert arrow_stream._BATCH_LENGTH == 0
+
+
+def test_without_pyarrow_is_415_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said what to install, and what will do instead."""
+    monkeypatch.setattr("service.readers.has_arrow", lambda: False)
+    for kind in (ARROW, PARQUET):
+        with pytest.raises(ProblemError) as caught:
+            reader_of(kind, "", Settings())
+        assert caught.value.problem.status == 415
+        assert "pip install 'glle[arrow]'" in caught.value.problem.remedy
+
+
+def test_colour_in_csv_and_json(client: httpx.Client) -> None:
+    """A column of numbers is kept beside the values, and is part of the content."""
+    body = "x,kind,c\n1,a,7\n2,b,8.5\n3,a,9\n"
+    first = client.post("/v1/datasets?label=kind&color=c", content=body, headers={"content-type": "text/csv"}).json()
+    assert (first["d"], first["names"], first["has_color"]) == (1, ["x"], True)
+    told = client.get(first["links"]["data"]).json()
+    assert (told["labels"], told["color"]) == (["a", "b", "a"], [7, 8.5, 9])
+    same = {name: told[name] for name in ("data", "names", "labels", "color")}
+    assert client.post("/v1/datasets", json=same).json()["id"] == first["id"]
+    other = client.post("/v1/datasets", json={**same, "color": [7, 8, 9]}).json()
+    assert other["id"] != first["id"]
+    csv = client.get(first["links"]["data"], headers={"accept": "text/csv"}).text
+    assert csv.splitlines()[:2] == ["x,label,color", "1.0,a,7.0"]
+
+
+@pytest.mark.parametrize(
+    ("body", "label", "color", "code"),
+    [
+        ("x,c\n1,a\n", None, "c", "bad-cell"),
+        ("x,c\n1,\n", None, "c", "bad-cell"),
+        ("x,c\n1,nan\n", None, "c", "not-finite"),
+        ("x,c\n1,2\n", None, "d", "no-such-column"),
+        ("x,c\n1,2\n", "c", "c", "same-column"),
+        ("x\n1\n", None, "x", "empty-data"),
+    ],
+)
+def test_bad_colour_in_csv(body: str, label: str | None, color: str | None, code: str) -> None:
+    """A colour is a number in every row."""
+    assert refused(body, "text/csv", label, color).code == code
+
+
+@pytest.mark.parametrize("color", ["[1]", '["a", "b"]', "[1, null]", "[1, NaN]", "3"])
+def test_bad_colour_in_json(color: str) -> None:
+    """Likewise."""
+    assert refused(f'{{"data": [[1], [2]], "color": {color}}}', "application/json").code == "malformed-json"
+
+
+@pytest.mark.parametrize("kind", ["text/csv", "application/json"])
+def test_bad_rows_are_counted_in_text(kind: str) -> None:
+    """Also after the block of the first; the first 20 are listed."""
+    rows = [["1.5", "2"] for _ in range(4000)]
+    for row in range(5, 4000, 5):
+        rows[row][row % 2] = "null"
+    lines = [",".join(row) for row in rows]
+    problem = refused("\n".join(lines) if kind == "text/csv" else f"[[{'],['.join(lines)}]]", kind)
+    assert (problem.details["row"], problem.details["rows_affected"]) == (6, 799)
+    assert problem.details["rows"] == list(range(6, 106, 5))
+
+
+def test_column_numbers_are_those_of_the_file() -> None:
+    """A label column before the bad cell counts."""
+    assert refused("kind,x\na,1\nb,\n", "text/csv", "kind").details["column"] == 2
+
+
+def test_csv_header_as_the_media_type_says() -> None:
+    """`header=present` makes names of numbers, `header=absent` makes data of the first row."""
+    assert read("1,2\n3,4\n", "text/csv; header=present").names == ["1", "2"]
+    np.testing.assert_array_equal(read("1,2\n3,4\n", "text/csv; header=absent").values, [[1, 2], [3, 4]])
+    assert refused("a,b\n1,2\n", "text/csv; header=absent").code == "bad-cell"
