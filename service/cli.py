@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from service import commands as asking
 from worker.settings import Settings, SettingsError, table, unknown
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ DRAIN_SECONDS = 3  # an API that stops lets answers end for so long
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code."""
-    for name in unknown(os.environ):
+    for name in sorted(set(unknown(os.environ)) - asking.VARIABLES):
         _say(f"{name} is no setting and has no effect; `glle settings` lists them.")
     try:
         settings = Settings.from_env()
@@ -82,6 +83,7 @@ def _parser(settings: Settings) -> argparse.ArgumentParser:
     contract.set_defaults(run=_openapi)
 
     commands.add_parser("settings", help="list the settings").set_defaults(run=_settings)
+    asking.add(commands)
     return parser
 
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Unpack
 
-    from service.client.contract import AdviceOptions, FitOptions, InfoOut, JobOut, SyntheticOptions
     from service.client.session import Session
+    from service.client_types import AdviceOptions, FitOptions, InfoOut, JobOut, SyntheticOptions
 
 URL = "http://127.0.0.1:8000"
 TIMEOUT = 120.0
@@ -178,10 +178,10 @@ class Client(ClientMethods[Dataset, Posterior, Job], Blocking):
         http = httpx.Client(transport=transport, **options_of(url, key, timeout))
         kinds = {"dataset": Dataset, "posterior": Posterior, "job": Job}
         self._session: Session = BlockingSession(http, url, retries or Retries(), Bars(progress), kinds)
-        self._close = weakref.finalize(self, http.close)
+        self._close = weakref.finalize(self._session, http.close)  # which data sets and posteriors hold, too
 
     def close(self) -> None:
-        """Close the connections; they close by themselves when nobody has the client any more."""
+        """Close the connections; they close by themselves with the last that holds them."""
         self._close()
 
     def __enter__(self) -> Self:

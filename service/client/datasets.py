@@ -13,10 +13,10 @@ from service.client.requests import npy_call, npz_call, path_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from service.client.contract import DatasetOut
     from service.client.requests import Dtype
     from service.client.session import Session
     from service.client.sinks import Array
+    from service.client_types import DatasetOut
 
 
 @dataclass(frozen=True, repr=False)

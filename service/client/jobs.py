@@ -13,9 +13,9 @@ from service.client.results import Result
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from service.client.contract import JobOut
     from service.client.requests import Dtype
     from service.client.session import Session
+    from service.client_types import JobOut
 
 JobT = TypeVar("JobT")
 

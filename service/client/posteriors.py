@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from service.client.contract import (
+    from service.client.requests import Dtype
+    from service.client.session import Session
+    from service.client.sinks import Array
+    from service.client_types import (
         CalibrationOptions,
         DrawOptions,
         DrawsOptions,
@@ -29,9 +32,6 @@ if TYPE_CHECKING:
         SummaryOptions,
         TransformOptions,
     )
-    from service.client.requests import Dtype
-    from service.client.session import Session
-    from service.client.sinks import Array
 
 JobT = TypeVar("JobT")
 

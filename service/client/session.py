@@ -12,8 +12,8 @@ from service.client.retries import Retries, patient
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from service.client.contract import JobOut
     from service.client.progress import Bars
+    from service.client_types import JobOut
 
 OPEN = frozenset({"queued", "running", "cancelling"})
 ACCEPTED = 202

@@ -42,7 +42,7 @@ class NpySink:
     def __init__(self) -> None:
         self._head = bytearray()
         self._array: Array | None = None
-        self._room = memoryview(b"")
+        self._room = memoryview(bytearray())
         self._filled = 0
 
     def feed(self, piece: bytes) -> None:
@@ -63,7 +63,7 @@ class NpySink:
 
     def drop(self) -> None:
         """Let go of the array."""
-        self._array, self._room = None, memoryview(b"")
+        self._array, self._room = None, memoryview(bytearray())
 
     def _begin(self) -> bytes:
         """Make room for the array once its header is there; return what came after the header."""
