@@ -88,7 +88,7 @@ LOCK := uv pip compile pyproject.toml --universal --python-version 3.11 --genera
 	--no-emit-index-url --no-emit-find-links --no-annotate --quiet
 
 lock:
-	$(LOCK) --extra service --extra fast --extra demo --group dev -o requirements.lock
+	$(LOCK) --extra service --extra client --extra fast --extra demo --group dev -o requirements.lock
 	$(LOCK) --extra service --extra fast --group build -o requirements-service.lock
 	$(LOCK) --extra bench --constraint requirements.lock -o requirements-bench.lock
 
