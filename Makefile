@@ -87,6 +87,11 @@ client-types: setup
 LOCK := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-emit-index-url --no-emit-find-links --no-annotate --quiet
 
+FUZZ ?= --max-examples 100
+
+fuzz: setup
+	$(BIN)/python -m tests.fuzz $(FUZZ)
+
 lock:
 	$(LOCK) --extra service --extra client --extra fast --extra demo --group dev -o requirements.lock
 	$(LOCK) --extra service --extra fast --group build -o requirements-service.lock

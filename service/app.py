@@ -8,6 +8,7 @@ from fastapi import FastAPI
 
 import glle_engine
 from service import problems
+from service.contract import complete
 from service.metrics import Metrics
 from service.middleware import Gate, Observe
 from service.problems import ProblemOut, documented
@@ -35,6 +36,7 @@ def create_app(stores: Stores) -> FastAPI:
         docs_url=None,  # the framework's page loads its scripts from another host
         redoc_url=None,
         separate_input_output_schemas=False,
+        generate_unique_id_function=lambda route: route.name,  # what generated clients name their methods by
     )
     app.state.stores = stores
     app.state.metrics = Metrics(stores)
@@ -63,6 +65,6 @@ def _document_problems(app: FastAPI) -> None:
         for operation in (operation for methods in contract["paths"].values() for operation in methods.values()):
             if "HTTPValidationError" in str(operation["responses"].get("422")):
                 operation["responses"]["422"] = told
-        return contract
+        return complete(contract)
 
     app.openapi = openapi  # type: ignore[method-assign] # FastAPI's documented way

@@ -90,7 +90,7 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     def _framework(request: Request, error: HTTPException) -> Response:
         detail = f"{request.method} {request.url.path}: {error.detail}."
-        return answer(plain(error.status_code, detail), error.headers)
+        return answer(plain(error.status_code, detail), {**(error.headers or {}), **_allowed(request, error)})
 
     @app.exception_handler(redis.RedisError)
     def _redis(_: Request, error: redis.RedisError) -> Response:
@@ -120,6 +120,16 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     def _any(_: Request, error: Exception) -> Response:
         return _unexpected(error)
+
+
+def _allowed(request: Request, error: HTTPException) -> dict[str, str]:
+    """Return the Allow header of a 405: the framework names the methods of one of a path's routes only."""
+    if error.status_code != http.HTTPStatus.METHOD_NOT_ALLOWED:
+        return {}
+    path = getattr(request.scope.get("route"), "path", "")
+    methods = {method.upper() for method in request.app.openapi()["paths"].get(path, {})}
+    methods |= {method.strip() for method in (error.headers or {}).get("Allow", "").split(",") if method.strip()}
+    return {"Allow": ", ".join(sorted(methods))}
 
 
 def _unexpected(error: Exception) -> Response:

@@ -13,10 +13,13 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 
+from service import contract
 from tests.system.conftest import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import httpx
 
     from tests.system.conftest import Up
 
@@ -97,3 +100,19 @@ def test_quickstart_plots_a_draw_in_five_lines(up: Up, monkeypatch: pytest.Monke
     assert names["draws"].shape == (100, 300, 2)
     assert names["placed"].embedding.shape == (5, 2)
     assert list(names["table"].columns) == ["y1", "y2"]
+
+
+def test_examples_of_the_contract_work_in_turn(client: httpx.Client) -> None:
+    """Each body that the contract shows is taken, with the ids that the ones before it told."""
+    made = client.post("/v1/datasets/synthetic", json=contract.EXAMPLES["synthetic"])
+    dataset = {"dataset": made.json()["id"]}
+    fitted = client.post("/v1/posteriors?wait=30", json=contract.EXAMPLES["fit"] | dataset)
+    assert (made.status_code in {200, 201}, fitted.status_code in {200, 201}) == (True, True)
+    posterior = f"/v1/posteriors/{fitted.json()['id']}"
+    paths = {"draw_many": "/draws", **{name: f"/{name}" for name in ("transform", "reconstructions", "calibration")}}
+    for name, path in paths.items():
+        answer = client.post(f"{posterior}{path}?wait=30", json=contract.EXAMPLES[name])
+        assert (answer.status_code, answer.json()["status"]) == (200, "succeeded"), name
+    advice = client.post("/v1/advice?wait=30", json=contract.EXAMPLES["advice"] | dataset)
+    assert (advice.status_code, advice.json()["status"]) == (200, "succeeded")
+    assert {"synthetic", "fit", "advice", *paths} == set(contract.EXAMPLES)

@@ -1,0 +1,95 @@
+"""What the framework leaves out of the contract: links from an answer to the next request, examples, exact bounds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from service.models import COUNTER
+from service.problems import documented
+
+_DATASET = "ds_127ecc1c5da53ccc7b4b569022a22285"
+
+# Bodies that work as they stand, in this order, but for the ids.
+EXAMPLES: dict[str, dict[str, Any]] = {
+    "synthetic": {"name": "swiss_roll", "n": 500, "seed": 0},
+    "fit": {"dataset": _DATASET, "n_neighbors": 10, "n_components": 2},
+    "draw_many": {"count": 8, "seed": 0, "scales": [0.5, 1.0]},
+    "transform": {"data": [[0.1, 2.0, 0.3], [0.2, 1.0, 0.4]], "draws": 8},
+    "reconstructions": {"count": 4, "seed": 0},
+    "calibration": {"half_samples": 20, "draws": 40},
+    "advice": {"dataset": _DATASET, "n_neighbors": [6, 8, 10]},
+}
+
+# Name of a link, and the operation that it leads to with what body; without one, by the id in the path.
+Links = dict[str, tuple[str, dict[str, str]]]
+
+_OF_DATASET: Links = {
+    "describe_dataset": ("get_dataset", {}),
+    "read_data": ("get_data", {}),
+    "fit": ("fit", {"dataset": "$response.body#/id"}),
+    "advise": ("advice", {"dataset": "$response.body#/id"}),
+}
+_OF_POSTERIOR: Links = {
+    "describe_posterior": ("get_posterior", {}),
+    "read_arrays": ("get_arrays", {}),
+    "draw_one": ("draw_one", {}),
+    "draw_many": ("draw_many", {}),
+    "summarise": ("summary", {}),
+    "place_new_points": ("transform", {}),
+    "generate_data": ("reconstructions", {}),
+    "calibrate": ("calibration", {}),
+}
+_OF_JOB: Links = {
+    "follow": ("get_job", {}),
+    "fetch_result": ("get_result", {}),
+    "cancel": ("cancel", {}),
+}
+# The model of an answer, and what its `id` leads to.
+_LINKS = {"DatasetOut": _OF_DATASET, "PosteriorOut": _OF_POSTERIOR, "JobOut": _OF_JOB}
+
+
+def complete(contract: dict[str, Any]) -> dict[str, Any]:
+    """Return the contract with what is left out of it; once more changes nothing."""
+    _exact(contract)
+    contract["components"]["links"] = {
+        name: _link(*target) for targets in _LINKS.values() for name, target in targets.items()
+    }
+    operations = [operation for methods in contract["paths"].values() for operation in methods.values()]
+    for operation in operations:
+        for body in _command_bodies(operation):
+            # FastAPI answers 400 to bytes that are no UTF-8.
+            told = documented(_400="The body is no text.")[400]
+            operation["responses"] = dict(sorted({**operation["responses"], "400": told}.items()))
+            if (example := EXAMPLES.get(operation["operationId"])) is not None:
+                body["example"] = example
+        for response in operation["responses"].values():
+            schema = response.get("content", {}).get("application/json", {}).get("schema", {})
+            if targets := _LINKS.get(schema.get("$ref", "").rpartition("/")[2]):
+                response["links"] = {name: {"$ref": f"#/components/links/{name}"} for name in targets}
+    return contract
+
+
+def _command_bodies(operation: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the JSON body of a command, which nothing but JSON may be."""
+    content = operation.get("requestBody", {}).get("content", {})
+    return [content["application/json"]] if list(content) == ["application/json"] else []
+
+
+def _link(operation: str, body: dict[str, str]) -> dict[str, Any]:
+    if body:
+        return {"operationId": operation, "requestBody": body}
+    return {"operationId": operation, "parameters": {"id": "$response.body#/id"}}
+
+
+def _exact(schema: Any) -> None:
+    """Make the bounds of integers integers: the framework writes them as floats, and 2^64 - 1 is none."""
+    if isinstance(schema, list):
+        for part in schema:
+            _exact(part)
+    elif isinstance(schema, dict):
+        for part in schema.values():
+            _exact(part)
+        if schema.get("type") == "integer":
+            for name in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"):
+                if isinstance(schema.get(name), float):
+                    schema[name] = COUNTER if schema[name] == float(COUNTER) else int(schema[name])
