@@ -154,7 +154,8 @@ class Client(ClientMethods[Dataset, Posterior, Job], Blocking):
     key
         A bearer key; unless told GLLE_KEY, or none.
     progress
-        Bars for jobs that take a while: None for a terminal or a notebook, True for always, False for never.
+        Bars for jobs that take a while: None for a terminal or a notebook, True for always, False for never; or `Bars`
+        of one's own.
     retries
         How patient it is with a service that does not answer, or says 429, 502, 503 or 504.
     timeout
@@ -169,7 +170,7 @@ class Client(ClientMethods[Dataset, Posterior, Job], Blocking):
         url: str | None = None,
         key: str | None = None,
         *,
-        progress: bool | None = None,
+        progress: bool | Bars | None = None,
         retries: Retries | None = None,
         timeout: float = TIMEOUT,
         transport: httpx.BaseTransport | None = None,
@@ -177,7 +178,7 @@ class Client(ClientMethods[Dataset, Posterior, Job], Blocking):
         url, key = _given(url, key)
         http = httpx.Client(transport=transport, **options_of(url, key, timeout))
         kinds = {"dataset": Dataset, "posterior": Posterior, "job": Job}
-        self._session: Session = BlockingSession(http, url, retries or Retries(), Bars(progress), kinds)
+        self._session: Session = BlockingSession(http, url, retries or Retries(), _bars(progress), kinds)
         self._close = weakref.finalize(self._session, http.close)  # which data sets and posteriors hold, too
 
     def close(self) -> None:
@@ -201,7 +202,7 @@ class AsyncClient(ClientMethods[AsyncDataset, AsyncPosterior, AsyncJob], Awaitin
         url: str | None = None,
         key: str | None = None,
         *,
-        progress: bool | None = None,
+        progress: bool | Bars | None = None,
         retries: Retries | None = None,
         timeout: float = TIMEOUT,
         transport: httpx.AsyncBaseTransport | None = None,
@@ -209,7 +210,7 @@ class AsyncClient(ClientMethods[AsyncDataset, AsyncPosterior, AsyncJob], Awaitin
         url, key = _given(url, key)
         self._http = httpx.AsyncClient(transport=transport, **options_of(url, key, timeout))
         kinds = {"dataset": AsyncDataset, "posterior": AsyncPosterior, "job": AsyncJob}
-        self._session: Session = AwaitingSession(self._http, url, retries or Retries(), Bars(progress), kinds)
+        self._session: Session = AwaitingSession(self._http, url, retries or Retries(), _bars(progress), kinds)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -222,6 +223,10 @@ class AsyncClient(ClientMethods[AsyncDataset, AsyncPosterior, AsyncJob], Awaitin
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+def _bars(progress: bool | Bars | None) -> Bars:  # noqa: FBT001 # handed on as it came
+    return progress if isinstance(progress, Bars) else Bars(progress)
 
 
 def _given(url: str | None, key: str | None) -> tuple[str, str | None]:

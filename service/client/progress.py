@@ -26,10 +26,12 @@ class Bar:
         return self._bars.console is not None
 
     def tell(self, progress: ProgressOut) -> None:
-        """Show how far it is."""
+        """Show how far it is, unless that is already the end."""
         if self._bars.console is None:
             return
         if self._task is None:
+            if progress["done"] >= progress["total"] > 0:
+                return  # over before anyone had to wait
             self._task = self._bars.begin(self._title)
         total = progress["total"] or None
         self._bars.progress.update(self._task, completed=progress["done"], total=total, stage=progress["stage"])

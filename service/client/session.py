@@ -71,10 +71,10 @@ class Session:
                 wait = min(_SMOOTH_POLL if bar.shown else _LONG_POLL, left)
                 reply = yield from self.ask(Call("GET", f"/v1/jobs/{job['id']}", {"wait": wait}))
                 job = reply.json()
-                if job["status"] in OPEN:
-                    bar.tell(job["progress"])
-                    if time.monotonic() - asked < min(_SOON, wait):  # the service allows no waiting
-                        yield Pause(min(1.0, left))
+                bar.tell(job["progress"])
+                soon = time.monotonic() - asked < min(_SOON, wait)
+                if job["status"] in OPEN and soon:  # the service allows no waiting
+                    yield Pause(min(1.0, left))
         if job["status"] != "succeeded":
             raise of_job(job)
         return job

@@ -144,6 +144,15 @@ def test_bars_are_silent_where_nobody_looks(capsys: pytest.CaptureFixture[str]) 
         assert bool(capsys.readouterr().err) is shown
 
 
+def test_job_that_is_over_at_once_has_no_bar(capsys: pytest.CaptureFixture[str]) -> None:
+    """A bar that comes only to go would flicker."""
+    bars = Bars(switch=True)
+    with bars.bar("fit") as bar:
+        bar.tell({"done": 2, "total": 2, "stage": "done"})
+    assert bars.progress is None
+    assert capsys.readouterr().err == ""
+
+
 def test_bars_of_several_jobs_share_one_display() -> None:
     """They begin with the first one's news and end with the last one."""
     bars = Bars(switch=True)
