@@ -1,4 +1,7 @@
-"""`make fuzz`: a service on a free port, with embedded servers and small limits, fuzzed; exits as schemathesis does."""
+"""`make fuzz`: a service on a free port, with embedded servers and small limits, fuzzed.
+
+It exits as schemathesis does, and with 1 when a job failed by a fault of the service.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.fuzz.running import LIMITS, fuzz
+from tests.fuzz.running import LIMITS, broken, fuzz
 from tests.system.conftest import running
 
 
@@ -15,9 +18,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="glle-fuzz-") as folder, running(Path(folder), **LIMITS) as up:
         done = fuzz(up.url, Path(folder), *sys.argv[1:])
         print(done.stdout, done.stderr, sep="\n")  # noqa: T201 # the command's output
-        if done.returncode:
-            print(up.log.read_text())  # noqa: T201 # likewise
-    return done.returncode
+        faults = broken(up.url)
+        if done.returncode or faults:
+            print(up.log.read_text(), *faults, sep="\n")  # noqa: T201 # likewise
+    return done.returncode or bool(faults)
 
 
 if __name__ == "__main__":

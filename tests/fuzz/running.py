@@ -49,3 +49,10 @@ def fuzz(url: str, folder: Path, *more: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(
         [*command, "--no-color", *more], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
+
+
+def broken(url: str) -> list[str]:
+    """Return what jobs failed with that is the service's own fault."""
+    with Client(url) as glle:
+        errors = [job.told["error"] for job in glle.jobs(status="failed")]
+    return [f"{error['detail']} {error['details']}" for error in errors if error and error["status"] == 500]
