@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from email.utils import formatdate
-from typing import Any
+from typing import Any, assert_type
 
 import httpx
 import numpy as np
@@ -20,6 +20,7 @@ from service.client import (
     GlleServiceError,
     InvalidRequestError,
     NotFoundError,
+    Posterior,
     RateLimitedError,
     Retries,
     UnavailableError,
@@ -121,7 +122,7 @@ def test_post_is_sent_again_under_the_same_key(clock: Clock) -> None:
     answers = [problem(503), httpx.Response(200, json=known), httpx.Response(200, json=known)]
     service = Service(*answers)
     client = service.client(clock.retries())
-    assert client.fit("ds_1", n_neighbors=5).id == "post_1"
+    assert assert_type(client.fit("ds_1", n_neighbors=5), Posterior).id == "post_1"
     client.fit("ds_1", n_neighbors=5)
     first, again, other = (request.headers["idempotency-key"] for request in service.requests)
     assert first == again != other

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from typing import assert_type
 
 import httpx
 import numpy as np
@@ -10,9 +12,11 @@ import pytest
 
 from service.client import (
     AsyncClient,
+    AsyncPosterior,
     Client,
     ConflictError,
     GlleServiceError,
+    Job,
     JobTimeoutError,
     NotFoundError,
     UnavailableError,
@@ -83,7 +87,7 @@ def test_lists_go_over_all_pages() -> None:
     told = [job("succeeded").json() | {"id": f"job_{i}"} for i in range(3)]
     pages = [{"items": told[:2], "next": "c1"}, {"items": told[2:], "next": None}]
     service = Service(*[httpx.Response(200, json=page) for page in pages])
-    found = service.client().jobs(kind="fit")
+    found = assert_type(service.client().jobs(kind="fit"), Iterator[Job])
     assert next(found).id == "job_0"
     assert len(service.requests) == 1
     assert [item.id for item in found] == ["job_1", "job_2"]
@@ -107,7 +111,7 @@ def test_async_client_has_the_same_methods_awaited(clock: Clock) -> None:
 
     async def ask() -> list[str]:
         async with AsyncClient(URL, progress=False, retries=clock.retries(), transport=service.transport) as client:
-            fitted = await client.fit(await client.dataset(np.ones((3, 2))))
+            fitted = assert_type(await client.fit(await client.dataset(np.ones((3, 2)))), AsyncPosterior)
             return [fitted.id, *[item.id async for item in client.jobs()]]
 
     assert asyncio.run(ask()) == ["post_1", "job_1"]
@@ -142,6 +146,14 @@ def test_bars_are_silent_where_nobody_looks(capsys: pytest.CaptureFixture[str]) 
             bar.tell({"done": 1, "total": 2, "stage": "weights"})
             assert bar.shown is shown
         assert bool(capsys.readouterr().err) is shown
+
+
+@pytest.mark.parametrize(("sign", "value"), [("Console.is_terminal", True), ("_is_jupyter", lambda: True)])
+def test_bars_appear_in_terminals_and_notebooks(monkeypatch: pytest.MonkeyPatch, sign: str, value: object) -> None:
+    """Without being asked for."""
+    monkeypatch.setattr(f"rich.console.{sign}", value)
+    with Bars().bar("fit") as bar:
+        assert bar.shown
 
 
 def test_job_that_is_over_at_once_has_no_bar(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 
-from service import contract
+from service import cli, contract
 from tests.system.conftest import ROOT
 
 if TYPE_CHECKING:
@@ -100,6 +101,23 @@ def test_quickstart_plots_a_draw_in_five_lines(up: Up, monkeypatch: pytest.Monke
     assert names["draws"].shape == (100, 300, 2)
     assert names["placed"].embedding.shape == (5, 2)
     assert list(names["table"].columns) == ["y1", "y2"]
+
+
+def test_quickstart_commands_work(
+    up: Up, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As the page has them, line by line, with the id that `glle fit` told."""
+    monkeypatch.setenv("GLLE_URL", up.url)
+    monkeypatch.chdir(tmp_path)
+    lines = [line for block in blocks("sh") for line in block.splitlines() if line.startswith("glle ")]
+    assert len(lines) == 4
+    told = "post_..."
+    for line in lines:
+        words = shlex.split(line.replace("docs/", f"{ROOT}/docs/").replace("post_...", told), comments=True)
+        assert cli.main(words[1:]) == 0
+        output = capsys.readouterr().out
+        told = output.split()[0] if words[1] == "fit" else told
+    assert np.load(tmp_path / "draws.npy").shape == (8, 300, 2)
 
 
 def test_examples_of_the_contract_work_in_turn(client: httpx.Client) -> None:
