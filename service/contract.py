@@ -1,4 +1,4 @@
-"""What the framework leaves out of the contract: links from an answer to the next request, examples, exact bounds."""
+"""What the framework leaves out of the contract: links from answers to the next requests, headers, examples, bounds."""
 
 from __future__ import annotations
 
@@ -47,12 +47,21 @@ _OF_JOB: Links = {
 # The model of an answer, and what its `id` leads to.
 _LINKS = {"DatasetOut": _OF_DATASET, "PosteriorOut": _OF_POSTERIOR, "JobOut": _OF_JOB}
 
+_HEADERS = {
+    "Location": ("string", "Where what was made is, or the job that makes it."),
+    "Retry-After": ("integer", "Seconds after which to ask again."),
+}
+_HEADERS_OF = {"201": ("Location",), "202": ("Location", "Retry-After"), "503": ("Retry-After",)}
+
 
 def complete(contract: dict[str, Any]) -> dict[str, Any]:
     """Return the contract with what is left out of it; once more changes nothing."""
     _exact(contract)
     contract["components"]["links"] = {
         name: _link(*target) for targets in _LINKS.values() for name, target in targets.items()
+    }
+    contract["components"]["headers"] = {
+        name: {"description": told, "schema": {"type": kind}} for name, (kind, told) in _HEADERS.items()
     }
     operations = [operation for methods in contract["paths"].values() for operation in methods.values()]
     for operation in operations:
@@ -62,7 +71,10 @@ def complete(contract: dict[str, Any]) -> dict[str, Any]:
             operation["responses"] = dict(sorted({**operation["responses"], "400": told}.items()))
             if (example := EXAMPLES.get(operation["operationId"])) is not None:
                 body["example"] = example
-        for response in operation["responses"].values():
+        for status, response in operation["responses"].items():
+            if names := _HEADERS_OF.get(status):
+                given = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
+                response["headers"] = {**response.get("headers", {}), **given}
             schema = response.get("content", {}).get("application/json", {}).get("schema", {})
             if targets := _LINKS.get(schema.get("$ref", "").rpartition("/")[2]):
                 response["links"] = {name: {"$ref": f"#/components/links/{name}"} for name in targets}

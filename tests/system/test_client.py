@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +14,7 @@ import pytest
 
 from glle_engine import manifolds
 from service.client import AsyncClient, Client, InvalidRequestError, NotFoundError
+from tests.conftest import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -104,6 +108,18 @@ def test_deleting_what_is_in_use_needs_force(glle: Client) -> None:
     with pytest.raises(NotFoundError):
         glle.posterior(posterior.id)
     assert dataset.id not in {found.id for found in glle.datasets()}
+
+
+def test_client_outlives_a_restart_of_the_api(glle: Client, up: Up) -> None:
+    """The API is killed under a client that waits for a job: it asks again, and has its draws."""
+    posterior = glle.fit(glle.synthetic("swiss_roll", 2000, seed=14))
+    with ThreadPoolExecutor(1) as pool:
+        drawn = pool.submit(posterior.draws, 300, seed=5)
+        until(lambda: any(job.status == "running" for job in glle.jobs(kind="draws")))
+        (api,) = up.children("--fd")
+        os.kill(api, signal.SIGKILL)
+        assert drawn.result(timeout=60).shape == (300, 2000, 2)
+    assert up.children("--fd") != [api]
 
 
 def test_awaited_fits_run_side_by_side(up: Up) -> None:
