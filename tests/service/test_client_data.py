@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import sys
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -170,3 +171,10 @@ def test_results_have_arrays_and_facts_by_name() -> None:
     assert (summary.spread.dtype, summary.spread.tolist(), summary.scale) == (np.float32, [1.0, 2.0], 1.0)
     with pytest.raises(AttributeError, match="but spread, scale"):
         _ = summary.consensus
+
+
+def test_frames_need_pandas_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All else does not."""
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match="pip install pandas"):
+        posterior(Service().client()).frame(np.ones((3, 2)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Iterator
 from typing import assert_type
 
@@ -154,6 +155,15 @@ def test_bars_appear_in_terminals_and_notebooks(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(f"rich.console.{sign}", value)
     with Bars().bar("fit") as bar:
         assert bar.shown
+
+
+def test_bars_need_rich_only_when_they_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it the client works in silence."""
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    with Bars().bar("fit") as bar:
+        assert not bar.shown
+    with pytest.raises(ImportError, match="pip install rich"):
+        Bars(switch=True)
 
 
 def test_job_that_is_over_at_once_has_no_bar(capsys: pytest.CaptureFixture[str]) -> None:

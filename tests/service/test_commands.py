@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 import numpy as np
@@ -121,6 +122,14 @@ def test_misuse_is_told_before_anything_is_asked(glle: Glle, arguments: list[str
     code, out, err = glle(*arguments)
     assert (code, out) == (2, "")
     assert told in err
+
+
+def test_commands_without_the_client_say_what_to_install(glle: Glle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service runs without httpx; what asks it does not."""
+    monkeypatch.setitem(sys.modules, "service.client", None)
+    code, out, err = glle("jobs", "list")
+    assert (code, out) == (2, "")
+    assert "pip install 'glle[client]'" in err
 
 
 def test_variables_of_the_client_are_no_unknown_settings(glle: Glle, monkeypatch: pytest.MonkeyPatch) -> None:
