@@ -29,6 +29,9 @@ BODIES = {
     "AdviceOptions": ("AdviceIn", {"dataset"}),
 }
 QUERIES = {
+    "DatasetsOptions": ("/v1/datasets", {"limit", "cursor"}),
+    "PosteriorsOptions": ("/v1/posteriors", {"limit", "cursor"}),
+    "JobsOptions": ("/v1/jobs", {"limit", "cursor"}),
     "DrawOptions": ("/v1/posteriors/{id}/draws/{index}", {"wait"}),
     "SummaryOptions": ("/v1/posteriors/{id}/summary", {"count", "wait"}),
 }

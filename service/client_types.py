@@ -633,6 +633,29 @@ class AdviceOptions(TypedDict):
     """
 
 
+class DatasetsOptions(TypedDict):
+    """Keyword arguments, the query of GET /v1/datasets."""
+
+
+class PosteriorsOptions(TypedDict):
+    """Keyword arguments, the query of GET /v1/posteriors."""
+
+
+class JobsOptions(TypedDict):
+    """Keyword arguments, the query of GET /v1/jobs."""
+
+    status: NotRequired[Literal["queued", "running", "cancelling", "cancelled", "succeeded", "failed"] | None]
+    """
+    Only jobs of this status.
+    """
+    kind: NotRequired[
+        Literal["fit", "draws", "summary", "transform", "reconstructions", "calibration", "advice"] | None
+    ]
+    """
+    Only jobs of this kind.
+    """
+
+
 class DrawOptions(TypedDict):
     """Keyword arguments, the query of GET /v1/posteriors/{id}/draws/{index}."""
 

@@ -25,7 +25,16 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from service.client.session import Session
-    from service.client_types import AdviceOptions, FitOptions, InfoOut, JobOut, SyntheticOptions
+    from service.client_types import (
+        AdviceOptions,
+        DatasetsOptions,
+        FitOptions,
+        InfoOut,
+        JobOut,
+        JobsOptions,
+        PosteriorsOptions,
+        SyntheticOptions,
+    )
 
 URL = "http://127.0.0.1:8000"
 TIMEOUT = 120.0
@@ -113,21 +122,23 @@ class ClientMethods(Generic[DatasetT, PosteriorT, JobT]):
         return self._made("job", (yield from self._session.ask(Call("GET", path_of("jobs", id)))).json())
 
     @listing
-    def datasets(self, cursor: str | None) -> Steps[tuple[list[DatasetT], str | None]]:
-        """Iterate over all data sets, the newest first."""
-        return (yield from self._page("dataset", cursor, {}))
+    def datasets(
+        self, cursor: str | None, **filters: Unpack[DatasetsOptions]
+    ) -> Steps[tuple[list[DatasetT], str | None]]:
+        """Iterate over the data sets, the newest first."""
+        return (yield from self._page("dataset", cursor, dict(filters)))
 
     @listing
-    def posteriors(self, cursor: str | None) -> Steps[tuple[list[PosteriorT], str | None]]:
-        """Iterate over all posteriors, the newest first."""
-        return (yield from self._page("posterior", cursor, {}))
+    def posteriors(
+        self, cursor: str | None, **filters: Unpack[PosteriorsOptions]
+    ) -> Steps[tuple[list[PosteriorT], str | None]]:
+        """Iterate over the posteriors, the newest first."""
+        return (yield from self._page("posterior", cursor, dict(filters)))
 
     @listing
-    def jobs(
-        self, cursor: str | None, *, status: str | None = None, kind: str | None = None
-    ) -> Steps[tuple[list[JobT], str | None]]:
-        """Iterate over all jobs, the newest first, or those of a status or a kind."""
-        return (yield from self._page("job", cursor, {"status": status, "kind": kind}))
+    def jobs(self, cursor: str | None, **filters: Unpack[JobsOptions]) -> Steps[tuple[list[JobT], str | None]]:
+        """Iterate over the jobs, the newest first: all, or those of a `status`, of a `kind`."""
+        return (yield from self._page("job", cursor, dict(filters)))
 
     @operation
     def info(self) -> Steps[InfoOut]:

@@ -62,7 +62,7 @@ class BlockingSession(Session):
                     for piece in response.iter_bytes():
                         sink.feed(piece)
                     return Reply(response.status_code, response.headers, sink.end())
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             return _failure(error)
 
 
@@ -107,7 +107,7 @@ class AwaitingSession(Session):
                     async for piece in response.aiter_bytes():
                         sink.feed(piece)
                     return Reply(response.status_code, response.headers, sink.end())
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             return _failure(error)
 
 
@@ -163,7 +163,7 @@ def _kept(sink: Sink) -> Iterator[None]:
         raise
 
 
-def _failure(error: httpx.TransportError) -> Failure:
+def _failure(error: httpx.RequestError) -> Failure:
     refused = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
     return Failure(str(error) or type(error).__name__, connected=not refused)
 

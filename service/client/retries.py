@@ -80,7 +80,7 @@ def patient(call: Call, retries: Retries, url: str) -> Steps[Reply]:
     Raises
     ------
     GlleServiceError
-        For an answer of 400 and above, and for none.
+        For an answer of 300 and above, and for none: the API redirects nobody.
 
     """
     started = retries.clock()
@@ -96,7 +96,7 @@ def patient(call: Call, retries: Retries, url: str) -> Steps[Reply]:
             raise unreachable(url, reply.reason)
         if call.method == "DELETE" and attempt and reply.status == 404:
             return reply  # an attempt before had deleted it, and its answer was lost
-        if reply.status >= 400:
+        if reply.status >= 300:
             raise refused(reply)
         return reply
     raise AssertionError("unreachable")

@@ -66,6 +66,7 @@ def tell_all(chosen: argparse.Namespace, items: Sequence[Any], columns: dict[str
         return tell(chosen, list(items), "")
     from rich.console import Console  # noqa: PLC0415 # with --json, and for all else, it need not be there
     from rich.table import Table  # noqa: PLC0415 # likewise
+    from rich.text import Text  # noqa: PLC0415 # likewise
 
     console = Console()
     if not console.is_terminal:
@@ -74,7 +75,7 @@ def tell_all(chosen: argparse.Namespace, items: Sequence[Any], columns: dict[str
     for name in columns:
         table.add_column(name, no_wrap=True)
     for item in items:
-        table.add_row(*[str(cell(item)) for cell in columns.values()])
+        table.add_row(*[Text(str(cell(item))) for cell in columns.values()])  # [brackets] are no markup
     console.print(table if items else "None.")
     return 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from service.client_types import SyntheticOptions
+from service.client_types import DatasetsOptions, SyntheticOptions
 from service.commands.asking import asking, shared, tell, tell_all, tell_one
 from service.commands.options import add_options, given
 
@@ -29,6 +29,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     actions = group.add_subparsers(required=True, metavar="action")
 
     listing = actions.add_parser("list", parents=[shared()], help="all, the newest first")
+    add_options(listing, DatasetsOptions, {})
     listing.set_defaults(run=asking(_list))
 
     upload = actions.add_parser("upload", parents=[shared()], help="upload a file: csv, npy, json")
@@ -55,7 +56,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _list(chosen: argparse.Namespace, glle: Client) -> int:
-    return tell_all(chosen, [dataset.told for dataset in glle.datasets()], _COLUMNS)
+    return tell_all(chosen, [dataset.told for dataset in glle.datasets(**given(chosen, DatasetsOptions))], _COLUMNS)
 
 
 def _upload(chosen: argparse.Namespace, glle: Client) -> int:

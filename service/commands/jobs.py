@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, get_args, get_type_hints
+from typing import TYPE_CHECKING
 
-from service.client_types import JobOut
+from service.client_types import JobsOptions
 from service.commands.asking import asking, shared, tell, tell_all, tell_one
+from service.commands.options import add_options, given
 
 if TYPE_CHECKING:
     import argparse
@@ -29,9 +30,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     actions = group.add_subparsers(required=True, metavar="action")
 
     listing = actions.add_parser("list", parents=[shared()], help="all, the newest first")
-    hints = get_type_hints(JobOut)
-    listing.add_argument("--status", choices=get_args(hints["status"]), help="only those of this status")
-    listing.add_argument("--kind", choices=get_args(hints["kind"]), help="only those of this kind")
+    add_options(listing, JobsOptions, {"status": ("", "only of this status"), "kind": ("", "only of this kind")})
     listing.set_defaults(run=asking(_list))
 
     for name, run, told in (
@@ -47,7 +46,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _list(chosen: argparse.Namespace, glle: Client) -> int:
-    return tell_all(chosen, [job.told for job in glle.jobs(status=chosen.status, kind=chosen.kind)], _COLUMNS)
+    return tell_all(chosen, [job.told for job in glle.jobs(**given(chosen, JobsOptions))], _COLUMNS)
 
 
 def _show(chosen: argparse.Namespace, glle: Client) -> int:

@@ -16,6 +16,8 @@ def add_options(parser: argparse.ArgumentParser, options: type, named: dict[str,
         A short flag (or none) and a help text, for those that have one.
 
     """
+    if not get_type_hints(options):
+        return
     group = parser.add_argument_group("parameters", "as in the API; what is not given has the service's default")
     for name, hint in get_type_hints(options).items():
         flag, told = named.get(name, ("", ""))

@@ -63,9 +63,10 @@ def test_refusals_for_now_are_tried_again(clock: Clock, status: int) -> None:
 
 def test_lost_connections_are_tried_again(clock: Clock) -> None:
     """So is a request whose answer never came."""
-    service = Service(httpx.ReadError("gone"), httpx.ConnectError("refused"), httpx.Response(200, json=INFO))
+    lost = [httpx.ReadError("gone"), httpx.ConnectError("refused"), httpx.DecodingError("torn")]
+    service = Service(*lost, httpx.Response(200, json=INFO))
     assert service.client(clock.retries()).info() == INFO
-    assert clock.slept == [0.25, 0.5]
+    assert clock.slept == [0.25, 0.5, 1.0]
 
 
 def test_retry_after_in_seconds_is_honoured(clock: Clock) -> None:
@@ -170,6 +171,14 @@ def test_problem_is_raised_whole(status: int, kind: type[GlleServiceError]) -> N
     assert (error.detail, error.remedy, error.details) == ("It went wrong.", "Do this.", {"row": 3})
     assert (error.code, error.request_id) == ("some-code", "abc")
     assert str(error) == "It went wrong. Do this."
+    assert len(service.requests) == 1
+
+
+def test_redirect_is_told_not_followed() -> None:
+    """Where the address is that of something in between, a key would go elsewhere."""
+    service = Service(httpx.Response(308, headers={"location": "https://elsewhere.test/"}))
+    with pytest.raises(GlleServiceError, match="308 Permanent Redirect"):
+        service.client().info()
     assert len(service.requests) == 1
 
 
