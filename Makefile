@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo up test test-compose test-scale bench figures honesty lint format types openapi lock clean
+.PHONY: help setup demo up test test-compose test-scale bench figures honesty lint format types openapi client-types fuzz lock clean
 
 help:
 	@echo "make demo          start everything, run the main job on real data, leave pictures in out/"
@@ -20,6 +20,8 @@ help:
 	@echo "make test-compose  the containers, for real (as root; installs a container engine)"
 	@echo "make test-scale    n of 100,000 (minutes)"
 	@echo "make openapi       export openapi/openapi.json and docs/settings.md"
+	@echo "make client-types the Python client's types, from openapi/openapi.json"
+	@echo "make fuzz          every route with whatever its contract allows, and what it does not (minutes)"
 	@echo "make lock          resolve the lock files anew (needs uv)"
 
 setup: $(STAMP)
@@ -78,12 +80,21 @@ types: setup
 openapi: setup
 	$(BIN)/glle openapi
 	$(BIN)/glle settings --write
+	$(BIN)/python -m openapi.client_types
+
+client-types: setup
+	$(BIN)/python -m openapi.client_types
 
 LOCK := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-emit-index-url --no-emit-find-links --no-annotate --quiet
 
+FUZZ ?= --max-examples 100
+
+fuzz: setup
+	$(BIN)/python -m tests.fuzz $(FUZZ)
+
 lock:
-	$(LOCK) --extra service --extra fast --extra otel --extra demo --group dev -o requirements.lock
+	$(LOCK) --extra service --extra client --extra fast --extra otel --extra demo --group dev -o requirements.lock
 	$(LOCK) --extra service --extra fast --extra otel --group build -o requirements-service.lock
 	$(LOCK) --extra bench --constraint requirements.lock -o requirements-bench.lock
 

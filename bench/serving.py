@@ -18,8 +18,8 @@ from bench.data import data_of, posterior_of
 from bench.load import DIFFERENT, load
 from bench.table import Row
 from bench.timing import in_turn, seconds
-from demo.client import Client
 from demo.service import running_service
+from service.client import Client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,10 +36,10 @@ NPY = {"Accept": "application/x-npy"}
 def rows() -> Iterator[Row]:
     """Measure a job, a cached draw, a first draw and a small fit over HTTP; one worker."""
     with running_service(1) as url:
-        client = Client(url)
+        client = Client(url, progress=False)
         try:
             with httpx.Client(base_url=url + "/v1", timeout=600, trust_env=False) as http:
-                fitted = {n: client.fit(client.synthetic("swiss_roll", n))["id"] for n, *_ in JOBS}
+                fitted = {n: client.fit(client.synthetic("swiss_roll", n)).id for n, *_ in JOBS}
                 for n, repeats, goal in JOBS:
                     yield _job(http, fitted[n], n, repeats, goal)
                 yield from _cached(http, url, fitted[N])
@@ -122,7 +122,7 @@ def _get(http: httpx.Client, path: str) -> None:
 def _small_fit(client: Client, http: httpx.Client) -> Row:
     times = []
     for seed in range(-3, 15):
-        dataset = client.upload(data_of("swiss_roll", 500, seed=100 + seed))
+        dataset = client.dataset(data_of("swiss_roll", 500, seed=100 + seed)).id
         started = time.perf_counter()
         told: dict[str, Any] = http.post("/posteriors?wait=60", json={"dataset": dataset}).raise_for_status().json()
         took = time.perf_counter() - started

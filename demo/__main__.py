@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 from rich.console import Console
@@ -18,20 +18,25 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from sklearn.datasets import load_digits
 
-from demo.client import Client
+from demo.lines import Lines
 from demo.pictures import TITLES, Row, picture
 from demo.service import running_service
 from glle_engine import manifolds
 from glle_engine.quality import disparity, trustworthiness
+from service.client import Client
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-METHODS = ("em", "direct")
+    from service.client import Dataset, Posterior
+
+METHODS: tuple[Literal["em", "direct"], ...] = ("em", "direct")
 SCALES = (0.01, 0.1, 1.0, 5.0, 10.0)
 PROBES = 1000
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -39,11 +44,10 @@ class Case:
     """One data set under one method, and what came of it."""
 
     name: str
-    method: str
-    dataset: str
+    method: Literal["em", "direct"]
+    dataset: Dataset
     X: NDArray[Any]
     colour: NDArray[Any]
-    posterior: str = ""
     reference: NDArray[Any] = field(default_factory=lambda: np.empty(0))
     embeddings: NDArray[Any] = field(default_factory=lambda: np.empty(0))
     scaled: NDArray[Any] = field(default_factory=lambda: np.empty(0))
@@ -70,11 +74,7 @@ def main() -> int:
     try:
         with running_service(options.workers) as url:
             console.print(f"The service is at {url} with {options.workers} workers on embedded servers.")
-            client = Client(url)
-            try:
-                cases = _run(client, console, options)
-            finally:
-                client.close()
+            cases = _run(url, console, options)
     except KeyboardInterrupt:
         console.print("Interrupted; everything that was started is stopped.")
         return 130
@@ -84,9 +84,8 @@ def main() -> int:
     return 0
 
 
-def _run(client: Client, console: Console, options: argparse.Namespace) -> list[Case]:
+def _run(url: str, console: Console, options: argparse.Namespace) -> list[Case]:
     """Upload, fit, draw, and ask for all of it again."""
-    cases = _uploaded(client, options.points)
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description:<34}"),
@@ -96,32 +95,35 @@ def _run(client: Client, console: Console, options: argparse.Namespace) -> list[
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=console) as progress:
-        for case in cases:
-            _follow(progress, f"fit   {case.title}", partial(_fit, client, case))
-        for case in cases:
-            _follow(progress, f"draws {case.title}", partial(_draw, client, case, options.draws))
-        for case in cases:
-            _follow(progress, f"scale {case.title}", partial(_scales, client, case))
+        lines = Lines(progress)
+        with Client(url, progress=lines) as client:
+            cases = _uploaded(client, options.points)
+            fitted = [_follow(lines, f"fit   {case.title}", partial(_fit, client, case)) for case in cases]
+            for case, posterior in zip(cases, fitted, strict=True):
+                _follow(lines, f"draws {case.title}", partial(_draw, posterior, case, options.draws))
+            for case, posterior in zip(cases, fitted, strict=True):
+                _follow(lines, f"scale {case.title}", partial(_scales, posterior, case))
     return cases
 
 
 def _uploaded(client: Client, points: int) -> list[Case]:
     digits = load_digits()
-    sets = [("digits", client.upload(digits.data), digits.data, digits.target)]
+    sets = [("digits", client.dataset(digits.data), digits.data, digits.target)]
     for name in manifolds.NAMES:
         dataset = client.synthetic(name, points)
-        fetched = client.data(dataset)
+        fetched = dataset.arrays()
         sets.append((name, dataset, fetched["data"], fetched["coordinates"][:, 0]))
     return [Case(name, method, dataset, X, colour) for name, dataset, X, colour in sets for method in METHODS]
 
 
-def _follow(progress: Progress, title: str, work: Callable[[Callable[[int, int, str], None]], None]) -> None:
-    """Run one piece of work behind a bar of its own."""
-    task = progress.add_task(title, total=None, stage="")
-    work(lambda done, total, stage: progress.update(task, completed=done, total=total, stage=stage))
-    total = progress.tasks[task].total or 1
-    progress.update(task, total=total, completed=total, stage="done")
-    progress.stop_task(task)
+def _follow(lines: Lines, title: str, work: Callable[[], T]) -> T:
+    """Run one piece of work behind a line of its own."""
+    task = lines.line = lines.display.add_task(title, total=None, stage="")
+    result = work()
+    total = lines.display.tasks[task].total or 1
+    lines.display.update(task, total=total, completed=total, stage="done")
+    lines.display.stop_task(task)
+    return result
 
 
 def _timed(case: Case, name: str, work: Callable[[], Any]) -> Any:
@@ -131,23 +133,24 @@ def _timed(case: Case, name: str, work: Callable[[], Any]) -> Any:
     return result
 
 
-def _fit(client: Client, case: Case, told: Callable[[int, int, str], None]) -> None:
-    described = _timed(case, "fit", lambda: client.fit(case.dataset, told, method=case.method))
+def _fit(client: Client, case: Case) -> Posterior:
+    posterior: Posterior = _timed(case, "fit", lambda: client.fit(case.dataset, method=case.method))
     again = _timed(case, "fit again", lambda: client.fit(case.dataset, method=case.method))
-    assert again["id"] == described["id"]
-    case.posterior, case.seconds["fit on worker"] = described["id"], described["seconds"]
-    case.reference = client.arrays(case.posterior)["embedding"]
+    assert again == posterior
+    case.seconds["fit on worker"] = posterior.told["seconds"]
+    case.reference = posterior.arrays()["embedding"]
+    return posterior
 
 
-def _draw(client: Client, case: Case, count: int, told: Callable[[int, int, str], None]) -> None:
-    drawn = _timed(case, "draws", lambda: client.draws(case.posterior, told, count=count))
-    again = _timed(case, "draws again", lambda: client.draws(case.posterior, count=count))
-    assert drawn["embeddings"].tobytes() == again["embeddings"].tobytes()
-    case.embeddings = drawn["embeddings"]
+def _draw(posterior: Posterior, case: Case, count: int) -> None:
+    drawn = _timed(case, "draws", lambda: posterior.draws(count))
+    again = _timed(case, "draws again", lambda: posterior.draws(count))
+    assert drawn.tobytes() == again.tobytes()
+    case.embeddings = drawn
 
 
-def _scales(client: Client, case: Case, told: Callable[[int, int, str], None]) -> None:
-    case.scaled = client.draws(case.posterior, told, count=1, scales=list(SCALES))["embeddings"][:, 0]
+def _scales(posterior: Posterior, case: Case) -> None:
+    case.scaled = posterior.draws(1, scales=list(SCALES))[:, 0]
 
 
 def _table(console: Console, cases: list[Case], count: int) -> None:

@@ -11,6 +11,7 @@ import glle_engine
 from service import cors, problems
 from service.auth import Authenticate
 from service.compression import Compress
+from service.contract import complete
 from service.deprecation import Deprecations, is_marked
 from service.door import Door
 from service.guarded import document_keys
@@ -58,6 +59,7 @@ def create_app(stores: Stores) -> FastAPI:
         redoc_url=None,
         separate_input_output_schemas=False,
         telemetry=telemetry(),
+        generate_unique_id_function=lambda route: route.name,  # what generated clients name their methods by
     )
     app.state.stores = stores
     app.state.streams = Streams(stores.settings.max_streams)
@@ -98,6 +100,6 @@ def _document_problems(app: FastAPI) -> None:
             if "requestBody" in operation:
                 operation["responses"]["400"] = told[400]
         document_keys(contract)
-        return contract
+        return complete(contract)
 
     app.openapi = openapi  # type: ignore[method-assign] # FastAPI's documented way

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from service import commands as asking
 from service import keys_command, settings_page
 from service.door import Door
 from service.flags import add_flags, settings_of
@@ -32,7 +33,7 @@ DRAIN_SECONDS = 3  # an API that stops lets answers end for so long
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code."""
-    for name in unknown(os.environ):
+    for name in sorted(set(unknown(os.environ)) - asking.VARIABLES):
         _say(f"{name} is no setting and has no effect; `glle settings` lists them.")
     try:
         chosen = _parser(Settings.from_env()).parse_args(arguments)
@@ -97,6 +98,7 @@ def _parser(settings: Settings) -> argparse.ArgumentParser:
     what.add_argument("--current", action="store_true", help="what holds in this environment, passwords hidden")
     what.add_argument("--write", action="store_true", help="write docs/settings.md, their documentation")
     listing.set_defaults(run=_settings)
+    asking.add(commands)
     return parser
 
 

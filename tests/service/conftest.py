@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import threading
 from contextlib import contextmanager
@@ -55,6 +56,17 @@ def beating(stores: Stores, name: str = "one", seconds: float = 0.0, **told: str
     fields: dict[Any, Any] = {"state": "idle", "engine": glle_engine.__version__, "threads": "1", **told}
     stores.client.sadd("rq:workers:glle", f"rq:worker:{name}")
     stores.client.hset(f"rq:worker:{name}", mapping={**fields, "last_heartbeat": beat})
+
+
+@pytest.fixture(autouse=True)
+def _root() -> Iterator[None]:
+    """Leave the root logger as it was: commands configure it."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    logging.captureWarnings(capture=False)
 
 
 @pytest.fixture(scope="session")

@@ -16,21 +16,8 @@ from worker.origin import luggage, on_behalf
 from worker.queue import SERIALIZER, SafeJob
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from worker.settings import Settings
     from worker.stores import Stores
-
-
-@pytest.fixture(autouse=True)
-def _root() -> Iterator[None]:
-    """Leave the root logger as it was."""
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    logging.captureWarnings(capture=False)
 
 
 def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:

@@ -1,0 +1,1 @@
+"""The exported contract of the API, and what is generated from it."""

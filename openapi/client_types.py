@@ -1,0 +1,85 @@
+"""`python -m openapi.client_types`: the client's types, generated from openapi.json, which is their only source.
+
+Every model becomes a `TypedDict`. So do the keyword arguments of the client's methods: a body without the members
+that the method fills in by itself, or the query of a GET.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from datamodel_code_generator import Formatter, InputFileType, LiteralType, PythonVersion, generate
+from datamodel_code_generator.enums import DataModelType
+
+CONTRACT = Path(__file__).with_name("openapi.json")
+TYPES = CONTRACT.parent.parent / "service" / "client_types.py"
+HEAD = '"""What the API is asked and tells: generated from openapi/openapi.json by `make client-types`, not by hand."""'
+
+# Name, the body it is of, and the members that the client's method has of its own.
+BODIES = {
+    "SyntheticOptions": ("SyntheticIn", {"name", "n"}),
+    "FitOptions": ("PosteriorIn", {"dataset"}),
+    "DrawsOptions": ("DrawsIn", {"count"}),
+    "TransformOptions": ("TransformIn", {"dataset", "data"}),
+    "ReconstructionsOptions": ("ReconstructionsIn", {"count"}),
+    "CalibrationOptions": ("CalibrationIn", set[str]()),
+    "AdviceOptions": ("AdviceIn", {"dataset"}),
+}
+QUERIES = {
+    "DatasetsOptions": ("/v1/datasets", {"limit", "cursor"}),
+    "PosteriorsOptions": ("/v1/posteriors", {"limit", "cursor"}),
+    "JobsOptions": ("/v1/jobs", {"limit", "cursor"}),
+    "DrawOptions": ("/v1/posteriors/{id}/draws/{index}", {"wait"}),
+    "SummaryOptions": ("/v1/posteriors/{id}/summary", {"count", "wait"}),
+}
+
+
+def types_text(contract: dict[str, Any]) -> str:
+    """Return the module of the types of a contract."""
+    schemas = {name: _open(schema) for name, schema in contract["components"]["schemas"].items()}
+    for name, (body, own) in BODIES.items():
+        members = {key: value for key, value in schemas[body]["properties"].items() if key not in own}
+        schemas[name] = _object(f"Keyword arguments, of `{body}`.", members)
+    for name, (path, own) in QUERIES.items():
+        query = [given for given in contract["paths"][path]["get"]["parameters"] if given["in"] == "query"]
+        members = {given["name"]: given["schema"] for given in query if given["name"] not in own}
+        schemas[name] = _object(f"Keyword arguments, the query of GET {path}.", members)
+    text = generate(
+        json.dumps({**contract, "paths": {}, "components": {"schemas": schemas}}),
+        input_file_type=InputFileType.OpenAPI,
+        output_model_type=DataModelType.TypingTypedDict,
+        target_python_version=PythonVersion.PY_311,
+        enum_field_as_literal=LiteralType.All,
+        use_schema_description=True,
+        use_field_description=True,
+        use_standard_collections=True,
+        use_union_operator=True,
+        disable_timestamp=True,
+        custom_file_header=HEAD,
+        formatters=[Formatter.RUFF_CHECK, Formatter.RUFF_FORMAT],
+        settings_path=CONTRACT.parent.parent,
+    )
+    assert isinstance(text, str)
+    return text.rstrip() + "\n"
+
+
+def _open(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema that is not closed to more members, which only types of a later Python can say."""
+    return {name: value for name, value in schema.items() if name != "additionalProperties"}
+
+
+def _object(description: str, members: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "description": description, "properties": members}
+
+
+def main() -> int:
+    """Write the types."""
+    TYPES.write_text(types_text(json.loads(CONTRACT.read_text(encoding="utf-8"))), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+"""Methods written once, called at once or awaited.
+
+A method under `operation` is a generator of calls (see `calls`). On a `Blocking` object it is an ordinary method, on an
+`Awaiting` one a coroutine; for type checkers, too.
+"""
+
+from __future__ import annotations
+
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+
+    from service.client.calls import Steps
+    from service.client.session import Session
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Blocking:
+    """Something whose methods return what they tell."""
+
+    _session: Session
+
+
+class Awaiting:
+    """Something whose methods are to be awaited."""
+
+    _session: Session
+
+
+class operation(Generic[P, T]):  # noqa: N801 # a decorator
+    """A method that makes calls and returns one value."""
+
+    def __init__(self, steps: Callable[Concatenate[Any, P], Steps[T]]) -> None:
+        self.steps = steps
+        self.__doc__ = steps.__doc__
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Callable[..., Any]: ...
+    @overload
+    def __get__(self, instance: Blocking, owner: type) -> Callable[P, T]: ...
+    @overload
+    def __get__(self, instance: Awaiting, owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
+    def __get__(self, instance: Any, owner: type) -> Any:
+        if instance is None:
+            return self.steps
+
+        def bound(*args: P.args, **kwargs: P.kwargs) -> Any:
+            return instance._session.run(self.steps(instance, *args, **kwargs))  # noqa: SLF001 # the two are one
+
+        return update_wrapper(bound, self.steps)
+
+
+class listing(Generic[P, T]):  # noqa: N801 # a decorator
+    """A method that makes a call a page and iterates over the items of all pages.
+
+    What it decorates returns the steps of the page at a cursor: its items, and the cursor of the next page.
+    """
+
+    def __init__(self, page: Callable[Concatenate[Any, str | None, P], Steps[tuple[list[T], str | None]]]) -> None:
+        self.page = page
+        self.__doc__ = page.__doc__
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Callable[..., Any]: ...
+    @overload
+    def __get__(self, instance: Blocking, owner: type) -> Callable[P, Iterator[T]]: ...
+    @overload
+    def __get__(self, instance: Awaiting, owner: type) -> Callable[P, AsyncIterator[T]]: ...
+    def __get__(self, instance: Any, owner: type) -> Any:
+        if instance is None:
+            return self.page
+
+        def bound(*args: P.args, **kwargs: P.kwargs) -> Any:
+            return instance._session.all(lambda cursor: self.page(instance, cursor, *args, **kwargs))  # noqa: SLF001
+
+        return update_wrapper(bound, self.page)

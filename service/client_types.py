@@ -1,0 +1,897 @@
+"""What the API is asked and tells: generated from openapi/openapi.json by `make client-types`, not by hand."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
+
+NNeighbor: TypeAlias = int
+
+
+class AdviceIn(TypedDict):
+    """A range of parameters to judge on a data set."""
+
+    dataset: str
+    """
+    Id of a data set.
+    """
+    n_neighbors: NotRequired[list[NNeighbor] | None]
+    """
+    The range of k; 5, 6, 7, 8, 10, 12, 15, 20, 25, 30 unless told.
+    """
+    n_components: NotRequired[int]
+    """
+    p of the embeddings that are scored.
+    """
+    max_components: NotRequired[int]
+    """
+    How far the spectrum is looked at.
+    """
+    reg: NotRequired[float]
+    """
+    The ridge of LLE, as in a posterior.
+    """
+
+
+class CalibrationIn(TypedDict):
+    """How closely the scale is to be calibrated."""
+
+    half_samples: NotRequired[int]
+    """
+    Random halves of the data.
+    """
+    draws: NotRequired[int]
+    """
+    Draws at each scale that is tried.
+    """
+    seed: NotRequired[int]
+    """
+    Stream of draws.
+    """
+
+
+class CheckOut(TypedDict):
+    """One of the things that must be well."""
+
+    name: str
+    state: Literal["ok", "warning", "problem"]
+    detail: str
+    """
+    What was found.
+    """
+
+
+class DatasetOut(TypedDict):
+    """A data set."""
+
+    id: str
+    """
+    Made of the digest, and of the tenant: the same content has the same id.
+    """
+    sha256: str
+    """
+    Digest of shape, dtype, values, names, labels and coordinates.
+    """
+    n: int
+    """
+    Points (rows).
+    """
+    d: int
+    """
+    Features (columns).
+    """
+    dtype: str
+    """
+    float64, or float32 if it was uploaded so.
+    """
+    nbytes: int
+    """
+    Bytes of the values.
+    """
+    names: list[str] | None
+    """
+    Names of the features.
+    """
+    has_labels: bool
+    """
+    Whether a label of each point is kept with it.
+    """
+    has_color: bool
+    """
+    Whether a number of each point, to colour it by, is kept with it.
+    """
+    has_coordinates: bool
+    """
+    Whether the true coordinates are known.
+    """
+    source: dict[str, Any]
+    """
+    Where it came from.
+    """
+    created: str
+    """
+    ISO 8601, UTC.
+    """
+    name: str | None
+    """
+    What PATCH called it; no part of its content.
+    """
+    tags: list[str]
+    """
+    Likewise.
+    """
+    links: dict[str, str]
+    """
+    Where to go from here.
+    """
+
+
+class DatasetPage(TypedDict):
+    """Data sets, the newest first."""
+
+    next: str | None
+    """
+    Give this as ?cursor= for the next page; null on the last.
+    """
+    items: list[DatasetOut]
+
+
+class DrawsIn(TypedDict):
+    """Draws to make."""
+
+    count: int
+    """
+    Draws at each scale.
+    """
+    seed: NotRequired[int]
+    """
+    Stream of draws.
+    """
+    first: NotRequired[int]
+    """
+    Index of the first draw.
+    """
+    scale: NotRequired[float | Literal["auto"] | None]
+    """
+    Factor on the covariance; auto: the one that half-sampling suggests; 1 unless told.
+    """
+    scales: NotRequired[list[float | Literal["auto"]] | None]
+    """
+    Several factors: an axis of the result.
+    """
+    source: NotRequired[Literal["posterior", "prior"]]
+    """
+    Which law of the weights to draw from.
+    """
+    align: NotRequired[Literal["procrustes", "none"]]
+    """
+    Rotate to the reference embedding, or not.
+    """
+    priority: NotRequired[Literal["interactive", "batch"]]
+    """
+    interactive: before every batch, for draws that take no longer than a shard.
+    """
+
+
+class InfoOut(TypedDict):
+    """What this service is and allows."""
+
+    name: str
+    versions: dict[str, str]
+    """
+    Of the engine and what it stands on.
+    """
+    limits: dict[str, int | float]
+    """
+    The settings that a request can run into; quota 0: none.
+    """
+    manifolds: list[str]
+    """
+    Names for POST /v1/datasets/synthetic.
+    """
+    posterior_defaults: dict[str, Any]
+    """
+    The parameters of POST /v1/posteriors.
+    """
+
+
+class LiveOut(TypedDict):
+    """The process runs."""
+
+    status: NotRequired[Literal["ok"]]
+
+
+Tag: TypeAlias = str
+
+
+Tags: TypeAlias = list[Tag]
+"""
+At most 20, of at most 50 characters each.
+"""
+
+
+Tags1: TypeAlias = None
+"""
+At most 20, of at most 50 characters each.
+"""
+
+
+class NamingIn(TypedDict):
+    """A JSON merge patch (RFC 7396): null takes away, what is absent stays."""
+
+    name: NotRequired[str | None]
+    """
+    At most 200 characters on one line.
+    """
+    tags: NotRequired[Tags | Tags1]
+    """
+    At most 20, of at most 50 characters each.
+    """
+
+
+class PosteriorIn(TypedDict):
+    """A posterior to fit: a data set and the parameters of the engine's `FitSpec`."""
+
+    dataset: str
+    """
+    Id of a data set.
+    """
+    method: NotRequired[Literal["em", "direct"]]
+    """
+    GLLE Algorithm 1 (em) or 2 (direct).
+    """
+    variant: NotRequired[Literal["constrained", "published"]]
+    """
+    Weights that sum to one, or the equations as published.
+    """
+    n_neighbors: NotRequired[int]
+    """
+    k, the neighbours of a point.
+    """
+    n_components: NotRequired[int]
+    """
+    p, the dimension of the embedding.
+    """
+    reg: NotRequired[float]
+    """
+    Ratio of noise to prior variance (the ridge of LLE).
+    """
+    variance: NotRequired[Literal["auto", "dirichlet", "ml"]]
+    """
+    Noise variance of the constrained variant.
+    """
+    mean: NotRequired[Literal["lle", "derived"]]
+    """
+    Mean of the direct posterior.
+    """
+    covariance: NotRequired[Literal["spherical", "full"]]
+    """
+    M-step of the published em.
+    """
+    max_iter: NotRequired[int]
+    """
+    Most iterations of the published em.
+    """
+    tol: NotRequired[float]
+    """
+    Relative change that ends them.
+    """
+    disconnected: NotRequired[Literal["refuse", "bridge"]]
+    """
+    A graph that is not whole: an error, or bridged by its shortest edges.
+    """
+    noise: NotRequired[Literal["isotropic", "tangent"]]
+    """
+    Reconstruction noise of the constrained variant: alike, or along the sheet.
+    """
+    neighborhoods: NotRequired[Literal["fixed", "adaptive"]]
+    """
+    All n_neighbors candidates of a point, or those near its tangent plane (constrained, isotropic).
+    """
+    search: NotRequired[Literal["exact", "approximate"]]
+    """
+    How neighbours are found; approximate is for many points of many features, needs faiss on the workers, and tells the share it found.
+    """
+
+
+class PosteriorOut(TypedDict):
+    """A fitted posterior."""
+
+    id: str
+    """
+    Digest of data set, specification and engine version.
+    """
+    dataset: str
+    """
+    Id of its data set.
+    """
+    n: int
+    """
+    Points.
+    """
+    d: int
+    """
+    Features.
+    """
+    spec: dict[str, Any]
+    """
+    Every parameter with its value.
+    """
+    diagnostics: dict[str, Any]
+    """
+    `figures` of the fit, and `notes` on what is remarkable.
+    """
+    eigenvalues: list[float]
+    """
+    Bottom of the spectrum, one beyond the embedding's.
+    """
+    seconds: float
+    """
+    Time of the fit.
+    """
+    stages: dict[str, float]
+    """
+    Seconds of its stages: neighbors, weights, embedding, posterior, diagnostics.
+    """
+    arrays: dict[str, dict[str, Any]]
+    """
+    Shape and dtype of each array.
+    """
+    nbytes: int
+    """
+    Bytes of the arrays.
+    """
+    provenance: dict[str, str]
+    """
+    Versions and machine: what a replay needs.
+    """
+    job: str
+    """
+    The job that fitted it.
+    """
+    created: str
+    """
+    ISO 8601, UTC.
+    """
+    name: str | None
+    """
+    What PATCH called it.
+    """
+    tags: list[str]
+    """
+    Likewise.
+    """
+    links: dict[str, str]
+    """
+    Where to go from here.
+    """
+
+
+class PosteriorPage(TypedDict):
+    """Posteriors, the newest first."""
+
+    next: str | None
+    """
+    Give this as ?cursor= for the next page; null on the last.
+    """
+    items: list[PosteriorOut]
+
+
+class ProblemOut(TypedDict):
+    """What went wrong, and what to do about it."""
+
+    type: str
+    """
+    Stable URI of the kind of failure.
+    """
+    title: str
+    """
+    The same for every failure of this kind.
+    """
+    status: int
+    """
+    The HTTP status.
+    """
+    detail: str
+    """
+    What went wrong this time.
+    """
+    remedy: str
+    """
+    What to do about it.
+    """
+    details: dict[str, Any]
+    """
+    Facts: positions, sizes, limits.
+    """
+
+
+class ProgressOut(TypedDict):
+    """How far a job is."""
+
+    done: int
+    total: int
+    stage: str
+    """
+    What is being done; but for draws, done and total count within it.
+    """
+    eta: float | None
+    """
+    Seconds until done is total, at the rate so far: the end of draws, else of the stage; or null.
+    """
+
+
+class ReadyOut(TypedDict):
+    """The service can do its work."""
+
+    status: NotRequired[Literal["ok"]]
+    workers: int
+    """
+    Workers that gave a sign of life lately.
+    """
+    queue_length: int
+    """
+    Tasks that wait.
+    """
+    checks: list[CheckOut]
+    """
+    What was looked at.
+    """
+
+
+class ReconstructionsIn(TypedDict):
+    """Data sets to generate from drawn weights."""
+
+    seed: NotRequired[int]
+    """
+    Stream of draws.
+    """
+    first: NotRequired[int]
+    """
+    Index of the first draw.
+    """
+    scale: NotRequired[float]
+    """
+    Factor on the covariance; 0 is LLE itself.
+    """
+    source: NotRequired[Literal["posterior", "prior"]]
+    """
+    Which law of the weights to draw from.
+    """
+    count: int
+    """
+    How many, one a draw.
+    """
+
+
+class SyntheticIn(TypedDict):
+    """A sheet to sample."""
+
+    name: str
+    """
+    One of s_curve, swiss_roll, swiss_roll_hole, severed_bowl.
+    """
+    n: NotRequired[int]
+    """
+    Number of points.
+    """
+    noise: NotRequired[float]
+    """
+    Standard deviation of the noise, relative to the sheet.
+    """
+    seed: NotRequired[int]
+    """
+    The same seed gives the same points.
+    """
+
+
+class TransformIn(TypedDict):
+    """New points to place, as a data set or inline, and the draws to place them in."""
+
+    seed: NotRequired[int]
+    """
+    Stream of draws.
+    """
+    first: NotRequired[int]
+    """
+    Index of the first draw.
+    """
+    scale: NotRequired[float]
+    """
+    Factor on the covariance; 0 is LLE itself.
+    """
+    source: NotRequired[Literal["posterior", "prior"]]
+    """
+    Which law of the weights to draw from.
+    """
+    dataset: NotRequired[str | None]
+    """
+    Id of a data set: the new points.
+    """
+    data: NotRequired[list[list[float]] | None]
+    """
+    A few new points, a row each; stored as a data set. The whole body: 64 KB.
+    """
+    draws: NotRequired[int]
+    """
+    Draws for mean and covariance of each place: none, or at least two.
+    """
+
+
+class VariantOut(TypedDict):
+    """A variant of a method."""
+
+    name: str
+    description: str
+
+
+class SyntheticOptions(TypedDict):
+    """Keyword arguments, of `SyntheticIn`."""
+
+    noise: NotRequired[float]
+    """
+    Standard deviation of the noise, relative to the sheet.
+    """
+    seed: NotRequired[int]
+    """
+    The same seed gives the same points.
+    """
+
+
+class FitOptions(TypedDict):
+    """Keyword arguments, of `PosteriorIn`."""
+
+    method: NotRequired[Literal["em", "direct"]]
+    """
+    GLLE Algorithm 1 (em) or 2 (direct).
+    """
+    variant: NotRequired[Literal["constrained", "published"]]
+    """
+    Weights that sum to one, or the equations as published.
+    """
+    n_neighbors: NotRequired[int]
+    """
+    k, the neighbours of a point.
+    """
+    n_components: NotRequired[int]
+    """
+    p, the dimension of the embedding.
+    """
+    reg: NotRequired[float]
+    """
+    Ratio of noise to prior variance (the ridge of LLE).
+    """
+    variance: NotRequired[Literal["auto", "dirichlet", "ml"]]
+    """
+    Noise variance of the constrained variant.
+    """
+    mean: NotRequired[Literal["lle", "derived"]]
+    """
+    Mean of the direct posterior.
+    """
+    covariance: NotRequired[Literal["spherical", "full"]]
+    """
+    M-step of the published em.
+    """
+    max_iter: NotRequired[int]
+    """
+    Most iterations of the published em.
+    """
+    tol: NotRequired[float]
+    """
+    Relative change that ends them.
+    """
+    disconnected: NotRequired[Literal["refuse", "bridge"]]
+    """
+    A graph that is not whole: an error, or bridged by its shortest edges.
+    """
+    noise: NotRequired[Literal["isotropic", "tangent"]]
+    """
+    Reconstruction noise of the constrained variant: alike, or along the sheet.
+    """
+    neighborhoods: NotRequired[Literal["fixed", "adaptive"]]
+    """
+    All n_neighbors candidates of a point, or those near its tangent plane (constrained, isotropic).
+    """
+    search: NotRequired[Literal["exact", "approximate"]]
+    """
+    How neighbours are found; approximate is for many points of many features, needs faiss on the workers, and tells the share it found.
+    """
+
+
+class DrawsOptions(TypedDict):
+    """Keyword arguments, of `DrawsIn`."""
+
+    seed: NotRequired[int]
+    """
+    Stream of draws.
+    """
+    first: NotRequired[int]
+    """
+    Index of the first draw.
+    """
+    scale: NotRequired[float | Literal["auto"] | None]
+    """
+    Factor on the covariance; auto: the one that half-sampling suggests; 1 unless told.
+    """
+    scales: NotRequired[list[float | Literal["auto"]] | None]
+    """
+    Several factors: an axis of the result.
+    """
+    source: NotRequired[Literal["posterior", "prior"]]
+    """
+    Which law of the weights to draw from.
+    """
+    align: NotRequired[Literal["procrustes", "none"]]
+    """
+    Rotate to the reference embedding, or not.
+    """
+    priority: NotRequired[Literal["interactive", "batch"]]
+    """
+    interactive: before every batch, for draws that take no longer than a shard.
+    """
+
+
+class TransformOptions(TypedDict):
+    """Keyword arguments, of `TransformIn`."""
+
+    seed: NotRequired[int]
+    """
+    Stream of draws.
+    """
+    first: NotRequired[int]
+    """
+    Index of the first draw.
+    """
+    scale: NotRequired[float]
+    """
+    Factor on the covariance; 0 is LLE itself.
+    """
+    source: NotRequired[Literal["posterior", "prior"]]
+    """
+    Which law of the weights to draw from.
+    """
+    draws: NotRequired[int]
+    """
+    Draws for mean and covariance of each place: none, or at least two.
+    """
+
+
+class ReconstructionsOptions(TypedDict):
+    """Keyword arguments, of `ReconstructionsIn`."""
+
+    seed: NotRequired[int]
+    """
+    Stream of draws.
+    """
+    first: NotRequired[int]
+    """
+    Index of the first draw.
+    """
+    scale: NotRequired[float]
+    """
+    Factor on the covariance; 0 is LLE itself.
+    """
+    source: NotRequired[Literal["posterior", "prior"]]
+    """
+    Which law of the weights to draw from.
+    """
+
+
+class CalibrationOptions(TypedDict):
+    """Keyword arguments, of `CalibrationIn`."""
+
+    half_samples: NotRequired[int]
+    """
+    Random halves of the data.
+    """
+    draws: NotRequired[int]
+    """
+    Draws at each scale that is tried.
+    """
+    seed: NotRequired[int]
+    """
+    Stream of draws.
+    """
+
+
+class AdviceOptions(TypedDict):
+    """Keyword arguments, of `AdviceIn`."""
+
+    n_neighbors: NotRequired[list[NNeighbor] | None]
+    """
+    The range of k; 5, 6, 7, 8, 10, 12, 15, 20, 25, 30 unless told.
+    """
+    n_components: NotRequired[int]
+    """
+    p of the embeddings that are scored.
+    """
+    max_components: NotRequired[int]
+    """
+    How far the spectrum is looked at.
+    """
+    reg: NotRequired[float]
+    """
+    The ridge of LLE, as in a posterior.
+    """
+
+
+class DatasetsOptions(TypedDict):
+    """Keyword arguments, the query of GET /v1/datasets."""
+
+    tag: NotRequired[list[str]]
+    """
+    Only those with this tag; repeated: with all of them.
+    """
+    name: NotRequired[str | None]
+    """
+    Only those of this name.
+    """
+
+
+class PosteriorsOptions(TypedDict):
+    """Keyword arguments, the query of GET /v1/posteriors."""
+
+    tag: NotRequired[list[str]]
+    """
+    Only those with this tag; repeated: with all of them.
+    """
+    name: NotRequired[str | None]
+    """
+    Only those of this name.
+    """
+
+
+class JobsOptions(TypedDict):
+    """Keyword arguments, the query of GET /v1/jobs."""
+
+    status: NotRequired[Literal["queued", "running", "cancelling", "cancelled", "succeeded", "failed"] | None]
+    """
+    Only jobs of this status.
+    """
+    kind: NotRequired[
+        Literal["fit", "draws", "summary", "transform", "reconstructions", "calibration", "advice"] | None
+    ]
+    """
+    Only jobs of this kind.
+    """
+
+
+class DrawOptions(TypedDict):
+    """Keyword arguments, the query of GET /v1/posteriors/{id}/draws/{index}."""
+
+    seed: NotRequired[int]
+    """
+    Stream of draws.
+    """
+    scale: NotRequired[float | Literal["auto"]]
+    """
+    Factor on the covariance; auto: the one that half-sampling suggests.
+    """
+    source: NotRequired[Literal["posterior", "prior"]]
+    """
+    Which law of the weights.
+    """
+    align: NotRequired[Literal["procrustes", "none"]]
+    """
+    Rotate to the reference embedding, or not.
+    """
+    dtype: NotRequired[Literal["float64", "float32"]]
+    """
+    float32 halves the bytes.
+    """
+    points: NotRequired[str | None]
+    """
+    Only these points: `a:b` as in Python, half open; or a comma list of at most 1,000 positions from 0.
+    """
+
+
+class SummaryOptions(TypedDict):
+    """Keyword arguments, the query of GET /v1/posteriors/{id}/summary."""
+
+    first: NotRequired[int]
+    """
+    Index of the first draw.
+    """
+    seed: NotRequired[int]
+    """
+    Stream of draws.
+    """
+    scale: NotRequired[float | Literal["auto"]]
+    """
+    Factor on the covariance; auto: the one that half-sampling suggests.
+    """
+    source: NotRequired[Literal["posterior", "prior"]]
+    """
+    Which law of the weights.
+    """
+    dtype: NotRequired[Literal["float64", "float32"]]
+    """
+    float32 halves the bytes.
+    """
+    points: NotRequired[str | None]
+    """
+    Only these points: `a:b` as in Python, half open; or a comma list of at most 1,000 positions from 0.
+    """
+
+
+class JobOut(TypedDict):
+    """A job: a fit, draws, or an analysis."""
+
+    id: str
+    kind: Literal["fit", "draws", "summary", "transform", "reconstructions", "calibration", "advice"]
+    status: Literal["queued", "running", "cancelling", "cancelled", "succeeded", "failed"]
+    progress: ProgressOut
+    created: str
+    """
+    ISO 8601, UTC, as the times below.
+    """
+    started: str | None
+    finished: str | None
+    deadline: str | None
+    """
+    When it fails unless it has ended.
+    """
+    priority: Literal["interactive", "batch"]
+    """
+    interactive: someone waits, so it goes before every batch.
+    """
+    posterior: str | None
+    """
+    Id of the posterior it fits or uses; null for advice.
+    """
+    dataset: str | None
+    """
+    Id of the data set that was named: to fit, to transform, to advise on; else null.
+    """
+    request: dict[str, Any]
+    """
+    What was asked for.
+    """
+    error: ProblemOut | None
+    """
+    The problem a failed job ended with.
+    """
+    links: dict[str, str]
+    """
+    Where to go from here; `result` once there is one.
+    """
+
+
+class JobPage(TypedDict):
+    """Jobs, the newest first."""
+
+    next: str | None
+    """
+    Give this as ?cursor= for the next page; null on the last.
+    """
+    items: list[JobOut]
+
+
+class MethodOut(TypedDict):
+    """A method."""
+
+    name: str
+    """
+    What a request calls it.
+    """
+    title: str
+    description: str
+    parameters: dict[str, Any]
+    """
+    JSON Schema of the request that asks for it.
+    """
+    variants: list[VariantOut]
+    citations: list[str]
+    """
+    Where it comes from.
+    """
+    links: dict[str, str]
+    """
+    `self`, and `create`: where to POST the request.
+    """
+
+
+class MethodList(TypedDict):
+    """All methods."""
+
+    items: list[MethodOut]

@@ -1,0 +1,28 @@
+"""`make fuzz`: a service on a free port, with embedded servers and small limits, fuzzed.
+
+It exits as schemathesis does, and with 1 when a job failed by a fault of the service.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.fuzz.running import LIMITS, broken, fuzz
+from tests.system.conftest import running
+
+
+def main() -> int:
+    """Run it with the options of `schemathesis run`; the service's log is shown when something was found."""
+    with tempfile.TemporaryDirectory(prefix="glle-fuzz-") as folder, running(Path(folder), **LIMITS) as up:
+        done = fuzz(up.url, Path(folder), *sys.argv[1:])
+        print(done.stdout, done.stderr, sep="\n")  # noqa: T201 # the command's output
+        faults = broken(up.url)
+        if done.returncode or faults:
+            print(up.log.read_text(), *faults, sep="\n")  # noqa: T201 # likewise
+    return done.returncode or bool(faults)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+"""A service made of a list of answers, and a clock that only sleeping moves: for tests of the client."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import numpy as np
+
+from service.client import Client, Retries
+
+if TYPE_CHECKING:
+    import pytest
+
+URL = "http://glle.test"
+INFO: Any = {"name": "glle"}
+NOW = 1_800_000_000.0
+DATASET = {"id": "ds_1", "n": 3, "d": 2, "names": None}
+
+
+class Clock:
+    """Time that passes only by sleeping."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.slept: list[float] = []
+        monkeypatch.setattr("service.client.drivers.time.sleep", self.slept.append)
+
+        async def sleep(seconds: float) -> None:
+            self.slept.append(seconds)
+
+        monkeypatch.setattr("service.client.drivers.anyio.sleep", sleep)
+
+    def retries(self, **more: Any) -> Retries:
+        """Return a policy without chance, on this clock."""
+        return Retries(clock=lambda: sum(self.slept), now=lambda: NOW + sum(self.slept), chance=lambda: 1.0, **more)
+
+
+class Service:
+    """Answers requests from a list, and keeps them."""
+
+    def __init__(self, *answers: httpx.Response | Exception) -> None:
+        self._answers = list(answers)
+        self.requests: list[httpx.Request] = []
+        self.transport = httpx.MockTransport(self._answer)
+
+    def _answer(self, request: httpx.Request) -> httpx.Response:
+        request.read()
+        self.requests.append(request)
+        answer = self._answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def client(self, retries: Retries | None = None) -> Client:
+        """Return a client of it."""
+        return Client(URL, progress=False, retries=retries, transport=self.transport)
+
+
+def problem(status: int, code: str = "some-code", **headers: str) -> httpx.Response:
+    """Return an answer that is a problem."""
+    body = {
+        "type": f"urn:glle:problem:{code}",
+        "title": "A title",
+        "status": status,
+        "detail": "It went wrong.",
+        "remedy": "Do this.",
+        "details": {"row": 3},
+    }
+    return httpx.Response(status, json=body, headers={"x-request-id": "abc", **headers})
+
+
+def job(status: str, **more: Any) -> httpx.Response:
+    """Return an answer that is a job."""
+    told = {
+        "id": "job_1", "kind": "fit", "status": status, "posterior": "post_1", "error": None,
+        "progress": {"done": 1, "total": 2, "stage": "drawing"}, **more,
+    }  # fmt: skip
+    return httpx.Response(202 if status in {"queued", "running"} else 200, json=told)
+
+
+def posterior(client: Client) -> Any:
+    """Return a posterior as the client has it."""
+    return client._made("posterior", {"id": "post_1", "n": 3})
+
+
+def npy(array: np.ndarray[Any, Any]) -> bytes:
+    """Return an npy file."""
+    buffer = io.BytesIO()
+    np.save(buffer, array)
+    return buffer.getvalue()

@@ -1,0 +1,180 @@
+"""The client's data: what goes in and how, what comes out as what."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import numpy as np
+import pandas as pd
+import pytest
+
+from service.client.inputs import upload_of
+from service.client.sinks import FileSink, NpySink, NpzSink
+from tests.service.answers import Service, npy, posterior
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int32, ">f8", np.uint8])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_arrays_go_as_npy(dtype: Any, order: Any) -> None:
+    """Whatever the layout in memory: the bytes are those of the values in C order, of the length that is announced."""
+    array = np.asarray(np.arange(700_000).reshape(-1, 7) % 251, dtype, order=order)[::2]
+    upload = upload_of(array)
+    parts = list(upload.body.pieces())
+    assert len(parts) > 2 or array.nbytes < 2**20
+    assert max(map(len, parts)) <= 2**20
+    assert sum(map(len, parts)) == upload.body.length
+    read = np.load(io.BytesIO(b"".join(parts)))
+    assert read.dtype == array.dtype
+    np.testing.assert_array_equal(read, array)
+
+
+def test_frame_goes_with_names_and_labels() -> None:
+    """Names and label column in a CSV that reads back bit for bit."""
+    values = np.random.default_rng(0).normal(size=(5, 2)) * 1e-7
+    frame = pd.DataFrame(values, columns=["a", 'b "x", y'], index=[f"r{i}" for i in range(5)])
+    upload = upload_of(frame.assign(kind=list("uvwxy")), "kind")
+    head, *rows = csv.reader(io.StringIO(b"".join(upload.body.pieces()).decode()))
+    assert head == ["a", 'b "x", y', "kind"]
+    np.testing.assert_array_equal([[float(cell) for cell in row[:2]] for row in rows], values)
+    assert [row[2] for row in rows] == list("uvwxy")
+    assert (upload.body.media, upload.query, list(upload.index)) == ("text/csv", {"label": "kind"}, list(frame.index))
+
+
+def test_label_may_be_the_index_of_a_frame() -> None:
+    """A level by its name."""
+    frame = pd.DataFrame({"a": [1, 2]}, index=pd.Index(["u", "v"], name="kind"))
+    assert b"".join(upload_of(frame, "kind").body.pieces()) == b"a,kind\n1,u\n2,v\n"
+
+
+def test_numbered_frame_goes_as_npy() -> None:
+    """Columns 0, 1, ... are no names."""
+    assert upload_of(pd.DataFrame(np.ones((3, 2)))).body.media == "application/x-npy"
+
+
+@pytest.mark.parametrize(
+    ("data", "label", "told"),
+    [
+        (pd.DataFrame({"a": [1.0], "b": ["x"]}), None, "columns b are no numbers"),
+        (pd.DataFrame({"a": [1.0], "b": ["x"]}), "c", "no column 'c'"),
+        (pd.DataFrame({"a": [1.0, 2.0], "b": ["x", None]}), "b", "missing in 1 rows"),
+        (pd.DataFrame({"2019": [1.0], "2020": [2.0]}), None, "add_prefix"),
+        (np.ones((2, 2)), "a", "give a pandas.DataFrame"),
+        (np.array([["a"]]), None, "astype"),
+        (np.array([[object()]]), None, "astype"),
+        ("data.xlsx", None, "is none of .npy"),
+    ],
+)
+def test_data_that_would_lose_something_are_refused(data: Any, label: str | None, told: str) -> None:
+    """Before anything is sent, with what to do."""
+    with pytest.raises(ValueError, match=told):
+        upload_of(data, label)
+
+
+def test_files_go_as_they_are(tmp_path: Path) -> None:
+    """By their ending, read as they are sent."""
+    (tmp_path / "a.csv").write_text("x,y\n1,2\n")
+    upload = upload_of(tmp_path / "a.csv", "y")
+    assert (upload.body.media, upload.body.length, upload.query) == ("text/csv", 8, {"label": "y"})
+    assert b"".join(upload.body.pieces()) == b"x,y\n1,2\n"
+    with pytest.raises(FileNotFoundError, match=r"no file .*b\.csv"):
+        upload_of(tmp_path / "b.csv")
+
+
+@pytest.mark.parametrize("size", [1, 7, 100, 10**6])
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(600.0).reshape(10, 30, 2),
+        np.ones((0, 2)),
+        np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        np.int64(3),
+    ],
+    ids=["draws", "empty", "fortran", "scalar"],
+)
+def test_npy_is_read_as_it_comes(array: Any, size: int) -> None:
+    """In whatever pieces: one array is filled."""
+    sink, body = NpySink(), npy(array)
+    for start in range(0, len(body), size):
+        sink.feed(body[start : start + size])
+    found = sink.end()
+    assert found.dtype == array.dtype
+    np.testing.assert_array_equal(found, array)
+
+
+@pytest.mark.parametrize(("change", "told"), [(lambda b: b[:-1], "shorter"), (lambda b: b + b"x", "longer")])
+def test_npy_of_another_length_is_refused(change: Callable[[bytes], bytes], told: str) -> None:
+    """No array is returned that was not filled."""
+
+    def read(body: bytes) -> None:
+        sink = NpySink()
+        sink.feed(body)
+        sink.end()
+
+    with pytest.raises(ValueError, match=told):
+        read(change(npy(np.ones(4))))
+
+
+def test_objects_are_never_unpickled() -> None:
+    """Of no format."""
+    body = npy(np.array([{}], object))
+    with pytest.raises(ValueError, match="never unpickled"):
+        NpySink().feed(body)
+    archive, sink = io.BytesIO(), NpzSink()
+    np.savez(archive, x=np.array([{}], object))
+    sink.feed(archive.getvalue())
+    with pytest.raises(ValueError, match="allow_pickle=False"):
+        sink.end()
+
+
+def test_file_is_there_when_it_is_whole(tmp_path: Path) -> None:
+    """What stood there before stays until then, and nothing is left beside it."""
+    path, body = tmp_path / "draws.npy", npy(np.arange(6.0))
+    path.write_text("before")
+    broken = FileSink(path)
+    broken.feed(body[:50])
+    broken.drop()
+    assert (path.read_text(), list(tmp_path.iterdir())) == ("before", [path])
+    whole = FileSink(path)
+    whole.feed(body)
+    array = whole.end()
+    np.testing.assert_array_equal(array, np.arange(6.0))
+    assert isinstance(array, np.memmap)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_embeddings_become_frames() -> None:
+    """With the index of what was uploaded, and the number of each draw."""
+    index = pd.Index(["u", "v", "w"], name="name")
+    told: Any = {"id": "post_1", "n": 3}
+    with_index = Service().client()._made("posterior", told, index)
+    one = with_index.frame(np.arange(6.0).reshape(3, 2))
+    assert (list(one.columns), list(one.index), one.loc["v", "y2"]) == (["y1", "y2"], ["u", "v", "w"], 3.0)
+    many = with_index.frame(np.arange(12.0).reshape(2, 3, 2), first=5)
+    assert (many.index.names, many.loc[(6, "w"), "y1"]) == (["draw", "name"], 10.0)
+    with pytest.raises(ValueError, match="shape"):
+        with_index.frame(np.ones(3))
+
+
+def test_results_have_arrays_and_facts_by_name() -> None:
+    """`summary.spread`, `summary.notes`; what is not there is named with what is."""
+    told = {"scale": 1.0, "arrays": {"spread": {"shape": [2], "dtype": "float32", "data": [1.0, 2.0]}}}
+    service = Service(httpx.Response(200, json=told))
+    summary = posterior(service.client()).summary(10)
+    assert (summary.spread.dtype, summary.spread.tolist(), summary.scale) == (np.float32, [1.0, 2.0], 1.0)
+    with pytest.raises(AttributeError, match="but spread, scale"):
+        _ = summary.consensus
+
+
+def test_frames_need_pandas_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All else does not."""
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match="pip install pandas"):
+        posterior(Service().client()).frame(np.ones((3, 2)))

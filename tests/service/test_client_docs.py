@@ -1,0 +1,66 @@
+"""docs/client.md names whatever the client and its commands have."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import Any
+
+import pytest
+
+import service.client
+from service import cli
+from service.client import Client, Dataset, GlleServiceError, Job, Posterior, Retries
+from service.commands import asking
+from tests.system.conftest import ROOT
+from worker.settings import Settings
+
+PAGE = (ROOT / "docs" / "client.md").read_text(encoding="utf-8")
+SECTIONS = dict(re.findall(r"^## (\w+).*?\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
+
+
+@pytest.mark.parametrize("kind", [Client, Dataset, Posterior, Job])
+def test_page_has_every_method(kind: type) -> None:
+    """With each of its own arguments that are not the contract's."""
+    public = [name for name in dir(kind) if not name.startswith("_") and name not in {"told", "index"}]
+    for name in public:
+        member = getattr(kind, name)
+        if isinstance(member, property):
+            assert f"`{name}`" in SECTIONS[kind.__name__], name
+            continue
+        assert f"`{name}(" in SECTIONS[kind.__name__], name
+        given = set(member.__code__.co_varnames[: member.__code__.co_argcount + member.__code__.co_kwonlyargcount])
+        (told,) = re.findall(rf"`{name}\((.*?)\)`", SECTIONS[kind.__name__])
+        assert {word for word in given - {"self", "cursor"} if not re.search(rf"\b{word}\b", told)} == set(), name
+
+
+def test_page_has_every_error_with_its_statuses() -> None:
+    """As the classes have them."""
+    kinds: list[Any] = [getattr(service.client, name) for name in service.client.__all__ if name.endswith("Error")]
+    for kind in kinds:
+        (line,) = [line for line in PAGE.splitlines() if re.search(rf"^(\||Whatever).*`{kind.__name__}`", line)]
+        if kind is not GlleServiceError:
+            assert {int(status) for status in re.findall(r"\b\d{3}\b", line)} == kind.statuses - {0}
+
+
+def test_page_has_the_defaults_of_retries() -> None:
+    """Those of the class."""
+    (told,) = re.findall(r"`Retries\((.*?)\)`", PAGE)
+    assert {name: float(value) for name, value in re.findall(r"(\w+)=([\d.]+)", told)} == {
+        name: getattr(Retries(), name) for name in ("deadline", "connect", "first", "longest")
+    }
+
+
+def test_page_has_every_command_and_exit_code() -> None:
+    """Those that ask a service."""
+    groups = argparse.ArgumentParser().add_subparsers()
+    service.commands.add(groups)
+    for name, group in groups.choices.items():
+        assert f"`glle {name}" in SECTIONS["Commands"]
+        actions = [part for part in group._actions if isinstance(part, argparse._SubParsersAction)]
+        for action in [word for part in actions for word in part.choices]:
+            assert re.search(rf"`(glle {name} )?{action}\b", SECTIONS["Commands"]), (name, action)
+    codes = {asking.REFUSED, asking.MISUSED, asking.UNREACHABLE, asking.LATE, asking.INTERRUPTED, 0}
+    (told,) = re.findall(r"Exit codes: (.*)", PAGE)
+    assert {int(code) for code in re.findall(r"\d+", told)} == codes
+    assert {"datasets", "fit", "draw", "jobs"} <= set(re.findall(r"\w+", cli._parser(Settings()).format_help()))

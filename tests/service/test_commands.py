@@ -1,0 +1,173 @@
+"""The commands that ask a running service: words and JSON, failures and exit codes. No worker runs here."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+import numpy as np
+import pytest
+
+from service import cli
+from service.client_types import DrawsOptions, FitOptions, SyntheticOptions
+from service.commands.options import add_options, given
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import httpx
+
+    Glle = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def glle(client: httpx.Client, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Glle:
+    """Runs the command on the app; returns exit code, output and errors."""
+    monkeypatch.setenv("GLLE_URL", str(client.base_url))
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        code = cli.main(arguments)
+        told = capsys.readouterr()
+        return code, told.out, told.err
+
+    return run
+
+
+def test_datasets_from_upload_to_delete(glle: Glle, tmp_path: Path) -> None:
+    """Upload, list, show, delete; words for people."""
+    np.save(tmp_path / "x.npy", np.arange(8.0).reshape(4, 2))
+    code, out, err = glle("datasets", "upload", str(tmp_path / "x.npy"))
+    id_, words = out.split("  ")
+    assert (code, words, err) == (0, "4 points, 2 features\n", "")
+    assert glle("datasets", "synthetic", "s_curve", "-n", "1500", "--noise", "0.1")[1].endswith(
+        "1,500 points, 3 features\n"
+    )
+    listed = glle("datasets", "list")[1].splitlines()
+    assert listed[0].split() == ["id", "points", "features", "from", "created"]
+    assert listed[1].split()[1:4] == ["1,500", "3", "s_curve"]
+    assert listed[2].split()[:4] == [id_, "4", "2", "npy"]
+    assert json.loads(glle("datasets", "show", id_)[1])["n"] == 4
+    assert glle("datasets", "delete", id_) == (0, f"{id_} is deleted.\n", "")
+    assert len(glle("datasets", "list")[1].splitlines()) == 2
+
+
+def test_json_is_what_the_api_told(glle: Glle, client: httpx.Client, tmp_path: Path) -> None:
+    """With --json every answer is one JSON value, the API's own."""
+    (tmp_path / "x.csv").write_text("a,b,kind\n1,2,u\n3,4,v\n")
+    uploaded = json.loads(glle("datasets", "upload", str(tmp_path / "x.csv"), "--label", "kind", "--json")[1])
+    assert uploaded == client.get(f"/v1/datasets/{uploaded['id']}").json()
+    assert uploaded["has_labels"]
+    assert json.loads(glle("datasets", "list", "--json")[1]) == [uploaded]
+    assert json.loads(glle("datasets", "delete", uploaded["id"], "--json")[1]) == {"deleted": uploaded["id"]}
+    assert json.loads(glle("datasets", "list", "--json")[1]) == []
+    assert glle("datasets", "list")[1] == "None.\n"
+
+
+def test_jobs_are_listed_shown_and_cancelled(glle: Glle) -> None:
+    """A fit that waits for a worker is a job that can be told to stop; waiting for it then fails."""
+    dataset = json.loads(glle("datasets", "synthetic", "s_curve", "-n", "60", "--json")[1])["id"]
+    code, _, err = glle("fit", dataset, "-k", "7", "--timeout", "0")
+    assert (code, "had not ended after 0 s; it is queued" in err) == (4, True)
+    (listed,) = json.loads(glle("jobs", "list", "--status", "queued", "--kind", "fit", "--json")[1])
+    assert listed["request"]["spec"]["n_neighbors"] == 7
+    assert glle("jobs", "list")[1].splitlines()[1].split()[:4] == [listed["id"], "fit", "queued", "0/1"]
+    assert json.loads(glle("jobs", "show", listed["id"])[1])["status"] == "queued"
+    assert glle("jobs", "cancel", listed["id"]) == (0, f"{listed['id']}  fit cancelled\n", "")
+    code, out, err = glle("jobs", "wait", listed["id"])
+    assert (code, out) == (1, "")
+    assert "was cancelled" in err
+
+
+def test_refusals_have_their_remedy(glle: Glle, client: httpx.Client) -> None:
+    """Detail, remedy and the request's id on stderr, exit code 1."""
+    told = client.get("/v1/datasets/ds_none").json()
+    code, out, err = glle("datasets", "show", "ds_none")
+    assert (code, out) == (1, "")
+    assert err.startswith(f"glle: {told['detail']}\n  {told['remedy']} Request ")
+
+
+def test_refusals_are_problems_in_json(glle: Glle, client: httpx.Client) -> None:
+    """With --json the problem goes to stderr, whole."""
+    code, out, err = glle("jobs", "show", "job_none", "--json")
+    problem = json.loads(err)
+    assert (code, out) == (1, "")
+    assert problem.pop("request_id")
+    assert problem == client.get("/v1/jobs/job_none").json()
+
+
+def test_service_that_is_not_there_has_an_exit_code_of_its_own(glle: Glle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """3, and what to start."""
+    monkeypatch.setattr("service.client.drivers.time.sleep", lambda _: None)
+    code, _, err = glle("jobs", "list", "--url", "http://127.0.0.1:9")
+    assert code == 3
+    assert "`glle up`" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["datasets", "upload", "nowhere.csv"], "There is no file nowhere.csv"),
+        (["datasets", "upload", "table.xlsx"], "is none of .npy"),
+        (["fit", "nowhere.npy"], "There is no file nowhere.npy"),
+        (["draw", "post_x", "-o", "draws.csv"], "name it draws.npy"),
+        (["draw", "post_x", "-o", "nowhere/draws.npy"], "no folder nowhere"),
+        (["jobs", "list", "--url", "localhost:8000"], "such as http://127.0.0.1:8000"),
+    ],
+)
+def test_misuse_is_told_before_anything_is_asked(glle: Glle, arguments: list[str], told: str) -> None:
+    """Exit code 2, with what would be right."""
+    code, out, err = glle(*arguments)
+    assert (code, out) == (2, "")
+    assert told in err
+
+
+def test_commands_without_the_client_say_what_to_install(glle: Glle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service runs without httpx; what asks it does not."""
+    monkeypatch.setitem(sys.modules, "service.client", None)
+    code, out, err = glle("jobs", "list")
+    assert (code, out) == (2, "")
+    assert "pip install 'glle[client]'" in err
+
+
+def test_variables_of_the_client_are_no_unknown_settings(glle: Glle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """GLLE_URL and GLLE_KEY have an effect."""
+    monkeypatch.setenv("GLLE_KEY", "k")
+    assert glle("settings")[2] == ""
+
+
+@pytest.mark.parametrize("options", [SyntheticOptions, FitOptions, DrawsOptions])
+def test_every_parameter_of_the_contract_is_an_option(options: type) -> None:
+    """And is sent only when it was given."""
+    parser = argparse.ArgumentParser()
+    add_options(parser, options, {})
+    flags = {flag for action in parser._actions for flag in action.option_strings}
+    assert {"--" + name.replace("_", "-") for name in get_type_hints(options)} <= flags
+    assert given(parser.parse_args([]), options) == {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parsed"),
+    [
+        (["--scale", "2"], {"scale": 2.0}),
+        (["--scale", "auto"], {"scale": "auto"}),
+        (["--scales", "0.5", "auto", "--first", "3"], {"scales": [0.5, "auto"], "first": 3}),
+        (["--align", "none", "--source", "prior"], {"align": "none", "source": "prior"}),
+    ],
+)
+def test_options_have_the_types_of_the_contract(arguments: list[str], parsed: dict[str, Any]) -> None:
+    """Numbers, words, and numbers or words."""
+    parser = argparse.ArgumentParser()
+    add_options(parser, DrawsOptions, {})
+    assert given(parser.parse_args(arguments), DrawsOptions) == parsed
+
+
+def test_option_of_another_type_names_what_it_may_be(capsys: pytest.CaptureFixture[str]) -> None:
+    """Argparse refuses it with the kind that is wanted."""
+    parser = argparse.ArgumentParser()
+    add_options(parser, DrawsOptions, {})
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--scale", "much"])
+    assert "invalid number or auto value: 'much'" in capsys.readouterr().err

@@ -1,0 +1,117 @@
+"""The contract as others read it: valid OpenAPI 3.1, with ids, examples and links that work."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from openapi_schema_validator import OAS31Validator
+from openapi_spec_validator import OpenAPIV31SpecValidator
+from referencing import Registry
+from referencing.jsonschema import DRAFT202012
+
+from service import cli
+from service.contract import EXAMPLES
+
+if TYPE_CHECKING:
+    import httpx
+
+CONTRACT: dict[str, Any] = json.loads(cli.CONTRACT.read_text(encoding="utf-8"))
+OPERATIONS = {
+    f"{method} {path}": operation
+    for path, methods in CONTRACT["paths"].items()
+    for method, operation in methods.items()
+    if isinstance(operation, dict)
+}
+BY_ID = {operation["operationId"]: operation for operation in OPERATIONS.values()}
+
+
+def validator(schema: dict[str, Any]) -> OAS31Validator:
+    """Return a validator that knows the contract's models."""
+    registry = Registry[Any]().with_resource("urn:contract", DRAFT202012.create_resource(CONTRACT))
+    text = json.dumps(schema).replace("#/components", "urn:contract#/components")
+    return OAS31Validator(json.loads(text), registry=registry)
+
+
+def test_contract_is_valid_openapi() -> None:
+    """Of version 3.1, without a single finding."""
+    assert CONTRACT["openapi"].startswith("3.1.")
+    assert [error.message for error in OpenAPIV31SpecValidator(CONTRACT).iter_errors()] == []
+
+
+def test_operations_have_names_of_their_own() -> None:
+    """Short ones, which generated clients name their methods by."""
+    assert len(BY_ID) == len(OPERATIONS)
+    assert all(name.isidentifier() and len(name) <= 30 for name in BY_ID)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
+def test_operations_say_what_they_are(operation: dict[str, Any]) -> None:
+    """Summary, one tag, and a documented 4xx wherever a request can be wrong."""
+    assert operation["summary"]
+    assert len(operation["tags"]) == 1
+    if operation.get("parameters") or "requestBody" in operation:
+        assert any(status.startswith("4") for status in operation["responses"])
+
+
+@pytest.mark.parametrize(
+    ("media", "body"),
+    [
+        pytest.param(media, body, id=f"{name} {media}")
+        for name, operation in BY_ID.items()
+        for media, body in operation.get("requestBody", {}).get("content", {}).items()
+        if "json" in media or "text" in media
+    ],
+)
+def test_bodies_have_an_example_that_is_valid(media: str, body: dict[str, Any]) -> None:
+    """What can be written down is shown, and is what its schema says."""
+    assert body["example"], media
+    assert list(validator(body["schema"]).iter_errors(body["example"])) == []
+
+
+def test_bounds_of_integers_are_exact() -> None:
+    """A seed may be 2^64 - 1, and not 2^64, which is what a float makes of it."""
+    seed = CONTRACT["components"]["schemas"]["SyntheticIn"]["properties"]["seed"]
+    assert (seed["minimum"], seed["maximum"]) == (0, 2**64 - 1)
+    assert isinstance(seed["maximum"], int)
+    assert list(validator(seed).iter_errors(2**64 - 1)) == []
+    assert list(validator(seed).iter_errors(2**64)) != []
+
+
+def test_links_lead_to_operations() -> None:
+    """Each to one that takes what the link gives, and each is used."""
+    links = CONTRACT["components"]["links"]
+    for link in links.values():
+        target = BY_ID[link["operationId"]]
+        assert set(link.get("parameters", {})) <= {given["name"] for given in target.get("parameters", [])}
+        assert ("requestBody" in link) <= ("requestBody" in target)
+    used = {
+        name
+        for operation in OPERATIONS.values()
+        for response in operation["responses"].values()
+        for name in response.get("links", {})
+    }
+    assert used == set(links)
+
+
+def test_examples_are_for_operations_there_are() -> None:
+    """None is left of an operation that went."""
+    assert set(EXAMPLES) <= set(BY_ID)
+
+
+@pytest.mark.parametrize("media", ["text/csv", "application/json"])
+def test_examples_of_an_upload_work(client: httpx.Client, media: str) -> None:
+    """As they stand."""
+    example = BY_ID["upload"]["requestBody"]["content"][media]["example"]
+    content = example if isinstance(example, str) else json.dumps(example)
+    assert client.post("/v1/datasets", content=content, headers={"content-type": media}).status_code == 201
+
+
+@pytest.mark.parametrize("path", sorted(CONTRACT["paths"]))
+def test_405_names_every_method_of_the_path(client: httpx.Client, path: str) -> None:
+    """Those of all its routes, as the contract has them."""
+    answer = client.request("TRACE", path.replace("{id}", "x").replace("{index}", "0"))
+    assert answer.status_code == 405
+    allowed = {method.strip() for method in answer.headers["allow"].split(",")}
+    assert {method.upper() for method in CONTRACT["paths"][path]} <= allowed

@@ -1,0 +1,161 @@
+"""The Python client on a running service: the main job, blocking and awaited."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from glle_engine import manifolds
+from service.client import AsyncClient, Client, InvalidRequestError, NotFoundError
+from tests.conftest import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.system.conftest import Up
+
+N = 320
+
+
+@pytest.fixture(scope="module")
+def glle(up: Up) -> Iterator[Client]:
+    """A client of the service."""
+    with Client(up.url) as client:
+        yield client
+
+
+def test_main_job_in_python(glle: Client, tmp_path: Path) -> None:
+    """Array in, posterior, draws out: one is a row of many, the same bits, in memory and through a file."""
+    X = manifolds.make("swiss_roll", N, seed=12).X
+    roll = glle.dataset(X)
+    posterior = glle.fit(roll, n_neighbors=9)
+    assert (posterior.n, posterior.spec["n_neighbors"], roll.d) == (N, 9, 3)
+    np.testing.assert_array_equal(roll.data(), X)
+    one = posterior.draw(7, seed=3)
+    many = posterior.draws(4, first=5, seed=3)
+    assert (one.shape, many.shape) == ((N, 2), (4, N, 2))
+    assert one.tobytes() == many[2].tobytes()
+    filed = posterior.draws(4, first=5, seed=3, scales=[0.5, 1.0], out=tmp_path / "draws.npy")
+    assert filed[1].tobytes() == many.tobytes()
+    assert glle.fit(X, n_neighbors=9) == posterior
+
+
+def test_all_that_a_posterior_can_be_asked(glle: Client) -> None:
+    """Summary, new points, generated data, calibration, arrays, advice: shapes and names as documented."""
+    roll = glle.synthetic("swiss_roll", N, seed=13)
+    posterior = glle.fit(roll)
+    summary = posterior.summary(8)
+    assert (summary.consensus.shape, summary.spread.shape, summary.count) == ((N, 2), (N,), 8)
+    arrays = posterior.arrays()
+    X, embedding = roll.data(), arrays["embedding"]
+    placed = posterior.transform(X[:5], draws=3)
+    np.testing.assert_allclose(placed.embedding, embedding[:5], atol=1e-9)
+    assert placed.covariance.shape == (5, 2, 2)
+    assert posterior.reconstructions(2).shape == (2, N, 3)
+    calibrated = posterior.calibration()
+    assert calibrated.draw_spread.shape == (N,)
+    assert posterior.draw(1, scale="auto").tobytes() == posterior.draw(1, scale=calibrated.scale).tobytes()
+    assert glle.advice(roll).n_neighbors >= 2
+    assert set(roll.arrays()) == {"data", "coordinates"}
+
+
+def test_frames_in_and_out(glle: Client, tmp_path: Path) -> None:
+    """Names, labels and the index survive; the same table as a file is the same data set."""
+    values = manifolds.make("s_curve", 60, seed=1).X
+    frame = pd.DataFrame(values, columns=["x", "y", "z"], index=[f"point {i}" for i in range(60)])
+    labelled = frame.assign(kind=["a", "b", "c"] * 20)
+    dataset = glle.dataset(labelled, label="kind")
+    assert dataset.names == ["x", "y", "z"]
+    assert dataset.arrays()["labels"].tolist() == ["a", "b", "c"] * 20
+    labelled.to_csv(tmp_path / "table.csv", index=False)
+    assert glle.dataset(str(tmp_path / "table.csv"), label="kind").told["sha256"] == dataset.told["sha256"]
+    posterior = glle.fit(dataset)
+    drawn = posterior.frame(posterior.draw(2))
+    assert list(drawn.index) == list(frame.index)
+    np.testing.assert_array_equal(drawn.to_numpy(), posterior.draw(2))
+
+
+def test_jobs_are_listed_followed_and_cancelled(glle: Client) -> None:
+    """A job is an object: its result, its state, its end."""
+    posterior = glle.fit(glle.synthetic("s_curve", N, seed=3))
+    job = posterior.start_draws(3, seed=41)
+    assert job.result(timeout=60).shape == (3, N, 2)
+    assert glle.job(job.id).wait().status == "succeeded"
+    assert job.id in {found.id for found in glle.jobs(kind="draws", status="succeeded")}
+    assert job.cancel().status == "succeeded"
+    fit = glle.job(posterior.told["job"])
+    assert fit.result() == posterior
+    long = glle.fit(glle.synthetic("s_curve", 2000, seed=3)).start_draws(5000, seed=41)
+    assert long.cancel().status in {"cancelling", "cancelled"}
+
+
+def test_deleting_what_is_in_use_needs_force(glle: Client) -> None:
+    """The service's refusals are exceptions with the remedy."""
+    dataset = glle.synthetic("s_curve", 50, seed=99)
+    posterior = glle.fit(dataset)
+    with pytest.raises(InvalidRequestError, match="allowed") as caught:
+        glle.fit(dataset, n_neighbors=10_000)
+    assert caught.value.request_id
+    dataset.delete(force=True)
+    with pytest.raises(NotFoundError):
+        glle.posterior(posterior.id)
+    assert dataset.id not in {found.id for found in glle.datasets()}
+
+
+def test_client_outlives_a_restart_of_the_api(glle: Client, up: Up) -> None:
+    """The API is killed under a client that waits for a job: it asks again, and has its draws."""
+    posterior = glle.fit(glle.synthetic("swiss_roll", 2000, seed=14))
+    with ThreadPoolExecutor(1) as pool:
+        drawn = pool.submit(posterior.draws, 300, seed=5)
+        until(lambda: any(job.status == "running" for job in glle.jobs(kind="draws")))
+        (api,) = up.children("--fd")
+        os.kill(api, signal.SIGKILL)
+        assert drawn.result(timeout=60).shape == (300, 2000, 2)
+    assert up.children("--fd") != [api]
+
+
+def test_awaited_fits_run_side_by_side(up: Up) -> None:
+    """Three fits and their draws at once, each the same as by the blocking client."""
+
+    async def main() -> list[bytes]:
+        async with AsyncClient(up.url) as glle:
+            roll = await glle.dataset(manifolds.make("swiss_roll", N, seed=15).X)
+            fits = [glle.fit(roll, n_neighbors=k) for k in (8, 10, 12)]
+            posteriors = await asyncio.gather(*fits)
+            assert {posterior.id for posterior in posteriors} <= {known.id async for known in glle.posteriors()}
+            drawn = await asyncio.gather(*[posterior.draws(2) for posterior in posteriors])
+            return [draws.tobytes() for draws in drawn]
+
+    awaited = asyncio.run(main())
+    with Client(up.url) as glle:
+        roll = glle.dataset(manifolds.make("swiss_roll", N, seed=15).X)
+        assert awaited == [glle.fit(roll, n_neighbors=k).draws(2).tobytes() for k in (8, 10, 12)]
+
+
+def test_large_bodies_do_not_pile_up_in_memory(glle: Client, tmp_path: Path) -> None:
+    """An upload from a mapped file and a download to one hold a few megabytes, not the whole."""
+    import tracemalloc  # noqa: PLC0415 # it slows what it watches
+
+    path = tmp_path / "large.npy"
+    X = np.random.default_rng(0).normal(size=(200_000, 16))
+    np.save(path, X)
+    del X
+    mapped = np.load(path, mmap_mode="r")
+    tracemalloc.start()
+    try:
+        dataset = glle.dataset(mapped)
+        back = dataset.data(out=tmp_path / "back.npy")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 8 * 2**20 < mapped.nbytes
+    np.testing.assert_array_equal(back, mapped)
+    dataset.delete()

@@ -1,0 +1,136 @@
+"""What the documentation shows, run as it stands on a running service."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+from service import cli, contract
+from tests.system.conftest import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import httpx
+
+    from tests.system.conftest import Up
+
+EXAMPLES = ROOT / "docs" / "examples"
+NODE_MAJOR = 18
+COMMANDS = {"sh": ["bash"], "py": [sys.executable], "mjs": ["node"]}
+
+mpl.use("Agg")
+
+
+def node_is_there() -> bool:
+    """Say whether there is a node that has fetch."""
+    node = shutil.which("node")
+    if node is None:
+        return False
+    version = subprocess.run([node, "--version"], check=True, capture_output=True, text=True).stdout
+    return int(version.removeprefix("v").partition(".")[0]) >= NODE_MAJOR
+
+
+def blocks(language: str) -> list[str]:
+    """Return the code of the quickstart."""
+    text = (ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8")
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def journeys(up: Up, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, Path]]:
+    """The output and the folder of each journey that can be run here."""
+    found = {}
+    for ending, command in COMMANDS.items():
+        if shutil.which(command[0]) is None or (ending == "sh" and shutil.which("curl") is None):
+            continue
+        if ending == "mjs" and not node_is_there():
+            continue
+        folder = tmp_path_factory.mktemp(ending)
+        environment = {**os.environ, "GLLE_URL": up.url, "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(
+            [*command, str(EXAMPLES / f"journey.{ending}"), str(EXAMPLES / "sheet.csv")],
+            cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        found[ending] = done.stdout, folder
+    return found
+
+
+@pytest.mark.parametrize("ending", COMMANDS)
+def test_journey_ends_with_draws(journeys: dict[str, tuple[str, Path]], ending: str) -> None:
+    """Each tells the ids and leaves two arrays, the single draw among the batch's."""
+    if ending not in journeys:
+        pytest.skip("curl, or node 18 or newer, is not installed")
+    told, folder = journeys[ending]
+    assert re.fullmatch(r"data set   ds_\w+\nposterior  post_\w+\ndraws      draw.npy draws.npy\n", told)
+    draw, draws = np.load(folder / "draw.npy"), np.load(folder / "draws.npy")
+    assert (draw.shape, draws.shape) == ((300, 2), (3, 8, 300, 2))
+    assert draw.tobytes() == draws[1, 7].tobytes()
+
+
+def test_journeys_leave_the_same_bits(journeys: dict[str, tuple[str, Path]]) -> None:
+    """Whatever language asks: one data set, one posterior, one draw."""
+    assert len({told for told, _ in journeys.values()}) == 1
+    assert len({(folder / "draws.npy").read_bytes() for _, folder in journeys.values()}) == 1
+
+
+def test_quickstart_plots_a_draw_in_five_lines(up: Up, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five lines, a plotted embedding; then all that the page shows of one's own data."""
+    from matplotlib import pyplot as plt  # noqa: PLC0415 # after the backend was chosen
+
+    monkeypatch.setenv("GLLE_URL", up.url)
+    monkeypatch.chdir(ROOT)
+    five, own = blocks("python")
+    assert len([line for line in five.splitlines() if line]) == 5
+    names: dict[str, Any] = {}
+    exec(five, names)  # noqa: S102 # the project's own page
+    (scattered,) = plt.gca().collections
+    np.testing.assert_array_equal(scattered.get_offsets(), names["posterior"].draw(7))
+    plt.close("all")
+    exec(own, names)  # noqa: S102 # the project's own page
+    assert names["draws"].shape == (100, 300, 2)
+    assert names["placed"].embedding.shape == (5, 2)
+    assert list(names["table"].columns) == ["y1", "y2"]
+
+
+def test_quickstart_commands_work(
+    up: Up, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As the page has them, line by line, with the id that `glle fit` told."""
+    monkeypatch.setenv("GLLE_URL", up.url)
+    monkeypatch.chdir(tmp_path)
+    lines = [line for block in blocks("sh") for line in block.splitlines() if line.startswith("glle ")]
+    assert len(lines) == 4
+    told = "post_..."
+    for line in lines:
+        words = shlex.split(line.replace("docs/", f"{ROOT}/docs/").replace("post_...", told), comments=True)
+        assert cli.main(words[1:]) == 0
+        output = capsys.readouterr().out
+        told = output.split()[0] if words[1] == "fit" else told
+    assert np.load(tmp_path / "draws.npy").shape == (8, 300, 2)
+
+
+def test_examples_of_the_contract_work_in_turn(client: httpx.Client) -> None:
+    """Each body that the contract shows is taken, with the ids that the ones before it told."""
+    made = client.post("/v1/datasets/synthetic", json=contract.EXAMPLES["synthetic"])
+    dataset = {"dataset": made.json()["id"]}
+    fitted = client.post("/v1/posteriors?wait=30", json=contract.EXAMPLES["fit"] | dataset)
+    assert (made.status_code in {200, 201}, fitted.status_code in {200, 201}) == (True, True)
+    posterior = f"/v1/posteriors/{fitted.json()['id']}"
+    paths = {"draw_many": "/draws", **{name: f"/{name}" for name in ("transform", "reconstructions", "calibration")}}
+    for name, path in paths.items():
+        answer = client.post(f"{posterior}{path}?wait=30", json=contract.EXAMPLES[name])
+        assert (answer.status_code, answer.json()["status"]) == (200, "succeeded"), name
+    advice = client.post("/v1/advice?wait=30", json=contract.EXAMPLES["advice"] | dataset)
+    assert (advice.status_code, advice.json()["status"]) == (200, "succeeded")
+    assert {"synthetic", "fit", "advice", *paths} == set(contract.EXAMPLES)
