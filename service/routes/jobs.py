@@ -4,6 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
+from pydantic import WithJsonSchema
 from starlette.concurrency import run_in_threadpool
 
 from service import drawn
@@ -58,7 +59,7 @@ async def get_job(id: str, here: Here, response: Response, wait: Wait = 0.0) -> 
     responses={
         200: {
             "description": "Events: `progress` (status, done, total, stage, eta), then `end` (the job).",
-            "content": {EVENTS: {"schema": {"type": "string"}}},
+            "content": {EVENTS: {}},
         },
         204: {"description": "Last-Event-ID names the end: there is nothing more to come."},
         **documented(_404="No such job.", _406="text/event-stream is not accepted.", _422="Bad Last-Event-ID."),
@@ -69,7 +70,9 @@ async def follow(
     request: Request,
     here: Here,
     last_event_id: Annotated[
-        int | None, Header(ge=0, description="The id of the last event that came; only what is new follows.")
+        int | None,
+        Header(ge=0, description="The id of the last event that came; only what is new follows."),
+        WithJsonSchema({"type": "integer", "minimum": 0}),  # a header is not null, but away
     ] = None,
 ) -> Response:
     """Tell each change of a job as it comes, its end the last, as server-sent events; then the connection is closed.

@@ -9,16 +9,17 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.fuzz.running import LIMITS, broken, fuzz
+from tests.fuzz.running import LIMITS, broken, fuzz, make_key
 from tests.system.conftest import running
 
 
 def main() -> int:
     """Run it with the options of `schemathesis run`; the service's log is shown when something was found."""
     with tempfile.TemporaryDirectory(prefix="glle-fuzz-") as folder, running(Path(folder), **LIMITS) as up:
-        done = fuzz(up.url, Path(folder), *sys.argv[1:])
+        key = make_key(Path(folder))
+        done = fuzz(up.url, Path(folder), key, *sys.argv[1:])
         print(done.stdout, done.stderr, sep="\n")  # noqa: T201 # the command's output
-        faults = broken(up.url)
+        faults = broken(up.url, key)
         if done.returncode or faults:
             print(up.log.read_text(), *faults, sep="\n")  # noqa: T201 # likewise
     return done.returncode or bool(faults)

@@ -9,6 +9,7 @@ from pathlib import Path
 from string import Template
 
 from service.client import Client
+from worker.keys import KeyStore
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = Path(__file__).with_name("schemathesis.toml.in")
@@ -22,21 +23,29 @@ LIMITS = {
     "GLLE_MAX_DRAWS": "20",
     "GLLE_MAX_WAIT": "0.2",
     "GLLE_JOB_TIMEOUT": "20",
+    "GLLE_AUTH": "required",  # so that what needs a key is asked without one, too
 }
 
 
-def fuzz(url: str, folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
+def make_key(folder: Path) -> str:
+    """Return a key that may do everything, of the service that runs in `folder`."""
+    return KeyStore.under(str(folder / "data")).create("default", ("admin",), "fuzz", None)[1]
+
+
+def fuzz(url: str, folder: Path, key: str, *more: str) -> subprocess.CompletedProcess[str]:
     """Fuzz the service at `url`; return what schemathesis said, and its exit code.
 
     Parameters
     ----------
     folder
         Where it may leave files.
+    key
+        A key of the service, which may do everything.
     more
         Options of `schemathesis run`.
 
     """
-    with Client(url) as glle:
+    with Client(url, key=key) as glle:
         dataset = glle.synthetic("swiss_roll", 200)
         posterior = glle.fit(dataset)
         job = posterior.start_draws(2).wait()
@@ -46,13 +55,14 @@ def fuzz(url: str, folder: Path, *more: str) -> subprocess.CompletedProcess[str]
         config.write_text(text, encoding="utf-8")
     environment = {**os.environ, "SCHEMATHESIS_HOOKS": "tests.fuzz.checks", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(config), "run", f"{url}/openapi.json"]
+    command += ["--header", f"Authorization: Bearer {key}"]
     return subprocess.run(
         [*command, "--no-color", *more], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
 
 
-def broken(url: str) -> list[str]:
+def broken(url: str, key: str) -> list[str]:
     """Return what jobs failed with that is the service's own fault."""
-    with Client(url) as glle:
+    with Client(url, key=key) as glle:
         errors = [job.told["error"] for job in glle.jobs(status="failed")]
     return [f"{error['detail']} {error['details']}" for error in errors if error and error["status"] == 500]

@@ -120,7 +120,9 @@ def test_ten_gigabytes_announced(up: Up, client: httpx.Client) -> None:
         host, port = urlsplit(up.url).netloc.split(":")
         with socket.create_connection((host, int(port)), timeout=10) as raw:
             kind = "application/x-npy" if path.endswith("datasets") else "application/json"
-            head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: {kind}\r\nContent-Length: 10000000000\r\n\r\n"
+            head = (
+                f"POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: {kind}\r\nContent-Length: 10000000000\r\n\r\n"
+            )
             raw.sendall(head.encode())
             answer = b""
             while b"body-too-large" not in answer and (piece := raw.recv(65536)):

@@ -133,4 +133,6 @@ def test_examples_of_the_contract_work_in_turn(client: httpx.Client) -> None:
         assert (answer.status_code, answer.json()["status"]) == (200, "succeeded"), name
     advice = client.post("/v1/advice?wait=30", json=contract.EXAMPLES["advice"] | dataset)
     assert (advice.status_code, advice.json()["status"]) == (200, "succeeded")
-    assert {"synthetic", "fit", "advice", *paths} == set(contract.EXAMPLES)
+    for name, path in (("rename_dataset", f"/v1/datasets/{dataset['dataset']}"), ("rename_posterior", posterior)):
+        assert client.patch(path, json=contract.EXAMPLES[name]).json()["name"] == contract.EXAMPLES[name]["name"]
+    assert {"synthetic", "fit", "advice", "rename_dataset", "rename_posterior", *paths} == set(contract.EXAMPLES)

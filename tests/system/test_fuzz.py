@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.fuzz.running import LIMITS, broken, fuzz
+from tests.fuzz.running import LIMITS, broken, fuzz, make_key
 from tests.system.conftest import running
 
 if TYPE_CHECKING:
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 def test_service_keeps_its_contract_whatever_is_asked(tmp_path: Path) -> None:
     """No 500, no status, type or schema that is not documented, nothing valid refused and nothing invalid taken."""
     with running(tmp_path, **LIMITS, GLLE_WORKERS="1") as up:
-        done = fuzz(up.url, tmp_path, "--phases", "fuzzing,stateful", "--max-examples", "2", "--seed", "1")
+        key = make_key(tmp_path)
+        done = fuzz(up.url, tmp_path, key, "--phases", "fuzzing,stateful", "--max-examples", "2", "--seed", "1")
         assert done.returncode == 0, done.stdout + done.stderr
         assert "No issues found" in done.stdout
-        assert broken(up.url) == []
+        assert broken(up.url, key) == []
