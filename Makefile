@@ -42,8 +42,9 @@ demo: setup
 up: setup
 	$(BIN)/glle up
 
+# Two at once, a file in one of them; BLAS with one thread in each.
 test: setup
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-compose: setup
 	bash tests/compose/run
@@ -95,7 +96,7 @@ fuzz: setup
 
 lock:
 	$(LOCK) --extra service --extra client --extra fast --extra otel --extra demo --group dev -o requirements.lock
-	$(LOCK) --extra service --extra fast --extra otel --group build -o requirements-service.lock
+	$(LOCK) --extra service --extra fast --extra otel --extra arrow --group build -o requirements-service.lock
 	$(LOCK) --extra bench --constraint requirements.lock -o requirements-bench.lock
 
 clean:

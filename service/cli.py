@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 # One thread a process: N workers with N threads each were three times slower than without.
 BLAS_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 CONTRACT = Path(__file__).resolve().parent.parent / "openapi" / "openapi.json"
+KEEP_ALIVE_SECONDS = 75  # longer than clients and proxies keep an idle connection: they hang up, not the server
 DRAIN_SECONDS = 3  # an API that stops lets answers end for so long
 
 
@@ -138,6 +139,7 @@ def _serve(chosen: argparse.Namespace, settings: Settings) -> int:
         log_level="debug" if settings.log_level == "debug" else "warning",
         access_log=False,  # ours has the route
         timeout_graceful_shutdown=DRAIN_SECONDS,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
         server_header=False,
     )
     if held is None:
