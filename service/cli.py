@@ -82,7 +82,10 @@ def _parser(settings: Settings) -> argparse.ArgumentParser:
     worker.set_defaults(run=_worker)
 
     doctor = commands.add_parser("doctor", help="check a deployment and say what to do; 1 where something is broken")
-    doctor.add_argument("--url", help="a running service, such as http://127.0.0.1:8000: it does a small job, too")
+    doctor.add_argument(
+        "--url",
+        help="a running service, such as http://127.0.0.1:8000 (with the key in GLLE_KEY): it does a small job, too",
+    )
     doctor.add_argument("--json", action="store_true", help="the report as JSON")
     doctor.set_defaults(run=_doctor)
 

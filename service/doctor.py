@@ -15,6 +15,7 @@ import numpy as np
 
 import glle_engine
 from glle_engine import manifolds
+from service.commands import VARIABLES
 from worker import doctor
 from worker.health import Check
 from worker.settings import unknown
@@ -31,7 +32,7 @@ _MARKS = {"ok": "ok", "warning": "warning", "problem": "PROBLEM"}
 
 def examine(settings: Settings, environ: Mapping[str, str], url: str | None) -> Iterator[Check]:
     """Yield all checks; with a URL also those of the service there."""
-    misspelt = unknown(environ)
+    misspelt = sorted(set(unknown(environ)) - VARIABLES)
     if misspelt:
         remedy = "Correct or remove them; `glle settings` lists what there is."
         yield Check("settings", "warning", f"No settings: {', '.join(misspelt)}.", remedy)
@@ -41,7 +42,7 @@ def examine(settings: Settings, environ: Mapping[str, str], url: str | None) -> 
     if url is None:
         yield port(settings.host, settings.port)
     else:
-        yield from service(url)
+        yield from service(url, environ.get("GLLE_KEY", ""))
 
 
 def port(host: str, number: int) -> Check:
@@ -62,13 +63,20 @@ def port(host: str, number: int) -> Check:
     return Check(name, "problem", f"Another program listens on {host}:{number}.", remedy)
 
 
-def service(url: str) -> Iterator[Check]:
-    """Yield whether a service is alive, ready, of this version, and does a small job from end to end."""
+def service(url: str, key: str = "") -> Iterator[Check]:
+    """Yield whether a service is alive, ready, of this version, and does a small job from end to end.
+
+    Parameters
+    ----------
+    key
+        What the service lets in with, if it asks for one.
+
+    """
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         yield Check("service", "problem", f"{url} is no address of a service.", "Give one such as http://host:8000.")
         return
-    asks = _Http(url, REPLY_SECONDS)
+    asks = _Http(url, REPLY_SECONDS, key)
     try:
         status, _ = asks.ask("GET", "/livez")
         if status != http.HTTPStatus.OK:
@@ -150,6 +158,7 @@ class _Http:
 
     url: str
     seconds: float
+    key: str = ""
 
     def ask(self, method: str, path: str, body: Any = None, accept: str = "application/json") -> tuple[int, bytes]:
         """Return status and body of an answer."""
@@ -159,6 +168,8 @@ class _Http:
         connection = kind(parts.hostname, parts.port, timeout=self.seconds)
         try:
             headers = {"Accept": accept, **({} if body is None else {"Content-Type": "application/json"})}
+            if self.key:
+                headers["Authorization"] = f"Bearer {self.key}"
             sent = None if body is None else json.dumps(body)
             connection.request(method, parts.path.rstrip("/") + path, sent, headers)
             answer = connection.getresponse()

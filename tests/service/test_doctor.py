@@ -200,3 +200,13 @@ def test_report_as_text_and_as_json(
     report = json.loads(capsys.readouterr().out)
     assert report["counts"]["problem"] == sum(check["state"] == "problem" for check in report["checks"]) > 0
     assert {"name", "state", "detail", "remedy", "code"} == set(report["checks"][0])
+
+
+def test_a_service_that_asks_for_a_key(guarded: httpx.Client, stores: Stores) -> None:
+    """Without one it is told in the service's own words; with one it lets in."""
+    url = str(guarded.base_url)
+    without = found(doctor.service(url))["version"]
+    assert (without.state, "key" in without.remedy) == ("problem", True)
+    key = stores.keys.create("default", ("write",), "doctor", None)[1]
+    version = next(check for check in doctor.service(url, key) if check.name == "version")  # no worker for the rest
+    assert version.state == "ok"
