@@ -7,7 +7,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 
 MERGE_PATCH = "application/merge-patch+json"
 MOST_NAME, MOST_TAGS, MOST_TAG = 200, 20, 50
-_SHOWN = r"^\S(.*\S)?$"  # one line, no blanks around it
+# One line without control characters or blanks around it. Code points, because dialects differ in what a blank is.
+_SHOWN = r"^[^\x00-\x20\x7f-\xa0]([^\x00-\x1f\x7f-\x9f]*[^\x00-\x20\x7f-\xa0])?$"
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=MOST_NAME, pattern=_SHOWN)]
 Tag = Annotated[str, StringConstraints(min_length=1, max_length=MOST_TAG, pattern=_SHOWN)]
