@@ -25,10 +25,12 @@ LABEL org.opencontainers.image.title="glle" \
 # A new named volume takes the owner of the folder it is mounted over, so /data belongs to the user who writes there.
 RUN groupadd --gid 10001 glle \
     && useradd --uid 10001 --gid glle --no-create-home --home-dir /data --shell /usr/sbin/nologin glle \
-    && install --directory --owner=glle --group=glle --mode=0750 /data
+    && install --directory --owner=glle --group=glle --mode=0750 /data /var/cache/glle
 COPY --from=build /opt/glle /opt/glle
-ENV PATH=/opt/glle/bin:$PATH PYTHONUNBUFFERED=1 GLLE_DATA_DIR=/data
+ENV PATH=/opt/glle/bin:$PATH PYTHONUNBUFFERED=1 GLLE_DATA_DIR=/data NUMBA_CACHE_DIR=/var/cache/glle
 USER 10001:10001
+# Compiled here, a new volume over this folder begins with it; a machine with another processor compiles once more.
+RUN python -m glle_engine.lanes
 WORKDIR /data
 EXPOSE 8000
 ENTRYPOINT ["glle"]

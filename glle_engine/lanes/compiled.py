@@ -19,8 +19,14 @@ _HERE = Path(__file__).parent
 
 
 def _forget_other_sources() -> None:
-    """Drop code compiled from other sources: numba looks at a function's own file only, not at what it is made of."""
+    """Have no code that was compiled from other sources: numba looks at a function's own file, not at what it calls.
+
+    Beside the sources it is dropped; in a folder of the user's choice each state of the sources has one of its own.
+    """
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(_HERE.glob("*.py")))).hexdigest()
+    if numba.config.CACHE_DIR:
+        numba.config.CACHE_DIR = str(Path(numba.config.CACHE_DIR) / digest[:16])
+        return
     kept = _HERE / "__pycache__" / "lanes.sha256"
     with contextlib.suppress(OSError):  # not ours to write: then nothing is kept here either
         if kept.exists() and kept.read_text() == digest:
@@ -47,7 +53,7 @@ def operation(operator: Callable[..., Any]) -> Callable[[Callable[..., Any]], An
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a function on its first call; it releases the GIL, and does arithmetic in the order written.
 
-    The code is kept beside the source, else in the user's cache (numba's NUMBA_CACHE_DIR), else not at all.
+    The code is kept in NUMBA_CACHE_DIR if that is set, else beside the source, in the user's cache, or not at all.
     """
     try:
         made = numba.njit(cache=True, nogil=True, error_model="numpy")(function)

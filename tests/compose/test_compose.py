@@ -146,6 +146,16 @@ def test_the_main_job(stack: Engine, client: httpx.Client) -> None:
     np.testing.assert_array_equal(again, embeddings[5])
 
 
+def test_a_worker_compiles_nothing_at_its_start(stack: Engine) -> None:
+    """The image brings the compiled code along, in a volume that outlives the containers."""
+    code = (
+        "from glle_engine.lanes.solver import warm; from glle_engine.lanes.lanczos import lanczos; warm(); "
+        "print(sum(lanczos.stats.cache_hits.values()), sum(lanczos.stats.cache_misses.values()))"
+    )
+    hits, misses = stack.compose("exec", "-T", "worker", "python", "-c", code).split()
+    assert (int(hits) > 0, int(misses)) == (True, 0)
+
+
 def test_a_job_outlives_the_container_of_its_worker(stack: Engine, client: httpx.Client) -> None:
     """`docker kill` of the worker in the middle of a fit: another one finishes it within a minute."""
     job, host = running_fit(client, stack, seed=11)
