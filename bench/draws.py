@@ -33,27 +33,21 @@ AGAINST_EIGSH = [
     ("s_curve", 100_000, 4, 3, 65.0),
 ]
 AGAINST_DENSE = [("swiss_roll", 2_000, 16, 3, 1500.0), ("swiss_roll", 5_000, 16, 1, 6000.0)]
+PEERS = [(AGAINST_EIGSH, by_eigsh, "scipy's eigsh on M"), (AGAINST_DENSE, by_dense, "a dense eigenproblem")]
 GROWTH = 1.35
 
 
 def rows(largest: int) -> Iterator[Row]:
     """Measure draws of many up to `largest` points."""
     medians: dict[tuple[str, int], float] = {}
-    for name, n, count, repeats, goal in AGAINST_EIGSH:
-        if n > largest:
-            continue
-        posterior = posterior_of(name, n)
-        theirs = partial(_drawn, by_eigsh, posterior)
-        pair = in_turn(_many(posterior, count), theirs, repeats, units=count)
-        medians[name, n] = pair.our_median
-        yield _row(name, n, "scipy's eigsh on M", pair, goal)
-    for name, n, count, repeats, goal in AGAINST_DENSE:
-        if n > largest:
-            continue
-        posterior = posterior_of(name, n)
-        theirs = partial(_drawn, by_dense, posterior)
-        pair = in_turn(_many(posterior, count), theirs, repeats, units=count)
-        yield _row(name, n, "a dense eigenproblem", pair, goal)
+    for settings, embed, against in PEERS:
+        for name, n, count, repeats, goal in settings:
+            if n > largest:
+                continue
+            posterior = posterior_of(name, n)
+            pair = in_turn(_many(posterior, count), partial(_drawn, embed, posterior), repeats, units=count)
+            medians.setdefault((name, n), pair.our_median)
+            yield _row(name, n, against, pair, goal)
     for name in ("swiss_roll", "s_curve"):
         small, large = medians.get((name, 5_000)), medians.get((name, 100_000))
         if small and large:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
-import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -25,6 +23,7 @@ from worker.writing import size, temporary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -180,16 +179,9 @@ class DatasetStore:
             self._write(dataset := renamed(known, changes))
         return dataset
 
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _alone(self) -> AbstractContextManager[None]:
         """Hold the folder, so that no record changes, or goes, between a read and a write of it."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        folder = os.open(self._folder, os.O_RDONLY)
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(folder)
+        return locked(self._folder.with_name(self._folder.name + ".lock"))
 
     def _write(self, dataset: Dataset) -> None:
         with temporary(self._folder) as file:

@@ -5,7 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
 
 DIGEST = 32  # hex digits: 128 bits, no collision by chance
 
@@ -14,6 +21,15 @@ def digest(*parts: Any) -> str:
     """Return a hex digest of JSON-able parts; equal parts give equal digests."""
     canonical = json.dumps(parts, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(canonical.encode()).hexdigest()[:DIGEST]
+
+
+def content_sha256(told: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> str:
+    """Return a digest of JSON-able members and of arrays by name, to the last bit."""
+    found = hashlib.sha256(json.dumps(told, sort_keys=True, allow_nan=False).encode())
+    for name, array in sorted(arrays.items()):
+        found.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        found.update(np.ascontiguousarray(array).data)
+    return found.hexdigest()
 
 
 def posterior_id(dataset: str, spec: dict[str, Any], engine_version: str) -> str:

@@ -222,7 +222,6 @@ class KeyStore:
     def _change(self, change: Callable[[dict[str, Key]], dict[str, Key]]) -> dict[str, Key]:
         """Put other keys in place of those that are there; two changes at once both happen."""
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
             with locked(self.path.with_suffix(".lock")), temporary(self.path.parent) as file:
                 self._look_again = 0.0
                 keys = change(self._look())

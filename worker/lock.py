@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of this file, made when absent; wait for whoever has it."""
+    """Hold the lock of this file, made with its folder when absent; wait for whoever has it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-
 from glle_engine import Posterior
 from worker.analyses import results_prefix
 from worker.draws import cache_prefix
-from worker.identity import index_member, member_name, text
+from worker.identity import content_sha256, index_member, member_name, text
 from worker.naming import renamed
 from worker.problems import refuse
 from worker.tenants import DEFAULT, own
@@ -102,11 +99,8 @@ class PosteriorStore:
 
     def cache(self, id_: str, posterior: Posterior) -> None:
         """Write a posterior's arrays (again, after they were evicted), and their digest."""
-        arrays, told = posterior.arrays(), hashlib.sha256()
-        for name, array in sorted(arrays.items()):
-            told.update(f"{name} {array.dtype.str} {array.shape}".encode())
-            told.update(np.ascontiguousarray(array).data)
-        self._cache.put(_cache_key(id_), {"head": posterior.head(), "sha256": told.hexdigest()}, arrays)
+        head, arrays = posterior.head(), posterior.arrays()
+        self._cache.put(_cache_key(id_), {"head": head, "sha256": content_sha256(head, arrays)}, arrays)
 
     def record(self, record: PosteriorRecord) -> None:
         """Write a record; one that is known stays as it is."""

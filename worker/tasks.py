@@ -7,8 +7,6 @@ kills the worker is tried again, and a server that does not answer.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import time
 from dataclasses import dataclass
@@ -28,6 +26,7 @@ from worker.cache import Entry
 from worker.clock import now_iso
 from worker.drawing import cached_draw, draw_and_cache, drawn, group_size, store_draws, with_neighbors
 from worker.draws import CHAINS, DrawKey, DrawsSpec
+from worker.identity import content_sha256
 from worker.jobs import Cancelled, Job
 from worker.posteriors import PosteriorRecord
 from worker.problems import Problem, ProblemError, internal_error, out_of_memory, refuse, timed_out
@@ -198,7 +197,7 @@ def _keep(here: Stores, subject: str, spec: AnalysisSpec, result: Entry) -> Entr
     if spec == CalibrationSpec():
         recorded = here.posteriors.calibrate(subject, calibration_told(result.meta))
         result = Entry({**result.meta, **recorded}, result.arrays)
-    kept = Entry({**result.meta, "sha256": _sha256(result)}, result.arrays)
+    kept = Entry({**result.meta, "sha256": content_sha256(result.meta, result.arrays)}, result.arrays)
     with stage("caching"):
         here.cache.put(spec.cache_key(subject), kept.meta, kept.arrays)
     return kept
@@ -267,15 +266,6 @@ def _require_finite(spec: AnalysisSpec, result: Entry) -> None:
                 "Rescale the data, or use a smaller scale.",
                 array=name,
             )
-
-
-def _sha256(result: Entry) -> str:
-    """Return a digest of everything in a result, to the last bit."""
-    told = hashlib.sha256(json.dumps(result.meta, sort_keys=True, allow_nan=False).encode())
-    for name, array in sorted(result.arrays.items()):
-        told.update(f"{name} {array.dtype.str} {array.shape}".encode())
-        told.update(np.ascontiguousarray(array).data)
-    return told.hexdigest()
 
 
 def _posterior(here: Stores, job: Job, record: PosteriorRecord) -> Posterior:

@@ -26,15 +26,14 @@ import numpy as np
 
 from glle_engine.lanes.addresses import addresses
 from glle_engine.lanes.compiled import compiled
+from glle_engine.lanes.ritz import ritz, verdict
 from glle_engine.lanes.solves import (
     lower_gram,
-    solve_lower_transposed,
     solve_units,
     solve_upper_transposed,
     upper_gram,
 )
-from glle_engine.lanes.tridiagonal import diagonalise
-from glle_engine.lanes.vectors import address, divide, fill, fma, fnma, load, root, shifted, store
+from glle_engine.lanes.vectors import address, fill, fma, fnma, load, shifted, store
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     from glle_engine.lanes.structure import Structure
     from glle_engine.lanes.vectors import Address, Lanes
 
-_EPSILON = float(np.finfo(np.float64).eps)
 _CHUNK = 64  # rows of a vector that a dot product takes at a time
 
 
@@ -164,10 +162,10 @@ def lanczos(
             diagonal[lane, step - 1] = overlap[step, lane]
             off[lane, step - 1] = np.sqrt(square[lane])
             weight[step + 1, lane] = 1.0 / off[lane, step - 1]
-            verdict = _verdict(diagonal[lane, :step], off[lane, :step], wanted, tolerance)
-            if verdict < 0:
+            converged = verdict(diagonal[lane, :step], off[lane, :step], wanted, tolerance)
+            if converged < 0:
                 steps[lane] = -1
-            elif verdict > 0 or step == most:
+            elif converged > 0 or step == most:
                 steps[lane] = step
             if steps[lane] != 0:
                 weight[step + 1, lane] = 0.0
@@ -175,7 +173,7 @@ def lanczos(
                 running = True
         if not running:
             break
-    _ritz(tag, n, constrained, wanted, address(points), steps, diagonal, off, values, vectors)
+    ritz(tag, n, constrained, wanted, address(points), steps, diagonal, off, values, vectors)
 
 
 @compiled
@@ -244,151 +242,3 @@ def _subtract_two(
         for i in range(count):
             value = fnma(load(tag, basis, i * n + row), load(tag, factor, i), value)
         store(result, row, value)
-
-
-@compiled
-def _verdict(diagonal: NDArray[np.float64], off: NDArray[np.float64], wanted: int, tolerance: float) -> int:
-    """Return 1 when the wanted Ritz values have converged, 0 when not, -1 when something is not finite."""
-    m = len(diagonal)
-    if not (np.isfinite(diagonal[m - 1]) and np.isfinite(off[m - 1])):
-        return -1
-    largest = 0.0
-    for i in range(m):
-        largest = max(largest, abs(diagonal[i]))
-    exhausted = off[m - 1] <= _EPSILON * largest
-    if m < wanted:
-        return -1 if exhausted else 0
-    if m == wanted and not exhausted:
-        return 0
-    values, rows = diagonal.copy(), np.zeros((1, m))
-    rows[0, m - 1] = 1.0
-    if not diagonalise(values, off.copy(), rows):
-        return -1
-    if exhausted:
-        return 1
-    top = _largest(values, wanted + 1)
-    following = values[top[wanted]]
-    for i in range(wanted):
-        theta = values[top[i]]
-        if not off[m - 1] * abs(rows[0, top[i]]) <= tolerance * min(theta, theta - following):
-            return 0
-    return 1
-
-
-@compiled
-def _largest(values: NDArray[np.float64], count: int) -> NDArray[np.int64]:
-    """Return where the largest few values are, the largest first."""
-    found = np.empty(count, np.int64)
-    for i in range(count):
-        best = -1
-        for j in range(len(values)):
-            taken = False
-            for before in range(i):
-                taken = taken or found[before] == j
-            if not taken and (best < 0 or values[j] > values[best]):
-                best = j
-        found[i] = best
-    return found
-
-
-@compiled
-def _ritz(
-    tag: tuple[int, ...],
-    n: int,
-    constrained: bool,  # noqa: FBT001
-    wanted: int,
-    points: Address,
-    steps: NDArray[np.int64],
-    diagonal: NDArray[np.float64],
-    off: NDArray[np.float64],
-    values: NDArray[np.float64],
-    vectors: NDArray[np.float64],
-) -> None:
-    """Put the eigenvectors together from every lane's own Ritz vectors."""
-    lanes = len(tag)
-    most = 1
-    for lane in range(lanes):
-        most = max(most, steps[lane])
-    combination = np.zeros((wanted, most + 1, lanes))
-    values[:] = np.nan
-    for lane in range(lanes):
-        m = steps[lane]
-        if m <= 0:
-            continue
-        theta, rows = diagonal[lane, :m].copy(), np.eye(m)
-        diagonalise(theta, off[lane, :m].copy(), rows)
-        top = _largest(theta, min(wanted + 1, m))
-        for i in range(len(top)):
-            values[i, lane] = 1.0 / theta[top[i]]
-        for i in range(min(wanted, m)):
-            for j in range(m):
-                combination[i, j + 1, lane] = rows[j, top[i]]
-    for row in range(n):
-        for i in range(wanted):
-            store(address(vectors), i * n + row, fill(tag, 0.0))
-        for j in range(1, most + 1):
-            point = load(tag, points, j * n + row)
-            for i in range(wanted):
-                part = load(tag, address(combination), i * (most + 1) + j)
-                store(address(vectors), i * n + row, fma(point, part, load(tag, address(vectors), i * n + row)))
-    norm = np.empty(lanes)
-    for i in range(wanted):
-        x = address(vectors[i])
-        mean = fill(tag, 0.0)
-        if constrained:
-            for row in range(n):
-                mean = mean + load(tag, x, row)
-            mean = mean * fill(tag, 1.0 / n)
-        square = fill(tag, 0.0)
-        for row in range(n):
-            value = load(tag, x, row) - mean
-            store(x, row, value)
-            square = fma(value, value, square)
-        store(address(norm), 0, divide(fill(tag, 1.0), root(square)))
-        scale = load(tag, address(norm), 0)
-        for row in range(n):
-            store(x, row, load(tag, x, row) * scale)
-
-
-@compiled
-def deviations(
-    tag: tuple[int, ...],
-    structure: Structure,
-    weights: NDArray[np.float64],
-    values: NDArray[np.float64],
-    vectors: NDArray[np.float64],
-    found: NDArray[np.float64],
-) -> None:
-    r"""Put :math:`|\,\|B v\|^2 / \lambda - 1|`, the largest over a lane's eigenpairs, into `found`, (lanes,)."""
-    lanes, (n, k) = len(tag), structure.neighbors.shape
-    wanted = len(vectors)
-    neighbors, entries = address(structure.neighbors), address(weights)
-    square = np.zeros((wanted, lanes))
-    squares = address(square)
-    x = address(vectors)
-    for row in range(n):
-        for i in range(wanted):
-            value = load(tag, x, i * n + row)
-            for j in range(k):
-                there = load(tag, x, i * n + neighbors[row * k + j])
-                value = fnma(load(tag, entries, row * k + j), there, value)
-            store(squares, i, fma(value, value, load(tag, squares, i)))
-    found[:] = 0.0
-    for i in range(wanted):
-        for lane in range(lanes):
-            found[lane] = np.maximum(found[lane], np.abs(square[i, lane] / values[i, lane] - 1.0))
-
-
-@compiled
-def null_left(
-    tag: tuple[int, ...],
-    structure: Structure,
-    lower: NDArray[np.float64],
-    upper: NDArray[np.float64],
-    pins: NDArray[np.int32],
-    work: NDArray[np.float64],
-) -> None:
-    """Leave a multiple of every lane's y in work[0], in the order of elimination."""
-    tree = addresses(structure)
-    solve_units(tag, tree, address(upper), pins, work[0])
-    solve_lower_transposed(tag, tree, address(lower), address(work[0]))

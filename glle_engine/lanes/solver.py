@@ -12,8 +12,9 @@ import numpy as np
 
 from glle_engine.eigenpairs import GOOD_PIN, MAX_STEPS, Eigenpairs, pin_refusal, refusal, start_vector
 from glle_engine.lanes import LANES
+from glle_engine.lanes.acceptance import deviations, null_left
 from glle_engine.lanes.factorization import factorise
-from glle_engine.lanes.lanczos import deviations, lanczos, null_left
+from glle_engine.lanes.lanczos import lanczos
 from glle_engine.lanes.sampling import sample, unpack
 from glle_engine.lanes.structure import Structure, analyse
 
