@@ -18,6 +18,13 @@ LARGEST, SMALLEST = 1e150, 1e-140
 
 
 def checked_data(X: ArrayLike, spec: FitSpec) -> NDArray[np.float64]:
+    """Return X as `checked_matrix` does, with enough points for the specification."""
+    data = checked_matrix(X)
+    require_enough_points(len(data), spec)
+    return data
+
+
+def checked_matrix(X: ArrayLike) -> NDArray[np.float64]:
     """Return X as a C-contiguous float64 matrix, or raise the error that names the remedy."""
     raw = np.asarray(X)
     if raw.dtype.kind not in "fiub":
@@ -32,7 +39,6 @@ def checked_data(X: ArrayLike, spec: FitSpec) -> NDArray[np.float64]:
     data = np.ascontiguousarray(raw, np.float64)
     require_finite(data, "X")
     require_range(data)
-    require_enough_points(len(data), spec)
     return data
 
 

@@ -1,0 +1,14 @@
+"""Every method of the field behind one protocol: a name, a typed specification, `embed`, and its cost.
+
+>>> from glle_engine import manifolds
+>>> from glle_engine.methods import method
+>>> pca = method("pca")
+>>> pca.embed(manifolds.make("s_curve", 500).X, pca.spec(n_components=2)).Y.shape
+(500, 2)
+"""
+
+from glle_engine.methods.method import Cost, Embedding, Method
+from glle_engine.methods.parameters import MethodSpec
+from glle_engine.methods.registry import METHODS, method
+
+__all__ = ["METHODS", "Cost", "Embedding", "Method", "MethodSpec", "method"]

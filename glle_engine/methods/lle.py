@@ -1,0 +1,110 @@
+r"""Locally linear embedding: points keep the weights by which their neighbours reconstruct them.
+
+Weights :math:`w_i = A_i^{-1} 1 / (1^T A_i^{-1} 1)` with :math:`A_i = G_i + reg\,tr(G_i) I`, then the p bottom
+eigenvectors of :math:`(I - W)^T (I - W)` other than the constant, :math:`Y^T Y = n I` (Roweis and Saul 2000). By this
+library's own route, which never forms that matrix (`glle_engine.embedding`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from glle_engine.embedding import Eigenproblem, scaled
+from glle_engine.graph import closed_classes, edges
+from glle_engine.methods.method import Cost, Embedding, Method
+from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors, require_neighbors
+from glle_engine.methods.parameters import number
+from glle_engine.weights import lle_weights
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from glle_engine.progress import OnProgress
+
+
+@dataclass(frozen=True, kw_only=True)
+class LleSpec(NeighborSpec):
+    """The parameters of LLE."""
+
+    reg: float = number(1e-3, "Ridge of the weights, relative to the trace of the local Gram matrix.", above=0)
+
+
+def lle_of(
+    X: NDArray[np.float64],
+    nearest: NDArray[np.int32],
+    spec: LleSpec,
+    on_progress: OnProgress,
+    kept: NDArray[np.bool_] | None = None,
+) -> Embedding:
+    """Embed by the neighbours given.
+
+    Parameters
+    ----------
+    X : (n, d) float64
+    nearest : (n, k) int32
+        Nearest first; their graph is connected.
+    kept : (n, k) bool, optional
+        Which of them are neighbours; the first always is. All, if None.
+
+    """
+    ascending = np.argsort(nearest, axis=1)  # so the answer does not depend on distances that rounding may reorder
+    neighbors = np.take_along_axis(nearest, ascending, axis=1)
+    own = None if kept is None else np.take_along_axis(kept, ascending, axis=1)
+    return embedding_of(neighbors, lle_weights(X, neighbors, spec.reg, on_progress, own), spec, on_progress, own)
+
+
+def embedding_of(
+    neighbors: NDArray[np.int32],
+    weights: NDArray[np.float64],
+    spec: NeighborSpec,
+    on_progress: OnProgress,
+    kept: NDArray[np.bool_] | None = None,
+) -> Embedding:
+    """Embed by weights (n, k) on neighbours (n, k), ascending in each row, whose rows sum to one."""
+    on_progress(0, 1, "embedding")
+    graph = neighbors if kept is None else edges(neighbors, kept)
+    _, pairs = Eigenproblem.prepare(neighbors, weights, closed_classes(graph), spec.n_components + 1)
+    on_progress(1, 1, "embedding")
+    p = spec.n_components
+    gap = float((pairs.values[p] - pairs.values[p - 1]) / pairs.values[p]) if pairs.values[p] > 0 else 0.0
+    return Embedding(scaled(pairs.vectors[:, :p]), pairs.values[:p], {"relative_gap": gap})
+
+
+def run(
+    X: NDArray[np.float64], spec: LleSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None = None
+) -> Embedding:
+    """Embed by the k nearest neighbours."""
+    nearest, _ = connected_neighbors(X, spec.n_neighbors, on_progress)
+    return lle_of(X, nearest, spec, on_progress)
+
+
+def refuse(n: int, d: int, spec: NeighborSpec) -> None:
+    """Refuse too few points."""
+    require_neighbors(n, spec)
+
+
+def cost(n: int, d: int, spec: NeighborSpec) -> Cost:
+    """Return the cost of neighbours, weights and some sparse solves."""
+    k, p = spec.n_neighbors, spec.n_components
+    search = 2e-6 * n * k if d <= 15 else 2e-10 * n * n * d
+    return Cost(
+        seconds=0.01 + search + 1e-8 * n * k * (d + k * k) + 6e-6 * n * (k + p) * max(1.0, n / 2e4) ** 0.3,
+        bytes=8.0 * n * (40 * k + 20 * p),
+    )
+
+
+METHOD = Method(
+    name="lle",
+    title="Locally linear embedding",
+    family="spectral",
+    about="Each point keeps the weights, summing to one, by which its k neighbours best reconstruct it.",
+    source="Roweis and Saul 2000, Science 290; GLLE Eq. 9, 37-43",
+    spec=LleSpec,
+    run=run,
+    refuse=refuse,
+    cost=cost,
+    growth="n^1.2 for few features; n^2 d to find neighbours among many",
+)

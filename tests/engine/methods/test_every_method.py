@@ -1,0 +1,107 @@
+"""What holds for every method there is."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from glle_engine import manifolds
+from glle_engine.errors import GlleError, InvalidParameterError, TooFewPointsError
+from glle_engine.methods import METHODS, Embedding, Method, method
+from glle_engine.methods.parameters import Parameter
+
+N = 120
+OPTIONS: dict[str, dict[str, object]] = {}  # where the defaults do not suit so few points
+
+
+def embedded(name: str, X: np.ndarray, **options: object) -> Embedding:
+    """Embed with the defaults, and options."""
+    one = METHODS[name]
+    labels = (np.arange(len(X)) * 3 // len(X)) if one.labels else None
+    return one.embed(X, one.spec(**{**OPTIONS.get(name, {}), **options}), labels=labels)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_embeds_a_sheet(name: str) -> None:
+    """Every point gets a place of p finite numbers, figures and notes are JSON, and the same request the same bits."""
+    X = manifolds.make("s_curve", N, seed=3).X
+    stages: list[str] = []
+    one = METHODS[name]
+    labels = (np.arange(N) * 3 // N) if one.labels else None
+    spec = one.spec(**OPTIONS.get(name, {}))
+    found = one.embed(X, spec, lambda *told: stages.append(told[2]), labels=labels)
+    assert found.Y.shape == (N, 2)
+    assert found.Y.dtype == np.float64
+    assert np.isfinite(found.Y).all()
+    assert np.linalg.matrix_rank(found.Y - found.Y.mean(axis=0)) == 2
+    assert stages
+    assert set(found.seconds) >= set(stages)
+    json.dumps([found.figures, [note.message for note in found.notes]], allow_nan=False)
+    assert np.array_equal(found.Y, one.embed(X, spec, labels=labels).Y)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_refuses_what_cannot_be(name: str) -> None:
+    """Two points, more components than there can be, and equal points are refused with a remedy."""
+    X = manifolds.make("s_curve", N, seed=3).X
+    for data, options in ((X[:2], {}), (X, {"n_components": N + 1}), (np.ones((N, 3)), {})):
+        with pytest.raises(GlleError) as caught:
+            embedded(name, data, **options)
+        assert caught.value.remedy
+        assert isinstance(caught.value, (InvalidParameterError, TooFewPointsError)) or not options
+
+
+@pytest.mark.parametrize("one", METHODS.values(), ids=METHODS)
+def test_is_told(one: Method[Any]) -> None:
+    """Every method says what it is, where it comes from and how it grows; cost grows with n."""
+    assert METHODS[one.name] is one
+    assert all((one.title, one.about.endswith("."), one.source, one.growth, one.spec.__doc__))
+    assert bool(one.libraries) == bool(one.extra)
+    spec = one.spec()
+    small, large = one.cost(200, 3, spec), one.cost(2000, 3, spec)
+    assert 0 < small.seconds < large.seconds
+    assert 0 < small.bytes < large.bytes
+
+
+@pytest.mark.parametrize("one", METHODS.values(), ids=METHODS)
+def test_parameters_are_told_and_checked(one: Method[Any]) -> None:
+    """Every parameter has a description and a default in its own domain; others are refused by name."""
+    schema = one.spec.schema()
+    spec = one.spec()
+    assert one.spec.from_dict(spec.to_dict()) == spec
+    assert json.loads(json.dumps(schema)) == schema
+    for name, parameter in one.spec.parameters().items():
+        told = schema["properties"][name]
+        assert told["description"].endswith(".")
+        assert parameter.checked(name, told["default"]) == getattr(spec, name)
+        with pytest.raises(InvalidParameterError, match=name):
+            one.spec(**{name: object()})
+    with pytest.raises(InvalidParameterError, match="Unknown parameters: nope"):
+        one.spec.from_dict({"nope": 1})
+
+
+def test_an_unknown_method_is_refused() -> None:
+    """The names there are, are the remedy."""
+    with pytest.raises(InvalidParameterError, match="Choose one of pca"):
+        method("nope")
+
+
+@pytest.mark.parametrize(
+    ("parameter", "good", "bad"),
+    [
+        (Parameter(kind="integer", doc=".", least=1, most=3), (1, np.int32(3)), (0, 4, 1.0, True, "1", None)),
+        (Parameter(kind="number", doc=".", above=0, below=1), (0.5, np.float32(0.25)), (0, 1, np.nan, True, "x")),
+        (Parameter(kind="number", doc=".", least=0, words=("auto",)), (0, "auto"), (-1, "other")),
+        (Parameter(kind="word", doc=".", words=("a", "b")), ("a", "b"), ("c", 1)),
+        (Parameter(kind="boolean", doc="."), (True, False), (1, "true")),
+        (Parameter(kind="indices", doc=".", words=("given",)), ([2, 0], (), "given"), ([0, 0], [-1], [0.5], "other")),
+    ],
+)
+def test_domains(parameter: Parameter, good: tuple[object, ...], bad: tuple[object, ...]) -> None:
+    """A value is of its kind and within its bounds, or one of the words."""
+    for value in good:
+        parameter.checked("a", value)
+    for value in bad:
+        with pytest.raises(InvalidParameterError, match="Give a as "):
+            parameter.checked("a", value)
