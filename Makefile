@@ -95,8 +95,10 @@ fuzz: setup
 	$(BIN)/python -m tests.fuzz $(FUZZ)
 
 lock:
-	$(LOCK) --extra service --extra client --extra fast --extra otel --extra demo --group dev -o requirements.lock
-	$(LOCK) --extra service --extra fast --extra otel --extra arrow --group build -o requirements-service.lock
+	$(LOCK) --extra service --extra client --extra fast --extra otel --extra demo --extra sklearn \
+		--extra tsne --extra sdp --group dev -o requirements.lock
+	$(LOCK) --extra service --extra fast --extra otel --extra arrow --extra sklearn \
+		--extra tsne --extra sdp --group build -o requirements-service.lock
 	$(LOCK) --extra bench --constraint requirements.lock -o requirements-bench.lock
 
 clean:
