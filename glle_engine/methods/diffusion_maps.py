@@ -27,7 +27,7 @@ from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.neighborhood import connected_neighbors
 from glle_engine.methods.parameters import MethodSpec, integer, number
 from glle_engine.methods.refusals import require_points
-from glle_engine.methods.spectrum import bottom_pairs
+from glle_engine.methods.spectrum import bottom_cost, bottom_pairs
 from glle_engine.neighbors import kneighbors
 
 if TYPE_CHECKING:
@@ -203,9 +203,10 @@ def cost(n: int, d: int, spec: DiffusionMapsSpec) -> Cost:
     """Return the cost of a dense decomposition, or of a sparse factorisation with some hundred solves."""
     k = spec.neighbors_among(n)
     if k is None:
-        return Cost(seconds=0.01 + 3e-10 * n**3 + 2e-7 * n * n, bytes=90.0 * n * n)
-    search = 2e-6 * n * k if d <= 15 else 2e-10 * n * n * d
-    return Cost(seconds=0.02 + search + 3e-5 * n * k * max(1.0, n / 5e3) ** 0.3, bytes=8.0 * n * 80 * k)
+        return Cost(seconds=0.01 + 3e-10 * n**3 + 2e-7 * n * n, bytes=110.0 * n * n)
+    search = 1e-6 * n * k if d <= 15 else 2e-10 * n * n * d
+    bottom = bottom_cost(n, d, 1.15 * k, max(_PAIRS, spec.n_components + 1))
+    return Cost(seconds=0.02 + search + bottom.seconds, bytes=150.0 * n * k + bottom.bytes)
 
 
 METHOD = Method(
@@ -218,5 +219,5 @@ METHOD = Method(
     run=run,
     refuse=refuse,
     cost=cost,
-    growth="n^3 up to 2,000 points; n^1.3 above, for few features",
+    growth="n^3 up to 2,000 points; above, n^1.3 for few features and n^2 to n^3 among many",
 )

@@ -85,5 +85,5 @@ METHOD = Method(
     run=run,
     refuse=refuse,
     cost=patches.cost,
-    growth="n^1.3 for few features; n^2 d to find neighbours among many",
+    growth="n^1.3 for few features; n^2 to n^3 among many, by how many dimensions the data have",
 )

@@ -159,7 +159,7 @@ def cost(n: int, d: int, spec: IsomapSpec) -> Cost:
     """Return the cost of one Dijkstra a source, and of a partial decomposition of the sources' distances."""
     k, m = spec.n_neighbors, spec.n_landmarks or n
     search = 2e-6 * n * k if d <= 15 else 2e-10 * n * n * d
-    paths = m * n * (6e-8 + 1.2e-8 * k)
+    paths = m * n * (1e-7 + 1.5e-8 * k)
     return Cost(
         seconds=0.01 + search + paths + 1.5e-8 * m * n + 5e-8 * m * m,
         bytes=8.0 * (2 * m * n + 3 * m * m + 8 * n * k) + 2e7,

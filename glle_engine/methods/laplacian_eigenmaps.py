@@ -20,7 +20,7 @@ from glle_engine.methods.affinity import heat_kernel, symmetric_graph
 from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors, require_neighbors
 from glle_engine.methods.parameters import boolean, choice, number
-from glle_engine.methods.spectrum import DENSE_MOST, bottom_pairs
+from glle_engine.methods.spectrum import bottom_cost, bottom_pairs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -86,9 +86,9 @@ def refuse(n: int, d: int, spec: LaplacianEigenmapsSpec) -> None:
 def cost(n: int, d: int, spec: LaplacianEigenmapsSpec) -> Cost:
     """Return the cost of neighbours, one sparse factorisation, and some twenty solves with it."""
     k, p = spec.n_neighbors, spec.n_components
-    search = 2e-6 * n * k if d <= 15 else 2e-10 * n * n * d
-    solve = 6e-6 * n * (k + p) * max(1.0, n / 1e4) ** 0.3 if n > DENSE_MOST else 1e-9 * n**3
-    return Cost(seconds=0.01 + search + solve, bytes=8.0 * n * (60 * k + 20 * p))
+    search = 1e-6 * n * k if d <= 15 else 2e-10 * n * n * d
+    bottom = bottom_cost(n, d, 1.25 * k, p + 1)
+    return Cost(seconds=0.01 + search + bottom.seconds, bytes=100.0 * n * k + bottom.bytes)
 
 
 METHOD = Method(
@@ -101,5 +101,5 @@ METHOD = Method(
     run=run,
     refuse=refuse,
     cost=cost,
-    growth="n^1.2 for few features; n^2 d to find neighbours among many",
+    growth="n^1.3 for few features; n^2 to n^3 among many, by how many dimensions the data have",
 )

@@ -3,7 +3,7 @@ r"""Modified LLE: several weight vectors a point, so that noise and the ridge of
 Where the neighbours are more than the dimension, the reconstruction weights are not unique. With s_i nearly optimal,
 linearly independent vectors :math:`w_i^{(1)}, ..., w_i^{(s_i)}` a point, Y minimises
 :math:`\sum_i \sum_l |y_i - \sum_j w_{ij}^{(l)} y_j|^2` under :math:`Y^T Y = n I` (Zhang and Wang 2006).
-By scikit-learn, its result checked: M is dense up to some hundred points; above, ARPACK inverts it, and dense is what
+By scikit-learn, its result checked: M is dense up to 3,000 points; above, ARPACK inverts it, and dense is what
 is left when that fails.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from glle_engine.progress import OnProgress
 
 
-_DENSE_MOST = 1_000
+_DENSE_MOST = 3_000
 _FALLBACK_MOST = 5_000
 _ACCEPTED = 1e-6
 
@@ -123,9 +123,9 @@ def cost(n: int, d: int, spec: ModifiedLleSpec) -> Cost:
     """Return the cost of a loop over points in Python, and of a sparse factorisation or a dense decomposition."""
     k = spec.n_neighbors
     if n <= _DENSE_MOST:
-        return Cost(seconds=0.02 + 1.2e-4 * n + 1e-9 * n**3, bytes=24.0 * n * n)
+        return Cost(seconds=0.02 + 2e-4 * n + 1.2e-10 * n**3, bytes=24.0 * n * n)
     search = 2e-10 * n * n * d
-    return Cost(seconds=0.02 + n * (1.2e-4 + 1e-6 * k * k) + search, bytes=8.0 * n * (40 * k * k))
+    return Cost(seconds=0.02 + n * (1.5e-3 + 1e-5 * k * k) + search, bytes=8.0 * n * 40 * k * k)
 
 
 METHOD = Method(
@@ -138,7 +138,7 @@ METHOD = Method(
     run=run,
     refuse=refuse,
     cost=cost,
-    growth="n to n^1.5 for few features; n^2 d to find neighbours among many",
+    growth="n^3 up to 3,000 points; n and a large constant above",
     libraries=("sklearn",),
     extra="sklearn",
 )

@@ -19,7 +19,7 @@ from glle_engine.embedding import scaled
 from glle_engine.methods.method import Cost, Embedding
 from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors, require_neighbors
 from glle_engine.methods.refusals import require_rank
-from glle_engine.methods.spectrum import bottom_pairs
+from glle_engine.methods.spectrum import bottom_cost, bottom_pairs
 from glle_engine.progress import blocks
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def refuse(n: int, d: int, spec: NeighborSpec) -> None:
 def cost(n: int, d: int, spec: NeighborSpec) -> Cost:
     """Return the cost of neighbours, small decompositions, and one sparse factorisation with some twenty solves."""
     m = spec.n_neighbors + 1
-    search = 2e-6 * n * m if d <= 15 else 2e-10 * n * n * d
-    local = n * (1e-5 + 4e-8 * m * min(m, d) ** 2 + 2e-7 * m * m)
-    solve = 5e-6 * n * m * max(1.0, n / 2e3) ** 0.3 if n > 300 else 1e-9 * n**3
-    return Cost(seconds=0.01 + search + local + solve, bytes=8.0 * n * (12 * m * m))
+    search = 1e-6 * n * m if d <= 15 else 2e-10 * n * n * d
+    local = n * (5e-6 + 2e-8 * m * min(m, d) ** 2 + 1e-7 * m * m)
+    bottom = bottom_cost(n, d, 3 * m, spec.n_components + 1)
+    return Cost(seconds=0.01 + search + local + bottom.seconds, bytes=8.0 * min(n, 1024) * 8 * m * m + bottom.bytes)

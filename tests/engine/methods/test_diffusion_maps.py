@@ -51,6 +51,7 @@ def test_against_the_markov_matrix_itself(curve: NDArray[np.float64], alpha: flo
     expected = psi * values.real[order[1:3]] ** t
     expected *= np.sign(np.einsum("ij,ij->j", expected, found.Y))
     np.testing.assert_allclose(found.Y, expected, atol=1e-7)
+    assert found.eigenvalues is not None
     np.testing.assert_allclose(found.eigenvalues, values.real[order[1:3]], rtol=1e-9)
 
 
