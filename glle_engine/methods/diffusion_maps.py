@@ -4,7 +4,7 @@ r"""Diffusion maps: points are as far apart as the random walks that start from 
 :math:`K^{(\alpha)}_{ij} = K_{ij} / (q_i q_j)^\alpha`, :math:`d = K^{(\alpha)} 1`,
 :math:`P = diag(d)^{-1} K^{(\alpha)}`. The eigenvectors :math:`P \psi_l = \lambda_l \psi_l`, with
 :math:`\sum_i \pi_i \psi_{l,i}^2 = 1` for the stationary :math:`\pi = d / \sum d`, give
-:math:`y_i = (\lambda_1^t \psi_{1,i}, ..., \lambda_p^t \psi_{p,i})` (Coifman and Lafon 2006, Eq. 8 and section 3).
+:math:`y_i = (\lambda_1^t \psi_{1,i}, ..., \lambda_p^t \psi_{p,i})` (Coifman and Lafon 2006, sections 2 and 3).
 alpha = 0 is the normalised graph Laplacian, which sees the density; 1/2 the Fokker-Planck operator; 1 the
 Laplace-Beltrami operator of the manifold, whatever the density of the points on it.
 """
@@ -214,7 +214,7 @@ METHOD = Method(
     title="Diffusion maps",
     family="spectral",
     about="Distances are those between random walks after t steps: coordinates lambda_l^t psi_l of the Markov matrix.",
-    source="Coifman and Lafon 2006, Applied and Computational Harmonic Analysis 21, Eq. 8 and section 3",
+    source="Coifman and Lafon 2006, Applied and Computational Harmonic Analysis 21, sections 2 and 3",
     spec=DiffusionMapsSpec,
     run=run,
     refuse=refuse,

@@ -4,7 +4,7 @@ With :math:`D` the lengths of the shortest paths, :math:`B = -\frac12 J D^2 J` a
 :math:`Y = V_p \Lambda_p^{1/2}` (Tenenbaum, de Silva and Langford 2000). With m landmarks only their rows of D are
 computed: the landmarks are scaled, and each point placed by
 :math:`-\frac12 \Lambda^{-1/2} V^T (\delta_i - \bar\delta)`, :math:`\delta_i` its squared distances to them (de Silva
-and Tenenbaum 2004, section 2.4). All as landmarks give Isomap.
+and Tenenbaum 2004). All as landmarks give Isomap.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@ r"""Laplacian eigenmaps: coordinates that vary as little as can be along the edg
 
 :math:`\min_Y \sum_{ij} W_{ij} |y_i - y_j|^2`, with :math:`W_{ij} = \exp(-|x_i - x_j|^2 / t)` (heat) or 1 (simple) where
 either is a neighbour of the other, :math:`L = D - W`, :math:`D = diag(W 1)`. Normalised, :math:`L y = \lambda D y` and
-:math:`Y^T D Y = tr(D) I` (Belkin and Niyogi 2003, Eq. 1 and section 2); not normalised, :math:`L y = \lambda y` and
+:math:`Y^T D Y = tr(D) I` (Belkin and Niyogi 2003, section 2); not normalised, :math:`L y = \lambda y` and
 :math:`Y^T Y = n I`. The constant is left out.
 """
 

@@ -65,7 +65,7 @@ def test_the_symmetric_conjugate_is_that_of_a_markov_matrix(curve: NDArray[np.fl
 
 
 def test_diffusion_distance_is_the_distance_of_the_walks(curve: NDArray[np.float64]) -> None:
-    """With all coordinates, |y_i - y_j|^2 = sum_l (P^t_il - P^t_jl)^2 / pi_l (Coifman and Lafon, proposition 3.1)."""
+    """With all coordinates, |y_i - y_j|^2 = sum_l (P^t_il - P^t_jl)^2 / pi_l (Coifman and Lafon)."""
     X, t, epsilon = curve[:40], 2, 0.5
     K = np.exp(-cdist(X, X, "sqeuclidean") / epsilon)
     stationary = K.sum(axis=1) / K.sum()
@@ -126,3 +126,12 @@ def test_refuses_what_the_walk_forgets_and_what_does_not_fit(curve: NDArray[np.f
     crowded = np.repeat(curve[:5], 20, axis=0)
     with pytest.raises(DegenerateDataError, match="remove duplicates"):
         embed(crowded)
+
+
+def test_auto_refuses_a_time_that_tells_equal_eigenvalues_apart() -> None:
+    """Cosine and sine of a circle have one eigenvalue: no time leaves one of them out."""
+    angle = 2 * np.pi * np.arange(60) / 60
+    circle = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    with pytest.raises(DegenerateDataError, match="Give t, or one component more"):
+        embed(circle, t="auto", n_components=1)
+    assert embed(circle, t="auto").figures["dimension"] <= 2

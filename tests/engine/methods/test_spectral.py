@@ -8,6 +8,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import shortest_path
+from scipy.sparse.linalg import ArpackError
 
 from glle_engine import manifolds
 from glle_engine.alignment import disparity
@@ -155,6 +156,20 @@ def test_ltsa_agrees_with_scikit_learn(small: NDArray[np.float64]) -> None:
     assert disparity(theirs, embed("ltsa", small, n_neighbors=12).Y) < 0.001
 
 
+def test_scikit_learns_hessian_lle_is_ltsa(small: NDArray[np.float64]) -> None:
+    """Why Hessian LLE is not wrapped: theirs penalises what is not affine, ours what is quadratic, and they differ."""
+    manifold = pytest.importorskip("sklearn.manifold")
+    theirs = {
+        variant: manifold.locally_linear_embedding(
+            small[:200], n_neighbors=14, n_components=2, method=variant, eigen_solver="dense"
+        )[0]
+        for variant in ("ltsa", "hessian")
+    }
+    assert disparity(theirs["hessian"], theirs["ltsa"]) < 1e-10
+    ours = {name: embed(name, small[:200], n_neighbors=14).Y for name in ("ltsa", "hessian-lle")}
+    assert disparity(ours["hessian-lle"], ours["ltsa"]) > 1e-5
+
+
 @pytest.mark.parametrize("name", ["hessian-lle", "ltsa"])
 def test_a_flat_sheet_comes_back(name: str) -> None:
     """A plane in five dimensions satisfies the local conditions exactly: both coordinates, and eigenvalues of zero."""
@@ -196,6 +211,51 @@ def test_modified_lle_falls_back_on_the_dense_solver(
     monkeypatch.setattr(modified_lle, "_FALLBACK_MOST", 100)
     with pytest.raises(ConvergenceError, match="Raise n_neighbors"):
         embed("modified-lle", small)
+
+
+def test_modified_lle_by_arpack_is_the_dense_one(monkeypatch: pytest.MonkeyPatch, small: NDArray[np.float64]) -> None:
+    """The solver of many points, on few."""
+    plain = embed("modified-lle", small[:250])
+    monkeypatch.setattr(modified_lle, "_DENSE_MOST", 100)
+    found = embed("modified-lle", small[:250])
+    assert (plain.figures["solver"], found.figures["solver"]) == ("dense", "arpack")
+    same_columns(plain.Y, found.Y, 1e-5)
+
+
+@pytest.mark.parametrize(("module", "name"), [(spectrum, "laplacian-eigenmaps"), (isomap, "isomap")])
+def test_an_eigensolver_that_fails_is_told(
+    monkeypatch: pytest.MonkeyPatch, small: NDArray[np.float64], module: Any, name: str
+) -> None:
+    """No embedding is shown that no solver found."""
+
+    def failing(*_args: object, **_options: object) -> None:
+        raise ArpackError(-9999)
+
+    monkeypatch.setattr(module, "eigsh", failing)
+    monkeypatch.setattr(isomap, "_DENSE_MOST", 100)
+    with pytest.raises(ConvergenceError, match="The eigensolver found no embedding"):
+        embed(name, small)
+
+
+def test_eigenpairs_that_are_none_are_told(monkeypatch: pytest.MonkeyPatch, small: NDArray[np.float64]) -> None:
+    """What the solver gives is put into the equation."""
+    monkeypatch.setattr(spectrum, "_shift_inverted", lambda _A, u, _norm, m: (np.zeros(m), np.eye(len(u), m)))
+    with pytest.raises(ConvergenceError, match="left a residual of"):
+        embed("ltsa", small)
+
+
+@pytest.mark.parametrize(
+    ("name", "stage"), [("isomap", "shortest paths"), ("ltsa", "patches"), ("hessian-lle", "embedding")]
+)
+def test_what_on_progress_raises_leaves_the_computation(name: str, stage: str, small: NDArray[np.float64]) -> None:
+    """That is how a job is cancelled, in the stages that take long."""
+
+    def stop(_done: int, _total: int, now: str) -> None:
+        if now == stage:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        METHODS[name].embed(small, on_progress=stop)
 
 
 def test_isomap_against_dense_scaling(small: NDArray[np.float64], monkeypatch: pytest.MonkeyPatch) -> None:
