@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.embedding import Eigenproblem, scaled
+from glle_engine.embedding import Eigenproblem, require_pairs, scaled
 from glle_engine.graph import closed_classes, edges
 from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors, require_neighbors
@@ -82,8 +82,9 @@ def run(
 
 
 def refuse(n: int, d: int, spec: NeighborSpec) -> None:
-    """Refuse too few points."""
+    """Refuse too few points, and more components than are found."""
     require_neighbors(n, spec)
+    require_pairs(n, spec.n_components)
 
 
 def cost(n: int, d: int, spec: NeighborSpec) -> Cost:

@@ -47,7 +47,7 @@ def bottom_pairs(
     """
     u = null / np.linalg.norm(null)
     norm = float(abs(A).sum(axis=0).max())
-    if len(u) <= DENSE_MOST:
+    if len(u) <= max(DENSE_MOST, 3 * wanted):  # for a third of all pairs, Lanczos is no faster
         values, vectors = scipy.linalg.eigh(A.toarray() + norm * np.outer(u, u), subset_by_index=(0, wanted - 1))
         return values, vectors, "dense"
     try:
@@ -80,7 +80,7 @@ def bottom_cost(n: int, d: int, row: float, pairs: int) -> Cost:
     pairs : int
 
     """
-    if n <= DENSE_MOST:
+    if n <= max(DENSE_MOST, 3 * pairs):
         return Cost(seconds=1e-9 * n**3, bytes=32.0 * n * n)
     solves = (1.5e-6 + 7e-8 * pairs) * n * row * max(1.0, n / 1e4) ** 0.3
     if d <= _SHEET:

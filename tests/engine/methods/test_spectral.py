@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import shortest_path
 from scipy.sparse.linalg import ArpackError
 
-from glle_engine import manifolds
+from glle_engine import fit, manifolds
 from glle_engine.alignment import disparity
 from glle_engine.errors import ConvergenceError, DegenerateDataError, DisconnectedGraphError, InvalidParameterError
 from glle_engine.methods import METHODS, Embedding, isomap, modified_lle, spectrum
@@ -116,6 +116,16 @@ def test_too_few_neighbors_are_refused_with_those_that_do(name: str, options: di
     with pytest.raises(InvalidParameterError, match=f"Give n_neighbors of at least {least}"):
         one.require_possible(100, 3, one.spec(**options))
     one.require_possible(100, 3, one.spec(**{**options, "n_neighbors": least}))
+
+
+def test_lle_refuses_more_components_than_its_solver_has_steps() -> None:
+    """The last that it finds is found, the next refused by size; a fit refuses it, too."""
+    X = manifolds.make("s_curve", 100, seed=1).X
+    assert embed("lle", X, n_components=59).Y.shape == (100, 59)
+    with pytest.raises(InvalidParameterError, match="Give n_components of at most 59"):
+        METHODS["lle"].require_possible(100, 3, METHODS["lle"].spec(n_components=60))
+    with pytest.raises(InvalidParameterError, match="Give n_components of at most 59"):
+        fit(X, n_components=60)
 
 
 def patches_of(X: NDArray[np.float64], k: int) -> NDArray[np.intp]:
