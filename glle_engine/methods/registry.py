@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from glle_engine.errors import InvalidParameterError
-from glle_engine.methods import lle, pca
+from glle_engine.methods import (
+    diffusion_maps,
+    hessian_lle,
+    isomap,
+    laplacian_eigenmaps,
+    lle,
+    ltsa,
+    modified_lle,
+    pca,
+)
 
 if TYPE_CHECKING:
     from glle_engine.methods.method import Method
@@ -15,6 +24,12 @@ METHODS: dict[str, Method[Any]] = {
     for module in (
         pca,
         lle,
+        modified_lle,
+        hessian_lle,
+        ltsa,
+        isomap,
+        laplacian_eigenmaps,
+        diffusion_maps,
     )
 }
 """By name, in the order in which they are told."""
