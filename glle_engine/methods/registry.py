@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from glle_engine.errors import InvalidParameterError
 from glle_engine.methods import (
     diffusion_maps,
+    elastic_embedding,
     hessian_lle,
     isomap,
     laplacian_eigenmaps,
@@ -14,6 +15,9 @@ from glle_engine.methods import (
     ltsa,
     modified_lle,
     pca,
+    sne,
+    symmetric_sne,
+    tsne,
 )
 
 if TYPE_CHECKING:
@@ -30,6 +34,10 @@ METHODS: dict[str, Method[Any]] = {
         isomap,
         laplacian_eigenmaps,
         diffusion_maps,
+        sne,
+        symmetric_sne,
+        tsne,
+        elastic_embedding,
     )
 }
 """By name, in the order in which they are told."""
