@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from glle_engine.errors import InvalidParameterError
-from glle_engine.methods import lle, pca
+from glle_engine.methods import factor_analysis, kernel_pca, lle, mds, npe, pca, ppca
 
 if TYPE_CHECKING:
     from glle_engine.methods.method import Method
@@ -14,6 +14,11 @@ METHODS: dict[str, Method[Any]] = {
     module.METHOD.name: module.METHOD
     for module in (
         pca,
+        ppca,
+        factor_analysis,
+        kernel_pca,
+        mds,
+        npe,
         lle,
     )
 }
