@@ -21,7 +21,7 @@ from glle_engine.methods.centring import centre
 from glle_engine.methods.leading import leading_eigenpairs, least_eigenvalue
 from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.parameters import MethodSpec, choice
-from glle_engine.methods.principal import principal_axes
+from glle_engine.methods.principal import flat_notes, principal_axes
 from glle_engine.methods.refusals import require_rank
 
 if TYPE_CHECKING:
@@ -81,9 +81,11 @@ def run(
         return scaling_of(checked_dissimilarities(X), spec.n_components, on_progress)
     axes = principal_axes(X, spec.n_components, on_progress)
     centred = X - X.mean(axis=0)
+    centred /= np.abs(centred).max()  # fourth powers stay in range
     moment = centred.T @ centred if len(X) >= X.shape[1] else centred @ centred.T
-    values = axes.values * len(X)
-    return Embedding(axes.scores, values, {"strain": _strain(float(np.linalg.norm(moment)), values)})
+    shares = axes.values * (float(np.trace(moment)) / axes.total)
+    figures = {"strain": _strain(float(np.linalg.norm(moment)), shares)}
+    return Embedding(axes.scores, axes.values * len(X), figures, flat_notes(axes))
 
 
 def scaling_of(D: NDArray[np.float64], p: int, on_progress: OnProgress) -> Embedding:

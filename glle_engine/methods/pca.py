@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.parameters import MethodSpec
-from glle_engine.methods.principal import principal_axes
+from glle_engine.methods.principal import flat_notes, principal_axes
 from glle_engine.methods.refusals import require_rank
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ def run(
 ) -> Embedding:
     """Embed by the leading principal components."""
     axes = principal_axes(X, spec.n_components, on_progress)
-    return Embedding(axes.scores, axes.values, {"explained_variance": min(float(axes.values.sum() / axes.total), 1.0)})
+    explained = min(float(axes.values.sum() / axes.total), 1.0)
+    return Embedding(axes.scores, axes.values, {"explained_variance": explained}, flat_notes(axes))
 
 
 def refuse(n: int, d: int, spec: PcaSpec) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from glle_engine.diagnostics import Note
 from glle_engine.embedding import sign_convention
 from glle_engine.methods.leading import leading_eigenpairs
 
@@ -62,3 +63,13 @@ def principal_axes(X: NDArray[np.float64], p: int, on_progress: OnProgress) -> P
     signed = sign_convention(scores)
     signs = np.where(np.einsum("ij,ij->j", signed, scores) < 0, -1.0, 1.0)
     return PrincipalAxes(signed, directions * signs, values / n, total / n)
+
+
+def flat_notes(axes: PrincipalAxes) -> tuple[Note, ...]:
+    """Return the note on axes along which nothing but rounding varies, if there are any."""
+    nothing = (max(len(axes.scores), len(axes.directions)) * np.finfo(float).eps) ** 2
+    span = int((axes.values > nothing * axes.values[0]).sum())
+    if span == len(axes.values):
+        return ()
+    told = f"The data span {span} dimensions: the other {len(axes.values) - span} coordinates are 0 but for rounding."
+    return (Note("flat-components", f"{told} Give n_components of at most {span}."),)

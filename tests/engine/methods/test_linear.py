@@ -212,6 +212,24 @@ def test_linear_kernel_and_distances_give_pca() -> None:
         assert not distances.notes
 
 
+@pytest.mark.parametrize("name", ["pca", "mds"])
+def test_a_component_of_rounding_is_told(name: str) -> None:
+    """Points on a line have one component; the second is said to be none."""
+    X = np.outer(np.arange(20.0), [1, 2, 3]) + 0.3
+    assert [note.code for note in embedded(name, X).notes] == ["flat-components"]
+    assert not embedded(name, correlated(20, 3)).notes
+
+
+@pytest.mark.parametrize("unit", [1e-130, 1e145])
+@pytest.mark.parametrize("name", ["pca", "ppca", "factor-analysis", "kernel-pca", "mds", "npe"])
+def test_units_at_the_ends_of_the_range_do(name: str, unit: float) -> None:
+    """Squares neither overflow nor vanish in any unit that the data may have."""
+    X = correlated(40, 5)
+    usual, found = embedded(name, X).Y, embedded(name, X * unit).Y
+    usual, found = usual / np.linalg.norm(usual), found / unit / np.linalg.norm(found / unit)
+    np.testing.assert_allclose(found, usual, atol=1e-6)
+
+
 def test_dissimilarities_that_are_no_distances_are_told() -> None:
     """Negative eigenvalues are a figure and a note, checked by the whole spectrum."""
     X = correlated(90, 3)
