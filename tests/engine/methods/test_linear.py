@@ -12,12 +12,12 @@ from glle_engine import manifolds
 from glle_engine.errors import DegenerateDataError, GlleError, InvalidParameterError, InvalidShapeError, OutOfRangeError
 from glle_engine.methods import Embedding, method
 from glle_engine.methods.factor_analysis import FactorAnalysisSpec, Model, maximise, step
-from glle_engine.methods.leading import leading_eigenpairs, least_eigenvalue
 from glle_engine.methods.ppca import fit_ppca
 from glle_engine.methods.principal import principal_axes
 from glle_engine.neighbors import kneighbors
 from glle_engine.progress import silent
 from glle_engine.weights import lle_weights
+from tests.engine.methods.factors import correlated
 
 
 def embedded(name: str, X: np.ndarray, **options: object) -> Embedding:
@@ -32,14 +32,6 @@ def eigenvalues(found: Embedding) -> np.ndarray:
     return found.eigenvalues
 
 
-def correlated(n: int, d: int, seed: int = 0) -> np.ndarray:
-    """Return points of three factors and noise of several variances, far from 0."""
-    rng = np.random.default_rng(seed)
-    noise = rng.uniform(0.3, 1.0, d)
-    spread = np.diag([3.0, 2.0, 1.2])
-    return 5 + rng.standard_normal((n, 3)) @ spread @ rng.standard_normal((3, d)) + noise * rng.standard_normal((n, d))
-
-
 def gaussian(X: np.ndarray, W: np.ndarray, noise: np.ndarray) -> float:
     """Return the log likelihood of N(mean, W W^T + diag(noise)), densely."""
     n, d = X.shape
@@ -47,38 +39,6 @@ def gaussian(X: np.ndarray, W: np.ndarray, noise: np.ndarray) -> float:
     S = np.cov(X.T, bias=True)
     told = d * np.log(2 * np.pi) + np.linalg.slogdet(C)[1] + np.trace(np.linalg.solve(C, S))
     return float(-0.5 * n * told)
-
-
-@pytest.mark.parametrize("shape", [(80, 6), (30, 90), (700, 650), (300, 3)])
-def test_principal_axes_are_those_of_the_decomposition(shape: tuple[int, int]) -> None:
-    """Tall, wide and large data: scores, directions and eigenvalues agree with the SVD to some ten digits."""
-    X = correlated(*shape)
-    axes = principal_axes(X, 3, silent)
-    S = np.linalg.svd(X - X.mean(axis=0), compute_uv=False)
-    np.testing.assert_allclose(axes.values, S[:3] ** 2 / len(X), rtol=1e-10)
-    np.testing.assert_allclose(axes.scores, (X - X.mean(axis=0)) @ axes.directions, atol=1e-8)
-    np.testing.assert_allclose(axes.directions.T @ axes.directions, np.eye(3), atol=1e-10)
-    np.testing.assert_allclose(axes.total, (S**2).sum() / len(X), rtol=1e-12)
-
-
-def test_a_small_component_keeps_its_digits() -> None:
-    """A direction 1e-10 times as wide as the first would drown in the squares; it is found to five digits."""
-    rng = np.random.default_rng(0)
-    turn = np.linalg.qr(rng.standard_normal((4, 4)))[0]
-    X = rng.standard_normal((200, 4)) * [1.0, 1e-10, 0.0, 0.0]
-    wide = np.linalg.svd(X - X.mean(axis=0), compute_uv=False)[1]
-    assert np.sqrt(principal_axes(X @ turn, 2, silent).values[1] * 200) == pytest.approx(wide, rel=1e-5)
-
-
-def test_lanczos_finds_the_copies_of_a_multiple_eigenvalue() -> None:
-    """Above the size of LAPACK, five equal eigenvalues are five; the least is found, too."""
-    Q = np.linalg.qr(np.random.default_rng(0).standard_normal((700, 700)))[0]
-    spectrum = np.concatenate([[9.0, 4, 4, 4, 4, 4], np.linspace(1, -0.5, 694)])
-    matrix = (Q * spectrum) @ Q.T
-    values, vectors = leading_eigenpairs(matrix, 5, silent)
-    np.testing.assert_allclose(values, [9, 4, 4, 4, 4], rtol=1e-10)
-    np.testing.assert_allclose(matrix @ vectors, vectors * values, atol=1e-8)
-    assert least_eigenvalue(matrix, 9.0, silent) == pytest.approx(-0.5, abs=1e-4)
 
 
 @pytest.mark.parametrize("shape", [(80, 6), (30, 90)])
