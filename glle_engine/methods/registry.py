@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from glle_engine.errors import InvalidParameterError
-from glle_engine.methods import elastic_embedding, lle, pca, sne, symmetric_sne, tsne
+from glle_engine.methods import elastic_embedding, glle, lle, pca, sne, symmetric_sne, tsne
 
 if TYPE_CHECKING:
     from glle_engine.methods.method import Method
@@ -19,6 +19,7 @@ METHODS: dict[str, Method[Any]] = {
         symmetric_sne,
         tsne,
         elastic_embedding,
+        glle,
     )
 }
 """By name, in the order in which they are told."""

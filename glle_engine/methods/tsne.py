@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from glle_engine.progress import OnProgress
 
 _START = 1e-4  # standard deviation, as of van der Maaten and Hinton
-_NOISE = 0.01  # on a start, relative to it
 _EVERY = 25  # iterations between calls; each asks for the divergence, which costs little beside them
 _SETTLED = 0.01
 _INTERPOLATED_FROM = 10_000  # where openTSNE changes from the tree to interpolation
@@ -42,9 +41,6 @@ _MOST_BY_TREE, _MOST_BY_INTERPOLATION = 3, 2
 class TsneSpec(PerplexitySpec):
     """The parameters of t-SNE."""
 
-    seed: int = integer(
-        0, "Of the random numbers of the start: a little noise on any, all of random.", least=0, most=2**63 - 1
-    )
     early_exaggeration: float = number(12.0, "Factor on the affinities in the first iterations.", least=1)
     early_iter: int = integer(250, "How many iterations are the first.", least=0)
     exaggeration: float = number(1.0, "Factor on the affinities thereafter.", least=1)
@@ -163,9 +159,7 @@ def _unsettled(decrease: float | None) -> Note:
 def _start(X: NDArray[np.float64], spec: TsneSpec, P: Any) -> NDArray[np.float64]:
     """Return where the descent starts (n, p), small; P are the sparse affinities."""
     if spec.initialization != "spectral":
-        start = initial(X, spec.n_components, spec.initialization, spec.seed)
-        # The tree knows coinciding points as one: noise parts them.
-        return _START * (start + _NOISE * np.random.default_rng(spec.seed).standard_normal(start.shape))
+        return _START * initial(X, spec.n_components, spec.initialization, spec.seed)
     from openTSNE.initialization import spectral  # noqa: PLC0415 -- an extra, and slow to import
     from scipy.sparse.linalg import ArpackError  # noqa: PLC0415 -- beside its use
 

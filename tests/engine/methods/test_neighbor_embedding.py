@@ -12,6 +12,7 @@ from glle_engine.methods import Embedding, method
 from glle_engine.methods.affinities import _calibrated, conditional_affinities, joint_affinities
 from glle_engine.methods.descent import Objective, attraction_factor, descend
 from glle_engine.methods.elastic_embedding import elastic_energy, repulsive_weights, strengths
+from glle_engine.methods.neighbor_embedding import initial
 from glle_engine.methods.pairs import gaussian_sums
 from glle_engine.methods.pca import principal_components
 from glle_engine.methods.sne import mean_divergence
@@ -276,6 +277,17 @@ def test_ends_early_with_a_note(name: str) -> None:
     (note,) = found.notes
     assert note.code == "not-converged"
     assert f"larger {'n_iter' if name == 't-sne' else 'max_iter'}" in note.message
+
+
+def test_starts_off_the_line_of_data_on_a_line() -> None:
+    """Principal components lead the start, of deviation one; noise gives it all dimensions and parts equal points."""
+    X = np.repeat(np.linspace(0, 1, 30), 2)[:, None] * [1.0, 2.0]
+    places = initial(X, 2, "pca", 3)
+    assert np.corrcoef(places[:, 0], X[:, 0])[0, 1] ** 2 > 0.999
+    assert 0.98 < places[:, 0].std() < 1.02
+    assert 0.005 < places[:, 1].std() < 0.02
+    assert np.unique(places, axis=0).shape == (60, 2)
+    assert np.array_equal(places, initial(X, 2, "pca", 3))
 
 
 def test_tsne_starts_from_eigenvectors() -> None:
