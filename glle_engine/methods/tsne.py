@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.sparse.linalg import ArpackError
 
 from glle_engine.diagnostics import Note
 from glle_engine.embedding import sign_convention
@@ -97,7 +98,7 @@ def run(
         dof=spec.dof,
         learning_rate=spec.learning_rate,
         n_jobs=1,
-        random_state=spec.seed % 2**32,  # numpy's older generators have no larger seeds
+        random_state=_older_seed(spec.seed),
         callbacks=each,
         callbacks_every_iters=_EVERY,
     )
@@ -139,6 +140,11 @@ def _affinities(X: NDArray[np.float64], spec: TsneSpec, on_progress: OnProgress)
     return affinities, perplexity_notes(distances[:, int(spec.perplexity)] > distances[:, 0], spec.perplexity)
 
 
+def _older_seed(seed: int) -> int:
+    """Return a seed for numpy's older generators, which openTSNE uses and which take 32 bits, of one of 64."""
+    return int(np.random.SeedSequence(seed).generate_state(1)[0])
+
+
 def _last_decrease(told: dict[int, float], divergence: float, spec: TsneSpec) -> float | None:
     """Return the relative decrease of the divergence over the last iterations; None where too few were told."""
     until = spec.early_iter + spec.n_iter - 2 * _EVERY
@@ -161,10 +167,9 @@ def _start(X: NDArray[np.float64], spec: TsneSpec, P: Any) -> NDArray[np.float64
     if spec.initialization != "spectral":
         return _START * initial(X, spec.n_components, spec.initialization, spec.seed)
     from openTSNE.initialization import spectral  # noqa: PLC0415 -- an extra, and slow to import
-    from scipy.sparse.linalg import ArpackError  # noqa: PLC0415 -- beside its use
 
     try:
-        return sign_convention(np.asarray(spectral(P, spec.n_components, random_state=spec.seed)))
+        return sign_convention(np.asarray(spectral(P, spec.n_components, random_state=_older_seed(spec.seed))))
     except ArpackError as error:
         raise ConvergenceError(
             f"The eigenvectors of the affinities were not found: {error}.", remedy="Give initialization='pca'."

@@ -4,10 +4,11 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from scipy.sparse.linalg import ArpackNoConvergence
 from scipy.special import xlogy
 
 from glle_engine import manifolds
-from glle_engine.errors import GlleError, InvalidParameterError, TooFewPointsError
+from glle_engine.errors import ConvergenceError, GlleError, InvalidParameterError, TooFewPointsError
 from glle_engine.methods import Embedding, method
 from glle_engine.methods.affinities import _calibrated, conditional_affinities, joint_affinities
 from glle_engine.methods.descent import Objective, attraction_factor, descend
@@ -294,10 +295,22 @@ def test_tsne_starts_from_eigenvectors() -> None:
     """The spectral start gives places as good, the same each time."""
     X = manifolds.make("s_curve", 150, seed=3).X
     one = method("t-sne")
-    spec = one.spec(initialization="spectral", early_iter=50, n_iter=100)
+    spec = one.spec(initialization="spectral", seed=2**62, early_iter=50, n_iter=100)
     found = one.embed(X, spec)
     assert trustworthiness(X, found.Y) > 0.98
     assert np.array_equal(found.Y, one.embed(X, spec).Y)
+
+
+def test_eigenvectors_that_are_not_found_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start that did not converge is an error with its remedy."""
+
+    def fails(*_: object, **__: object) -> None:
+        raise ArpackNoConvergence("no convergence", np.empty(0), np.empty((0, 0)))
+
+    monkeypatch.setattr("openTSNE.initialization.spectral", fails)
+    one = method("t-sne")
+    with pytest.raises(ConvergenceError, match="initialization='pca'"):
+        one.embed(cloud(60), one.spec(perplexity=5.0, initialization="spectral"))
 
 
 class CancelledError(Exception):
