@@ -9,6 +9,7 @@ from glle_engine.methods import (
     diffusion_maps,
     elastic_embedding,
     factor_analysis,
+    glle,
     hessian_lle,
     isomap,
     kernel_pca,
@@ -48,6 +49,7 @@ METHODS: dict[str, Method[Any]] = {
         symmetric_sne,
         tsne,
         elastic_embedding,
+        glle,
     )
 }
 """By name, in the order in which they are told."""
