@@ -5,7 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from glle_engine.errors import InvalidParameterError
-from glle_engine.methods import lle, pca
+from glle_engine.methods import (
+    auto_k_lle,
+    auto_reg_lle,
+    incremental_lle,
+    isolle,
+    lle,
+    pca,
+    pruned_lle,
+    robust_lle,
+    supervised_lle,
+    weighted_lle,
+)
 
 if TYPE_CHECKING:
     from glle_engine.methods.method import Method
@@ -15,6 +26,14 @@ METHODS: dict[str, Method[Any]] = {
     for module in (
         pca,
         lle,
+        isolle,
+        weighted_lle,
+        pruned_lle,
+        robust_lle,
+        auto_k_lle,
+        auto_reg_lle,
+        supervised_lle,
+        incremental_lle,
     )
 }
 """By name, in the order in which they are told."""
