@@ -6,11 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from glle_engine.errors import InvalidParameterError
 from glle_engine.methods import (
+    auto_k_lle,
+    auto_reg_lle,
     diffusion_maps,
     elastic_embedding,
     factor_analysis,
     glle,
     hessian_lle,
+    incremental_lle,
+    isolle,
     isomap,
     kernel_pca,
     laplacian_eigenmaps,
@@ -21,9 +25,13 @@ from glle_engine.methods import (
     npe,
     pca,
     ppca,
+    pruned_lle,
+    robust_lle,
     sne,
+    supervised_lle,
     symmetric_sne,
     tsne,
+    weighted_lle,
 )
 
 if TYPE_CHECKING:
@@ -49,6 +57,14 @@ METHODS: dict[str, Method[Any]] = {
         symmetric_sne,
         tsne,
         elastic_embedding,
+        isolle,
+        weighted_lle,
+        pruned_lle,
+        robust_lle,
+        auto_k_lle,
+        auto_reg_lle,
+        supervised_lle,
+        incremental_lle,
         glle,
     )
 }
