@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from glle_engine.errors import InvalidParameterError
-from glle_engine.methods import lle, pca
+from glle_engine.methods import alle, drill, lle, meu, pca
 
 if TYPE_CHECKING:
     from glle_engine.methods.method import Method
@@ -15,6 +15,9 @@ METHODS: dict[str, Method[Any]] = {
     for module in (
         pca,
         lle,
+        meu,
+        alle,
+        drill,
     )
 }
 """By name, in the order in which they are told."""
