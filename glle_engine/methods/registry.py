@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from glle_engine.errors import InvalidParameterError
 from glle_engine.methods import (
+    alle,
     auto_k_lle,
     auto_reg_lle,
     diffusion_maps,
+    drill,
     elastic_embedding,
     factor_analysis,
     glle,
@@ -21,6 +23,7 @@ from glle_engine.methods import (
     lle,
     ltsa,
     mds,
+    meu,
     modified_lle,
     npe,
     pca,
@@ -53,6 +56,9 @@ METHODS: dict[str, Method[Any]] = {
         isomap,
         laplacian_eigenmaps,
         diffusion_maps,
+        meu,
+        alle,
+        drill,
         sne,
         symmetric_sne,
         tsne,
