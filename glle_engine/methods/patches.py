@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from glle_engine.progress import OnProgress
 
 _BLOCK = 1024
-_VANISHING = 1e-13  # relative to the next eigenvalue that is not: the null space is larger than the constant
+_VANISHING = 1e-13  # of an eigenvalue, relative to the largest entry of M
+_FLAT = 1e-10  # of the p-th singular value of a patch, relative to the first
 
 
 def aligned(
@@ -60,37 +61,50 @@ def aligned(
     n, p = len(X), spec.n_components
     patch = np.concatenate([np.arange(n, dtype=np.int32)[:, None], nearest], axis=1)
     M = csr_array((n, n))
+    flat = 0
     for rows in blocks(n, _BLOCK, "patches", on_progress):
         own = patch[rows]
         among = X[own]
-        tangent = np.linalg.svd(among - among.mean(axis=1, keepdims=True), full_matrices=False)[0][:, :, :p]
+        left, singular, _ = np.linalg.svd(among - among.mean(axis=1, keepdims=True), full_matrices=False)
+        flat += int(np.sum(singular[:, p - 1] <= _FLAT * singular[:, 0]))
+        # Of a patch with fewer than p dimensions the last vectors are any: the constant may be in them.
+        tangent = np.linalg.qr(np.concatenate([np.ones((*own.shape, 1)), left[:, :, :p]], axis=2))[0][:, :, 1:]
         projector = complement(tangent)
-        row, column = (
-            np.broadcast_to(own[:, :, None], projector.shape),
-            np.broadcast_to(own[:, None, :], projector.shape),
-        )
+        row = np.broadcast_to(own[:, :, None], projector.shape)
+        column = np.broadcast_to(own[:, None, :], projector.shape)
         M = M + csr_array((projector.ravel(), (row.ravel(), column.ravel())), shape=(n, n))
     M = csr_array((M + M.T) / 2)
     on_progress(0, 1, "embedding")
     values, vectors, solver = bottom_pairs(M, np.ones(n), p + 1)
     on_progress(1, 1, "embedding")
     gap = float((values[p] - values[p - 1]) / values[p]) if values[p] > 0 else 0.0
-    figures = {"solver": solver, "relative_gap": gap}
-    return Embedding(scaled(vectors[:, :p]), np.maximum(values[:p], 0.0), figures, _notes(values, abs(M).max(), p))
-
-
-def _notes(values: NDArray[np.float64], size: float, p: int) -> tuple[Note, ...]:
-    """Return the note of a null space with more than the constant and p coordinates."""
-    if values[p] > _VANISHING * size:
-        return ()
-    return (
-        Note(
-            "null-space",
-            f"More than {p} coordinates satisfy the local conditions to rounding: which {p} are shown is arbitrary. "
-            "Patches may hang together by too few points, which more neighbours mend; or the data have more "
-            "dimensions than were asked for, and are flat.",
-        ),
+    figures = {"solver": solver, "relative_gap": gap, "flat_patches": flat}
+    return Embedding(
+        scaled(vectors[:, :p]), np.maximum(values[:p], 0.0), figures, _notes(values, abs(M).max(), p, flat)
     )
+
+
+def _notes(values: NDArray[np.float64], size: float, p: int, flat: int) -> tuple[Note, ...]:
+    """Return the notes of a null space with more than the constant and p coordinates, and of patches without p."""
+    notes = []
+    if values[p] <= _VANISHING * size:
+        notes.append(
+            Note(
+                "null-space",
+                f"More than {p} coordinates satisfy the local conditions to rounding: which {p} are shown is "
+                "arbitrary. Patches may hang together by too few points, which more neighbours mend; or the data have "
+                "more dimensions than were asked for, and are flat.",
+            )
+        )
+    if flat:
+        notes.append(
+            Note(
+                "flat-patches",
+                f"The neighbourhoods of {flat} points have fewer than {p} dimensions, and their tangent spaces an "
+                "arbitrary direction. Give more neighbours or fewer components, or remove duplicates.",
+            )
+        )
+    return tuple(notes)
 
 
 def refuse(n: int, d: int, spec: NeighborSpec) -> None:

@@ -85,6 +85,18 @@ def test_patches_that_hang_together_by_one_point_are_told() -> None:
     assert embed("ltsa", line, n_components=1, n_neighbors=7).notes == ()
 
 
+@pytest.mark.parametrize("name", ["hessian-lle", "ltsa"])
+def test_patches_of_too_few_dimensions_are_told(name: str) -> None:
+    """A line has no tangent plane: the result is centred, keeps the local conditions, and a note tells what is any."""
+    line = np.linspace(0, 1, 40)[:, None] * np.array([1.0, 2.0, 3.0])
+    found = embed(name, line, n_neighbors=7)
+    assert found.figures["flat_patches"] == 40
+    assert "flat-patches" in [note.code for note in found.notes]
+    assert np.abs(found.Y.mean(axis=0)).max() < 1e-9
+    assert found.eigenvalues is not None
+    assert found.eigenvalues[0] < 1e-12
+
+
 def test_modified_lle_falls_back_on_the_dense_solver(
     monkeypatch: pytest.MonkeyPatch, small: NDArray[np.float64]
 ) -> None:
