@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from glle_engine.errors import InvalidParameterError
-from glle_engine.methods import alle, drill, lle, meu, pca
+from glle_engine.methods import alle, drill, lle, meu, mvu, pca
 
 if TYPE_CHECKING:
     from glle_engine.methods.method import Method
@@ -18,6 +18,7 @@ METHODS: dict[str, Method[Any]] = {
         meu,
         alle,
         drill,
+        mvu,
     )
 }
 """By name, in the order in which they are told."""

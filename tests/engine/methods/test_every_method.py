@@ -13,6 +13,7 @@ from glle_engine.methods.parameters import Parameter
 
 N = 120
 OPTIONS: dict[str, dict[str, object]] = {  # where the defaults do not suit so few points
+    "mvu": {"n_neighbors": 5, "slack": 0.01, "tolerance": 0.01},
     "drill": {"n_neighbors": 10, "tolerance": 0.01},  # the default takes seconds
 }
 
