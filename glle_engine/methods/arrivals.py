@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from glle_engine.diagnostics import Note
-from glle_engine.weights import affine_solution, inverse_factor, normalised_precision
+from glle_engine.weights import normalised_precision
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -185,7 +185,8 @@ class Arrivals:
 
 
 def _weights(differences: NDArray[np.float64], reg: float) -> NDArray[np.float64]:
-    """Return LLE's weights (m, k) of differences (m, k, d) to the neighbours."""
+    """Return LLE's weights (m, k) of differences (m, k, d) to the neighbours; few of them at a time, so solved."""
     gram = differences @ differences.transpose(0, 2, 1)
     precision, _ = normalised_precision(gram, np.trace(gram, axis1=1, axis2=2), reg)
-    return affine_solution(inverse_factor(precision))[0]
+    solution = np.linalg.solve(precision, np.ones((*precision.shape[:2], 1)))[:, :, 0]
+    return np.asarray(solution / solution.sum(axis=1, keepdims=True))

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glle_engine.diagnostics import Note
-from glle_engine.errors import TooFewPointsError
+from glle_engine.errors import DisconnectedGraphError, TooFewPointsError
 from glle_engine.methods import lle
 from glle_engine.methods.lle import LleSpec, lle_of
 from glle_engine.methods.method import Cost, Embedding, Method
@@ -129,7 +129,14 @@ def run(
             remedy="Lower threshold or n_neighbors.",
             details={"outliers": len(outliers)},
         )
-    among, _ = connected_neighbors(X[inliers], k, on_progress)
+    try:
+        among, _ = connected_neighbors(X[inliers], k, on_progress)
+    except DisconnectedGraphError as error:
+        raise DisconnectedGraphError(
+            f"Without {len(outliers)} outliers: {error.message}",
+            remedy=f"{error.remedy} A lower threshold finds fewer outliers.",
+            details={**error.details, "outliers": len(outliers)},
+        ) from error
     found = lle_of(X[inliers], among, spec, on_progress)
     Y = np.empty((n, p))
     Y[inliers] = found.Y

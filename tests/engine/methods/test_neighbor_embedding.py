@@ -21,6 +21,7 @@ from glle_engine.methods.symmetric_sne import joint_divergence
 from glle_engine.neighbors import kneighbors
 from glle_engine.progress import silent
 from glle_engine.quality import trustworthiness
+from tests.engine.conftest import ORACLES
 
 OWN = ("sne", "symmetric-sne", "elastic-embedding")
 ALL = (*OWN, "t-sne")
@@ -66,6 +67,14 @@ def test_affinities_have_the_perplexity(perplexity: float, unit: float) -> None:
     joint = joint_affinities(P)
     assert np.array_equal(joint, joint.T)
     assert joint.sum() == pytest.approx(1, abs=1e-12)
+
+
+def test_affinities_of_motion_capture_have_the_perplexity() -> None:
+    """Where Newton's steps alone go to and fro between two widths, bisection goes on."""
+    path = ORACLES / "mocap_run1.npy"
+    if not path.exists():
+        pytest.skip(f"{path.name} is not here")
+    assert conditional_affinities(np.load(path), 18.0)[1].all()
 
 
 def test_ties_have_uniform_affinities_and_a_note() -> None:

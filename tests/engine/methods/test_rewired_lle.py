@@ -188,6 +188,19 @@ def test_the_only_way_between_two_parts_is_not_cut() -> None:
     assert components(edges(nearest, kept)).max() == 0
 
 
+def test_what_pruning_leaves_too_thin_is_told() -> None:
+    """Points with no more neighbours than dimensions, and groups without neighbours outside, are counted and noted."""
+    roll = manifolds.make("swiss_roll", 300, noise=0.03, seed=3).X
+    found = embed("pruned-lle", roll, n_neighbors=8, tolerance=0.4, delta=0.7)
+    assert [note.code for note in found.notes] == ["few-neighbors-left"]
+    assert found.figures["points_with_few_neighbors"] == 2
+    X = manifolds.make("s_curve", 150, seed=0).X
+    X[:14] = X[0]
+    found = embed("pruned-lle", np.repeat(X[20:70], 3, axis=0))
+    assert [note.code for note in found.notes] == ["closed-classes"]
+    assert found.figures["closed_classes"] > 1
+
+
 def test_dropped_neighbors_are_no_edges() -> None:
     """The first neighbour that is kept stands in for those dropped, wherever it stands in its row."""
     nearest = np.array([[1, 2], [0, 2], [0, 1]], np.int32)
