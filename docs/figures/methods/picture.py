@@ -13,8 +13,9 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.patches import Patch
 
+from docs.figures.methods.likelihood import VARIANTS
 from docs.figures.methods.sets import REAL, SIZES, make
-from docs.figures.methods.tables import COLUMNS
+from docs.figures.methods.tables import COLUMNS, shown
 from glle_engine import fit
 from glle_engine.methods import METHODS
 
@@ -55,8 +56,8 @@ def multiples(rows: list[Row], name: str, data: Path, path: Path) -> None:
         ax.scatter(*np.array(row.Y)[:, :2].T, c=make(name, row.n, data).colour, **looks)
         chosen = COLUMNS[name][1]
         fewer = f", n = {row.n}" if row.n < SIZES[0] else ""
-        _title(ax, method, f"{row.scores[chosen]:.3f}{fewer}")
-    for i, ax in enumerate(flat[len(panels) : count]):
+        _title(ax, method, f"{shown(row, chosen)}{fewer}")
+    for i, ax in enumerate(flat[len(panels) : count], 1):  # the method's own panel is draw 0
         ax.scatter(*posterior.draw(i).embedding.T, c=make(name, SIZES[0], data).colour, **looks)
         _title(ax, f"GLLE, draw {i}", "its mean is LLE")
     for ax in flat[count:]:
@@ -80,6 +81,7 @@ def bars(rows: list[Likely], path: Path) -> None:
         values = {
             name: [row.value for row in here if row.method == name and row.value is not None]
             for name in dict.fromkeys(row.method for row in here)
+            if name not in VARIANTS
         }
         order = sorted(values, key=lambda name: float(np.median(values[name])))
         for place, name in enumerate(order):

@@ -80,6 +80,6 @@ def make(name: str, n: int, data: Path) -> DataSet:
         return DataSet(name, "digits", digits.data[:n], 10, target.astype(float), labels=target)
     title, k = REAL[name]
     X = np.load(data / f"{name}.npy", allow_pickle=False)
-    truth = data / f"{name}_xy.npy"
-    known = np.load(truth, allow_pickle=False) if truth.exists() else None
+    track = data / f"{name}_xy.npy"
+    known = np.load(track, allow_pickle=False) if track.exists() else None
     return DataSet(name, title, X, k, np.arange(len(X), dtype=float), known)

@@ -17,14 +17,15 @@ if TYPE_CHECKING:
     from docs.figures.methods.likelihood import Likely
     from docs.figures.methods.rows import Row
 
-COLUMNS = {
-    "s_curve": ("S-curve", "trustworthiness"),
-    "swiss_roll": ("Swiss roll", "trustworthiness"),
-    "swiss_roll_hole": ("with a hole", "trustworthiness"),
-    "severed_bowl": ("severed bowl", "trustworthiness"),
-    "digits": ("digits", "neighborhood_hit"),
-    "mocap_run1": ("motion capture", "gplvm"),
-    "robot_wifi": ("robot", "gplvm"),
+SHEET = ("trustworthiness", "procrustes")
+COLUMNS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "s_curve": ("S-curve", SHEET),
+    "swiss_roll": ("Swiss roll", SHEET),
+    "swiss_roll_hole": ("with a hole", SHEET),
+    "severed_bowl": ("severed bowl", SHEET),
+    "digits": ("digits", ("neighborhood_hit",)),
+    "mocap_run1": ("motion capture", ("gplvm",)),
+    "robot_wifi": ("robot", ("gplvm",)),
 }
 FULL = 1000  # points of the sheets and the digits; where there were fewer, the cell says how many
 
@@ -64,7 +65,7 @@ def score_listing() -> str:
 
 
 def overview(rows: list[Row]) -> str:
-    """Return one score and the time of every method on every set; a refusal is a number that leads to its reason."""
+    """Return the chosen scores and the time of every method on every set; refusals by number, reasons below."""
     found = {(row.method, row.data): row for row in rows}
     reasons: list[str] = []
     lines = []
@@ -74,7 +75,7 @@ def overview(rows: list[Row]) -> str:
             row = found.get((name, data))
             cells.append("" if row is None else _cell(row, chosen, reasons))
         lines.append(cells)
-    head = ["method", *(f"{title}, {_short(chosen)}" for title, chosen in COLUMNS.values())]
+    head = ["method", *(f"{title}: {', '.join(map(_short, chosen))}" for title, chosen in COLUMNS.values())]
     notes = "\n".join(f"{place}. {reason}" for place, reason in enumerate(reasons, 1))
     return table(head, lines) + (f"\n\nRefused:\n\n{notes}" if notes else "")
 
@@ -101,7 +102,7 @@ def likelihoods(rows: list[Likely]) -> str:
     keys = [("mocap_run1", "6"), ("mocap_run1", "7"), ("robot_wifi", "6"), ("robot_wifi", "7")]
     lines = []
     for method in dict.fromkeys(row.method for row in rows):
-        cells, rank = [f"`{method}`" if method != "glle" else "`glle`, draws"], -np.inf
+        cells, rank = [_named(method)], -np.inf
         for data, k in keys:
             here = [row for row in rows if (row.data, row.method, row.option) == (data, method, k)]
             values = [row.value for row in here if row.value is not None]
@@ -143,13 +144,24 @@ def _values(values: list[float]) -> str:
     return f"{np.median(values):,.0f} [{min(values):,.0f} to {max(values):,.0f}]"
 
 
-def _cell(row: Row, chosen: str, reasons: list[str]) -> str:
+def _named(method: str) -> str:
+    """Return the method's name as code, a variant's option behind it; GLLE's rows are several draws."""
+    name, *option = method.split(", ")
+    return ", ".join([f"`{name}`", *(["draws"] if method == "glle" else option)])
+
+
+def _cell(row: Row, chosen: tuple[str, ...], reasons: list[str]) -> str:
     if row.refused:
         if row.refused not in reasons:
             reasons.append(row.refused)
         return f"refused ({reasons.index(row.refused) + 1})"
-    fewer = f", n = {row.n}" if chosen != "gplvm" and row.n != FULL else ""
-    return f"{_score(row.scores, chosen)} in {_time(row.seconds)} s{fewer}"
+    fewer = f", n = {row.n}" if "gplvm" not in chosen and row.n != FULL else ""
+    return f"{shown(row, chosen)} in {_time(row.seconds)} s{fewer}"
+
+
+def shown(row: Row, chosen: tuple[str, ...]) -> str:
+    """Return the scores chosen, as text."""
+    return ", ".join(_score(row.scores, name) for name in chosen)
 
 
 def _score(scores: dict[str, float], name: str) -> str:
@@ -159,7 +171,7 @@ def _score(scores: dict[str, float], name: str) -> str:
 
 
 def _short(name: str) -> str:
-    return {"trustworthiness": "trust", "neighborhood_hit": "hit", "gplvm": "GP-LVM"}[name]
+    return {"trustworthiness": "trust", "procrustes": "disparity", "neighborhood_hit": "hit", "gplvm": "GP-LVM"}[name]
 
 
 def _time(seconds: float) -> str:
