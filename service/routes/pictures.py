@@ -1,0 +1,176 @@
+"""Pictures: draws, summaries, embeddings and comparisons as PNG or SVG, for those who have no plotting library."""
+
+from dataclasses import asdict
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from glle_engine.spec import Align
+from service.checks import require_drawable, require_posterior, require_success
+from service.context import Here, accepted, analysis_job, settle
+from service.immutable import client_has_it, immutable_headers
+from service.models import COUNTER
+from service.problems import documented
+from service.routes.draws import MISSING, Law, Seed
+from service.routes.posteriors import ACCEPTED, Wait
+from worker.analyses import MOST_SUMMARISED, SummarySpec
+from worker.pictures.picture import MEDIA, PictureSpec, Subject, require_pictures
+from worker.pictures.subjects import Grid
+from worker.problems import refuse
+from worker.stores import Stores
+from worker.terms import Terms
+
+router = APIRouter(tags=["pictures"])
+
+MOST_PANELS = 64
+
+Format = Annotated[Literal["png", "svg"], Path(description="png, or svg, where many points are a bitmap within it.")]
+Width = Annotated[int, Query(ge=100, le=4000, description="Pixels.")]
+Theme = Annotated[Literal["light", "dark"], Query(description="Of paper and ink.")]
+Color = Annotated[
+    Literal["auto", "label", "color", "sheet", "reference"],
+    Query(
+        description="What a point's colour shows: the data set's label or colour column, the place on a synthetic sheet, "
+        "or the first component of the reference embedding; auto: the first of these that there is."
+    ),
+]
+Number = Annotated[float, Query(ge=0, allow_inf_nan=False, description="Factor on the covariance.")]
+
+_PICTURE = {
+    200: {"description": "The picture.", "content": {media: {} for media in MEDIA.values()}},
+    304: {"description": "The client's copy is good."},
+    **ACCEPTED,
+    **documented(**MISSING, _422="Out of range, no such colour, or matplotlib is missing."),
+}
+
+
+@router.get(
+    "/v1/posteriors/{id}/draws/{index}.{format}",
+    summary="See one draw",
+    response_class=Response,
+    responses=_PICTURE,
+)
+async def see_draw(
+    id: str,  # noqa: A002 # the name in the path
+    index: Annotated[int, Path(ge=0, le=COUNTER, description="Which draw of the stream.")],
+    format: Format,  # noqa: A002 # the name in the path
+    request: Request,
+    here: Here,
+    seed: Seed = 0,
+    scale: Number = 1.0,
+    source: Law = "posterior",
+    align: Annotated[Align, Query(description="Rotate to the reference embedding, or not.")] = "procrustes",
+    color: Color = "auto",
+    theme: Theme = "light",
+    width: Width = 800,
+    wait: Wait = 10.0,
+) -> Response:
+    """Return a picture of one draw, its first two components: immutable, with a strong ETag."""
+    grid = Grid(first=index, seed=seed, scales=(scale,), source=source, align=align)
+    spec = _spec("draws", asdict(grid), color, format, theme, width)
+    return await _seen(here, request, spec, id, wait, grid)
+
+
+@router.get(
+    "/v1/posteriors/{id}/draws.{format}",
+    summary="See many draws",
+    response_class=Response,
+    responses=_PICTURE,
+)
+async def see_draws(
+    id: str,  # noqa: A002 # the name in the path
+    format: Format,  # noqa: A002 # the name in the path
+    request: Request,
+    here: Here,
+    count: Annotated[int, Query(ge=1, le=MOST_PANELS, description="Draws at each scale.")] = 8,
+    first: Annotated[int, Query(ge=0, le=COUNTER, description="The first draw of the stream.")] = 0,
+    seed: Seed = 0,
+    scales: Annotated[list[Number] | None, Query(description="Several: a row each.", max_length=MOST_PANELS)] = None,
+    source: Law = "posterior",
+    color: Color = "auto",
+    theme: Theme = "light",
+    width: Width = 1200,
+    wait: Wait = 10.0,
+) -> Response:
+    """Return a sheet of draws; with several `scales` (GLLE figure 4) a row a scale: immutable, with a strong ETag."""
+    grid = Grid(count=count, first=first, seed=seed, scales=tuple(scales or [1.0]), source=source)
+    spec = _spec("draws", asdict(grid), color, format, theme, width)
+    return await _seen(here, request, spec, id, wait, grid)
+
+
+@router.get(
+    "/v1/posteriors/{id}/summary.{format}",
+    summary="See what many draws say together",
+    response_class=Response,
+    responses=_PICTURE,
+)
+async def see_summary(
+    id: str,  # noqa: A002 # the name in the path
+    format: Format,  # noqa: A002 # the name in the path
+    request: Request,
+    here: Here,
+    count: Annotated[int, Query(ge=2, le=MOST_SUMMARISED, description="Draws.")] = 100,
+    first: Annotated[int, Query(ge=0, le=COUNTER, description="The first draw of the stream.")] = 0,
+    seed: Seed = 0,
+    scale: Number = 1.0,
+    source: Law = "posterior",
+    color: Color = "auto",
+    theme: Theme = "light",
+    width: Width = 1000,
+    wait: Wait = 10.0,
+) -> Response:
+    """Return the consensus of many draws, coloured by what is asked, by spread, by stability and by local trust."""
+    grid = Grid(count=count, first=first, seed=seed, scales=(scale,), source=source)
+    summary = SummarySpec(count=count, first=first, seed=seed, scale=scale, source=source)
+    spec = _spec("summary", summary.to_dict(), color, format, theme, width)
+    return await _seen(here, request, spec, id, wait, grid)
+
+
+def _spec(of: Subject, asked: dict[str, object], color: str, format_: str, theme: str, width: int) -> PictureSpec:
+    require_pictures()
+    return PictureSpec.from_dict(
+        {"of": of, "asked": asked, "color": color, "format": format_, "theme": theme, "width": width}
+    )
+
+
+async def _seen(here: Stores, request: Request, spec: PictureSpec, posterior: str, wait: float, grid: Grid) -> Response:
+    """Return the picture of a posterior's draws, drawn by a worker unless it is cached."""
+    await run_in_threadpool(_require_panels, here, posterior, grid, spec.of)
+    return await picture(here, request, spec, posterior, wait)
+
+
+async def picture(here: Stores, request: Request, spec: PictureSpec, subject: str, wait: float) -> Response:
+    """Return a picture of a posterior, or of what a data set's id stands for; 202 until it is drawn."""
+    key = spec.cache_key(subject)
+    entry = await run_in_threadpool(here.cache.get, key)
+    if entry is None:
+        terms = Terms(priority="interactive" if spec.of == "draws" else "batch")
+        job = await settle(
+            here, await run_in_threadpool(analysis_job, here, spec, posterior=subject, terms=terms), wait
+        )
+        if job.is_open:
+            return accepted(job)
+        require_success(job)
+        entry = await run_in_threadpool(here.cache.get, key)
+        if entry is None:  # evicted at once: the cache is too busy for now
+            return accepted(job)
+    return picture_response(request, entry.meta, entry.arrays["picture"].tobytes())
+
+
+def picture_response(request: Request, meta: dict[str, str], body: bytes) -> Response:
+    """Return the bytes of a picture; 304 to who has them."""
+    headers = {**immutable_headers(meta["sha256"], meta["media"], ""), "Content-Disposition": "inline"}
+    if client_has_it(request, headers):
+        return Response(status_code=304, headers=headers)
+    return Response(body, 200, headers, meta["media"])
+
+
+def _require_panels(here: Stores, posterior: str, grid: Grid, of: str) -> None:
+    total = grid.count * len(grid.scales)
+    require_drawable(
+        here, require_posterior(here, posterior), grid.source, total=total, last=grid.first + grid.count - 1
+    )
+    if of == "draws" and total > MOST_PANELS:
+        detail = f"{total} draws on one sheet; {MOST_PANELS} are allowed."
+        raise refuse("over-the-limit", 422, detail, "Ask for several sheets: `first` moves on.", allowed=MOST_PANELS)
