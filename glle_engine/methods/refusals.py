@@ -34,3 +34,17 @@ def require_size(n: int, most: int, title: str, instead: str) -> None:
             remedy=f"Give at most {most:,} points, or take {instead}.",
             details={"n_points": n, "most": most},
         )
+
+
+def require_noise_dimension(n: int, d: int, n_components: int, title: str) -> None:
+    """Raise `InvalidParameterError` unless p components leave a dimension of centred data to the noise."""
+    most = min(n - 1, d) - 1
+    if n_components > most:
+        raise InvalidParameterError(
+            f"{title} needs a dimension beside n_components={n_components} for its noise, but {n} points of {d} "
+            f"features span {most + 1}.",
+            remedy=f"Give n_components of at most {most}."
+            if most > 0
+            else "Give more points or features, or take PCA.",
+            details={"n_components": n_components, "most": most},
+        )
