@@ -1,7 +1,8 @@
 """Pictures: draws, summaries, embeddings and comparisons as PNG or SVG, for those who have no plotting library."""
 
 from dataclasses import asdict
-from typing import Annotated, Literal
+from functools import partial
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
@@ -9,8 +10,8 @@ from starlette.concurrency import run_in_threadpool
 from glle_engine.spec import Align
 from service.checks import require_drawable, require_posterior, require_success
 from service.context import Here, accepted, analysis_job, settle
-from service.immutable import client_has_it, immutable_headers
 from service.models import COUNTER
+from service.pictured import picture_response
 from service.problems import documented
 from service.routes.draws import MISSING, Law, Seed
 from service.routes.posteriors import ACCEPTED, Wait
@@ -31,13 +32,13 @@ Theme = Annotated[Literal["light", "dark"], Query(description="Of paper and ink.
 Color = Annotated[
     Literal["auto", "label", "color", "sheet", "reference"],
     Query(
-        description="What a point's colour shows: the data set's label or colour column, the place on a synthetic sheet, "
-        "or the first component of the reference embedding; auto: the first of these that there is."
+        description="What a point's colour shows: the data set's label or colour column, the place on a synthetic "
+        "sheet, or the first component of the reference embedding; auto: the first of these that there is."
     ),
 ]
 Number = Annotated[float, Query(ge=0, allow_inf_nan=False, description="Factor on the covariance.")]
 
-_PICTURE = {
+_PICTURE: dict[int | str, dict[str, Any]] = {
     200: {"description": "The picture.", "content": {media: {} for media in MEDIA.values()}},
     304: {"description": "The client's copy is good."},
     **ACCEPTED,
@@ -127,50 +128,102 @@ async def see_summary(
     return await _seen(here, request, spec, id, wait, grid)
 
 
-def _spec(of: Subject, asked: dict[str, object], color: str, format_: str, theme: str, width: int) -> PictureSpec:
+@router.get(
+    "/v1/embeddings/{id}.{format}",
+    summary="See an embedding",
+    response_class=Response,
+    responses={**_PICTURE, **documented(_404="No such embedding (any more).")},
+)
+async def see_embedding(
+    id: str,  # noqa: A002 # the name in the path
+    format: Format,  # noqa: A002 # the name in the path
+    request: Request,
+    here: Here,
+    color: Color = "auto",
+    theme: Theme = "light",
+    width: Width = 800,
+    wait: Wait = 10.0,
+) -> Response:
+    """Return a picture of an embedding by any method, its first two components: immutable, with a strong ETag."""
+    record = await run_in_threadpool(here.embeddings.fetch, id)
+    spec = _spec("embedding", record.spec.to_dict(), color, format, theme, width, dataset=record.recipe.dataset)
+    return await _drawn(here, request, spec, None, wait)
+
+
+@router.get(
+    "/v1/jobs/{id}/result.{format}",
+    summary="See a comparison",
+    response_class=Response,
+    responses={**_PICTURE, **documented(_404="No such job.", _409="It was cancelled, or has not ended yet.")},
+)
+async def see_comparison(
+    id: str,  # noqa: A002 # the name in the path
+    format: Format,  # noqa: A002 # the name in the path
+    request: Request,
+    here: Here,
+    color: Color = "auto",
+    theme: Theme = "light",
+    width: Width = 1200,
+    wait: Wait = 10.0,
+) -> Response:
+    """Return the embeddings of a comparison side by side, their scores below: immutable, with a strong ETag."""
+    job = await settle(here, await run_in_threadpool(here.jobs.fetch, id), wait)
+    if job.kind != "comparison":
+        raise refuse(
+            "no-picture",
+            422,
+            f"Job {id} is a {job.kind}; of those only comparisons are pictures.",
+            "Posteriors have draws.png and summary.png, embeddings /v1/embeddings/{id}.png.",
+            kind=job.kind,
+        )
+    if job.is_open:
+        return accepted(job)
+    require_success(job)
+    spec = _spec("comparison", job.spec, color, format, theme, width, dataset=job.subject)
+    return await _drawn(here, request, spec, None, wait)
+
+
+def _spec(
+    of: Subject,
+    asked: dict[str, Any],
+    color: str,
+    format_: str,
+    theme: str,
+    width: int,
+    dataset: str | None = None,
+) -> PictureSpec:
     require_pictures()
-    return PictureSpec.from_dict(
-        {"of": of, "asked": asked, "color": color, "format": format_, "theme": theme, "width": width}
-    )
+    told = {"of": of, "asked": asked, "color": color, "format": format_, "theme": theme, "width": width}
+    return PictureSpec.from_dict({**told, "dataset": dataset})
 
 
 async def _seen(here: Stores, request: Request, spec: PictureSpec, posterior: str, wait: float, grid: Grid) -> Response:
-    """Return the picture of a posterior's draws, drawn by a worker unless it is cached."""
+    """Return the picture of a posterior's draws."""
     await run_in_threadpool(_require_panels, here, posterior, grid, spec.of)
-    return await picture(here, request, spec, posterior, wait)
+    return await _drawn(here, request, spec, posterior, wait)
 
 
-async def picture(here: Stores, request: Request, spec: PictureSpec, subject: str, wait: float) -> Response:
-    """Return a picture of a posterior, or of what a data set's id stands for; 202 until it is drawn."""
-    key = spec.cache_key(subject)
+async def _drawn(here: Stores, request: Request, spec: PictureSpec, posterior: str | None, wait: float) -> Response:
+    """Return a picture, drawn by a worker unless it is cached; 202 until then."""
+    key = spec.cache_key(posterior or str(spec.dataset))
     entry = await run_in_threadpool(here.cache.get, key)
     if entry is None:
         terms = Terms(priority="interactive" if spec.of == "draws" else "batch")
-        job = await settle(
-            here, await run_in_threadpool(analysis_job, here, spec, posterior=subject, terms=terms), wait
-        )
+        made = partial(analysis_job, here, spec, posterior=posterior, terms=terms)
+        job = await settle(here, await run_in_threadpool(made), wait)
         if job.is_open:
             return accepted(job)
         require_success(job)
         entry = await run_in_threadpool(here.cache.get, key)
         if entry is None:  # evicted at once: the cache is too busy for now
             return accepted(job)
-    return picture_response(request, entry.meta, entry.arrays["picture"].tobytes())
-
-
-def picture_response(request: Request, meta: dict[str, str], body: bytes) -> Response:
-    """Return the bytes of a picture; 304 to who has them."""
-    headers = {**immutable_headers(meta["sha256"], meta["media"], ""), "Content-Disposition": "inline"}
-    if client_has_it(request, headers):
-        return Response(status_code=304, headers=headers)
-    return Response(body, 200, headers, meta["media"])
+    return picture_response(request, entry)
 
 
 def _require_panels(here: Stores, posterior: str, grid: Grid, of: str) -> None:
     total = grid.count * len(grid.scales)
-    require_drawable(
-        here, require_posterior(here, posterior), grid.source, total=total, last=grid.first + grid.count - 1
-    )
+    record = require_posterior(here, posterior)
+    require_drawable(here, record, grid.source, total=total, last=grid.first + grid.count - 1)
     if of == "draws" and total > MOST_PANELS:
         detail = f"{total} draws on one sheet; {MOST_PANELS} are allowed."
         raise refuse("over-the-limit", 422, detail, "Ask for several sheets: `first` moves on.", allowed=MOST_PANELS)

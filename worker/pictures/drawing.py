@@ -71,6 +71,7 @@ def sheet(
     """
     import matplotlib as mpl  # noqa: PLC0415 -- of an extra
     from matplotlib.figure import Figure  # noqa: PLC0415 -- of an extra
+    from matplotlib.layout_engine import ConstrainedLayoutEngine  # noqa: PLC0415 -- of an extra
 
     ink = INKS[theme]
     columns = min(columns, len(panels))
@@ -79,11 +80,10 @@ def sheet(
     scatters = [panel for panel in panels if isinstance(panel, Panel)]
     legend = next((p.colours for p in scatters if p.colours.classes), None)
     foot = 0.35 if legend else 0.0
-    settings = {"svg.hashsalt": "glle", "svg.fonttype": "path", "text.parse_math": False}
+    settings: Any = {"svg.hashsalt": "glle", "svg.fonttype": "path", "text.parse_math": False}
     with mpl.rc_context(settings):
         size = (_INCHES * columns, (_INCHES + 0.35) * rows + head + foot)
-        figure = Figure(figsize=size, facecolor=ink.paper, layout="constrained")
-        figure.get_layout_engine().set(w_pad=0.08, h_pad=0.08)  # type: ignore[union-attr] # it has one, as told
+        figure = Figure(figsize=size, facecolor=ink.paper, layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08))
         if title:
             figure.suptitle(title, fontsize=12, color=ink.text)
         for place, panel in enumerate(panels, start=1):

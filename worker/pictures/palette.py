@@ -72,8 +72,8 @@ class Colours:
             count = len(self.classes)
             # Beyond ten the eye tells few apart at a glance; those differ in lightness, too.
             many = [colormaps["turbo"](0.04 + 0.92 * i / max(1, count - 1)) for i in range(count)]
-            shades = CLASSES[:count] if count <= len(CLASSES) else many
-            return {"c": self.values, "cmap": ListedColormap(list(shades)), "vmin": -0.5, "vmax": count - 0.5}
+            shades: list[Any] = list(CLASSES[:count]) if count <= len(CLASSES) else many
+            return {"c": self.values, "cmap": ListedColormap(shades), "vmin": -0.5, "vmax": count - 0.5}
         low, high = float(self.values.min()), float(self.values.max())
         seen = ListedColormap(colormaps[SEQUENCE](np.linspace(_DARKEST[theme], 1, 256)))
         return {"c": self.values, "cmap": seen, "vmin": low, "vmax": high if high > low else low + 1}

@@ -33,6 +33,8 @@ class PictureSpec(AnalysisSpec):
         What is shown.
     asked
         The draws (`worker.pictures.subjects.Grid`), or the analysis, as a dictionary.
+    dataset
+        Of an embedding or a comparison.
     color
         What the colour of a point shows: "auto" is the first there is of label, color, sheet, and reference.
     format, theme
@@ -46,6 +48,7 @@ class PictureSpec(AnalysisSpec):
 
     of: Subject
     asked: dict[str, Any]
+    dataset: str | None = None
     color: str = "auto"
     format: Format = "png"
     theme: Theme = "light"

@@ -52,7 +52,7 @@ def _draws(desk: Desk, asked: dict[str, Any], color: str) -> Sheet:
     """Show the LLE embedding and draws; a single one fills the sheet."""
     grid = Grid(**{**asked, "scales": tuple(asked["scales"])})
     posterior = desk.posterior()
-    colours = colours_of(desk, desk.dataset(), color, posterior.embedding)
+    colours = colours_of(desk, desk.dataset, color, posterior.embedding)
     panels = [
         Panel(f"draw {key.index}" + (f" · scale {key.scale:g}" if key.scale != 1 else ""), draw.embedding, colours)
         for key, draw in zip(grid.keys(), desk.draws(posterior, grid.keys()), strict=True)
@@ -70,7 +70,7 @@ def _summary(desk: Desk, asked: dict[str, Any], color: str) -> Sheet:
     arrays = found.arrays
     consensus = arrays["consensus"]
     panels: list[Panel | Bars] = [
-        Panel("consensus", consensus, colours_of(desk, desk.dataset(), color, desk.posterior().embedding)),
+        Panel("consensus", consensus, colours_of(desk, desk.dataset, color, desk.posterior().embedding)),
         _along(consensus, "spread", "how far a point moves between draws", arrays["spread"]),
         _along(consensus, "stability", "share of its neighbours that stay", arrays["stability"]),
         _along(consensus, "local trust", "how true its neighbourhood is to the data", arrays["local_trust"]),
@@ -148,7 +148,7 @@ def _along(Y: Array, title: str, below: str, values: Array) -> Panel:
 
 def _result(desk: Desk, spec: AnalysisSpec) -> Entry:
     """Return an analysis from the cache, or made."""
-    return desk.kept(spec.cache_key(desk.subject())) or spec.run(desk)
+    return desk.kept(spec.cache_key(desk.subject)) or spec.run(desk)
 
 
 def _scores(scores: dict[str, float] | None) -> str:
