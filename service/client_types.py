@@ -94,7 +94,7 @@ class ComparisonIn(TypedDict):
     """
     scores: NotRequired[list[str] | None]
     """
-    Names of GET /v1/scores; unless told all that labels and truth allow, those that are limited to `most_points` up to a quarter of it; none with [].
+    Names of GET /v1/scores; unless told all that labels and truth allow, those that are limited to `most_points` up to a tenth of it; none with [].
     """
     n_neighbors: NotRequired[int | None]
     """
@@ -247,7 +247,7 @@ class EmbeddingIn(TypedDict):
     """
     scores: NotRequired[list[str] | None]
     """
-    Names of GET /v1/scores; unless told all that labels and truth allow, those that are limited to `most_points` up to a quarter of it; none with [].
+    Names of GET /v1/scores; unless told all that labels and truth allow, those that are limited to `most_points` up to a tenth of it; none with [].
     """
     n_neighbors: NotRequired[int | None]
     """
@@ -856,7 +856,7 @@ class CompareOptions(TypedDict):
 
     scores: NotRequired[list[str] | None]
     """
-    Names of GET /v1/scores; unless told all that labels and truth allow, those that are limited to `most_points` up to a quarter of it; none with [].
+    Names of GET /v1/scores; unless told all that labels and truth allow, those that are limited to `most_points` up to a tenth of it; none with [].
     """
     n_neighbors: NotRequired[int | None]
     """

@@ -53,7 +53,7 @@ class JudgedIn(_In):
         default=None,
         max_length=100,
         description="Names of GET /v1/scores; unless told all that labels and truth allow, those that are limited to "
-        "`most_points` up to a quarter of it; none with [].",
+        "`most_points` up to a tenth of it; none with [].",
     )
     n_neighbors: int | None = Field(
         default=None, ge=1, description="Neighbours that the scores look at; unless told 10, or fewer for few points."

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from worker.stores import Stores
 
 NEIGHBORS = 10
-# Of the points that a score can do: with so many a limited one takes a second or two, and is made unasked.
-QUICK_SHARE = 1 / 4
+# Of the points that a score can do: with so many a limited one takes about a second, and is made unasked.
+QUICK_SHARE = 1 / 10
 
 
 def judgement(here: Stores, dataset: Dataset, body: JudgedIn, *, uses: frozenset[str]) -> Judgement:

@@ -124,7 +124,7 @@ def acyclic(
             weights, variances[i] = conditional(Z, i, nearest[i], spec.reg)
             if not variances[i] > _CLOSE * mean_variance:
                 raise DegenerateDataError(
-                    f"Point {order[i]} is a combination of {len(nearest[i])} neighbours: the likelihood is unbounded.",
+                    f"Point {order[i]} is a combination of its {len(nearest[i])} neighbours: no greatest likelihood.",
                     remedy="Remove duplicated points, raise reg, or take fewer neighbours.",
                     details={"point": int(order[i])},
                 )

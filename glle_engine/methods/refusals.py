@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from glle_engine.errors import InvalidParameterError, TooFewPointsError
+from importlib.util import find_spec
+
+from glle_engine.errors import InvalidParameterError, MissingLibraryError, TooFewPointsError
 
 
 def require_rank(n: int, d: int, n_components: int) -> None:
@@ -48,3 +50,14 @@ def require_noise_dimension(n: int, d: int, n_components: int, title: str) -> No
             else "Give more points or features, or take PCA.",
             details={"n_components": n_components, "most": most},
         )
+
+
+def require_libraries(title: str, libraries: tuple[str, ...], extra: str) -> None:
+    """Raise `MissingLibraryError` unless the libraries are installed."""
+    for library in libraries:
+        if find_spec(library) is None:
+            raise MissingLibraryError(
+                f"{title} needs {library}, which is not installed.",
+                remedy=f'Install it: pip install "glle[{extra}]".',
+                details={"library": library, "extra": extra},
+            )

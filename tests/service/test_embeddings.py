@@ -130,14 +130,14 @@ def test_scores_do_not_embed_twice(
     assert second.json()["links"]["embedding"] == first.json()["links"]["embedding"]
     judged = client.get(worked(stores, second)).json()
     assert judged["n_neighbors"] == 5
-    result = worked(stores, compare(client, sheet, {"method": "counted"}, {"method": "pca"}))
+    result = worked(stores, compare(client, sheet, {"method": "counted"}, {"method": "pca"}, scores=[]))
     assert client.get(result).json()["rows"][0]["embedding"] == judged["id"]
     assert len(runs) == 1
 
 
 def test_evicted_embedding_is_made_again(client: httpx.Client, stores: Stores, sheet: str) -> None:
     """A GET of an embedding that the cache lost is a job, then the same bits."""
-    answer = embed(client, sheet)
+    answer = embed(client, sheet, scores=["trustworthiness"])
     worked(stores, answer)
     path = answer.json()["links"]["embedding"] + "/coordinates?wait=0"
     before = client.get(path, headers=NPY).content
@@ -150,7 +150,7 @@ def test_evicted_embedding_is_made_again(client: httpx.Client, stores: Stores, s
 
 def test_get_waits_for_the_job_that_is_to_make_it(client: httpx.Client, stores: Stores, sheet: str) -> None:
     """While it is queued the embedding is 202 with that very job, no second one."""
-    answer = embed(client, sheet)
+    answer = embed(client, sheet, scores=["trustworthiness"])
     waiting = client.get(answer.json()["links"]["embedding"] + "?wait=0")
     assert (waiting.status_code, waiting.json()["id"]) == (202, answer.json()["id"])
     worked(stores, answer)
@@ -183,6 +183,25 @@ def test_refused_before_anything_is_queued(
     problem = check(answer, 422, code)
     assert said in problem["detail"] + problem["remedy"]
     assert client.get("/v1/jobs").json()["items"] == []
+
+
+def test_a_score_that_cannot_be_made_is_a_note(client: httpx.Client, stores: Stores) -> None:
+    """The embedding and the other scores are there; of two components there is no residual variance."""
+    apart = upload(client, np.concatenate([SHEET.X, SHEET.X + 100]))
+    result = worked(stores, embed(client, apart, scores=["trustworthiness", "residual_variance"], n_neighbors=5))
+    told = client.get(result).json()
+    assert set(told["scores"]) == {"trustworthiness"}
+    (note,) = [note for note in told["notes"] if note["code"] == "no-score"]
+    assert "residual_variance" in note["message"]
+    assert "components" in note["message"]
+
+
+def test_long_scores_are_made_when_they_are_asked_for(client: httpx.Client, sheet: str) -> None:
+    """Unasked only where they take a moment; never beyond what they can do."""
+    large = client.post("/v1/datasets/synthetic", json={"name": "s_curve", "n": 2100}).json()["id"]
+    assert "gplvm" in embed(client, sheet).json()["request"]["scores"]
+    assert "gplvm" not in embed(client, large).json()["request"]["scores"]
+    check(embed(client, large, scores=["gplvm"]), 422, "invalid-parameter")
 
 
 def test_labels_are_a_column_or_what_was_uploaded_beside(
@@ -270,6 +289,7 @@ def test_comparison_goes_on_past_what_fails(
             {"method": "slow"},
             {"method": "lle", "label": "twelve", "parameters": {"n_neighbors": 12}},
             {"method": "pca", "parameters": {"n_components": 1}},
+            scores=["trustworthiness"],
         ),
     )
     told = client.get(result).json()
@@ -290,13 +310,13 @@ def test_comparison_goes_on_past_what_fails(
 def test_comparison_aligned_for_display(client: httpx.Client, stores: Stores, sheet: str) -> None:
     """To the first, or to the truth: what is left is the Procrustes disparity; other dimensions are refused."""
     methods = ({"method": "pca"}, {"method": "lle", "parameters": {"n_neighbors": 12}})
-    first = worked(stores, compare(client, sheet, *methods, align="first"))
+    first = worked(stores, compare(client, sheet, *methods, scores=[], align="first"))
     arrays = npz(client.get(first, headers=NPZ))
     direct = PCA.embed(SHEET.X).Y
     np.testing.assert_allclose(arrays["pca"], direct, atol=1e-12)
     left = np.linalg.norm(arrays["lle"] - direct) ** 2 / np.linalg.norm(direct) ** 2
     assert left == pytest.approx(disparity(arrays["lle"], direct))
-    truth = worked(stores, compare(client, sheet, *methods, align="truth", truth=sheet))
+    truth = worked(stores, compare(client, sheet, *methods, scores=[], align="truth", truth=sheet))
     told = client.get(truth).json()
     assert (told["aligned_to"], set(told["arrays"])) == ("truth", {"pca", "lle"})
     centre = np.mean(told["arrays"]["lle"]["data"], axis=0)

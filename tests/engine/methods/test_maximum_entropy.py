@@ -1,4 +1,4 @@
-"""Maximum entropy unfolding, acyclic LLE and DRILL against limits, optimality conditions and other implementations."""
+"""The maximum entropy methods against limits, optimality conditions and other implementations."""
 
 import numpy as np
 import pytest
@@ -173,7 +173,9 @@ def test_a_larger_penalty_leaves_fewer_edges() -> None:
         assert edges[0] > edges[1] > edges[2]
 
 
-@pytest.mark.parametrize(("name", "data", "k"), [("meu", "mocap_run1", 6), ("alle", "robot_wifi", 7)])
+@pytest.mark.parametrize(
+    ("name", "data", "k"), [("meu", "mocap_run1", 6), ("mvu", "mocap_run1", 6), ("alle", "robot_wifi", 7)]
+)
 def test_real_data_unfold(name: str, data: str, k: int) -> None:
     """Motion capture and the robot's wireless signals: neighbours stay neighbours."""
     from sklearn.manifold import trustworthiness  # noqa: PLC0415 -- takes a while to load
@@ -188,7 +190,10 @@ def test_real_data_unfold(name: str, data: str, k: int) -> None:
     assert trustworthiness(X, found.Y, n_neighbors=5) > 0.95
 
 
-@pytest.mark.parametrize(("name", "options"), [("meu", {"max_iterations": 1}), ("drill", {"max_iterations": 1})])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("meu", {"max_iterations": 1}), ("drill", {"max_iterations": 1}), ("mvu", {"max_iterations": 1})],
+)
 def test_what_did_not_converge_says_so(name: str, options: dict[str, object]) -> None:
     """In a note with the remedy, and in the figures."""
     one = METHODS[name]
@@ -205,6 +210,9 @@ def test_what_did_not_converge_says_so(name: str, options: dict[str, object]) ->
         ("meu", 30, 3, {"n_neighbors": 29, "multipliers": "any"}, "positive"),
         ("drill", 1001, 3, {"n_neighbors": "all"}, "at most 1,000 points"),
         ("drill", 3, 3, {"n_neighbors": "all"}, "at least 4 points"),
+        ("mvu", 401, 3, {}, "at most 400 points"),
+        ("mvu", 81, 3, {"solver": "clarabel"}, "solver=barrier"),
+        ("mvu", 200, 3, {"n_neighbors": 30}, "n_neighbors of at most 20"),
         ("alle", 30, 3, {"ordering": (1, 0)}, "each index from 0 to 29 once"),
         ("alle", 30, 3, {"ordering": tuple(range(1, 31))}, "each index from 0 to 29 once"),
         ("alle", 30, 3, {"n_neighbors": 10, "reg": 0}, "reg above 0"),
@@ -217,7 +225,7 @@ def test_refuses_before_computing(name: str, n: int, d: int, options: dict[str, 
         one.require_possible(n, d, one.spec(**options))
 
 
-@pytest.mark.parametrize("name", ["meu", "alle"])
+@pytest.mark.parametrize("name", ["meu", "alle", "mvu"])
 def test_equal_neighbors_are_refused(name: str) -> None:
     """Their likelihood has no bound; the points are named."""
     X = cloud(20, 3)
@@ -227,10 +235,31 @@ def test_equal_neighbors_are_refused(name: str) -> None:
         one.embed(X, one.spec(n_neighbors=4))
 
 
-@pytest.mark.parametrize("name", ["meu", "drill"])
+@pytest.mark.parametrize("name", ["meu", "drill", "mvu"])
 def test_a_graph_in_pieces_is_refused(name: str) -> None:
     """Nothing would hold the pieces together."""
     X = np.concatenate([cloud(12, 3), cloud(12, 3) + 100])
     one = METHODS[name]
     with pytest.raises(DisconnectedGraphError, match="smallest n_neighbors"):
         one.embed(X, one.spec(n_neighbors=4))
+
+
+def test_the_greatest_variance_is_that_of_clarabel() -> None:
+    """The barrier method on the dual finds the solution of the interior-point solver on the primal."""
+    X = cloud(14, 6)
+    one = METHODS["mvu"]
+    own = one.embed(X, one.spec(n_neighbors=4, slack=1e-5, tolerance=1e-4))
+    other = one.embed(X, one.spec(n_neighbors=4, solver="clarabel"))
+    assert own.figures["converged"]
+    assert other.figures["converged"]
+    assert own.figures["trace"] == pytest.approx(other.figures["trace"], rel=1e-3)
+    assert np.abs(own.Y - other.Y).max() < 1e-2 * np.abs(other.Y).max()
+
+
+def test_a_sheet_unrolls_with_its_distances() -> None:
+    """The S-curve becomes flat: two dimensions keep nearly all variance, neighbours nearly their distances."""
+    one = METHODS["mvu"]
+    found = one.embed(manifolds.make("s_curve", 80, seed=3).X, one.spec(n_neighbors=5))
+    assert found.figures["kept"] > 0.98
+    assert found.figures["mean_squared_distance_error"] < 5e-3
+    assert 0 <= found.figures["duality_gap"] <= 1e-3
