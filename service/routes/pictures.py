@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine.spec import Align
-from service.checks import require_drawable, require_posterior, require_success
+from service.checks import require_dataset, require_drawable, require_posterior, require_success
 from service.context import Here, accepted, analysis_job, settle
 from service.models import COUNTER
 from service.pictured import picture_response
@@ -17,7 +17,8 @@ from service.routes.draws import MISSING, Law, Seed
 from service.routes.posteriors import ACCEPTED, Wait
 from worker.analyses import MOST_SUMMARISED, SummarySpec
 from worker.pictures.picture import MEDIA, PictureSpec, Subject, require_pictures
-from worker.pictures.subjects import Grid
+from worker.pictures.subjects import Grid, chosen_color
+from worker.posteriors import PosteriorRecord
 from worker.problems import refuse
 from worker.stores import Stores
 from worker.terms import Terms
@@ -146,6 +147,7 @@ async def see_embedding(
 ) -> Response:
     """Return a picture of an embedding by any method, its first two components: immutable, with a strong ETag."""
     record = await run_in_threadpool(here.embeddings.fetch, id)
+    await run_in_threadpool(_require_color, here, record.recipe.dataset, color)
     spec = _spec("embedding", record.spec.to_dict(), color, format, theme, width, dataset=record.recipe.dataset)
     return await _drawn(here, request, spec, None, wait)
 
@@ -179,6 +181,7 @@ async def see_comparison(
     if job.is_open:
         return accepted(job)
     require_success(job)
+    await run_in_threadpool(_require_color, here, job.subject, color)
     spec = _spec("comparison", job.spec, color, format, theme, width, dataset=job.subject)
     return await _drawn(here, request, spec, None, wait)
 
@@ -199,7 +202,8 @@ def _spec(
 
 async def _seen(here: Stores, request: Request, spec: PictureSpec, posterior: str, wait: float, grid: Grid) -> Response:
     """Return the picture of a posterior's draws."""
-    await run_in_threadpool(_require_panels, here, posterior, grid, spec.of)
+    record = await run_in_threadpool(_require_panels, here, posterior, grid, spec.of)
+    await run_in_threadpool(_require_color, here, record.dataset, spec.color)
     return await _drawn(here, request, spec, posterior, wait)
 
 
@@ -220,10 +224,17 @@ async def _drawn(here: Stores, request: Request, spec: PictureSpec, posterior: s
     return picture_response(request, entry)
 
 
-def _require_panels(here: Stores, posterior: str, grid: Grid, of: str) -> None:
+def _require_color(here: Stores, dataset: str, color: str) -> None:
+    known = require_dataset(here, dataset)
+    there = {"labels": known.has_labels, "color": known.has_color, "coordinates": known.has_coordinates}
+    chosen_color(dataset, {name for name, has in there.items() if has}, color)
+
+
+def _require_panels(here: Stores, posterior: str, grid: Grid, of: str) -> PosteriorRecord:
     total = grid.count * len(grid.scales)
     record = require_posterior(here, posterior)
     require_drawable(here, record, grid.source, total=total, last=grid.first + grid.count - 1)
     if of == "draws" and total > MOST_PANELS:
         detail = f"{total} draws on one sheet; {MOST_PANELS} are allowed."
         raise refuse("over-the-limit", 422, detail, "Ask for several sheets: `first` moves on.", allowed=MOST_PANELS)
+    return record

@@ -116,6 +116,25 @@ SUBJECTS: dict[str, Callable[[Desk, dict[str, Any], str], Sheet]] = {
 }
 
 
+def chosen_color(dataset: str, beside: set[str], color: str) -> str:
+    """Return what a colour is to show, of what is kept beside a data set.
+
+    Raises
+    ------
+    ProblemError
+        ``no-such-color``.
+
+    """
+    there = [name for name, kept in _BESIDE.items() if kept in beside]
+    if color == "auto":
+        return there[0] if there else "reference"
+    if color != "reference" and color not in there:
+        known = ", ".join(["auto", *there, "reference"])
+        told = f"Data set {dataset} has no {color} to colour by."
+        raise refuse("no-such-color", 422, told, f"Take one of {known}.", color=color)
+    return color
+
+
 def colours_of(desk: Desk, dataset: str, color: str, reference: Array) -> Colours:
     """Return the colour of each point, as it is asked for.
 
@@ -126,16 +145,9 @@ def colours_of(desk: Desk, dataset: str, color: str, reference: Array) -> Colour
 
     """
     beside = desk.beside(dataset)
-    there = [name for name, kept in _BESIDE.items() if kept in beside]
-    chosen = (there[0] if there else "reference") if color == "auto" else color
+    chosen = chosen_color(dataset, set(beside), color)
     if chosen == "reference":
         return Colours("first component", np.asarray(reference[:, 0], np.float64))
-    if chosen not in there:
-        known = ", ".join(["auto", *there, "reference"])
-        raise refuse(
-            "no-such-color", 422, f"Data set {dataset} has no {chosen} to colour by.", f"Take one of {known}.",
-            color=chosen,
-        )  # fmt: skip
     raw = np.asarray(beside[_BESIDE[chosen]])
     return Colours.of(
         {"label": "class", "color": "colour", "sheet": "place"}[chosen], raw[:, 0] if raw.ndim > 1 else raw
