@@ -28,7 +28,7 @@ _BLOCK_ENTRIES = 1 << 18  # a block and its temporaries stay in the cache
 _ENTROPY_TOLERANCE = 1e-10
 # Log of beta, the mean squared distance as unit: beyond, the nearest points tie and no width tells them apart.
 _LEAST, _MOST = -50.0, 100.0
-_MAX_STEPS = 100
+_MAX_STEPS = 300
 
 
 def require_perplexity(n: int, perplexity: float) -> None:
@@ -119,7 +119,8 @@ def perplexity_notes(met: NDArray[np.bool_], perplexity: float) -> tuple[Note, .
 def _calibrated(distances: NDArray[np.float64], wanted: float) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return the affinities (b, n - 1) of squared distances whose entropies are `wanted`, and where they are.
 
-    Bisection of log beta in which a Newton step is taken wherever it stays inside the bracket.
+    Bisection of log beta, with a Newton step instead wherever it stays inside the bracket and the last step halved the
+    excess: Newton alone can go to and fro for ever.
     """
     distances = distances - distances.min(axis=1, keepdims=True)  # affinities stay, and nothing underflows
     unit = distances.mean(axis=1, keepdims=True)
@@ -128,6 +129,7 @@ def _calibrated(distances: NDArray[np.float64], wanted: float) -> tuple[NDArray[
     log_beta = np.zeros(len(distances))
     shares = np.empty_like(distances)
     met = np.zeros(len(distances), dtype=bool)
+    last = np.full(len(distances), np.inf)
     waiting = np.arange(len(distances))
     for _ in range(_MAX_STEPS):
         found, entropy, slope = _entropies(distances[waiting], np.exp(log_beta[waiting]))
@@ -139,8 +141,9 @@ def _calibrated(distances: NDArray[np.float64], wanted: float) -> tuple[NDArray[
         high[waiting] = np.where(excess > 0, high[waiting], here)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             step = here - excess / slope
-        inside = (step > low[waiting]) & (step < high[waiting])  # false for NaN
-        log_beta[waiting] = np.where(inside, step, (low[waiting] + high[waiting]) / 2)
+        good = (step > low[waiting]) & (step < high[waiting]) & (np.abs(excess) <= last[waiting] / 2)  # false for NaN
+        last[waiting] = np.abs(excess)
+        log_beta[waiting] = np.where(good, step, (low[waiting] + high[waiting]) / 2)
         waiting = waiting[~met[waiting] & (high[waiting] - low[waiting] > _ENTROPY_TOLERANCE)]
         if not len(waiting):
             break

@@ -45,9 +45,9 @@ def lle_of(
     ----------
     X : (n, d) float64
     nearest : (n, k) int32
-        Nearest first; their graph is connected.
+        In any order; their graph is connected.
     kept : (n, k) bool, optional
-        Which of them are neighbours; the first always is. All, if None.
+        Which of them are neighbours, at least one of each point. All, if None.
 
     """
     ascending = np.argsort(nearest, axis=1)  # so the answer does not depend on distances that rounding may reorder

@@ -11,8 +11,9 @@ from glle_engine.diagnostics import Note
 from glle_engine.methods.affinities import require_perplexity
 from glle_engine.methods.method import Cost, Embedding
 from glle_engine.methods.parameters import MethodSpec, choice, integer, number
-from glle_engine.methods.pca import principal_components
+from glle_engine.methods.principal import principal_axes
 from glle_engine.methods.refusals import require_rank, require_size
+from glle_engine.progress import silent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from glle_engine.methods.descent import Descent
 
 _START = 1e-2  # standard deviation, the width of the Gaussians as unit
+_NOISE = 1e-2  # relative to the start
 MOST_POINTS = 5000  # matrices of all pairs: 1 GB, and minutes
 
 
@@ -30,7 +32,9 @@ class PerplexitySpec(MethodSpec):
     perplexity: float = number(
         30.0, "Effective number of neighbours of a point; at most a third of the other points.", above=1
     )
-    seed: int = integer(0, "Of the random numbers of initialization='random'.", least=0, most=2**63 - 1)
+    seed: int = integer(
+        0, "Of the random numbers of the start: a little noise on any, all of random.", least=0, most=2**63 - 1
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,11 +49,16 @@ class DescentSpec(PerplexitySpec):
 
 
 def initial(X: NDArray[np.float64], n_components: int, initialization: str, seed: int) -> NDArray[np.float64]:
-    """Return places (n, p) to start from, the first column (pca) or all (random) of standard deviation one."""
-    if initialization == "pca":
-        Y, _ = principal_components(X, n_components)
-        return np.asarray(Y / Y[:, 0].std())
-    return np.random.default_rng(seed).standard_normal((len(X), n_components))
+    """Return places (n, p) to start from, the first column (pca) or all (random) of standard deviation one.
+
+    On principal components there is a little noise: it parts equal points, and a descent cannot leave the line on which
+    the components of data along a line lie.
+    """
+    noise = np.random.default_rng(seed).standard_normal((len(X), n_components))
+    if initialization == "random":
+        return noise
+    Y = principal_axes(X, n_components, silent).scores
+    return np.asarray(Y / Y[:, 0].std() + _NOISE * noise)
 
 
 def start(X: NDArray[np.float64], spec: DescentSpec) -> NDArray[np.float64]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.sparse.linalg import ArpackError
 
 from glle_engine.diagnostics import Note
 from glle_engine.embedding import sign_convention
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from glle_engine.progress import OnProgress
 
 _START = 1e-4  # standard deviation, as of van der Maaten and Hinton
-_NOISE = 0.01  # on a start, relative to it
 _EVERY = 25  # iterations between calls; each asks for the divergence, which costs little beside them
 _SETTLED = 0.01
 _INTERPOLATED_FROM = 10_000  # where openTSNE changes from the tree to interpolation
@@ -42,9 +42,6 @@ _MOST_BY_TREE, _MOST_BY_INTERPOLATION = 3, 2
 class TsneSpec(PerplexitySpec):
     """The parameters of t-SNE."""
 
-    seed: int = integer(
-        0, "Of the random numbers of the start: a little noise on any, all of random.", least=0, most=2**63 - 1
-    )
     early_exaggeration: float = number(12.0, "Factor on the affinities in the first iterations.", least=1)
     early_iter: int = integer(250, "How many iterations are the first.", least=0)
     exaggeration: float = number(1.0, "Factor on the affinities thereafter.", least=1)
@@ -101,7 +98,7 @@ def run(
         dof=spec.dof,
         learning_rate=spec.learning_rate,
         n_jobs=1,
-        random_state=spec.seed % 2**32,  # numpy's older generators have no larger seeds
+        random_state=_older_seed(spec.seed),
         callbacks=each,
         callbacks_every_iters=_EVERY,
     )
@@ -143,6 +140,11 @@ def _affinities(X: NDArray[np.float64], spec: TsneSpec, on_progress: OnProgress)
     return affinities, perplexity_notes(distances[:, int(spec.perplexity)] > distances[:, 0], spec.perplexity)
 
 
+def _older_seed(seed: int) -> int:
+    """Return a seed for numpy's older generators, which openTSNE uses and which take 32 bits, of one of 64."""
+    return int(np.random.SeedSequence(seed).generate_state(1)[0])
+
+
 def _last_decrease(told: dict[int, float], divergence: float, spec: TsneSpec) -> float | None:
     """Return the relative decrease of the divergence over the last iterations; None where too few were told."""
     until = spec.early_iter + spec.n_iter - 2 * _EVERY
@@ -163,14 +165,11 @@ def _unsettled(decrease: float | None) -> Note:
 def _start(X: NDArray[np.float64], spec: TsneSpec, P: Any) -> NDArray[np.float64]:
     """Return where the descent starts (n, p), small; P are the sparse affinities."""
     if spec.initialization != "spectral":
-        start = initial(X, spec.n_components, spec.initialization, spec.seed)
-        # The tree knows coinciding points as one: noise parts them.
-        return _START * (start + _NOISE * np.random.default_rng(spec.seed).standard_normal(start.shape))
+        return _START * initial(X, spec.n_components, spec.initialization, spec.seed)
     from openTSNE.initialization import spectral  # noqa: PLC0415 -- an extra, and slow to import
-    from scipy.sparse.linalg import ArpackError  # noqa: PLC0415 -- beside its use
 
     try:
-        return sign_convention(np.asarray(spectral(P, spec.n_components, random_state=spec.seed)))
+        return sign_convention(np.asarray(spectral(P, spec.n_components, random_state=_older_seed(spec.seed))))
     except ArpackError as error:
         raise ConvergenceError(
             f"The eigenvectors of the affinities were not found: {error}.", remedy="Give initialization='pca'."

@@ -15,6 +15,8 @@ N = 120
 # Where the defaults do not suit so few points, or so short a test.
 OPTIONS: dict[str, dict[str, object]] = {
     "t-sne": {"early_iter": 50, "n_iter": 100},
+    "mvu": {"n_neighbors": 5, "slack": 0.01, "tolerance": 0.01},
+    "drill": {"n_neighbors": 10, "tolerance": 0.01},  # the default takes seconds
 }
 
 

@@ -4,21 +4,24 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from scipy.sparse.linalg import ArpackNoConvergence
 from scipy.special import xlogy
 
 from glle_engine import manifolds
-from glle_engine.errors import GlleError, InvalidParameterError, TooFewPointsError
+from glle_engine.errors import ConvergenceError, GlleError, InvalidParameterError, TooFewPointsError
 from glle_engine.methods import Embedding, method
 from glle_engine.methods.affinities import _calibrated, conditional_affinities, joint_affinities
 from glle_engine.methods.descent import Objective, attraction_factor, descend
 from glle_engine.methods.elastic_embedding import elastic_energy, repulsive_weights, strengths
+from glle_engine.methods.neighbor_embedding import initial
 from glle_engine.methods.pairs import gaussian_sums
-from glle_engine.methods.pca import principal_components
+from glle_engine.methods.principal import principal_axes
 from glle_engine.methods.sne import mean_divergence
 from glle_engine.methods.symmetric_sne import joint_divergence
 from glle_engine.neighbors import kneighbors
 from glle_engine.progress import silent
 from glle_engine.quality import trustworthiness
+from tests.engine.conftest import ORACLES
 
 OWN = ("sne", "symmetric-sne", "elastic-embedding")
 ALL = (*OWN, "t-sne")
@@ -64,6 +67,14 @@ def test_affinities_have_the_perplexity(perplexity: float, unit: float) -> None:
     joint = joint_affinities(P)
     assert np.array_equal(joint, joint.T)
     assert joint.sum() == pytest.approx(1, abs=1e-12)
+
+
+def test_affinities_of_motion_capture_have_the_perplexity() -> None:
+    """Where Newton's steps alone go to and fro between two widths, bisection goes on."""
+    path = ORACLES / "mocap_run1.npy"
+    if not path.exists():
+        pytest.skip(f"{path.name} is not here")
+    assert conditional_affinities(np.load(path), 18.0)[1].all()
 
 
 def test_ties_have_uniform_affinities_and_a_note() -> None:
@@ -189,7 +200,7 @@ def test_digits_separate(name: str) -> None:
     """Neighbours are kept far better than by principal components, and mostly have the same digit."""
     X, digit = digits()
     found = embedded(name, X)
-    linear, _ = principal_components(X, 2)
+    linear = principal_axes(X, 2, silent).scores
     assert trustworthiness(X, linear) < 0.9
     assert trustworthiness(X, found.Y) > 0.96
     near = np.argsort(squared(found.Y), axis=1)[:, 1:6]
@@ -278,14 +289,37 @@ def test_ends_early_with_a_note(name: str) -> None:
     assert f"larger {'n_iter' if name == 't-sne' else 'max_iter'}" in note.message
 
 
+def test_starts_off_the_line_of_data_on_a_line() -> None:
+    """Principal components lead the start, of deviation one; noise gives it all dimensions and parts equal points."""
+    X = np.repeat(np.linspace(0, 1, 30), 2)[:, None] * [1.0, 2.0]
+    places = initial(X, 2, "pca", 3)
+    assert np.corrcoef(places[:, 0], X[:, 0])[0, 1] ** 2 > 0.999
+    assert 0.98 < places[:, 0].std() < 1.02
+    assert 0.005 < places[:, 1].std() < 0.02
+    assert np.unique(places, axis=0).shape == (60, 2)
+    assert np.array_equal(places, initial(X, 2, "pca", 3))
+
+
 def test_tsne_starts_from_eigenvectors() -> None:
     """The spectral start gives places as good, the same each time."""
     X = manifolds.make("s_curve", 150, seed=3).X
     one = method("t-sne")
-    spec = one.spec(initialization="spectral", early_iter=50, n_iter=100)
+    spec = one.spec(initialization="spectral", seed=2**62, early_iter=50, n_iter=100)
     found = one.embed(X, spec)
     assert trustworthiness(X, found.Y) > 0.98
     assert np.array_equal(found.Y, one.embed(X, spec).Y)
+
+
+def test_eigenvectors_that_are_not_found_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start that did not converge is an error with its remedy."""
+
+    def fails(*_: object, **__: object) -> None:
+        raise ArpackNoConvergence("no convergence", np.empty(0), np.empty((0, 0)))
+
+    monkeypatch.setattr("openTSNE.initialization.spectral", fails)
+    one = method("t-sne")
+    with pytest.raises(ConvergenceError, match="initialization='pca'"):
+        one.embed(cloud(60), one.spec(perplexity=5.0, initialization="spectral"))
 
 
 class CancelledError(Exception):
