@@ -912,6 +912,7 @@ class JobsOptions(TypedDict):
             "advice",
             "embedding",
             "comparison",
+            "picture",
         ]
         | None
     ]
@@ -1082,7 +1083,16 @@ class JobOut(TypedDict):
 
     id: str
     kind: Literal[
-        "fit", "draws", "summary", "transform", "reconstructions", "calibration", "advice", "embedding", "comparison"
+        "fit",
+        "draws",
+        "summary",
+        "transform",
+        "reconstructions",
+        "calibration",
+        "advice",
+        "embedding",
+        "comparison",
+        "picture",
     ]
     status: Literal["queued", "running", "cancelling", "cancelled", "succeeded", "failed"]
     progress: ProgressOut

@@ -15,16 +15,13 @@ from glle_engine.summary import summarize
 from glle_engine.transform import Extension, extend, reconstruct
 from worker.analysis import AnalysisSpec
 from worker.cache import Array, Entry
-from worker.comparisons import ComparisonSpec
 from worker.draws import DrawKey
-from worker.embeddings import EmbeddingSpec
 
 if TYPE_CHECKING:
     from glle_engine import Posterior
     from glle_engine.progress import OnProgress
     from glle_engine.spec import Source
     from worker.analysis import Desk
-    from worker.jobs import Job
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 MOST_SUMMARISED = 1000  # draws: they are aligned to each other, so all are held at once
@@ -216,25 +213,6 @@ class AdviceSpec(AnalysisSpec):
             on_progress=desk.tell,
         )
         return Entry(advice.to_dict(), {})
-
-
-_SPECS: dict[str, type[AnalysisSpec]] = {
-    spec.kind: spec
-    for spec in (
-        SummarySpec,
-        TransformSpec,
-        ReconstructionsSpec,
-        CalibrationSpec,
-        AdviceSpec,
-        EmbeddingSpec,
-        ComparisonSpec,
-    )
-}
-
-
-def analysis_of(job: Job) -> AnalysisSpec:
-    """Return the analysis that a job is to make."""
-    return _SPECS[job.kind].from_dict(job.spec)
 
 
 def calibration_told(meta: dict[str, Any]) -> dict[str, Any]:

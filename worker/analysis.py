@@ -29,6 +29,14 @@ class Desk(Protocol):
     def tell(self) -> OnProgress:
         """Writes progress; raises when the job is no longer wanted."""
 
+    @property
+    def subject(self) -> str:
+        """The posterior that the job is about, or the data set where there is none."""
+
+    @property
+    def dataset(self) -> str:
+        """The data set that the job's posterior was fitted to."""
+
     def posterior(self) -> Posterior:
         """Return the job's posterior, fitted again when it was evicted."""
 

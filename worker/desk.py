@@ -50,6 +50,16 @@ class WorkerDesk:
         """The job's posterior; a problem, when it was deleted meanwhile."""
         return self.here.posteriors.fetch(self.job.subject)
 
+    @property
+    def subject(self) -> str:
+        """The posterior that the job is about, or the data set where there is none."""
+        return self.job.subject
+
+    @property
+    def dataset(self) -> str:
+        """The data set that the job's posterior was fitted to."""
+        return self.record.dataset
+
     def posterior(self) -> Posterior:
         """Return the job's posterior, fitted again when it was evicted."""
         return posterior_of(self.here, self.job, self.record)

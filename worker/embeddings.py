@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine import GlleError, __version__
-from glle_engine.methods import method
+from glle_engine.methods import METHODS, method
 from glle_engine.scores import score
 from worker.analysis import AnalysisSpec, results_prefix
 from worker.cache import Entry
@@ -134,7 +134,8 @@ class EmbeddingSpec(AnalysisSpec):
     @property
     def recipe(self) -> Recipe:
         """What the embedding itself is a function of."""
-        labels = self.labels if method(self.method).labels else None
+        one = METHODS.get(self.method)  # None in the record of another version's job
+        labels = self.labels if one is not None and one.labels else None
         recipe = Recipe(dataset=self.dataset, method=self.method, parameters=self.parameters, labels=labels)
         return replace(recipe, engine=self.engine)
 

@@ -15,7 +15,16 @@ if TYPE_CHECKING:
     from worker.terms import Priority
 
 Kind = Literal[
-    "fit", "draws", "summary", "transform", "reconstructions", "calibration", "advice", "embedding", "comparison"
+    "fit",
+    "draws",
+    "summary",
+    "transform",
+    "reconstructions",
+    "calibration",
+    "advice",
+    "embedding",
+    "comparison",
+    "picture",
 ]
 Status = Literal["queued", "running", "cancelling", "cancelled", "succeeded", "failed"]
 

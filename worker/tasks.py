@@ -19,13 +19,13 @@ from rq.timeouts import JobTimeoutException
 import glle_engine
 from glle_engine import FitSpec, GlleError, Posterior
 from glle_engine.progress import StageClock
-from worker.analyses import analysis_of
 from worker.behind import Behind
 from worker.clock import now_iso
 from worker.desk import WorkerDesk, keep, posterior_of, teller
 from worker.drawing import drawn, group_size, store_draws, with_neighbors
 from worker.draws import CHAINS, DrawsSpec
 from worker.jobs import Cancelled, Job
+from worker.kinds import analysis_of
 from worker.posteriors import PosteriorRecord
 from worker.problems import Problem, ProblemError, internal_error, out_of_memory, timed_out
 from worker.provenance import provenance

@@ -84,6 +84,8 @@ def _methods(chosen: argparse.Namespace, glle: Client) -> int:
 def _embed(chosen: argparse.Namespace, glle: Client) -> int:
     if chosen.out is not None and chosen.out.suffix != ".npy":
         raise ValueError(f"{chosen.out} is to be an npy file: name it {chosen.out.with_suffix('.npy')}.")
+    if taken := {name for name, _ in chosen.set} & {"labels", "truth", "scores", "score_neighbors", "timeout"}:
+        raise ValueError(f"{', '.join(sorted(taken))} is no parameter of a method: see the options of this command.")
     found = glle.embed(
         _data(glle, chosen.data),
         chosen.method,

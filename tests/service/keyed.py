@@ -66,7 +66,8 @@ class Had:
             "jobs": self.job,
             "embeddings": self.embedding,
         }
-        return template.replace("{id}", ids[template.split("/")[2]]).replace("{index}", "0")
+        named = template.replace("{id}", ids[template.split("/")[2]])
+        return named.replace("{index}", "0").replace("{format}", "png")
 
 
 def had_by(tenant: str, stores: Stores) -> Had:

@@ -185,6 +185,8 @@ def test_methods_are_listed_and_refusals_come_before_work(glle: Glle, tmp_path: 
     code, _, err = glle("compare", dataset, "pca", "lle:n_neighbors=12,reg=x")
     assert (code, "methods.1: reg='x'" in err) == (1, True)
     assert glle("embed", dataset, "pca", "-o", str(tmp_path / "y.csv"))[0] == 2
+    code, _, err = glle("embed", dataset, "pca", "--set", "timeout=3")
+    assert (code, "timeout is no parameter" in err) == (2, True)
     code, _, err = glle("compare", dataset, "pca", "lle:n_neighbors=12", "--timeout", "0", "--scores", "continuity")
     assert (code, "it is queued" in err) == (4, True)
     (job,) = json.loads(glle("jobs", "list", "--json")[1])

@@ -148,6 +148,25 @@ def test_evicted_embedding_is_made_again(client: httpx.Client, stores: Stores, s
     check(client.get("/v1/embeddings/emb_0"), 404, "embedding-not-found")
 
 
+def test_embedding_goes_with_its_data_set(client: httpx.Client, stores: Stores, sheet: str) -> None:
+    """Once the data are deleted it is not there any more, and is not made again."""
+    answer = embed(client, sheet, scores=[])
+    worked(stores, answer)
+    assert client.delete(f"/v1/datasets/{sheet}").status_code == 204
+    check(client.get(answer.json()["links"]["embedding"]), 404, "dataset-not-found")
+
+
+def test_a_job_of_a_method_that_went_is_still_told(
+    client: httpx.Client, stores: Stores, sheet: str, one_method: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list of jobs does not depend on the methods there are."""
+    one_method("former")
+    job = embed(client, sheet, "former", scores=[]).json()
+    monkeypatch.delitem(METHODS, "former")
+    assert client.get("/v1/jobs").json()["items"] == [job]
+    assert stores.jobs.fetch(job["id"]).is_open
+
+
 def test_get_waits_for_the_job_that_is_to_make_it(client: httpx.Client, stores: Stores, sheet: str) -> None:
     """While it is queued the embedding is 202 with that very job, no second one."""
     answer = embed(client, sheet, scores=["trustworthiness"])

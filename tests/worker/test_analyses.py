@@ -15,14 +15,13 @@ from glle_engine.calibration import calibrate
 from glle_engine.quality import local_trustworthiness
 from glle_engine.transform import extend, reconstruct
 from tests.worker.test_tasks import SHEET, N, draws_job, fit_job
-from worker import analyses, desk, drawing, tasks
+from worker import analyses, desk, drawing, kinds, tasks
 from worker.analyses import (
     AdviceSpec,
     CalibrationSpec,
     ReconstructionsSpec,
     SummarySpec,
     TransformSpec,
-    analysis_of,
 )
 from worker.cache import Entry
 from worker.comparisons import ComparisonSpec
@@ -30,6 +29,7 @@ from worker.datasets import Table
 from worker.draws import AUTO
 from worker.embeddings import EmbeddingSpec
 from worker.jobs import Job, Kind
+from worker.kinds import analysis_of
 from worker.problems import ProblemError
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def test_survives_json(stores: Stores, spec: AnalysisSpec) -> None:
 
 def test_every_kind_of_job_is_made_by_someone() -> None:
     """The kinds are fits, draws, and what is in the table of analyses."""
-    assert {"fit", "draws", *analyses._SPECS} == set(get_args(Kind))
+    assert {"fit", "draws", *kinds._SPECS} == set(get_args(Kind))
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.kind)

@@ -246,6 +246,7 @@ def test_a_graph_in_pieces_is_refused(name: str) -> None:
 
 def test_the_greatest_variance_is_that_of_clarabel() -> None:
     """The barrier method on the dual finds the solution of the interior-point solver on the primal."""
+    pytest.importorskip("cvxpy")
     X = cloud(14, 6)
     one = METHODS["mvu"]
     own = one.embed(X, one.spec(n_neighbors=4, slack=1e-5, tolerance=1e-4))
