@@ -60,7 +60,7 @@ def names(data: Path) -> list[str]:
         if (data / f"{name}.npy").exists():
             found.append(name)
         else:
-            print(f"{name}.npy is not in {data}: what is known of it stays as it is.")
+            print(f"{name}.npy is not in {data}: nothing is measured on it.")
     return found
 
 
