@@ -114,8 +114,8 @@ class Comparing:
         Returns
         -------
         Result
-            `rows`, one a method: its scores, seconds and notes, or its `problem`; the embeddings by their labels; and the
-            id of the `job`.
+            `rows`, one a method: its scores, seconds and notes, or its `problem`; the embeddings by their labels; and
+            the id of the `job`.
 
         """
         body = {
