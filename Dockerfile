@@ -14,9 +14,9 @@ COPY worker worker
 COPY service service
 # The build backend is in the lock and goes again; the check fails if something that stays needed it.
 RUN pip install --no-deps --no-build-isolation . \
-    && pip uninstall --yes hatchling packaging pathspec pluggy tomlkit trove-classifiers \
+    && pip uninstall --yes hatchling pathspec pluggy tomlkit trove-classifiers \
     && pip check \
-    && pip uninstall --yes setuptools pip
+    && pip uninstall --yes pip
 
 FROM ${PYTHON_IMAGE}
 LABEL org.opencontainers.image.title="glle" \
