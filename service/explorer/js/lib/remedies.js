@@ -1,0 +1,89 @@
+/** What can be done about a problem or a note, as one step. */
+
+import { number } from './html.js';
+
+/**
+ * Return the steps that a problem of the service allows.
+ * @param {object} problem - problem+json: type, details
+ * @param {object} spec - what was asked for
+ * @returns {{label: string, values: object}[]} values of the method's form
+ */
+export function stepsOf(problem, spec = {}) {
+  const { details = {} } = problem;
+  const code = (problem.type ?? '').split(':').pop();
+  const steps = [];
+  if (details.smallest_connecting_k) {
+    const k = details.smallest_connecting_k;
+    steps.push({ label: `Use the smallest k that connects: ${k}`, values: { n_neighbors: k } });
+  }
+  if (details.sizes && 'smallest_connecting_k' in details) {
+    steps.push({ label: 'Bridge the pieces', values: { disconnected: 'bridge' } });
+  }
+  const most = details.n_points ?? details.n;
+  if (code === 'too-few-points' && most > 3) {
+    steps.push({ label: `Use ${Math.min(10, most - 1)} neighbours`, values: { n_neighbors: Math.min(10, most - 1) } });
+  }
+  if (details.name in { n_neighbors: 1, n_components: 1 } && details.limit) {
+    steps.push({ label: `Use ${number(details.limit)}`, values: { [details.name]: details.limit } });
+  }
+  return steps.filter(({ values }) => Object.entries(values).some(([name, value]) => spec[name] !== value));
+}
+
+/** In plain words what a note of the fit means; the service's own sentence where there is none. */
+const PLAIN = {
+  'small-gap': ({ p }) => [
+    'The last direction is not settled',
+    `One more direction of the data is nearly as strong as the ${p === 1 ? 'one' : 'ones'} shown, so the picture can swap ` +
+      'one for the other from draw to draw. With one more dimension both are kept.',
+    { label: `Use ${p + 1} dimensions`, values: { n_components: p + 1 } },
+  ],
+  'closed-classes': ({ k }) => [
+    'The data fall into groups that do not see each other',
+    'Some directions of the picture only tell these groups apart. More neighbours join them.',
+    { label: `Use ${k + 4} neighbours`, values: { n_neighbors: k + 4 } },
+  ],
+  'flat-neighborhoods': ({ k }) => [
+    'Some neighbourhoods are flat',
+    'The nearest points of some rows lie on a line, or are copies of each other. More neighbours see more directions.',
+    { label: `Use ${k + 4} neighbours`, values: { n_neighbors: k + 4 } },
+  ],
+  'more-components-than-neighbors': ({ p }) => [
+    'Too few neighbours for so many dimensions',
+    'A neighbourhood cannot show more directions than it has points.',
+    { label: `Use ${p + 4} neighbours`, values: { n_neighbors: p + 4 } },
+  ],
+  duplicates: () => ['Some rows are exact copies', 'They land on the same place. That is no fault, but it is good to know.'],
+  'unequal-feature-scales': () => [
+    'One column outweighs the others',
+    'Columns with large numbers alone decide who is near whom. Bring the columns to one scale unless they share a unit.',
+  ],
+  'constant-features': () => ['Some columns never change', 'They are accepted, and change nothing.'],
+  bridged: () => [
+    'Separate pieces were joined by bridges',
+    'The distance between those pieces in the picture means little.',
+  ],
+  'zero-covariance': () => [
+    'Every draw may be the same',
+    'With so many columns the published equations leave nothing open, so there is no spread to see.',
+    { label: 'Use the constrained variant', values: { variant: 'constrained' } },
+  ],
+  'linear-projection': () => [
+    'This is a flat view of the table',
+    'With so few columns the published equations only turn the data, they do not unfold them.',
+    { label: 'Use the constrained variant', values: { variant: 'constrained' } },
+  ],
+  'published-not-invariant': () => [
+    'The unit of the data matters here',
+    'The published equations give another picture when the data are shifted or rescaled.',
+    { label: 'Use the constrained variant', values: { variant: 'constrained' } },
+  ],
+};
+
+/** Say a note in plain words: a title, a sentence, and the step that helps where there is one. */
+export function plainNote({ code, message }, spec) {
+  const [title, text, step] = PLAIN[code]?.({ p: spec.n_components, k: spec.n_neighbors }) ?? [
+    code.charAt(0).toUpperCase() + code.slice(1).replaceAll('-', ' '),
+    message,
+  ];
+  return { title, text, step, message };
+}

@@ -1,0 +1,71 @@
+/** Steps two and three: the method with its settings, and how much to draw. */
+
+import { defaultCount, drawAgain, drawsAsked, fit } from '../actions/fit.js';
+import { bytes, html, number, seconds } from '../lib/html.js';
+import { set, state, useStore } from '../store.js';
+import { SchemaForm } from './schema_form.js';
+
+/** The method and its settings. */
+export function MethodPanel() {
+  const { methods, method, forms } = useStore('methods', 'method', 'forms');
+  const chosen = methods.find((one) => one.name === method);
+  if (!chosen) return html`<section class="panel"><h2>2 · Method</h2><p class="quiet">Waiting for the service.</p></section>`;
+  const values = forms[method] ?? {};
+  const change = (changed) => set({ forms: { ...state.forms, [method]: changed } });
+  const variant = chosen.variants.find(({ name }) => name === (values.variant ?? chosen.parameters.properties.variant?.default));
+  return html`<section class="panel" data-testid="method-panel">
+    <h2>2 · Method</h2>
+    <div class="field wide">
+      <label for="method">Kind</label>
+      <select id="method" data-testid="method" value=${method} onChange=${(event) => set({ method: event.target.value })}>
+        ${methods.map(({ name, title }) => html`<option value=${name} selected=${name === method}>${title}</option>`)}
+      </select>
+      <p class="help">${chosen.description}</p>
+    </div>
+    <${SchemaForm} id=${`form-${method}`} schema=${chosen.parameters} values=${values} without=${['dataset', 'method']}
+      notes=${{ variant: variant?.description }} onChange=${change} />
+  </section>`;
+}
+
+/** What is asked for in draws, what it costs, and the button. */
+export function FitPanel() {
+  const told = useStore('dataset', 'forms', 'work', 'posterior', 'contract', 'draws', 'service', 'method');
+  const { dataset, work, posterior, contract } = told;
+  const schema = contract?.components.schemas.DrawsIn;
+  const values = told.forms.draws ?? {};
+  const change = (changed) => set({ forms: { ...state.forms, draws: changed } });
+  const ready = Boolean(dataset) && !work && told.service === 'ready';
+  const go = (event) => {
+    event.preventDefault();
+    if (ready) fit();
+  };
+  return html`<section class="panel" data-testid="fit-panel">
+    <h2>3 · Draws</h2>
+    <form onSubmit=${go}>
+      ${schema && html`<${SchemaForm} id="draws" schema=${schema} values=${values} more=${false}
+        without=${['scales', 'first', 'source', 'align', 'priority']} defaults=${{ count: defaultCount(), scale: 1 }}
+        onChange=${change} />`}
+      <${Cost} />
+      <div class="buttons">
+        <button type="submit" class="primary wide" id="fit" data-testid="fit" disabled=${!ready}>Fit and draw</button>
+        ${posterior && html`<button type="button" data-testid="draw-again" disabled=${!ready} onClick=${drawAgain}
+          title="With the fit that is there">Draw again</button>`}
+      </div>
+    </form>
+  </section>`;
+}
+
+/** The size of what is asked for, and the time the last fit took. */
+function Cost() {
+  const { dataset, posterior, info, forms, method } = useStore('dataset', 'posterior', 'info', 'forms', 'method');
+  if (!dataset) return null;
+  const { count } = drawsAsked();
+  const components = forms[method]?.n_components ?? 2;
+  const size = count * dataset.n * components * 8;
+  const isTooLarge = info && size > info.limits.cache_bytes / 2;
+  return html`<p class=${isTooLarge ? 'hint warn' : 'hint'} data-testid="estimate">
+    ${number(count)} draws of ${number(dataset.n)} points: ${bytes(size)}.
+    ${isTooLarge ? ` The service keeps ${bytes(info.limits.cache_bytes)}: ask for fewer draws.` : ''}
+    ${posterior && posterior.dataset === dataset.id ? ` The last fit took ${seconds(posterior.seconds)}.` : ''}
+  </p>`;
+}

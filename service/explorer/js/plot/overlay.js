@@ -1,0 +1,116 @@
+/** What is drawn over the points: how far each moves, the way it takes, and the one that is looked at. */
+
+import { dimension, embeddingOf, points, zoomOf } from '../lib/frames.js';
+import { neighborsOf } from '../actions/selection.js';
+import { fitted } from '../lib/paint.js';
+import { state } from '../store.js';
+
+const MOST_SHAPES = 3000; // more would cover each other
+const MOST_TRAILS = 150;
+const TAU = 2 * Math.PI;
+const DEVIATIONS = Math.sqrt(-2 * Math.log(1 - 0.5)); // the ellipse that holds half of a normal law's draws
+
+/** The points whose shape is drawn: the selected ones, or evenly many of all. */
+export function shapedPoints(n, selection, most) {
+  if (selection) return { rows: Array.from(selection.list.slice(0, most)), of: selection.list.length };
+  if (n <= most) return { rows: Array.from({ length: n }, (_, i) => i), of: n };
+  const step = n / most;
+  return { rows: Array.from({ length: most }, (_, i) => Math.floor(i * step)), of: n };
+}
+
+/** Draw it all: `xy` are the places in the box, `screen` puts the box on the page. */
+export function drawOverlay(canvas, { width, height }, xy, screen, box, look, colors) {
+  const context = fitted(canvas, width, height);
+  if (!xy) return;
+  const ratio = canvas.width / width;
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  const at = (row) => [screen.x + screen.sx * xy[2 * row], screen.y + screen.sy * xy[2 * row + 1]];
+  if (state.shape !== 'none' && state.summary) drawShapes(context, at, screen, box, look);
+  if (state.trails && state.draws) drawTrails(context, screen, box, look);
+  if (state.hover >= 0 && state.hover < points()) drawHover(context, at, colors);
+  context.setTransform(1, 0, 0, 1, 0, 0);
+}
+
+/** A halo as wide as the spread, or the ellipse of the covariance. */
+function drawShapes(context, at, screen, box, look) {
+  const { rows } = shapedPoints(points(), state.selection, MOST_SHAPES);
+  const unit = Math.abs(screen.sx) * zoomOf(box);
+  const p = dimension();
+  const isEllipse = state.shape === 'ellipse' && p > 1;
+  context.lineWidth = 1;
+  for (const row of rows) {
+    const [x, y] = at(row);
+    const color = look.palette[look.index[row]];
+    context.beginPath();
+    if (isEllipse) ellipse(context, x, y, row, p, unit);
+    else context.arc(x, y, state.summary.spread[row] * unit, 0, TAU);
+    context.globalAlpha = isEllipse ? 0.12 : 0.08;
+    context.fillStyle = color;
+    context.fill();
+    if (isEllipse) {
+      context.globalAlpha = 0.55;
+      context.strokeStyle = color;
+      context.stroke();
+    }
+  }
+  context.globalAlpha = 1;
+}
+
+/** Trace the ellipse in which half of the draws lie, of a normal law with the point's covariance. */
+function ellipse(context, x, y, row, p, unit) {
+  const { covariance } = state.summary;
+  const [i, j] = state.axes;
+  const start = row * p * p;
+  const a = covariance[start + i * p + i];
+  const b = covariance[start + i * p + j];
+  const c = covariance[start + j * p + j];
+  const middle = (a + c) / 2;
+  const apart = Math.hypot((a - c) / 2, b);
+  const long = Math.sqrt(Math.max(0, middle + apart)) * DEVIATIONS * unit;
+  const short = Math.sqrt(Math.max(0, middle - apart)) * DEVIATIONS * unit;
+  context.ellipse(x, y, long, short, -0.5 * Math.atan2(2 * b, a - c), 0, TAU);
+}
+
+/** The way of a point through all draws. */
+function drawTrails(context, screen, box, look) {
+  const { rows } = shapedPoints(points(), state.selection, MOST_TRAILS);
+  const wanted = !state.selection && state.hover >= 0 ? [state.hover] : rows;
+  const p = dimension();
+  const unit = zoomOf(box);
+  const [i, j] = state.axes;
+  const frames = Array.from({ length: state.draws.count }, (_, draw) => embeddingOf(draw + 1));
+  context.lineWidth = 1;
+  context.lineJoin = 'round';
+  context.globalAlpha = wanted.length > 20 ? 0.35 : 0.7;
+  for (const row of wanted) {
+    context.strokeStyle = look.palette[look.index[row]];
+    context.beginPath();
+    for (const embedding of frames) {
+      const x = (embedding[row * p + i] - box.center[0]) * unit;
+      const y = p === 1 ? (row - box.center[1]) * (0.94 / box.half[1]) : (embedding[row * p + j] - box.center[1]) * unit;
+      context.lineTo(screen.x + screen.sx * x, screen.y + screen.sy * y);
+    }
+    context.stroke();
+  }
+  context.globalAlpha = 1;
+}
+
+/** A ring around the point that is looked at, and lines to its neighbours. */
+function drawHover(context, at, { ink }) {
+  const [x, y] = at(state.hover);
+  context.strokeStyle = ink;
+  context.lineWidth = 1;
+  context.globalAlpha = 0.35;
+  context.beginPath();
+  for (const row of neighborsOf(state.hover)) {
+    const [nx, ny] = at(row);
+    context.moveTo(x, y);
+    context.lineTo(nx, ny);
+  }
+  context.stroke();
+  context.globalAlpha = 1;
+  context.lineWidth = 1.5;
+  context.beginPath();
+  context.arc(x, y, 7, 0, TAU);
+  context.stroke();
+}
