@@ -1,6 +1,5 @@
 /** The service over HTTP: keys, problems, and what it answers as JSON or arrays. */
 
-import { asFloats, readNpy } from './npy.js';
 import { readNpz } from './npz.js';
 import { set, state } from './store.js';
 
@@ -67,18 +66,6 @@ export async function ask(path, { method = 'GET', body, accept = JSON_TYPE, type
 
 /** Ask for JSON. */
 export const askJson = async (path, options) => (await ask(path, options)).json();
-
-/** Ask for one array of 32-bit floats: its shape and values. */
-export async function askFloats(path, options) {
-  const answer = await ask(path, { ...options, accept: NPY });
-  const { shape, data } = readNpy(await answer.arrayBuffer());
-  return { shape, data: asFloats(data), headers: answer.headers };
-}
-
-/** Ask for one array as it is. */
-export async function askArray(path, options) {
-  return readNpy(await (await ask(path, { ...options, accept: NPY })).arrayBuffer());
-}
 
 /** Ask for several arrays by name. */
 export async function askArrays(path, options) {

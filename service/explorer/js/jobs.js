@@ -1,6 +1,7 @@
 /** Work that takes time: followed by its events, by asking where those do not come, and cancelled. */
 
-import { ask, askJson, Cancelled, Refused } from './api.js';
+import { ask, askJson, Cancelled, NPY, Refused } from './api.js';
+import { asFloats, readNpy } from './npy.js';
 import { set, state } from './store.js';
 
 const OPEN = new Set(['queued', 'running', 'cancelling']);
@@ -26,6 +27,25 @@ export async function follow(job, label) {
   if (now.status === 'cancelled') throw new Cancelled();
   if (now.status === 'failed') throw new Refused(now.error);
   return now;
+}
+
+/**
+ * Ask for what a job makes: also when it was made before, fell out of the cache, and is made again.
+ * @returns {Promise<Response>} of status 200
+ */
+export async function askMade(path, accept, label) {
+  for (;;) {
+    const answer = await ask(path, { accept });
+    if (answer.status !== 202) return answer;
+    await follow(await answer.json(), label);
+  }
+}
+
+/** Ask for one array that a job makes: its shape, its values as they are or as 32-bit floats, its headers. */
+export async function askArray(path, label, { floats = true } = {}) {
+  const answer = await askMade(path, NPY, label);
+  const { shape, data } = readNpy(await answer.arrayBuffer());
+  return { shape, data: floats ? asFloats(data) : data, headers: answer.headers };
 }
 
 /** Tell a job to stop; what was made until then is kept by the service. */

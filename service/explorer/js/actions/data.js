@@ -15,7 +15,7 @@ const TYPES = {
   json: 'application/json',
 };
 const MOST_VALUES = 16e6; // 64 MB as 32-bit floats: what a tab can hold beside the draws
-const PREVIEW_ROWS = 6;
+const PREVIEW_ROWS = 4;
 
 /** The media type of a file by its name; undefined for what the service does not read. */
 export const typeOf = (name) => TYPES[name.toLowerCase().split('.').pop()];

@@ -1,6 +1,6 @@
 /** Files made of what is on the stage, and of the arrays behind it. */
 
-import { ask } from '../api.js';
+import { askMade } from '../jobs.js';
 import { titleOf } from '../lib/frames.js';
 import { paint } from '../lib/paint.js';
 import { colors } from '../lib/theme.js';
@@ -83,7 +83,7 @@ export const saveCsv = () => saveArray('text/csv', 'csv');
 async function saveArray(type, ending) {
   let said = '';
   await working(async () => {
-    const answer = await ask(arrayPath(), { accept: type });
+    const answer = await askMade(arrayPath(), type, 'Preparing the file');
     save(await answer.blob(), `${fileName()}.${ending}`);
     said = 'Saved';
   });

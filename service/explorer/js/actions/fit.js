@@ -1,9 +1,9 @@
 /** The way from a data set to its draws: fit, reference, draws, what they say together. */
 
-import { askArray, askFloats, askJson, ask, Cancelled, NPZ, Refused } from '../api.js';
+import { askJson, Cancelled, NPZ, Refused } from '../api.js';
 import { asFloats } from '../npy.js';
 import { readNpz } from '../npz.js';
-import { follow } from '../jobs.js';
+import { askArray, askMade, follow } from '../jobs.js';
 import { set, state } from '../store.js';
 import { choose } from './data.js';
 import { writeLink } from './link.js';
@@ -101,9 +101,9 @@ export async function drawScales() {
 /** Show a posterior: its reference embedding, and who is whose neighbour. */
 async function open(posterior) {
   const here = `/v1/posteriors/${posterior.id}/arrays`;
-  const embedding = await askFloats(`${here}?name=embedding&dtype=float32`);
+  const embedding = await askArray(`${here}?name=embedding&dtype=float32`, 'Fitting again');
   set({ posterior, reference: embedding.data, told: 'The fit is done.' });
-  const neighbors = await askArray(`${here}?name=neighbors`);
+  const neighbors = await askArray(`${here}?name=neighbors`, 'Fitting again', { floats: false });
   if (state.posterior === posterior) set({ neighbors: { k: neighbors.shape[1], data: neighbors.data } });
 }
 
@@ -122,7 +122,7 @@ async function draw() {
 /** Make draws as one job, and fetch them in one answer. */
 async function drawn(id, body, label) {
   const job = await follow(await askJson(`/v1/posteriors/${id}/draws`, { method: 'POST', body }), label);
-  const { shape, data, headers } = await askFloats(`/v1/jobs/${job.id}/result?dtype=float32`);
+  const { shape, data, headers } = await askArray(`/v1/jobs/${job.id}/result?dtype=float32`, label);
   const scales = (headers.get('Glle-Scale') ?? '1').split(',').map(Number);
   const [n, p] = shape.slice(-2);
   return { n, p, data, scales };
@@ -133,11 +133,7 @@ async function summarise(id, scale) {
   const { count, seed } = drawsAsked();
   const query = new URLSearchParams({ count, seed, scale, dtype: 'float32' });
   const path = `/v1/posteriors/${id}/summary?${query}`;
-  let answer = await ask(path, { accept: NPZ });
-  if (answer.status === 202) {
-    await follow(await answer.json(), 'Measuring the spread');
-    answer = await ask(path, { accept: NPZ });
-  }
+  const answer = await askMade(path, NPZ, 'Measuring the spread');
   const found = readNpz(await answer.arrayBuffer());
   if (state.posterior?.id !== id) return;
   const summary = Object.fromEntries(Object.entries(found).map(([name, { data }]) => [name, asFloats(data)]));

@@ -2,7 +2,9 @@
 
 import { state } from '../store.js';
 
-const MARGIN = 0.94;
+export const MARGIN = 0.94;
+const OUTSIDE = 0.004; // the share of places at each end that may lie outside the first view
+const LOOKED_AT = 50000;
 
 /** The embedding behind a frame: 0 the reference, i the draw i - 1, -1 the consensus. */
 export function embeddingOf(frame) {
@@ -27,27 +29,45 @@ export const dimension = () => state.single?.p ?? state.posterior?.spec.n_compon
 export const points = () => state.dataset?.n ?? 0;
 
 /**
- * The box around embeddings of n points: centre and half of its longer side.
+ * The box around embeddings of n points: centre and half of its longer side. A few draws that fly far off would make all
+ * else small: the first embedding is inside as a whole, of the others all but the outermost places.
  * @param {Float32Array[]} embeddings
  */
-export function boxOf(embeddings, n, p, axes) {
-  const low = [Infinity, Infinity];
-  const high = [-Infinity, -Infinity];
-  for (const embedding of embeddings) {
-    for (let side = 0; side < 2; side++) {
-      if (axes[side] >= p) continue;
-      for (let at = axes[side]; at < embedding.length; at += p) {
-        const value = embedding[at];
-        if (value < low[side]) low[side] = value;
-        if (value > high[side]) high[side] = value;
-      }
+export function boxOf([first, ...others], n, p, axes) {
+  const sides = [0, 1].map((side) => {
+    if (axes[side] >= p) return [0, n - 1];
+    let [low, high] = range(first, axes[side], p);
+    for (const other of others) {
+      const [from, to] = inner(other, axes[side], p);
+      low = Math.min(low, from);
+      high = Math.max(high, to);
     }
+    return [low, high];
+  });
+  const center = sides.map(([low, high]) => (low + high) / 2);
+  const half = sides.map(([low, high]) => (high - low) / 2 || 1);
+  const longer = Math.max(...half);
+  return { center, half: p === 1 ? half : [longer, longer] };
+}
+
+/** The smallest and the largest value of a coordinate. */
+function range(embedding, axis, p) {
+  let [low, high] = [Infinity, -Infinity];
+  for (let at = axis; at < embedding.length; at += p) {
+    if (embedding[at] < low) low = embedding[at];
+    if (embedding[at] > high) high = embedding[at];
   }
-  if (p === 1) [low[1], high[1]] = [0, n - 1];
-  const center = [(low[0] + high[0]) / 2, (low[1] + high[1]) / 2];
-  const half = [(high[0] - low[0]) / 2, (high[1] - low[1]) / 2];
-  const longer = p === 1 ? half : [Math.max(...half), Math.max(...half)];
-  return { center, half: longer.map((side) => side || 1), extent: half };
+  return [low, high];
+}
+
+/** The range of a coordinate without its outermost values, by evenly many of them. */
+function inner(embedding, axis, p) {
+  const count = embedding.length / p;
+  const step = Math.max(1, Math.ceil(count / LOOKED_AT));
+  const values = Float32Array.from({ length: Math.floor((count - 1) / step) + 1 }, (_, i) => embedding[i * step * p + axis]);
+  values.sort();
+  const cut = Math.floor(values.length * OUTSIDE);
+  return [values[cut], values[values.length - 1 - cut]];
 }
 
 /** Put an embedding into its box: x and y of each point in [-1, 1], into an array that is there. */

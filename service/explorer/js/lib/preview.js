@@ -3,7 +3,7 @@
 import { npyHeader, readNpy } from '../npy.js';
 
 const HEAD_BYTES = 256 * 1024;
-const ROWS = 6;
+const ROWS = 5;
 const NUMBER = /^\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*$/i;
 
 /**

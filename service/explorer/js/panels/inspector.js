@@ -1,5 +1,6 @@
 /** How the points look, and what is known of the one that is looked at. */
 
+import { MOST_SHAPES } from '../plot/overlay.js';
 import { choosePoints, neighborsOf } from '../actions/selection.js';
 import { dimension, points } from '../lib/frames.js';
 import { html, number, percent, useMemo } from '../lib/html.js';
@@ -26,7 +27,7 @@ function Appearance() {
   const { shape, trails, summary, draws, axes, selection } = told;
   const look = useMemo(() => lookOf(told, points()), [told.color, told.columns, summary, told.dataset]);
   const p = dimension();
-  const few = points() <= 3000 || selection;
+  const few = points() <= MOST_SHAPES || selection;
   const pick = (color) => {
     set({ color });
     writeLink();
@@ -46,9 +47,9 @@ function Appearance() {
             writeLink();
           }}>${title}</button>`)}
       </div></div>
-    ${shape === 'ellipse' && html`<p class="help">Half of the draws put a point inside its ellipse.</p>`}
-    ${shape === 'halo' && html`<p class="help">As wide as the point moves, on average over the draws.</p>`}
-    ${shape !== 'none' && !few && html`<p class="help">Shown for 3,000 evenly chosen points; select some to see theirs.</p>`}
+    ${shape === 'ellipse' && html`<p class="help">Around the average place of a point: half of the draws put it inside.</p>`}
+    ${shape === 'halo' && html`<p class="help">Around the average place of a point, as wide as it moves from draw to draw.</p>`}
+    ${shape !== 'none' && !few && html`<p class="help">Shown for ${MOST_SHAPES} evenly chosen points; select some to see theirs.</p>`}
     <label class="check"><input type="checkbox" data-testid="trails" disabled=${!draws} checked=${trails}
       onChange=${(event) => set({ trails: event.target.checked })} /> Trails: the way of points through the draws</label>
     ${p > 2 && html`<div class="field wide"><span class="label">Axes</span><span class="axes">

@@ -16,11 +16,10 @@ export function MethodPanel() {
   return html`<section class="panel" data-testid="method-panel">
     <h2>2 · Method</h2>
     <div class="field wide">
-      <label for="method">Kind</label>
-      <select id="method" data-testid="method" value=${method} onChange=${(event) => set({ method: event.target.value })}>
+      <select id="method" aria-label="Method" data-testid="method" value=${method} onChange=${(event) => set({ method: event.target.value })}>
         ${methods.map(({ name, title }) => html`<option value=${name} selected=${name === method}>${title}</option>`)}
       </select>
-      <p class="help">${chosen.description}</p>
+      <p class="help two-lines" title=${chosen.description}>${chosen.description}</p>
     </div>
     <${SchemaForm} id=${`form-${method}`} schema=${chosen.parameters} values=${values} without=${['dataset', 'method']}
       notes=${{ variant: variant?.description }} onChange=${change} />

@@ -34,8 +34,8 @@ export function createGlPlot(canvas, heard) {
   let told = false; // the selection came from the page, and is not told back
   let [width, height] = [1, 1];
 
-  plot.subscribe('pointOver', (row) => heard.hover(row));
-  plot.subscribe('pointOut', () => heard.hover(-1));
+  plot.subscribe('pointover', (row) => heard.hover(row));
+  plot.subscribe('pointout', () => heard.hover(-1));
   plot.subscribe('select', ({ points }) => told || heard.select(points));
   plot.subscribe('deselect', () => told || heard.select([]));
   plot.subscribe('view', () => heard.view());

@@ -1,11 +1,11 @@
 /** What is drawn over the points: how far each moves, the way it takes, and the one that is looked at. */
 
-import { dimension, embeddingOf, points, zoomOf } from '../lib/frames.js';
+import { dimension, embeddingOf, MARGIN, points, zoomOf } from '../lib/frames.js';
 import { neighborsOf } from '../actions/selection.js';
 import { fitted } from '../lib/paint.js';
 import { state } from '../store.js';
 
-const MOST_SHAPES = 3000; // more would cover each other
+export const MOST_SHAPES = 400; // more would cover each other
 const MOST_TRAILS = 150;
 const TAU = 2 * Math.PI;
 const DEVIATIONS = Math.sqrt(-2 * Math.log(1 - 0.5)); // the ellipse that holds half of a normal law's draws
@@ -25,30 +25,40 @@ export function drawOverlay(canvas, { width, height }, xy, screen, box, look, co
   const ratio = canvas.width / width;
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   const at = (row) => [screen.x + screen.sx * xy[2 * row], screen.y + screen.sy * xy[2 * row + 1]];
-  if (state.shape !== 'none' && state.summary) drawShapes(context, at, screen, box, look);
+  const middle = (row) => onScreen(state.summary.consensus, row, screen, box);
+  if (state.shape !== 'none' && state.summary) drawShapes(context, middle, screen, box, look);
   if (state.trails && state.draws) drawTrails(context, screen, box, look);
   if (state.hover >= 0 && state.hover < points()) drawHover(context, at, colors);
   context.setTransform(1, 0, 0, 1, 0, 0);
 }
 
-/** A halo as wide as the spread, or the ellipse of the covariance. */
-function drawShapes(context, at, screen, box, look) {
+/** Where an embedding puts a point on the screen. */
+function onScreen(embedding, row, screen, box) {
+  const p = dimension();
+  const [i, j] = state.axes;
+  const x = (embedding[row * p + i] - box.center[0]) * zoomOf(box);
+  const y = p === 1 ? (row - box.center[1]) * (MARGIN / box.half[1]) : (embedding[row * p + j] - box.center[1]) * zoomOf(box);
+  return [screen.x + screen.sx * x, screen.y + screen.sy * y];
+}
+
+/** A halo as wide as the spread, or the ellipse of the covariance, around the consensus: draws move within. */
+function drawShapes(context, middle, screen, box, look) {
   const { rows } = shapedPoints(points(), state.selection, MOST_SHAPES);
   const unit = Math.abs(screen.sx) * zoomOf(box);
   const p = dimension();
   const isEllipse = state.shape === 'ellipse' && p > 1;
   context.lineWidth = 1;
   for (const row of rows) {
-    const [x, y] = at(row);
+    const [x, y] = middle(row);
     const color = look.palette[look.index[row]];
     context.beginPath();
     if (isEllipse) ellipse(context, x, y, row, p, unit);
     else context.arc(x, y, state.summary.spread[row] * unit, 0, TAU);
-    context.globalAlpha = isEllipse ? 0.12 : 0.08;
+    context.globalAlpha = rows.length > 150 ? 0.06 : 0.14;
     context.fillStyle = color;
     context.fill();
     if (isEllipse) {
-      context.globalAlpha = 0.55;
+      context.globalAlpha = rows.length > 150 ? 0.4 : 0.7;
       context.strokeStyle = color;
       context.stroke();
     }
@@ -75,9 +85,6 @@ function ellipse(context, x, y, row, p, unit) {
 function drawTrails(context, screen, box, look) {
   const { rows } = shapedPoints(points(), state.selection, MOST_TRAILS);
   const wanted = !state.selection && state.hover >= 0 ? [state.hover] : rows;
-  const p = dimension();
-  const unit = zoomOf(box);
-  const [i, j] = state.axes;
   const frames = Array.from({ length: state.draws.count }, (_, draw) => embeddingOf(draw + 1));
   context.lineWidth = 1;
   context.lineJoin = 'round';
@@ -85,11 +92,7 @@ function drawTrails(context, screen, box, look) {
   for (const row of wanted) {
     context.strokeStyle = look.palette[look.index[row]];
     context.beginPath();
-    for (const embedding of frames) {
-      const x = (embedding[row * p + i] - box.center[0]) * unit;
-      const y = p === 1 ? (row - box.center[1]) * (0.94 / box.half[1]) : (embedding[row * p + j] - box.center[1]) * unit;
-      context.lineTo(screen.x + screen.sx * x, screen.y + screen.sy * y);
-    }
+    for (const embedding of frames) context.lineTo(...onScreen(embedding, row, screen, box));
     context.stroke();
   }
   context.globalAlpha = 1;

@@ -20,7 +20,7 @@ export function Empty() {
       <p>Say which column holds labels or colours, then use the data.</p>
     </div>`;
   }
-  const example = info?.manifolds?.includes('swiss_roll') ? 'swiss_roll' : info?.manifolds?.[0];
+  const example = info?.manifolds?.[0];
   return html`<div class="empty" data-testid="empty">
     <h2>How sure is an embedding?</h2>
     <p>An embedding puts similar rows of a table close together on a flat map. There is seldom one right map:

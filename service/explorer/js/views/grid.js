@@ -50,7 +50,7 @@ export function Scales() {
     return scales.scales.map((_, row) => {
       const of = (i) => data.subarray((row * DRAWS_A_SCALE + i) * size, (row * DRAWS_A_SCALE + i + 1) * size);
       const embeddings = Array.from({ length: DRAWS_A_SCALE }, (_unused, i) => of(i));
-      const box = boxOf(embeddings, n, p, axes);
+      const box = boxOf([embeddings[0], data.subarray(row * DRAWS_A_SCALE * size, (row + 1) * DRAWS_A_SCALE * size)], n, p, axes);
       return embeddings.map((embedding) => placed(embedding, n, p, axes, box));
     });
   }, [scales, axes]);

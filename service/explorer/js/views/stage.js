@@ -3,7 +3,7 @@
 import { createPlot } from '../plot/make.js';
 import { drawOverlay } from '../plot/overlay.js';
 import { boxOf, dimension, embeddingOf, placed, points, titleOf } from '../lib/frames.js';
-import { html, useEffect, useRef } from '../lib/html.js';
+import { html, number, useEffect, useRef } from '../lib/html.js';
 import { lookOf } from '../lib/look.js';
 import { colors, onTheme } from '../lib/theme.js';
 import { choosePoints } from '../actions/selection.js';
@@ -20,13 +20,14 @@ export function Stage() {
   const host = useRef(null);
   const overlay = useRef(null);
   useEffect(() => direct(host.current, overlay.current), []);
-  const { frame, single, posterior } = useStore('frame', 'single', 'posterior');
+  const { frame, single, posterior, draws } = useStore('frame', 'single', 'posterior', 'draws');
   const name = single ? single.title : titleOf(frame);
   return html`
     <div class="stage" id="stage" data-testid="stage" tabindex="0" role="img" aria-label=${`Scatter plot: ${name}`}>
       <div class="plot-host" ref=${host}></div>
       <canvas class="overlay" ref=${overlay} aria-hidden="true"></canvas>
-      <div class="stage-name" data-testid="frame-name">${posterior || single ? name : ''}</div>
+      <div class="stage-name" data-testid="frame-name">${posterior || single ? name : ''}
+        ${frame > 0 && draws && html`<span class="quiet">seed ${draws.seed}, scale ${number(draws.scale)}</span>`}</div>
       <${Tools} />
       <${Tip} />
     </div>

@@ -39,7 +39,7 @@ export function Transport() {
         onInput=${(event) => goTo(Number(event.target.value), { gliding: false })} />
       <button type="button" class="step" data-testid="next" disabled=${off} aria-label="Next draw"
         onClick=${() => goTo(state.frame + 1)}>›</button>
-      <output class="frame-count" data-testid="frame">${frame > 0 ? `${frame} of ${count}` : titleOf(frame)}</output>
+      <output class="frame-count" data-testid="frame">${titleOf(frame)}</output>
       <div class="segmented" role="group" aria-label="What is shown">
         <button type="button" data-testid="show-reference" disabled=${off} aria-pressed=${frame === 0}
           onClick=${() => goTo(0)}>Reference</button>
