@@ -10,6 +10,7 @@ import { set, state, useStore } from '../store.js';
 import { Notes } from './notes.js';
 import { Spectrum } from './spectrum.js';
 
+const NEIGHBORS = 12;
 const SHAPES = [['none', 'Points'], ['halo', 'Halos'], ['ellipse', 'Ellipses']];
 
 /** The panel. */
@@ -107,10 +108,17 @@ function Point() {
       ${summary && html`<dt>Stability</dt><dd data-testid="point-stability">${percent(summary.stability[row])} of its neighbours stay</dd>
         <dt>Spread</dt><dd>${number(summary.spread[row])}${' '}<span class="quiet">${rank(summary.spread, row)}</span></dd>`}
       ${told.neighbors && html`<dt>Neighbours</dt><dd class="neighbors" data-testid="point-neighbors">
-        ${neighborsOf(row).map((other) => html`<button type="button" class="chip small" onClick=${() => choosePoints([other])}>${other + 1}</button>`)}</dd>`}
+        <${NeighborChips} rows=${neighborsOf(row)} /></dd>`}
       ${columns?.values && html`<dt>Values</dt><dd class="values">${valuesOf(columns, dataset.d, row)}</dd>`}
     </dl>`}
   </section>`;
+}
+
+/** The nearest of the neighbours, each leading to its row. */
+function NeighborChips({ rows }) {
+  return html`${rows.slice(0, NEIGHBORS).map((other) => html`<button type="button" class="chip small"
+    onClick=${() => choosePoints([other])}>${other + 1}</button>`)}
+    ${rows.length > NEIGHBORS && html`<span class="quiet">and ${rows.length - NEIGHBORS} more</span>`}`;
 }
 
 const mean = (values, rows) => rows.reduce((sum, row) => sum + values[row], 0) / rows.length;
