@@ -28,7 +28,10 @@ export const state = {
   summary: null,
   scales: null,
   single: null, // an embedding by a method that has no draws
+  compared: null, // names of the methods to compare; null: the usual ones
   comparison: null,
+  scoreList: null,
+  estimate: null, // of the chosen method, as the service told it
   view: 'draws',
   frame: 0, // 0 is the reference, i the draw i - 1, -1 the consensus
   playing: false,
