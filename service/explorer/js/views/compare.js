@@ -45,10 +45,10 @@ function Choice({ names, isOpen }) {
 
 /** A picture a method. */
 function Cards() {
-  const told = useStore('comparison', 'selection', 'color', 'columns', 'summary', 'dataset');
+  const told = useStore('comparison', 'selection', 'color', 'columns', 'summary', 'dataset', 'theme');
   const { comparison, selection, dataset } = told;
   const n = dataset.n;
-  const look = useMemo(() => lookOf(told, n), [comparison, told.color, told.columns, told.summary]);
+  const look = useMemo(() => lookOf(told, n), [comparison, told.color, told.columns, told.summary, told.theme]);
   const places = useMemo(() => Object.fromEntries(Object.entries(comparison.places).map(([label, { data, p }]) => {
     const axes = [0, Math.min(1, p - 1)];
     return [label, placed(data, n, p, axes, boxOf([data], n, p, p === 1 ? [0, 1] : axes))];

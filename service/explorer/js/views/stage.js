@@ -133,7 +133,7 @@ function direct(host, overlay) {
       if (onStage.box) show(has('draws') && state.draws ? 0 : SETTLE);
       else soon();
       overlay.hidden = !onStage.box;
-    } else if (has('color', 'columns', 'summary')) {
+    } else if (has('color', 'columns', 'summary', 'theme')) {
       measure();
       if (onStage.box) show(0);
     } else if (has('frame') && !following) {
