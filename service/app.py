@@ -27,6 +27,7 @@ from service.routes import (
     datasets,
     draws,
     embeddings,
+    explorer,
     jobs,
     methods,
     pictures,
@@ -46,7 +47,20 @@ if TYPE_CHECKING:
 TENANTS_AT_HAND = 256  # their views of the stores are small, and made in microseconds
 
 # Before those of numbers: a picture's path is theirs with an ending.
-ROOMS = (pictures, datasets, posteriors, draws, analyses, embeddings, comparisons, jobs, methods, scores, system)
+ROOMS = (
+    pictures,
+    datasets,
+    posteriors,
+    draws,
+    analyses,
+    embeddings,
+    comparisons,
+    jobs,
+    methods,
+    scores,
+    system,
+    explorer,
+)
 DESCRIPTION = """Generative locally linear embedding: embeddings with their uncertainty.
 Upload a data set, fit a posterior over reconstruction weights once, draw as many embeddings as you like.
 Work that takes time is a job: 202, a Location, and long-polling with ?wait=.

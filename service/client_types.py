@@ -599,6 +599,20 @@ class ScoreOut(TypedDict):
     """
 
 
+class StartOut(TypedDict):
+    """Where to begin, for a program."""
+
+    name: str
+    version: str
+    """
+    Of the engine.
+    """
+    links: dict[str, str]
+    """
+    Where to go from here.
+    """
+
+
 class SyntheticIn(TypedDict):
     """A sheet to sample."""
 

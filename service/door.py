@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from worker import keys
 
 OPEN_PATHS = frozenset({"/", "/docs", "/openapi.json", "/livez", "/readyz"})  # what a probe or a newcomer needs
+OPEN_FOLDER = "/explorer/"  # the page is the same for everyone; what it asks for needs a key
 METRICS = "/metrics"  # of all tenants together
 _READING = frozenset({"GET", "HEAD"})
 _PREFLIGHT = "OPTIONS"  # a browser's comes without a key, and is told nothing but methods
@@ -71,7 +72,8 @@ class Door:
 
     def is_free(self, scope: Scope) -> bool:
         """Say whether a request tells nothing of anyone's data."""
-        return scope["path"] in OPEN_PATHS or scope["method"] == _PREFLIGHT
+        path: str = scope["path"]
+        return path in OPEN_PATHS or path.startswith(OPEN_FOLDER) or scope["method"] == _PREFLIGHT
 
     def admit(self, scope: Scope) -> str:
         """Return the tenant that asks, the default one where no key is needed.

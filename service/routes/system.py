@@ -6,7 +6,7 @@ import fastapi
 import numpy as np
 import scipy
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.responses import HTMLResponse
 from starlette.concurrency import run_in_threadpool
 
 import glle_engine
@@ -83,11 +83,3 @@ async def metrics(request: Request) -> Response:
 async def documentation(request: Request) -> HTMLResponse:
     """Show every route and model on one page that needs no other host."""
     return HTMLResponse(docs.page(request.app.openapi()))
-
-
-@router.get(
-    "/", summary="To the documentation", response_class=RedirectResponse, status_code=307, responses=documented()
-)
-async def root() -> RedirectResponse:
-    """Redirect to /docs."""
-    return RedirectResponse("/docs")

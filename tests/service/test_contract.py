@@ -77,12 +77,6 @@ def test_docs_page_shows_every_route_and_loads_nothing(client: httpx.Client) -> 
     assert answer.text == docs.page(client.get("/openapi.json").json())
 
 
-def test_root_leads_to_the_docs(client: httpx.Client) -> None:
-    """/ redirects."""
-    answer = client.get("/")
-    assert (answer.status_code, answer.headers["location"]) == (307, "/docs")
-
-
 def test_served_contract_is_the_exported(client: httpx.Client) -> None:
     """/openapi.json does not depend on the settings."""
     assert client.get("/openapi.json").json() == CONTRACT

@@ -1,0 +1,122 @@
+/** Files made of what is on the stage, and of the arrays behind it. */
+
+import { askMade } from '../jobs.js';
+import { titleOf } from '../lib/frames.js';
+import { paint } from '../lib/paint.js';
+import { colors } from '../lib/theme.js';
+import { working } from './fit.js';
+import { drawOverlay } from '../plot/overlay.js';
+import { sizeOf } from '../plot/size.js';
+import { onStage } from '../views/stage.js';
+import { state } from '../store.js';
+
+const SIDE = 1200; // pixels of a saved picture
+
+/** Save the picture: the points as they are on the screen, on the colour of the page. */
+export async function savePng() {
+  const picture = document.createElement('canvas');
+  const context = painted(picture);
+  if (!context) return 'Show a draw first';
+  const blob = await new Promise((resolve) => picture.toBlob(resolve, 'image/png'));
+  save(blob, `${fileName()}.png`);
+  return 'Saved';
+}
+
+/** Paint the frame and what lies over it onto a canvas of its own. */
+function painted(picture) {
+  const { plot, xy, look, box, overlay } = onStage;
+  if (!plot || !xy) return null;
+  const width = overlay.clientWidth;
+  const height = overlay.clientHeight;
+  const factor = Math.max(1, SIDE / Math.max(width, height));
+  const under = document.createElement('canvas');
+  Object.assign(picture, { width: width * factor, height: height * factor });
+  Object.assign(under, { width: width * factor, height: height * factor });
+  const context = picture.getContext('2d');
+  context.fillStyle = colors().surface;
+  context.fillRect(0, 0, picture.width, picture.height);
+  const { x, y, sx, sy } = plot.screen();
+  const screen = { x: x * factor, y: y * factor, sx: sx * factor, sy: sy * factor };
+  const { size, opacity } = sizeOf(xy.length / 2);
+  paint(under.getContext('2d'), xy, screen, look, { radius: (size / 2) * factor, mask: state.selection?.mask, opacity });
+  context.drawImage(under, 0, 0);
+  drawOverlay(under, { width: picture.width / devicePixelRatio, height: picture.height / devicePixelRatio }, xy, {
+    x: screen.x / devicePixelRatio,
+    y: screen.y / devicePixelRatio,
+    sx: screen.sx / devicePixelRatio,
+    sy: screen.sy / devicePixelRatio,
+  }, box, look, colors());
+  context.drawImage(under, 0, 0);
+  return context;
+}
+
+/** Save the points as circles. */
+export function saveSvg() {
+  const { xy, look, plot, overlay } = onStage;
+  if (!plot || !xy) return 'Show a draw first';
+  const { x, y, sx, sy } = plot.screen();
+  const { size, opacity } = sizeOf(xy.length / 2);
+  const [width, height] = [overlay.clientWidth, overlay.clientHeight];
+  const mask = state.selection?.mask;
+  const groups = look.palette.map(() => []);
+  for (let i = 0; i < xy.length / 2; i++) {
+    const faint = mask && !mask[i] ? ' opacity=".15"' : '';
+    const place = `cx="${(x + sx * xy[2 * i]).toFixed(2)}" cy="${(y + sy * xy[2 * i + 1]).toFixed(2)}"`;
+    groups[look.index[i]].push(`<circle ${place} r="${size / 2}"${faint}/>`);
+  }
+  const drawn = groups.map((circles, i) => circles.length && `<g fill="${look.palette[i]}">${circles.join('')}</g>`);
+  const text = [
+    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" width="${width}" height="${height}">`,
+    `<title>${titleOf(state.frame)}</title><rect width="100%" height="100%" fill="${colors().surface}"/>`,
+    `<g fill-opacity="${opacity}">${drawn.filter(Boolean).join('\n')}</g></svg>`,
+  ].join('\n');
+  save(new Blob([text], { type: 'image/svg+xml' }), `${fileName()}.svg`);
+  return 'Saved';
+}
+
+/** Save the embedding with all its digits, as the service has it. */
+export const saveNpy = () => saveArray('application/x-npy', 'npy');
+
+/** Save the embedding as a table. */
+export const saveCsv = () => saveArray('text/csv', 'csv');
+
+async function saveArray(type, ending) {
+  let said = '';
+  await working(async () => {
+    const answer = await askMade(arrayPath(), type, 'Preparing the file');
+    save(await answer.blob(), `${fileName()}.${ending}`);
+    said = 'Saved';
+  });
+  return said;
+}
+
+/** Where the embedding that is shown can be had. */
+function arrayPath() {
+  const { posterior, draws, frame, single } = state;
+  if (single) return single.path;
+  const here = `/v1/posteriors/${posterior.id}`;
+  if (frame > 0) return `${here}/draws/${draws.first + frame - 1}?seed=${draws.seed}&scale=${draws.scale}`;
+  return `${here}/draws/0?scale=0`; // without any spread a draw is the reference
+}
+
+const fileName = () => (state.single ? state.single.title : titleOf(state.frame)).toLowerCase().replaceAll(/[^a-z0-9]+/g, '-');
+
+/** Hand a file to the browser. */
+function save(blob, name) {
+  const link = document.createElement('a');
+  link.href = URL.createObjectURL(blob);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}
+
+/** Put text where it can be pasted. */
+export async function copy(text, said) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return said;
+  } catch {
+    return 'The browser did not allow it';
+  }
+}
+

@@ -1,0 +1,91 @@
+/** The service over HTTP: keys, problems, and what it answers as JSON or arrays. */
+
+import { readNpz } from './npz.js';
+import { set, state } from './store.js';
+
+const KEY = 'glle-key';
+export const JSON_TYPE = 'application/json';
+export const NPY = 'application/x-npy';
+export const NPZ = 'application/zip';
+
+/** A refusal of the service, or its silence; `problem` has title, detail, remedy, details. */
+export class Refused extends Error {
+  constructor(problem) {
+    super(problem.detail || problem.title);
+    this.problem = problem;
+    this.code = (problem.type || '').split(':').pop();
+  }
+}
+
+/** The work was cancelled by the person who asked for it. */
+export class Cancelled extends Error {}
+
+/** Keep a key for as long as the tab is open; an empty one forgets it. */
+export function useKey(key) {
+  if (key) sessionStorage.setItem(KEY, key);
+  else sessionStorage.removeItem(KEY);
+}
+
+/** Say whether there is a key. */
+export const hasKey = () => sessionStorage.getItem(KEY) !== null;
+
+/**
+ * Ask the service.
+ * @param {string} path
+ * @param {{method?: string, body?: any, accept?: string, type?: string, signal?: AbortSignal}} options
+ * @returns {Promise<Response>} of a status below 400
+ */
+export async function ask(path, { method = 'GET', body, accept = JSON_TYPE, type, signal } = {}) {
+  const headers = { Accept: accept };
+  const key = sessionStorage.getItem(KEY);
+  if (key) headers.Authorization = `Bearer ${key}`;
+  let sent = body;
+  if (body !== undefined && type === undefined) {
+    headers['Content-Type'] = JSON_TYPE;
+    sent = JSON.stringify(body);
+  } else if (type) headers['Content-Type'] = type;
+  let answer;
+  try {
+    answer = await fetch(path, { method, headers, body: sent, signal });
+  } catch (error) {
+    if (error.name === 'AbortError') throw new Cancelled();
+    set({ service: 'down' });
+    throw new Refused({
+      type: 'unreachable',
+      title: 'The service does not answer',
+      detail: 'The page cannot reach the service it came from.',
+      remedy: 'Start it again with “glle up”, or look at your connection. The page keeps trying.',
+      details: {},
+    });
+  }
+  if (answer.status === 401) set({ service: 'locked' });
+  if (answer.status >= 400) throw new Refused(await problemOf(answer));
+  if (state.service === 'down') set({ service: 'ready' });
+  return answer;
+}
+
+/** Ask for JSON. */
+export const askJson = async (path, options) => (await ask(path, options)).json();
+
+/** Ask for several arrays by name. */
+export async function askArrays(path, options) {
+  return readNpz(await (await ask(path, { ...options, accept: NPZ })).arrayBuffer());
+}
+
+/** Read the problem of a refusal, also of something that stands before the service. */
+async function problemOf(answer) {
+  try {
+    const problem = await answer.json();
+    if (problem.title) return problem;
+  } catch {
+    // no JSON: a proxy spoke
+  }
+  return {
+    type: 'http',
+    title: `The answer was ${answer.status}`,
+    detail: answer.statusText || 'Something before the service refused the request.',
+    remedy: 'Try again in a moment.',
+    status: answer.status,
+    details: {},
+  };
+}

@@ -1,0 +1,140 @@
+/** The page as a whole. */
+
+import { ExportBar } from './panels/export_panel.js';
+import { DataPanel, take } from './panels/data_panel.js';
+import { Inspector } from './panels/inspector.js';
+import { FitPanel, MethodPanel } from './panels/method_panel.js';
+import { Banner, Problem } from './panels/problem.js';
+import { Progress } from './panels/progress.js';
+import { KEYS } from './keyboard.js';
+import { html, useEffect, useRef, useState } from './lib/html.js';
+import { onTheme, switchTheme, theme } from './lib/theme.js';
+import { set, useStore } from './store.js';
+import { Compare } from './views/compare.js';
+import { Empty } from './views/empty.js';
+import { Grid, Scales } from './views/grid.js';
+import { Stage } from './views/stage.js';
+import { Transport } from './views/transport.js';
+import { writeLink } from './actions/link.js';
+
+const VIEWS = [
+  ['draws', 'One at a time'],
+  ['grid', 'Side by side'],
+  ['scales', 'Scales'],
+  ['compare', 'Methods'],
+];
+
+/** Everything. */
+export function App() {
+  return html`
+    <a class="skip" href="#view">To the picture</a>
+    <${Top} /><${Banner} />
+    <div class="layout">
+      <div class="setup" data-testid="setup"><${DataPanel} /><${MethodPanel} /><${FitPanel} /></div>
+      <main id="view" tabindex="-1"><div class="viewbar"><${Tabs} /><${Progress} /></div><${Problem} /><${View} /><${ExportBar} /></main>
+      <${Inspector} />
+    </div>
+    <${Drag} /><${Keys} /><${Told} />
+  `;
+}
+
+/** The top line. */
+function Top() {
+  const [now, setNow] = useState(theme());
+  useEffect(() => onTheme(() => setNow(theme())), []);
+  return html`<header class="top">
+    <a class="brand" href="/">glle</a>
+    <span class="tagline">Embeddings, and how sure they are</span>
+    <span class="gap"></span>
+    <button type="button" class="tool" data-testid="keys" aria-label="Keys (?)" title="Keys (?)" onClick=${() => set({ dialog: 'keys' })}>?</button>
+    <button type="button" class="tool" data-testid="theme" aria-label=${now === 'dark' ? 'Use light colours' : 'Use dark colours'}
+      title="Dark or light (d)" onClick=${switchTheme}>${now === 'dark' ? '☀' : '☾'}</button>
+    <a class="docs" href="/docs">API</a>
+  </header>`;
+}
+
+/** Which view. */
+function Tabs() {
+  const { view, posterior, dataset } = useStore('view', 'posterior', 'dataset');
+  const isOff = (name) => (name === 'compare' ? !dataset : !posterior && name !== 'draws');
+  const turn = (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step) return;
+    event.stopPropagation();
+    event.preventDefault();
+    const place = VIEWS.findIndex(([name]) => name === view);
+    open(VIEWS[(place + step + VIEWS.length) % VIEWS.length][0]);
+    event.currentTarget.querySelector('[aria-selected=true]')?.focus();
+  };
+  const open = (name) => {
+    set({ view: name });
+    writeLink();
+  };
+  return html`<div class="tabs" role="tablist" aria-label="Views" onKeyDown=${turn}>
+    ${VIEWS.map(([name, title]) => html`<button type="button" role="tab" id=${`tab-${name}`} data-testid=${`tab-${name}`}
+      aria-selected=${view === name} tabindex=${view === name ? 0 : -1} aria-controls="panel" disabled=${isOff(name)}
+      onClick=${() => open(name)}>${title}</button>`)}
+  </div>`;
+}
+
+/** The view that is chosen. */
+function View() {
+  const { view, reference, single } = useStore('view', 'reference', 'single');
+  const shows = reference || single;
+  return html`<div class="view" role="tabpanel" id="panel" aria-labelledby=${`tab-${view}`}>
+    ${view === 'draws' && !shows && html`<${Empty} />`}
+    ${view === 'draws' && shows && html`<${Stage} />${!single && html`<${Transport} />`}`}
+    ${view === 'grid' && html`<${Grid} />`}
+    ${view === 'scales' && html`<${Scales} />`}
+    ${view === 'compare' && html`<${Compare} />`}
+  </div>`;
+}
+
+/** A file may be dropped anywhere. */
+function Drag() {
+  const [over, setOver] = useState(false);
+  useEffect(() => {
+    let depth = 0;
+    const has = (event) => event.dataTransfer?.types.includes('Files');
+    const heard = {
+      dragenter: () => setOver(++depth > 0),
+      dragleave: () => setOver(--depth > 0),
+      dragover: () => {},
+      drop: (event) => {
+        depth = 0;
+        setOver(false);
+        if (event.dataTransfer.files[0]) take(event.dataTransfer.files[0]);
+      },
+    };
+    for (const [name, act] of Object.entries(heard)) {
+      addEventListener(name, (event) => {
+        if (!has(event)) return;
+        event.preventDefault();
+        act(event);
+      });
+    }
+  }, []);
+  return over && html`<div class="dropping" aria-hidden="true"><span>Drop the table here</span></div>`;
+}
+
+/** The list of keys. */
+function Keys() {
+  const { dialog } = useStore('dialog');
+  const element = useRef(null);
+  useEffect(() => {
+    if (dialog === 'keys') element.current?.showModal();
+  }, [dialog]);
+  if (dialog !== 'keys') return null;
+  const close = () => set({ dialog: null });
+  return html`<dialog class="keys" ref=${element} onClose=${close} data-testid="keys-dialog" aria-label="Keys">
+    <div class="panel-head"><h2>Keys</h2><button type="button" class="link" aria-label="Close" onClick=${close}>×</button></div>
+    <dl>${KEYS.map(([key, told]) => html`<dt><kbd>${{ ArrowRight: '→', ArrowLeft: '←', Escape: 'Esc' }[key] ?? key}</kbd></dt><dd>${told}</dd>`)}</dl>
+    <p class="quiet">Drag to move the picture, scroll to zoom, hold Shift and drag to select.</p>
+  </dialog>`;
+}
+
+/** What is said to those who hear the page. */
+function Told() {
+  const { told } = useStore('told');
+  return html`<div class="unseen" role="status" aria-live="polite">${told}</div>`;
+}

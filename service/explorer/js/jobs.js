@@ -1,0 +1,106 @@
+/** Work that takes time: followed by its events, by asking where those do not come, and cancelled. */
+
+import { ask, askJson, Cancelled, NPY, Refused } from './api.js';
+import { asFloats, readNpy } from './npy.js';
+import { set, state } from './store.js';
+
+const OPEN = new Set(['queued', 'running', 'cancelling']);
+
+/**
+ * Follow a job to its end.
+ * @param {object} job - as the service told it
+ * @param {string} label - what the person who waits calls it
+ * @returns {Promise<object>} the job, which has succeeded
+ */
+export async function follow(job, label) {
+  set({ work: told(job, label) });
+  let now = job;
+  try {
+    now = await listen(job, label);
+  } catch (error) {
+    if (!(error instanceof Refused) && !(error instanceof TypeError)) throw error;
+  }
+  while (OPEN.has(now.status)) {
+    now = await askJson(`/v1/jobs/${job.id}?wait=5`);
+    set({ work: told(now, label) });
+  }
+  if (now.status === 'cancelled') throw new Cancelled();
+  if (now.status === 'failed') throw new Refused(now.error);
+  return now;
+}
+
+/**
+ * Ask for what a job makes: also when it was made before, fell out of the cache, and is made again.
+ * @returns {Promise<Response>} of status 200
+ */
+export async function askMade(path, accept, label) {
+  for (;;) {
+    const answer = await ask(path, { accept });
+    if (answer.status !== 202) return answer;
+    await follow(await answer.json(), label);
+  }
+}
+
+/** Ask for one array that a job makes: its shape, its values as they are or as 32-bit floats, its headers. */
+export async function askArray(path, label, { floats = true } = {}) {
+  const answer = await askMade(path, NPY, label);
+  const { shape, data } = readNpy(await answer.arrayBuffer());
+  return { shape, data: floats ? asFloats(data) : data, headers: answer.headers };
+}
+
+/** Tell a job to stop; what was made until then is kept by the service. */
+export async function cancel() {
+  const { work } = state;
+  if (!work?.job || work.cancelling) return;
+  set({ work: { ...work, cancelling: true } });
+  try {
+    await ask(`/v1/jobs/${work.job}`, { method: 'DELETE' });
+  } catch (error) {
+    if (error instanceof Refused) set({ problem: error.problem });
+    else throw error;
+  }
+}
+
+/** Say how far a job is. */
+function told(job, label) {
+  const { done, total, stage, eta } = job.progress;
+  const cancelling = Boolean(state.work?.cancelling) && state.work.job === job.id;
+  return { label, job: job.id, status: job.status, done, total, stage, eta, cancelling };
+}
+
+/** Follow by server-sent events, read from a fetch: an EventSource could not send the key. */
+async function listen(job, label) {
+  const answer = await ask(`/v1/jobs/${job.id}/events`, { accept: 'text/event-stream' });
+  if (answer.status === 204) return askJson(`/v1/jobs/${job.id}`);
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = '';
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return askJson(`/v1/jobs/${job.id}`);
+    text += value;
+    let cut;
+    while ((cut = text.indexOf('\n\n')) >= 0) {
+      const event = parsed(text.slice(0, cut));
+      text = text.slice(cut + 2);
+      if (event.name === 'end') {
+        reader.cancel();
+        return event.data;
+      }
+      if (event.name === 'progress') {
+        const { status, ...progress } = event.data;
+        set({ work: told({ id: job.id, status, progress }, label) });
+      }
+    }
+  }
+}
+
+/** Read one event. */
+function parsed(block) {
+  let name = '';
+  let data = '';
+  for (const line of block.split('\n')) {
+    if (line.startsWith('event: ')) name = line.slice(7);
+    else if (line.startsWith('data: ')) data += line.slice(6);
+  }
+  return { name, data: data ? JSON.parse(data) : null };
+}

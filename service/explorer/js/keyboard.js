@@ -1,0 +1,49 @@
+/** Keys for the whole page; none of them when someone writes into a field. */
+
+import { choosePoints } from './actions/selection.js';
+import { switchTheme } from './lib/theme.js';
+import { onStage } from './views/stage.js';
+import { goTo, togglePlay } from './views/transport.js';
+import { set, state } from './store.js';
+
+/** Each key with what it does, also for the list of them. */
+export const KEYS = [
+  ['Space', 'Play or pause', togglePlay],
+  ['ArrowRight', 'Next draw', () => goTo(state.frame + 1)],
+  ['ArrowLeft', 'Previous draw', () => goTo(state.frame - 1)],
+  ['Home', 'Reference', () => goTo(0)],
+  ['1', 'One draw at a time', () => set({ view: 'draws' })],
+  ['2', 'Draws side by side', () => state.posterior && set({ view: 'grid' })],
+  ['3', 'Grid of scales', () => state.posterior && set({ view: 'scales' })],
+  ['4', 'Methods side by side', () => state.dataset && set({ view: 'compare' })],
+  ['e', 'Points, halos, ellipses', () => set({ shape: { none: 'halo', halo: 'ellipse', ellipse: 'none' }[state.shape] })],
+  ['t', 'Trails', () => set({ trails: !state.trails })],
+  ['l', 'Select by drawing around points', () => set({ lassoing: !state.lassoing })],
+  ['+', 'Zoom in', () => onStage.plot?.zoom(1.3)],
+  ['-', 'Zoom out', () => onStage.plot?.zoom(1 / 1.3)],
+  ['0', 'Whole picture', () => onStage.plot?.reset()],
+  ['Escape', 'Clear the selection', escape],
+  ['d', 'Dark or light', switchTheme],
+  ['?', 'These keys', () => set({ dialog: state.dialog === 'keys' ? null : 'keys' })],
+];
+
+function escape() {
+  if (state.dialog) set({ dialog: null });
+  else choosePoints([]);
+}
+
+/** Listen. */
+export function listenToKeys() {
+  addEventListener('keydown', (event) => {
+    const { target } = event;
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const name = event.key === ' ' ? 'Space' : event.key;
+    const inField = target.matches?.('input, select, textarea');
+    if (inField && name !== 'Escape') return;
+    if (name === 'Space' && target.matches?.('button, summary, a, [role=button]')) return;
+    const found = KEYS.find(([key]) => key === name);
+    if (!found) return;
+    event.preventDefault();
+    found[2]();
+  });
+}

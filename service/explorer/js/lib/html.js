@@ -1,0 +1,32 @@
+/** Components and small things that many of them use. */
+
+export { html, useEffect, useMemo, useRef, useState } from '../../vendor/htm-preact-3.1.1.min.js';
+
+/** A number for people: few digits, thousands apart. */
+export function number(value, digits = 3) {
+  if (value === null || value === undefined || Number.isNaN(value)) return '–';
+  if (Number.isInteger(value)) return value.toLocaleString('en');
+  const size = Math.abs(value);
+  if (size !== 0 && (size < 1e-3 || size >= 1e6)) return value.toExponential(Math.max(0, digits - 2));
+  return Number(value.toPrecision(digits)).toLocaleString('en', { maximumFractionDigits: 6 });
+}
+
+/** A share in per cent. */
+export const percent = (share) => (Number.isNaN(share) ? '–' : `${Math.round(share * 100)}%`);
+
+/** Bytes for people. */
+export function bytes(count) {
+  for (const [unit, size] of [['GB', 1e9], ['MB', 1e6], ['kB', 1e3]]) {
+    if (count >= size) return `${number(count / size, 2)} ${unit}`;
+  }
+  return `${count} bytes`;
+}
+
+/** Seconds for people. */
+export function seconds(count) {
+  if (count === null || count === undefined) return '';
+  if (count < 0.095) return 'under 0.1 s';
+  if (count < 1) return `${count.toFixed(1)} s`;
+  if (count < 90) return `${Math.round(count)} s`;
+  return `${Math.round(count / 60)} min`;
+}

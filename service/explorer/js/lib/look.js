@@ -1,0 +1,90 @@
+/** The colour of each point: a step of a palette, and the legend that explains it. */
+
+import { classes, gradient, PLAIN, STEPS } from './palettes.js';
+import { theme } from './theme.js';
+
+/** What the points can be coloured by, in words, with what is there. */
+export function choices({ dataset, columns, summary }) {
+  const found = [];
+  if (columns?.labels) found.push(['labels', 'Labels']);
+  if (columns?.color) found.push(['color', 'Colour column']);
+  if (columns?.coordinates) {
+    found.push(['coordinate:0', 'True position, first'], ['coordinate:1', 'True position, second']);
+  }
+  if (summary) {
+    found.push(['spread', 'Spread: how far it moves'], ['stability', 'Stability: how many neighbours stay']);
+    found.push(['local_trust', 'Faithfulness to the data']);
+  }
+  if (columns?.values) {
+    for (let j = 0; j < Math.min(dataset.d, 200); j++) found.push([`column:${j}`, columns.names?.[j] ?? `Column ${j + 1}`]);
+  }
+  found.push(['row', 'Row number'], ['plain', 'One colour']);
+  return found;
+}
+
+/** The choice that `auto` stands for: what the data set brought for the purpose. */
+export function resolved(state) {
+  const there = choices(state).map(([name]) => name);
+  if (state.color !== 'auto' && there.includes(state.color)) return state.color;
+  return there.find((name) => ['labels', 'color', 'coordinate:0', 'column:0'].includes(name)) ?? 'row';
+}
+
+/**
+ * Colour the points.
+ * @returns {{name: string, index: Uint16Array, palette: string[], legend: object}}
+ */
+export function lookOf(state, n) {
+  const name = resolved(state);
+  const title = choices(state).find(([choice]) => choice === name)?.[1] ?? '';
+  if (name === 'plain') return { name, index: new Uint16Array(n), palette: [PLAIN], legend: { kind: 'plain', title } };
+  if (name === 'labels') return byClass(state.columns.labels, title);
+  const kind = ['spread', 'stability', 'local_trust'].includes(name) ? 'spread' : 'value';
+  return byValue(valuesOf(state, name, n), name, title, gradient(kind, theme()));
+}
+
+/** The numbers behind a choice. */
+function valuesOf(state, name, n) {
+  const { columns, dataset, summary } = state;
+  const [kind, place] = name.split(':');
+  if (kind === 'row') return Float32Array.from({ length: n }, (_, i) => i);
+  if (kind === 'color') return columns.color;
+  if (kind === 'coordinate') return strided(columns.coordinates, Number(place), columns.coordinates.length / n, n);
+  if (kind === 'column') return strided(columns.values, Number(place), dataset.d, n);
+  return summary[name];
+}
+
+const strided = (values, from, step, n) => Float32Array.from({ length: n }, (_, i) => values[from + i * step]);
+
+/** Colour by a number: its place between the smallest and the largest. */
+function byValue(values, name, title, palette) {
+  let [low, high] = [Infinity, -Infinity];
+  for (const value of values) {
+    if (value < low) low = value;
+    if (value > high) high = value;
+  }
+  const factor = high > low ? (STEPS - 1) / (high - low) : 0;
+  const index = Uint16Array.from(values, (value) => Math.round((value - low) * factor));
+  return { name, index, palette, legend: { kind: 'value', title, low, high, palette } };
+}
+
+/** Colour by a class, the most frequent first where there are more than colours. */
+function byClass(labels, title) {
+  const counts = new Map();
+  for (const label of labels) counts.set(label, (counts.get(label) ?? 0) + 1);
+  const palette = classes(counts.size);
+  const natural = (a, b) => a.localeCompare(b, undefined, { numeric: true });
+  let names = [...counts.keys()];
+  if (names.length > palette.length) {
+    names.sort((a, b) => counts.get(b) - counts.get(a));
+    names = [...names.slice(0, palette.length - 1).sort(natural), ...names.slice(palette.length - 1)];
+  } else names.sort(natural);
+  const place = new Map(names.map((name, i) => [name, Math.min(i, palette.length - 1)]));
+  const index = Uint16Array.from(labels, (label) => place.get(label));
+  const entries = palette.map((color, i) => {
+    const shared = i === palette.length - 1 && names.length > palette.length;
+    const name = shared ? `${names.length - i} others` : names[i];
+    const count = shared ? names.slice(i).reduce((sum, word) => sum + counts.get(word), 0) : counts.get(names[i]);
+    return { color, name, count, index: i };
+  });
+  return { name: 'labels', index, palette, legend: { kind: 'classes', title, entries } };
+}

@@ -1,0 +1,120 @@
+/** What can be done about a problem or a note, as one step. */
+
+import { number } from './html.js';
+
+const WORDS = { n_neighbors: 'neighbours', n_components: 'dimensions' };
+
+/**
+ * Return the steps that a problem of the service allows.
+ * @param {object} problem - problem+json: type, details
+ * @param {object} spec - what was asked for
+ * @returns {{label: string, values: object}[]} values of the method's form
+ */
+export function stepsOf(problem, spec = {}) {
+  const { details = {} } = problem;
+  const code = (problem.type ?? '').split(':').pop();
+  const steps = [];
+  if (details.smallest_connecting_k) {
+    const k = details.smallest_connecting_k;
+    steps.push({ label: `Use the smallest k that connects: ${k}`, values: { n_neighbors: k } });
+  }
+  if (details.sizes && 'smallest_connecting_k' in details) {
+    steps.push({ label: 'Bridge the pieces', values: { disconnected: 'bridge' } });
+  }
+  if (details.n_points > 3 && details.n_neighbors >= details.n_points) {
+    const k = Math.min(10, details.n_points - 1);
+    steps.push({ label: `Use ${k} neighbours`, values: { n_neighbors: k } });
+  }
+  if (code === 'over-the-limit' && details.allowed) {
+    const name = Object.keys(WORDS).find((one) => problem.detail.startsWith(`${one}=`));
+    if (name) steps.push({ label: `Use ${number(details.allowed)} ${WORDS[name]}`, values: { [name]: details.allowed } });
+  }
+  return steps.filter(({ values }) => Object.entries(values).some(([name, value]) => spec[name] !== value));
+}
+
+/** In plain words what a note of the fit means; the service's own sentence where there is none. */
+const PLAIN = {
+  'small-gap': ({ p }) => [
+    'The last direction is not settled',
+    `One more direction of the data is nearly as strong as the ${p === 1 ? 'one' : 'ones'} shown, so the picture can swap ` +
+      'one for the other from draw to draw. With one more dimension both are kept.',
+    { label: `Use ${p + 1} dimensions`, values: { n_components: p + 1 } },
+  ],
+  'closed-classes': ({ k }) => [
+    'The data fall into groups that do not see each other',
+    'Some directions of the picture only tell these groups apart. More neighbours join them.',
+    { label: `Use ${k + 4} neighbours`, values: { n_neighbors: k + 4 } },
+  ],
+  'flat-neighborhoods': ({ k }) => [
+    'Some neighbourhoods are flat',
+    'The nearest points of some rows lie on a line, or are copies of each other. More neighbours see more directions.',
+    { label: `Use ${k + 4} neighbours`, values: { n_neighbors: k + 4 } },
+  ],
+  'more-components-than-neighbors': ({ p }) => [
+    'Too few neighbours for so many dimensions',
+    'A neighbourhood cannot show more directions than it has points.',
+    { label: `Use ${p + 4} neighbours`, values: { n_neighbors: p + 4 } },
+  ],
+  'negative-variances': () => [
+    'The published equations reach impossible values here',
+    'Some variances come out below zero, and are used without their sign. The constrained variant cannot do that.',
+    { label: 'Use the constrained variant', values: { variant: 'constrained' } },
+  ],
+  'not-converged': () => ['The fit stopped before it settled', 'More iterations may change the picture: see “More settings”.'],
+  'near-duplicates': () => [
+    'Some rows are almost the same',
+    'What tells them apart is next to nothing, and their place among their neighbours rests on it.',
+  ],
+  duplicates: () => ['Some rows are exact copies', 'They land on the same place. That is no fault, but it is good to know.'],
+  'unequal-feature-scales': () => [
+    'One column outweighs the others',
+    'Columns with large numbers alone decide who is near whom. Bring the columns to one scale unless they share a unit.',
+  ],
+  'constant-features': () => ['Some columns never change', 'They are accepted, and change nothing.'],
+  bridged: () => [
+    'Separate pieces were joined by bridges',
+    'The distance between those pieces in the picture means little.',
+  ],
+  'zero-covariance': () => [
+    'Every draw may be the same',
+    'With so many columns the published equations leave nothing open, so there is no spread to see.',
+    { label: 'Use the constrained variant', values: { variant: 'constrained' } },
+  ],
+  'linear-projection': () => [
+    'This is a flat view of the table',
+    'With so few columns the published equations only turn the data, they do not unfold them.',
+    { label: 'Use the constrained variant', values: { variant: 'constrained' } },
+  ],
+  'published-not-invariant': () => [
+    'The unit of the data matters here',
+    'The published equations give another picture when the data are shifted or rescaled.',
+    { label: 'Use the constrained variant', values: { variant: 'constrained' } },
+  ],
+};
+
+/** In plain words what a refusal means, where the service's own are those of the field. */
+const REFUSED = {
+  'disconnected-graph': ({ n_neighbors: k, components, sizes, smallest_connecting_k: enough }) => [
+    `The data fall into ${components} separate pieces`,
+    `With ${k} neighbours a point no chain of neighbours leads from one piece to the next` +
+      `${sizes ? ` (they have ${sizes.slice(0, 5).join(', ')}${sizes.length > 5 ? ', …' : ''} points)` : ''}.`,
+    enough ? `From ${enough} neighbours on they hang together.` : 'No reasonable number of neighbours joins them: bridge them, or fit each alone.',
+  ],
+};
+
+/** Say a refusal in plain words: a title, a sentence, what helps; `own` are the service's words where these are others. */
+export function plainProblem({ type, title, detail, remedy, details }) {
+  const plain = REFUSED[(type ?? '').split(':').pop()];
+  if (!plain || !details) return { title, text: detail, remedy, own: '' };
+  const [plainTitle, text, help] = plain(details);
+  return { title: plainTitle, text, remedy: help, own: `${title}. ${detail} ${remedy}` };
+}
+
+/** Say a note in plain words: a title, a sentence, and the step that helps where there is one. */
+export function plainNote({ code, message }, spec) {
+  const [title, text, step] = PLAIN[code]?.({ p: spec.n_components, k: spec.n_neighbors }) ?? [
+    code.charAt(0).toUpperCase() + code.slice(1).replaceAll('-', ' '),
+    message,
+  ];
+  return { title, text, step, message };
+}

@@ -1,0 +1,72 @@
+/** The lines of a shell or of Python that do what the page did. */
+
+/** What was asked for, without what the service would take anyway. */
+function asked({ posterior, forms, method, draws, frame }) {
+  const changed = { ...forms[method] };
+  const index = frame > 0 ? draws.first + frame - 1 : 0;
+  const scale = frame > 0 || !draws ? (draws?.scale ?? 1) : 0;
+  return { fit: { dataset: posterior.dataset, method, ...changed }, index, seed: draws?.seed ?? 0, scale };
+}
+
+/** The lines that make one embedding. */
+function singleLines({ single }, language) {
+  const { dataset, method, parameters } = single.body;
+  if (language === 'python') {
+    const told = Object.entries(parameters).map(([name, value]) => `, ${name}=${literal(value)}`);
+    return [
+      'from service.client import Client',
+      '',
+      `client = Client("${location.origin}")`,
+      `result = client.embed(client.dataset("${dataset}"), "${method}"${told.join('')})`,
+      'embedding = result.embedding',
+    ].join('\n');
+  }
+  return [
+    '# embed; the answer has a link to the embedding',
+    `curl '${location.origin}/v1/embeddings?wait=60' \\`,
+    `  -H 'Content-Type: application/json' -d '${JSON.stringify(single.body)}'`,
+    '# its coordinates',
+    `curl '${location.origin}${single.path}' -H 'Accept: application/x-npy' -o embedding.npy`,
+  ].join('\n');
+}
+
+/** The lines of a shell. */
+export function curlLines(state) {
+  if (state.single) return singleLines(state, 'curl');
+  const { fit, index, seed, scale } = asked(state);
+  const origin = location.origin;
+  const key = sessionStorage.getItem('glle-key') ? ` -H "Authorization: Bearer $GLLE_KEY"` : '';
+  return [
+    '# fit; the answer has the id of the posterior',
+    `curl${key} '${origin}/v1/posteriors?wait=60' \\`,
+    `  -H 'Content-Type: application/json' -d '${JSON.stringify(fit)}'`,
+    '# the embedding that is shown',
+    `curl${key} '${origin}/v1/posteriors/${state.posterior.id}/draws/${index}?seed=${seed}&scale=${scale}&wait=60' \\`,
+    "  -H 'Accept: application/x-npy' -o draw.npy",
+  ].join('\n');
+}
+
+/** The lines of Python. */
+export function pythonLines(state) {
+  if (state.single) return singleLines(state, 'python');
+  const { fit, index, seed, scale } = asked(state);
+  const { dataset, ...parameters } = fit;
+  const told = Object.entries(parameters).map(([name, value]) => `${name}=${literal(value)}`);
+  const count = state.draws?.count ?? 24;
+  return [
+    'from service.client import Client',
+    '',
+    `client = Client("${location.origin}")`,
+    `posterior = client.fit(client.dataset("${dataset}"), ${told.join(', ')})`,
+    `embedding = posterior.draw(${index}, seed=${seed}, scale=${literal(scale)})`,
+    `draws = posterior.draws(${count}, seed=${seed}, scale=${literal(state.draws?.scale ?? 1)})`,
+    `summary = posterior.summary(${count}, seed=${seed}, scale=${literal(state.draws?.scale ?? 1)})`,
+  ].join('\n');
+}
+
+function literal(value) {
+  if (value === true) return 'True';
+  if (value === false) return 'False';
+  if (value === null) return 'None';
+  return JSON.stringify(value);
+}

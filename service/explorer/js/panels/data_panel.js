@@ -1,0 +1,198 @@
+/** Step one: the data. */
+
+import { choose, synthesise, typeOf, upload } from '../actions/data.js';
+import { forget } from '../actions/fit.js';
+import { html, number, useState } from '../lib/html.js';
+import { previewOf } from '../lib/preview.js';
+import { set, state, useStore } from '../store.js';
+import { labelOf, SchemaForm } from './schema_form.js';
+
+/** Look into a file that was chosen or dropped; it is sent when its columns are settled. */
+export async function take(file) {
+  if (!typeOf(file.name)) {
+    set({
+      problem: {
+        title: 'This file cannot be read',
+        detail: `${file.name} is neither CSV, npy, npz, Parquet, Arrow nor JSON.`,
+        remedy: 'Save the table as CSV, one row a line, and drop it here.',
+        details: {},
+      },
+    });
+    return;
+  }
+  forget();
+  set({ problem: null, dataset: null, preview: null, columns: null });
+  let preview = null;
+  try {
+    preview = await previewOf(file);
+  } catch (error) {
+    set({
+      problem: {
+        title: 'This file cannot be read',
+        detail: `${file.name}: ${error.message}`,
+        remedy: 'Look whether it is complete, or save it as CSV.',
+        details: {},
+      },
+    });
+    return;
+  }
+  const label = preview?.text.length === 1 ? preview.text[0] : '';
+  set({ pending: { file, preview, label, color: '' }, told: `${file.name} is ready to be sent.` });
+}
+
+/** The panel. */
+export function DataPanel() {
+  const { dataset, pending, recent } = useStore('dataset', 'pending', 'recent', 'work');
+  const [isOpen, setOpen] = useState(false);
+  if (pending) return html`<section class="panel" data-testid="data-panel"><h2>1 · Data</h2><${Pending} /></section>`;
+  if (dataset && !isOpen) {
+    return html`<section class="panel" data-testid="data-panel">
+      <div class="panel-head"><h2>1 · Data</h2>
+        <button type="button" class="link" data-testid="change-data" onClick=${() => setOpen(true)}>Change</button></div>
+      <${Chosen} />
+    </section>`;
+  }
+  const pick = (one) => {
+    setOpen(false);
+    choose(one);
+  };
+  return html`<section class="panel" data-testid="data-panel">
+    <div class="panel-head"><h2>1 · Data</h2>
+      ${dataset && html`<button type="button" class="link" onClick=${() => setOpen(false)}>Keep</button>`}</div>
+    <${Drop} onTaken=${() => setOpen(false)} />
+    <${Synthetic} onMade=${() => setOpen(false)} />
+    ${recent.length > 0 && html`<${Recent} items=${recent} onPick=${pick} />`}
+  </section>`;
+}
+
+/** The place for a file. */
+function Drop({ onTaken }) {
+  const heard = (event) => {
+    const [file] = event.target.files;
+    event.target.value = '';
+    if (file) {
+      onTaken();
+      take(file);
+    }
+  };
+  return html`<label class="drop" data-testid="drop">
+    <input type="file" data-testid="file" accept=".csv,.txt,.npy,.npz,.parquet,.arrows,.json" onChange=${heard} />
+    <span class="drop-sign" aria-hidden="true">↥</span>
+    <span><strong>Choose a file</strong> or drop it here</span>
+    <span class="quiet">CSV, npy, Parquet · one row a point</span>
+  </label>`;
+}
+
+/** A sheet by its name. */
+function Synthetic({ onMade }) {
+  const { info, contract, forms, work } = useStore('info', 'contract', 'forms', 'work');
+  const schema = contract?.components.schemas.SyntheticIn;
+  if (!info || !schema) return null;
+  const values = forms.synthetic ?? {};
+  const name = values.name ?? 'swiss_roll';
+  const change = (changed) => set({ forms: { ...state.forms, synthetic: changed } });
+  const make = (event) => {
+    event.preventDefault();
+    onMade();
+    synthesise({ ...values, name });
+  };
+  return html`<details class="more" data-testid="synthetic">
+    <summary>An example, made for you</summary>
+    <form onSubmit=${make}>
+      <div class="chips" role="group" aria-label="Shape">
+        ${info.manifolds.map((one) => html`<button type="button" class="chip" aria-pressed=${one === name}
+          data-testid=${`synthetic-${one}`} onClick=${() => change({ ...values, name: one })}>${labelOf(one)}</button>`)}
+      </div>
+      <${SchemaForm} id="synthetic-form" schema=${schema} values=${values} without=${['name']} onChange=${change} />
+      <button type="submit" data-testid="make-synthetic" disabled=${Boolean(work)}>Make it</button>
+    </form>
+  </details>`;
+}
+
+/** The data sets there are. */
+function Recent({ items, onPick }) {
+  return html`<details class="more" data-testid="recent" open=${items.length < 6}>
+    <summary>Used before (${items.length})</summary>
+    <ul class="list">
+      ${items.map((one) => html`<li key=${one.id}>
+        <button type="button" class="row" onClick=${() => onPick(one)}>
+          <span>${nameOf(one)}</span><span class="quiet">${number(one.n)} × ${number(one.d)}</span>
+        </button></li>`)}
+    </ul>
+  </details>`;
+}
+
+/** What a data set is called. */
+export function nameOf(dataset) {
+  if (dataset.name) return dataset.name;
+  if (dataset.source?.kind === 'synthetic') return labelOf(dataset.source.name);
+  return `Data set ${dataset.id.slice(3, 9)}`;
+}
+
+/** A file that is not sent yet: its head, and what its columns are. */
+function Pending() {
+  const { pending, work } = useStore('pending', 'work');
+  const { file, preview, label, color } = pending;
+  const change = (changes) => set({ pending: { ...state.pending, ...changes } });
+  const names = preview?.names ?? [];
+  const numbers = names.filter((name) => !preview.text.includes(name));
+  const left = preview?.text.filter((name) => name !== label) ?? [];
+  const select = (id, title, value, options, key) => html`<div class="field">
+    <label for=${id}>${title}</label>
+    <select id=${id} data-testid=${id} value=${value} onChange=${(event) => change({ [key]: event.target.value })}>
+      <option value="">none</option>
+      ${options.map((name) => html`<option value=${name} selected=${name === value}>${name}</option>`)}
+    </select></div>`;
+  return html`<div data-testid="pending">
+    <p class="file-name"><strong>${file.name}</strong>
+      ${preview?.total ? html` <span class="quiet">${number(preview.total)} rows</span>` : ''}</p>
+    ${preview?.rows.length > 0 && html`<${Table} names=${preview.names} rows=${preview.rows} label=${label} color=${color} />`}
+    ${names.length > 0 && html`<div class="form">
+      ${select('label-column', 'Labels', label, names, 'label')}
+      ${select('color-column', 'Colour', color, numbers.filter((name) => name !== label), 'color')}
+    </div>`}
+    ${left.length > 0 && html`<p class="hint" data-testid="text-columns">
+      ${left.length === 1 ? `The column “${left[0]}” holds` : `The columns ${left.map((name) => `“${name}”`).join(', ')} hold`}
+      ${' '}words. An embedding is made of numbers: take one as labels, and leave the others out of the file.</p>`}
+    <div class="buttons">
+      <button type="button" class="primary" data-testid="use-file" disabled=${Boolean(work)}
+        onClick=${() => upload(file, { label, color })}>Use this table</button>
+      <button type="button" data-testid="discard-file" disabled=${Boolean(work)}
+        onClick=${() => set({ pending: null, problem: null })}>Discard</button>
+    </div>
+  </div>`;
+}
+
+/** What was chosen. */
+function Chosen() {
+  const { dataset, preview } = useStore('dataset', 'preview');
+  const rows = preview?.data;
+  return html`<div data-testid="chosen">
+    <p class="file-name"><strong>${nameOf(dataset)}</strong>
+      ${' '}<span class="quiet">${number(dataset.n)} rows, ${number(dataset.d)} columns</span></p>
+    ${rows && html`<${Table} names=${preview.names} rows=${rows.map((row) => row.map((value) => number(value)))}
+      more=${{ labels: preview.labels, color: preview.color }} />`}
+  </div>`;
+}
+
+/** The first rows; only so many columns as there is room for are there to be scrolled to. */
+function Table({ names, rows, label, color, more = {} }) {
+  const most = 30;
+  const count = Math.min(most, rows[0].length);
+  const beside = Object.entries(more).filter(([, values]) => values);
+  const side = (i) => (Number.isNaN(Number(String(rows[0][i]).replaceAll(',', ''))) ? 'words' : '');
+  const role = (name) => (name && name === label ? ' (labels)' : name && name === color ? ' (colour)' : '');
+  return html`<div class="table" tabindex="0" role="region" aria-label="First rows" data-testid="preview">
+    <table>
+      <thead><tr>
+        ${beside.map(([name]) => html`<th scope="col" class="words">${name === 'color' ? 'colour' : 'label'}</th>`)}
+        ${Array.from({ length: count }, (_, i) => html`<th scope="col" class=${side(i)}>${names?.[i] ?? `x${i + 1}`}${role(names?.[i])}</th>`)}
+        ${rows[0].length > most && html`<th scope="col">+${rows[0].length - most}</th>`}
+      </tr></thead>
+      <tbody>${rows.map((row, at) => html`<tr>
+        ${beside.map(([, values]) => html`<td class="words">${String(values[at])}</td>`)}
+        ${row.slice(0, count).map((cell, i) => html`<td class=${side(i)}>${String(cell)}</td>`)}
+      </tr>`)}</tbody>
+    </table>
+  </div>`;
+}

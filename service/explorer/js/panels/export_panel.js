@@ -1,0 +1,42 @@
+/** What can be taken away: pictures, numbers, the link, and the lines that would do the same. */
+
+import { copy, saveCsv, saveNpy, savePng, saveSvg } from '../actions/export.js';
+import { linkHere } from '../actions/link.js';
+import { curlLines, pythonLines } from '../lib/snippets.js';
+import { html, useState } from '../lib/html.js';
+import { state, useStore } from '../store.js';
+
+const BUTTONS = [
+  ['png', 'PNG', savePng, 'The picture as it is on the screen'],
+  ['svg', 'SVG', saveSvg, 'The picture as lines and circles, for print'],
+  ['npy', 'npy', saveNpy, 'The embedding for numpy'],
+  ['csv', 'CSV', saveCsv, 'The embedding for a spreadsheet'],
+];
+
+/** The bar below the view. */
+export function ExportBar() {
+  const { posterior, draws, single, view } = useStore('posterior', 'draws', 'single', 'view', 'frame');
+  const [said, say] = useState('');
+  const [lines, setLines] = useState(null);
+  if ((!posterior && !single) || view === 'compare') return null;
+  const done = async (name, act) => {
+    say((await act()) ?? '');
+    setTimeout(() => say(''), 2500);
+  };
+  const texts = { curl: curlLines, python: pythonLines };
+  return html`<section class="export" aria-label="Take it with you" data-testid="export">
+    <div class="export-row">
+      <span class="quiet">Save</span>
+      ${BUTTONS.map(([name, title, act, told]) => html`<button type="button" data-testid=${`export-${name}`} title=${told}
+        onClick=${() => done(name, act)}>${title}</button>`)}
+      <span class="gap"></span>
+      <button type="button" data-testid="copy-link" disabled=${!draws} title="An address that shows this again"
+        onClick=${() => done('link', () => copy(linkHere(), 'Link copied'))}>Copy link</button>
+      ${Object.keys(texts).map((name) => html`<button type="button" data-testid=${`show-${name}`} aria-expanded=${lines === name}
+        aria-controls="lines" onClick=${() => setLines(lines === name ? null : name)}>${name === 'curl' ? 'curl' : 'Python'}</button>`)}
+      <span class="said" role="status">${said}</span>
+    </div>
+    ${lines && html`<div class="lines" id="lines"><pre tabindex="0" data-testid="lines"><code>${texts[lines](state)}</code></pre>
+      <button type="button" data-testid="copy-lines" onClick=${() => done('lines', () => copy(texts[lines](state), 'Copied'))}>Copy</button></div>`}
+  </section>`;
+}

@@ -1,0 +1,153 @@
+/** How the points look, and what is known of the one that is looked at. */
+
+import { MOST_SHAPES, MOST_TRAILS } from '../plot/overlay.js';
+import { choosePoints, neighborsOf } from '../actions/selection.js';
+import { dimension, points } from '../lib/frames.js';
+import { html, number, percent, useMemo } from '../lib/html.js';
+import { choices, lookOf, resolved } from '../lib/look.js';
+import { writeLink } from '../actions/link.js';
+import { set, state, useStore } from '../store.js';
+import { Notes } from './notes.js';
+import { Spectrum } from './spectrum.js';
+
+const NEIGHBORS = 12;
+const SHAPES = [['none', 'Points'], ['halo', 'Halos'], ['ellipse', 'Ellipses']];
+
+/** The panel. */
+export function Inspector() {
+  const { reference, single, comparison } = useStore('reference', 'single', 'comparison');
+  if (!reference && !single && !comparison) return null;
+  return html`<aside class="inspector" aria-label="Look closer" data-testid="inspector">
+    <${Appearance} /><${Point} /><${Spectrum} />${single && html`<${Scores} />`}<${Notes} />
+  </aside>`;
+}
+
+/** By what the embedding that is shown was judged. */
+function Scores() {
+  const { single } = useStore('single');
+  const scores = Object.entries(single.told.scores ?? {});
+  const words = (name) => name.charAt(0).toUpperCase() + name.slice(1).replaceAll('_', ' ');
+  return scores.length > 0 && html`<section class="panel" data-testid="single-scores"><h2>Scores</h2>
+    <dl class="facts">${scores.map(([name, value]) => html`<dt>${words(name)}</dt><dd>${number(value)}</dd>`)}</dl></section>`;
+}
+
+/** Colour, shape of the spread, trails, axes. */
+function Appearance() {
+  const told = useStore('color', 'shape', 'trails', 'columns', 'summary', 'dataset', 'axes', 'draws', 'selection', 'posterior', 'theme');
+  const { shape, trails, summary, draws, axes, selection } = told;
+  const look = useMemo(() => lookOf(told, points()), [told.color, told.columns, summary, told.dataset, told.theme]);
+  const p = dimension();
+  const count = selection?.list.length ?? points();
+  const pick = (color) => {
+    set({ color });
+    writeLink();
+  };
+  return html`<section class="panel">
+    <h2>Look</h2>
+    <div class="field wide"><label for="color">Colour by</label>
+      <select id="color" data-testid="color" value=${resolved(told)} onChange=${(event) => pick(event.target.value)}>
+        ${choices(told).map(([name, title]) => html`<option value=${name} selected=${name === resolved(told)}>${title}</option>`)}
+      </select></div>
+    <${Legend} legend=${look.legend} index=${look.index} />
+    ${told.posterior && html`<div class="field wide"><span class="label" id="spread-label">Spread as</span>
+      <div class="segmented" role="group" aria-labelledby="spread-label">
+        ${SHAPES.map(([name, title]) => html`<button type="button" data-testid=${`shape-${name}`} disabled=${!summary}
+          aria-pressed=${shape === name} onClick=${() => {
+            set({ shape: name });
+            writeLink();
+          }}>${title}</button>`)}
+      </div></div>`}
+    ${shape === 'ellipse' && html`<p class="help">Around the average place of a point: half of the draws put it inside.</p>`}
+    ${shape === 'halo' && html`<p class="help">Around the average place of a point, as wide as it moves from draw to draw.</p>`}
+    ${shape !== 'none' && count > MOST_SHAPES && html`<p class="help">Shown for ${MOST_SHAPES} evenly chosen points; select fewer to see theirs.</p>`}
+    ${told.posterior && html`<label class="check"><input type="checkbox" data-testid="trails" disabled=${!draws} checked=${trails}
+      onChange=${(event) => set({ trails: event.target.checked })} /> Trails: the way of points through the draws</label>`}
+    ${trails && count > MOST_TRAILS && html`<p class="help">Shown for ${MOST_TRAILS} evenly chosen points; select fewer, or point at one.</p>`}
+    ${p === 1 && html`<p class="help">One dimension runs from left to right; upwards are the rows in their order.</p>`}
+    ${p > 2 && html`<div class="field wide"><span class="label">Axes</span><span class="axes">
+      ${[0, 1].map((side) => html`<select aria-label=${side ? 'Upward' : 'To the right'} data-testid=${`axis-${side}`}
+        value=${axes[side]} onChange=${(event) => {
+          const changed = [...state.axes];
+          changed[side] = Number(event.target.value);
+          set({ axes: changed });
+        }}>${Array.from({ length: p }, (_, i) => html`<option value=${i} selected=${i === axes[side]}>${i + 1}</option>`)}</select>`)}
+    </span></div>`}
+  </section>`;
+}
+
+/** What the colours mean; a class is selected by its entry. */
+function Legend({ legend, index }) {
+  if (legend.kind === 'value') {
+    const stops = legend.palette.filter((_, i) => i % 7 === 0).join(', ');
+    return html`<div class="legend" data-testid="legend">
+      <div class="ramp" style=${{ background: `linear-gradient(to right, ${stops})` }}></div>
+      <div class="ramp-ends"><span>${number(legend.low)}</span><span>${number(legend.high)}</span></div></div>`;
+  }
+  if (legend.kind !== 'classes') return html`<div class="legend" data-testid="legend"></div>`;
+  const pick = (entry) => {
+    const rows = [];
+    index.forEach((value, row) => value === entry.index && rows.push(row));
+    choosePoints(rows);
+  };
+  return html`<ul class="legend classes" data-testid="legend">${legend.entries.map((entry) => html`<li>
+    <button type="button" class="class" onClick=${() => pick(entry)} title="Select these points">
+      <span class="swatch" style=${{ background: entry.color }}></span>${entry.name}
+      <span class="quiet">${number(entry.count)}</span></button></li>`)}</ul>`;
+}
+
+/** The point under the pointer, or the only one that is selected; or how many are. */
+function Point() {
+  const told = useStore('hover', 'selection', 'columns', 'summary', 'neighbors', 'dataset');
+  const { hover, selection, columns, summary, dataset } = told;
+  const row = hover >= 0 ? hover : selection?.list.length === 1 ? selection.list[0] : -1;
+  const find = (event) => {
+    const wanted = event.target.valueAsNumber;
+    if (wanted >= 1 && wanted <= points()) choosePoints([wanted - 1]);
+  };
+  return html`<section class="panel point" data-testid="point">
+    <div class="panel-head"><h2>${row >= 0 ? `Row ${number(row + 1)}` : 'Point'}</h2>
+      <label class="find">Row <input type="number" min="1" max=${points()} data-testid="find-row" aria-label="Select a row by its number"
+        onChange=${find} /></label></div>
+    ${row < 0 && selection && html`<p data-testid="selected"><strong>${number(selection.list.length)}</strong> points selected
+      ${summary ? html`, which keep <strong>${percent(mean(summary.stability, selection.list))}</strong> of their neighbours` : ''}.
+      <button type="button" class="link" onClick=${() => choosePoints([])}>Clear</button></p>`}
+    ${row < 0 && !selection && html`<p class="quiet">Point at a dot to see its row and its neighbours. Hold Shift and drag to
+      select several, in any view.</p>`}
+    ${row >= 0 && html`<dl class="facts">
+      ${columns?.labels && html`<dt>Label</dt><dd data-testid="point-label">${columns.labels[row]}</dd>`}
+      ${columns?.color && html`<dt>Colour</dt><dd>${number(columns.color[row])}</dd>`}
+      ${summary && html`<dt>Stability</dt><dd data-testid="point-stability">${percent(summary.stability[row])} of its neighbours stay</dd>
+        <dt>Spread</dt><dd>${number(summary.spread[row])}${' '}<span class="quiet">${rank(summary.spread, row)}</span></dd>`}
+      ${told.neighbors && html`<dt>Neighbours</dt><dd class="neighbors" data-testid="point-neighbors">
+        <${NeighborChips} rows=${neighborsOf(row)} /></dd>`}
+      ${columns?.values && html`<dt>Values</dt><dd class="values">${valuesOf(columns, dataset.d, row)}</dd>`}
+    </dl>`}
+  </section>`;
+}
+
+/** The nearest of the neighbours, each leading to its row. */
+function NeighborChips({ rows }) {
+  return html`${rows.slice(0, NEIGHBORS).map((other) => html`<button type="button" class="chip small"
+    onClick=${() => choosePoints([other])}>${other + 1}</button>`)}
+    ${rows.length > NEIGHBORS && html`<span class="quiet">and ${rows.length - NEIGHBORS} more</span>`}`;
+}
+
+const mean = (values, rows) => rows.reduce((sum, row) => sum + values[row], 0) / rows.length;
+
+/** How a spread compares with the others. */
+function rank(spread, row) {
+  let below = 0;
+  for (const value of spread) if (value < spread[row]) below++;
+  const share = below / spread.length;
+  if (share > 0.9) return 'among the widest tenth';
+  if (share < 0.1) return 'among the narrowest tenth';
+  return share > 0.5 ? 'wider than most' : 'narrower than most';
+}
+
+/** The first values of a row. */
+function valuesOf({ names, values }, d, row) {
+  const most = 6;
+  const shown = Array.from({ length: Math.min(most, d) }, (_, j) =>
+    html`<span><span class="quiet">${names?.[j] ?? `x${j + 1}`}</span> ${number(values[row * d + j])}</span>`);
+  return [...shown, d > most ? html`<span class="quiet">and ${d - most} more</span>` : ''];
+}

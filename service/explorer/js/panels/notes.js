@@ -1,0 +1,27 @@
+/** What the fit noticed, in plain words, with the step that helps. */
+
+import { html, seconds } from '../lib/html.js';
+import { plainNote } from '../lib/remedies.js';
+import { useStore } from '../store.js';
+import { tryWith } from './problem.js';
+
+/** The panel. */
+export function Notes() {
+  const { posterior, single } = useStore('posterior', 'single');
+  if (!posterior && !single) return null;
+  const notes = single ? single.told.notes : posterior.diagnostics.notes;
+  const spec = single ? single.told.parameters : posterior.spec;
+  const took = single ? Object.values(single.told.seconds).reduce((sum, one) => sum + one, 0) : posterior.seconds;
+  return html`<section class="panel" data-testid="notes">
+    <h2>What the fit noticed</h2>
+    ${notes.length === 0 && html`<p class="quiet">Nothing remarkable. It took ${seconds(took)}.</p>`}
+    ${notes.map((note) => {
+      const { title, text, step, message } = plainNote(note, spec);
+      return html`<div class="note" data-testid=${`note-${note.code}`}>
+        <strong>${title}</strong><p>${text}</p>
+        ${text !== message && html`<details class="more"><summary>In the service's words</summary><p class="quiet">${message}</p></details>`}
+        ${step && html`<button type="button" onClick=${() => tryWith(step.values)}>${step.label}</button>`}
+      </div>`;
+    })}
+  </section>`;
+}

@@ -1,0 +1,29 @@
+/** What is being done, how far it is, and how to stop it. */
+
+import { cancel } from '../jobs.js';
+import { html, seconds } from '../lib/html.js';
+import { useStore } from '../store.js';
+
+const STAGES = {
+  neighbors: 'finding neighbours',
+  weights: 'weighing neighbours',
+  embedding: 'laying out the map',
+  posterior: 'measuring what is uncertain',
+  diagnostics: 'checking the fit',
+};
+
+/** The bar; its place is kept when there is nothing to tell, so that nothing jumps. */
+export function Progress() {
+  const { work } = useStore('work');
+  if (!work) return html`<div class="progress idle" data-testid="progress" aria-hidden="true"></div>`;
+  const { label, stage, done, total, eta, cancelling, job, status } = work;
+  const known = total > 1 && status !== 'queued';
+  const what = cancelling ? 'Stopping' : status === 'queued' ? `${label}: waiting for a worker` : label;
+  const where = STAGES[stage] ?? (stage === 'draws' ? '' : stage);
+  return html`<div class="progress" data-testid="progress" role="group" aria-label="Progress">
+    <div class="progress-text"><strong data-testid="progress-label">${what}</strong>
+      <span class="quiet">${where}${known ? ` · ${done} of ${total}` : ''}${eta ? ` · ${seconds(eta)} left` : ''}</span></div>
+    <progress aria-label=${what} max=${known ? total : undefined} value=${known ? done : undefined}></progress>
+    ${job && html`<button type="button" data-testid="cancel" disabled=${cancelling} onClick=${cancel}>Cancel</button>`}
+  </div>`;
+}

@@ -1,0 +1,161 @@
+/** The large plot on a two-dimensional canvas, where there is no WebGL: the same to the page, with the same gestures. */
+
+import { caught, followLasso, nearest } from '../lib/lasso.js';
+import { fitted, paint } from '../lib/paint.js';
+import { sizeOf } from './size.js';
+
+const REACH = 12; // pixels from a point at which it is meant
+const CLICK = 4; // a way shorter than so many pixels is a click
+
+/** Make the plot; see `createGlPlot`. */
+export function createFlatPlot(canvas, heard) {
+  canvas.getContext('2d', { willReadFrequently: true }); // its pixels are written here, not on the graphics card
+  let [width, height] = [1, 1];
+  let camera = { x: 0, y: 0, zoom: 1 };
+  let from = null; // places at the start of a movement, and at its end: kept, not made anew
+  let to = null;
+  let arrived = null; // ends the wait for a movement, also when another takes its place
+  let now = null; // places that are on the screen
+  let look = null;
+  let mask = null;
+  let line = [];
+  let lassoing = false;
+  let grabbed = null;
+  let move = 0;
+  let frame = 0;
+  let ink = '#000';
+
+  const least = () => Math.min(width, height) / 2;
+  const screen = () => {
+    const unit = least() * camera.zoom;
+    return { x: width / 2 + camera.x * unit, y: height / 2 - camera.y * unit, sx: unit, sy: -unit };
+  };
+
+  function draw() {
+    frame = 0;
+    const context = fitted(canvas, width, height);
+    if (!now) return;
+    const ratio = canvas.width / width;
+    const { x, y, sx, sy } = screen();
+    const scaled = { x: x * ratio, y: y * ratio, sx: sx * ratio, sy: sy * ratio };
+    const { size, opacity } = sizeOf(now.length / 2);
+    paint(context, now, scaled, look, { radius: (size / 2) * ratio, mask, opacity });
+    if (line.length > 1) {
+      context.strokeStyle = ink;
+      context.lineWidth = 1.5 * ratio;
+      context.beginPath();
+      for (const [px, py] of line) context.lineTo(px * ratio, py * ratio);
+      context.stroke();
+    }
+  }
+  const soon = () => (frame ||= requestAnimationFrame(draw));
+  const moved = () => {
+    soon();
+    heard.view();
+  };
+
+  canvas.addEventListener('wheel', (event) => {
+    event.preventDefault();
+    camera.zoom = Math.min(200, Math.max(0.2, camera.zoom * Math.exp(-event.deltaY / 500)));
+    moved();
+  }, { passive: false });
+  canvas.addEventListener('pointermove', (event) => {
+    if (grabbed) {
+      const unit = least() * camera.zoom;
+      camera.x = grabbed.x + (event.clientX - grabbed.px) / unit;
+      camera.y = grabbed.y - (event.clientY - grabbed.py) / unit;
+      moved();
+    } else if (now && !line.length) heard.hover(nearest(event.offsetX, event.offsetY, now, screen(), REACH));
+  });
+  canvas.addEventListener('pointerleave', () => heard.hover(-1));
+  canvas.addEventListener('dblclick', () => heard.select([]));
+  followLasso(canvas, {
+    start: (event) => {
+      if (!lassoing && !event.shiftKey) grabbed = { x: camera.x, y: camera.y, px: event.clientX, py: event.clientY };
+      return true;
+    },
+    draw: (points) => {
+      line = grabbed ? [] : points;
+      soon();
+    },
+    end: (points, event) => {
+      const [first, last] = [points[0], points[points.length - 1]];
+      const isClick = Math.hypot(first[0] - last[0], first[1] - last[1]) < CLICK && points.length < 20;
+      if (isClick && now) {
+        const row = nearest(event.offsetX, event.offsetY, now, screen(), REACH);
+        if (row >= 0) heard.select([row]);
+      } else if (!grabbed && now) heard.select(caught(points, now, screen()));
+      grabbed = null;
+      line = [];
+      soon();
+    },
+  });
+
+  return {
+    kind: 'canvas',
+    show(xy, newLook, { ms = 0 } = {}) {
+      cancelAnimationFrame(move);
+      arrived?.();
+      arrived = null;
+      look = newLook;
+      if (!now || now.length !== xy.length || !ms) {
+        if (now?.length !== xy.length) [now, from, to] = [1, 2, 3].map(() => new Float32Array(xy.length));
+        now.set(xy);
+        draw();
+        heard.view();
+        return Promise.resolve();
+      }
+      from.set(now);
+      to.set(xy);
+      return new Promise((resolve) => {
+        arrived = resolve;
+        const started = performance.now();
+        const step = (at) => {
+          const share = Math.min(1, Math.max(0, (at - started) / ms));
+          const eased = share * share * (3 - 2 * share);
+          for (let i = 0; i < to.length; i++) now[i] = from[i] + (to[i] - from[i]) * eased;
+          draw();
+          if (share < 1) move = requestAnimationFrame(step);
+          else {
+            heard.view();
+            resolve();
+          }
+        };
+        move = requestAnimationFrame(step);
+      });
+    },
+    select(list) {
+      mask = null;
+      if (list && now) {
+        mask = new Uint8Array(now.length / 2);
+        for (const row of list) mask[row] = 1;
+      }
+      soon();
+    },
+    colors(colors) {
+      ink = colors.ink;
+      soon();
+    },
+    resize(w, h) {
+      [width, height] = [w, h];
+      draw();
+    },
+    screen,
+    lasso(on) {
+      lassoing = on;
+    },
+    zoom(factor) {
+      camera.zoom *= factor;
+      moved();
+    },
+    reset() {
+      camera = { x: 0, y: 0, zoom: 1 };
+      moved();
+    },
+    redraw: soon,
+    destroy() {
+      cancelAnimationFrame(move);
+      cancelAnimationFrame(frame);
+    },
+  };
+}

@@ -1,0 +1,43 @@
+/** The plot that this browser can draw. */
+
+import { createFlatPlot } from './flat.js';
+
+const SOFTWARE = /swiftshader|llvmpipe|softpipe|software|basic render/i;
+
+/** Return a plot on the graphics card, or where that fails, a flat one; the library is fetched when it is needed. */
+export async function createPlot(host, heard) {
+  const wanted = new URLSearchParams(location.search).get('plot');
+  if (wanted === 'webgl' || (wanted !== 'flat' && hasFastWebGl())) {
+    try {
+      const { createGlPlot } = await import('./gl.js');
+      return withCanvas(host, (canvas) => createGlPlot(canvas, heard));
+    } catch (error) {
+      console.warn('The plot is drawn without WebGL.', error);
+    }
+  }
+  return withCanvas(host, (canvas) => createFlatPlot(canvas, heard));
+}
+
+/**
+ * Say whether a graphics card draws WebGL, with the floating-point textures that the library needs. Where WebGL is
+ * computed by software the flat plot is several times faster.
+ */
+function hasFastWebGl() {
+  const context = document.createElement('canvas').getContext('webgl');
+  if (!context?.getExtension('OES_texture_float')) return false;
+  const told = context.getExtension('WEBGL_debug_renderer_info');
+  const card = context.getParameter(told ? told.UNMASKED_RENDERER_WEBGL : context.RENDERER);
+  context.getExtension('WEBGL_lose_context')?.loseContext();
+  return !SOFTWARE.test(card);
+}
+
+/** Make a plot on a canvas of its own. */
+function withCanvas(host, make) {
+  const canvas = document.createElement('canvas');
+  canvas.className = 'plot-canvas';
+  canvas.dataset.testid = 'plot';
+  host.replaceChildren(canvas);
+  const plot = make(canvas);
+  canvas.dataset.kind = plot.kind;
+  return Object.assign(plot, { canvas });
+}

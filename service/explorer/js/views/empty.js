@@ -1,0 +1,32 @@
+/** What stands where there is nothing to see yet: what to do next. */
+
+import { html } from '../lib/html.js';
+import { synthesise } from '../actions/data.js';
+import { useStore } from '../store.js';
+
+/** The empty stage. */
+export function Empty() {
+  const { dataset, pending, info, work } = useStore('dataset', 'pending', 'info', 'work');
+  if (work) return html`<div class="empty" data-testid="empty"><p class="quiet">One moment…</p></div>`;
+  if (dataset) {
+    return html`<div class="empty" data-testid="empty">
+      <h2>Ready to fit</h2>
+      <p>The data are here. Press <strong>Fit and draw</strong>, and see how sure their embedding is.</p>
+    </div>`;
+  }
+  if (pending) {
+    return html`<div class="empty" data-testid="empty">
+      <h2>Check the columns</h2>
+      <p>Say which column holds labels or colours, then use the data.</p>
+    </div>`;
+  }
+  const example = info?.manifolds?.[0];
+  return html`<div class="empty" data-testid="empty">
+    <h2>How sure is an embedding?</h2>
+    <p>An embedding puts similar rows of a table close together on a flat map. There is seldom one right map:
+      here you see many that the data allow, and which points stay where they are.</p>
+    ${example && html`<button type="button" class="primary" data-testid="try-example"
+      onClick=${() => synthesise({ name: example })}>Try it with an example</button>`}
+    ${example && html`<p class="quiet">or drop a CSV, npy or Parquet file anywhere on this page</p>`}
+  </div>`;
+}

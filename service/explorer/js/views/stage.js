@@ -1,0 +1,192 @@
+/** The large view: one embedding at a time, moving from draw to draw. */
+
+import { createPlot } from '../plot/make.js';
+import { drawOverlay } from '../plot/overlay.js';
+import { boxOf, dimension, embeddingOf, placed, points, titleOf } from '../lib/frames.js';
+import { html, number, useEffect, useRef } from '../lib/html.js';
+import { lookOf } from '../lib/look.js';
+import { colors, onTheme } from '../lib/theme.js';
+import { choosePoints } from '../actions/selection.js';
+import { set, state, subscribe, useStore } from '../store.js';
+
+const STEP = 700; // milliseconds a draw is on its way to the next, at speed 1
+const SETTLE = 350;
+const calm = matchMedia('(prefers-reduced-motion: reduce)'); // then draws follow each other without a way between
+
+/** What is on the stage, for the export. */
+export const onStage = { plot: null, overlay: null, xy: null, look: null, box: null };
+
+/** The stage. */
+export function Stage() {
+  const host = useRef(null);
+  const overlay = useRef(null);
+  useEffect(() => direct(host.current, overlay.current), []);
+  const { frame, single, posterior, draws } = useStore('frame', 'single', 'posterior', 'draws');
+  const name = single ? single.title : titleOf(frame);
+  return html`
+    <div class="stage" id="stage" data-testid="stage" tabindex="0" role="group"
+      aria-label=${`Scatter plot: ${name}`}>
+      <div class="plot-host" ref=${host}></div>
+      <canvas class="overlay" ref=${overlay} aria-hidden="true"></canvas>
+      <div class="stage-name" data-testid="frame-name">${posterior || single ? name : ''}
+        ${frame > 0 && draws && html`<span class="quiet">seed ${draws.seed}, scale ${number(draws.scale)}</span>`}</div>
+      <${Tools} />
+      <${Tip} />
+    </div>
+  `;
+}
+
+/** Buttons at the corner of the stage. */
+function Tools() {
+  const { lassoing, selection } = useStore('lassoing', 'selection');
+  const tool = (id, label, sign, pressed, act) => html`
+    <button type="button" class="tool" data-testid=${id} aria-label=${label} title=${label} aria-pressed=${pressed}
+      onClick=${act}>${sign}</button>`;
+  return html`
+    <div class="tools">
+      ${tool('zoom-in', 'Zoom in (+)', '+', undefined, () => onStage.plot?.zoom(1.3))}
+      ${tool('zoom-out', 'Zoom out (−)', '−', undefined, () => onStage.plot?.zoom(1 / 1.3))}
+      ${tool('zoom-reset', 'Whole picture (0)', '⤢', undefined, () => onStage.plot?.reset())}
+      ${tool('lasso', 'Select by drawing around points (L, or hold Shift)', '◌', Boolean(lassoing), () => {
+        set({ lassoing: !lassoing });
+      })}
+      ${selection && tool('clear-selection', 'Clear the selection (Esc)', '×', undefined, () => choosePoints([]))}
+    </div>
+  `;
+}
+
+/** What is said next to the pointer. */
+function Tip() {
+  const { hover, columns } = useStore('hover', 'columns');
+  if (hover < 0 || !onStage.xy || hover >= points()) return null;
+  const screen = onStage.plot.screen();
+  const left = screen.x + screen.sx * onStage.xy[2 * hover];
+  const top = screen.y + screen.sy * onStage.xy[2 * hover + 1];
+  const label = columns?.labels?.[hover];
+  return html`<div class="tip" data-testid="tip" style=${{ left: `${left}px`, top: `${top}px` }}>
+    Row ${hover + 1}${label ? ` · ${label}` : ''}
+  </div>`;
+}
+
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** Keep the plot as the state says; returns how to stop. */
+function direct(host, overlay) {
+  let plot = null;
+  let ended = false;
+  let playing = 0;
+  let exact = 0;
+  let wanted = 0;
+  let size = { width: host.clientWidth, height: host.clientHeight };
+
+  const redraw = () => {
+    wanted = 0;
+    if (!plot || !onStage.box) return;
+    drawOverlay(overlay, size, onStage.moving ? null : onStage.xy, plot.screen(), onStage.box, onStage.look, colors());
+  };
+  const soon = () => (wanted ||= requestAnimationFrame(redraw));
+
+  /** Find the box of everything that this posterior has to show. */
+  function measure() {
+    const { reference, draws, single } = state;
+    const all = single ? [single.data] : [reference, draws?.data].filter(Boolean);
+    onStage.box = all.length ? boxOf(all, points(), dimension(), state.axes) : null;
+    onStage.look = all.length ? lookOf(state, points()) : null;
+  }
+
+  /** Show the frame that the state names. */
+  async function show(wantedMs, quick = false) {
+    if (!plot || !onStage.box) return;
+    const ms = calm.matches ? 0 : wantedMs;
+    const n = points();
+    const embedding = embeddingOf(state.frame);
+    if (onStage.xy?.length !== 2 * n) onStage.xy = new Float32Array(2 * n);
+    placed(embedding, n, dimension(), state.axes, onStage.box, onStage.xy);
+    onStage.moving = ms > 0;
+    soon();
+    await plot.show(onStage.xy, onStage.look, { ms, quick });
+    onStage.moving = false;
+    soon();
+  }
+
+  /** Play: each draw on its way to the next, until someone says stop. */
+  async function play() {
+    const turn = ++playing;
+    while (!ended && turn === playing && state.playing && state.draws) {
+      const next = state.frame >= state.draws.count ? 1 : state.frame + 1;
+      playing = turn;
+      following = true;
+      set({ frame: next });
+      following = false;
+      await Promise.all([show(STEP / state.speed, true), pause(calm.matches ? STEP / state.speed : 0)]);
+    }
+    if (!ended && !state.playing) show(0); // with places that can be found under the pointer
+  }
+  let following = false; // the frame was changed by the play itself
+
+  const stopListening = subscribe((changes) => {
+    if (!plot) return;
+    const has = (...names) => names.some((name) => name in changes);
+    if (has('reference', 'draws', 'single', 'axes', 'dataset')) {
+      measure();
+      host.hidden = !onStage.box;
+      if (onStage.box) show(has('draws') && state.draws ? 0 : SETTLE);
+      else soon();
+      overlay.hidden = !onStage.box;
+    } else if (has('color', 'columns', 'summary', 'theme')) {
+      measure();
+      if (onStage.box) show(0);
+    } else if (has('frame') && !following) {
+      clearTimeout(exact);
+      show(changes.frame === state.frame && state.gliding ? SETTLE : 0, true);
+      exact = setTimeout(() => !state.playing && show(0), 400);
+    }
+    if (has('playing') && state.playing) play();
+    if (has('selection')) plot.select(state.selection?.list ?? null);
+    if (has('lassoing')) plot.lasso(state.lassoing);
+    if (has('hover', 'shape', 'trails', 'selection', 'summary')) soon();
+  });
+  const stopTheme = onTheme(() => {
+    plot?.colors(colors());
+    plot?.redraw();
+    soon();
+  });
+  const watcher = new ResizeObserver(() => {
+    size = { width: host.clientWidth, height: host.clientHeight };
+    if (!size.width) return;
+    plot?.resize(size.width, size.height);
+    soon();
+  });
+
+  createPlot(host, {
+    hover: (row) => !state.playing && set({ hover: row }),
+    select: choosePoints,
+    view: () => {
+      soon();
+      if (state.hover >= 0) set({ hover: -1 });
+    },
+  }).then((made) => {
+    if (ended) return made.destroy();
+    plot = made;
+    Object.assign(onStage, { plot, overlay });
+    plot.colors(colors());
+    plot.resize(size.width, size.height);
+    watcher.observe(host);
+    measure();
+    show(0);
+    if (state.selection) plot.select(state.selection.list);
+    return undefined;
+  });
+
+  return () => {
+    ended = true;
+    stopListening();
+    stopTheme();
+    watcher.disconnect();
+    clearTimeout(exact);
+    plot?.destroy();
+    Object.assign(onStage, { plot: null, xy: null });
+    set({ playing: false, hover: -1 });
+  };
+}
+

@@ -1,0 +1,66 @@
+/** A small picture of an embedding, on which points can be drawn around. */
+
+import { choosePoints } from '../actions/selection.js';
+import { caught, followLasso } from '../lib/lasso.js';
+import { html, useEffect, useRef } from '../lib/html.js';
+import { centered, fitted, paint } from '../lib/paint.js';
+import { colors } from '../lib/theme.js';
+
+const CLICK = 5;
+
+/**
+ * The picture.
+ * @param {{xy: Float32Array, look: object, selection: object, title: string, note?: string, onOpen?: () => void}} told
+ */
+export function Thumb({ xy, look, selection, title, note, current, onOpen }) {
+  const canvas = useRef(null);
+  const now = useRef({});
+  now.current = { xy, look, selection, onOpen };
+  useEffect(() => {
+    const draw = (line = []) => drawThumb(canvas.current, now.current, line);
+    now.current.draw = draw;
+    const watcher = new ResizeObserver(() => draw());
+    watcher.observe(canvas.current);
+    followLasso(canvas.current, {
+      draw,
+      end: (line) => {
+        draw();
+        const [first, last] = [line[0], line[line.length - 1]];
+        if (line.length < 8 && Math.hypot(first[0] - last[0], first[1] - last[1]) < CLICK) now.current.onOpen?.();
+        else choosePoints(caught(line, now.current.xy, screenOf(canvas.current)));
+      },
+    });
+    return () => watcher.disconnect();
+  }, []);
+  useEffect(() => drawThumb(canvas.current, now.current, []), [xy, look, selection]);
+  const open = (event) => {
+    if (event.key !== 'Enter') return;
+    event.preventDefault();
+    onOpen?.();
+  };
+  return html`
+    <figure class=${`thumb${current ? ' current' : ''}`} data-testid="thumb">
+      <canvas ref=${canvas} tabindex=${onOpen ? 0 : -1} role=${onOpen ? 'button' : 'img'} aria-label=${title}
+        onKeyDown=${open}></canvas>
+      <figcaption title=${title}><span>${title}</span>${note && html`<span class="quiet">${note}</span>`}</figcaption>
+    </figure>
+  `;
+}
+
+const screenOf = (canvas) => centered(canvas.clientWidth, canvas.clientHeight);
+
+function drawThumb(canvas, { xy, look, selection }, line) {
+  const { clientWidth: width, clientHeight: height } = canvas;
+  if (!width) return;
+  const context = fitted(canvas, width, height);
+  const ratio = canvas.width / width;
+  const n = xy.length / 2;
+  const radius = (n <= 300 ? 2.2 : n <= 3000 ? 1.4 : 0.7) * ratio;
+  paint(context, xy, centered(canvas.width, canvas.height), look, { radius, mask: selection?.mask, opacity: 0.8 });
+  if (line.length < 2) return;
+  context.strokeStyle = colors().ink;
+  context.lineWidth = ratio;
+  context.beginPath();
+  for (const [x, y] of line) context.lineTo(x * ratio, y * ratio);
+  context.stroke();
+}

@@ -1,0 +1,57 @@
+/** Play, pause, and the way through the draws. */
+
+import { html } from '../lib/html.js';
+import { titleOf } from '../lib/frames.js';
+import { writeLink } from '../actions/link.js';
+import { set, state, useStore } from '../store.js';
+
+/** Go to a frame, moving the points there. */
+export function goTo(frame, { gliding = true } = {}) {
+  if (!state.draws) return;
+  const count = state.draws.count;
+  const place = frame > count ? 0 : frame < 0 ? count : frame;
+  set({ playing: false });
+  set({ gliding });
+  set({ frame: place });
+  writeLink();
+}
+
+/** Play or pause. */
+export function togglePlay() {
+  if (!state.draws) return;
+  set({ playing: !state.playing });
+  if (!state.playing) writeLink();
+}
+
+/** The controls below the stage. */
+export function Transport() {
+  const { draws, frame, playing, speed, summary } = useStore('draws', 'frame', 'playing', 'speed', 'summary');
+  const off = !draws;
+  const count = draws?.count ?? 1;
+  return html`
+    <div class="transport" data-testid="transport" role="group" aria-label="Draws as an animation">
+      <button type="button" class="play primary" data-testid="play" disabled=${off} aria-pressed=${playing}
+        onClick=${togglePlay} aria-label=${playing ? 'Pause' : 'Play'}>${playing ? '❚❚' : '▶'}</button>
+      <button type="button" class="step" data-testid="previous" disabled=${off} aria-label="Previous draw"
+        onClick=${() => goTo(state.frame - 1)}>‹</button>
+      <input type="range" class="scrub" data-testid="scrub" min="0" max=${count} step="1" value=${Math.max(0, frame)}
+        disabled=${off} aria-label="Draw" aria-valuetext=${titleOf(frame)}
+        onInput=${(event) => goTo(Number(event.target.value), { gliding: false })} />
+      <button type="button" class="step" data-testid="next" disabled=${off} aria-label="Next draw"
+        onClick=${() => goTo(state.frame + 1)}>›</button>
+      <output class="frame-count" data-testid="frame">${titleOf(frame)}</output>
+      <div class="segmented" role="group" aria-label="What is shown">
+        <button type="button" data-testid="show-reference" disabled=${off} aria-pressed=${frame === 0}
+          onClick=${() => goTo(0)}>Reference</button>
+        <button type="button" data-testid="show-consensus" disabled=${!summary} aria-pressed=${frame === -1}
+          title="The average of all draws, point by point"
+          onClick=${() => set({ playing: false, gliding: true, frame: -1 })}>Consensus</button>
+      </div>
+      <label class="speed">Speed
+        <select data-testid="speed" value=${speed} onChange=${(event) => set({ speed: Number(event.target.value) })}>
+          ${[0.5, 1, 2, 4].map((value) => html`<option value=${value}>${value}×</option>`)}
+        </select>
+      </label>
+    </div>
+  `;
+}
