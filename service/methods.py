@@ -156,7 +156,7 @@ def _schema(entry: MethodEntry, request: type[BaseModel], without: frozenset[str
 _POSTERIORS = (
     PosteriorMethod(
         name="em",
-        title="Posterior of the weights given the data",
+        title="GLLE, given the data",
         description="GLLE by expectation maximisation (Algorithm 1): the law of the reconstruction weights that "
         "the data leave open. Draws of it are embeddings.",
         family="generative",
@@ -168,7 +168,7 @@ _POSTERIORS = (
     ),
     PosteriorMethod(
         name="direct",
-        title="Posterior of the weights given data and embedding",
+        title="GLLE, given the data and LLE",
         description="GLLE by direct sampling (Algorithm 2): the law of the reconstruction weights given the data "
         "and their LLE embedding, too.",
         family="generative",

@@ -30,7 +30,7 @@ export function MethodPanel() {
         ${families(methods).map(([family, members]) => html`<optgroup label=${family}>${members.map((one) => html`<option
           value=${one.name} selected=${one.name === method} disabled=${Boolean(hindrance(one))}>${one.title}${hindrance(one) && ` (${hindrance(one)})`}</option>`)}</optgroup>`)}
       </select>
-      <p class="help two-lines" title=${chosen.description}>${chosen.description}</p>
+      <p class="help">${chosen.description}</p>
     </div>
     <${SchemaForm} id=${`form-${method}`} schema=${schema} values=${values} without=${['dataset', 'method']}
       notes=${{ variant: variant?.description }} onChange=${change} />

@@ -5,10 +5,12 @@ import { html } from '../lib/html.js';
 const FIRST = ['variant', 'n_neighbors', 'n_components', 'perplexity'];
 const FEW = 4; // fields that need no “More”
 
-/** What a field is called: `n_neighbors` is “Neighbors”. */
+const PLAIN = { n: 'Rows', n_neighbors: 'Neighbours', n_components: 'Dimensions' };
+
+/** What a field is called: `max_iter` is “Max iter”. */
 export const labelOf = (name) => {
   const words = name.replace(/^n_/, '').replaceAll('_', ' ');
-  return name === 'n' ? 'Rows' : words.charAt(0).toUpperCase() + words.slice(1);
+  return PLAIN[name] ?? words.charAt(0).toUpperCase() + words.slice(1);
 };
 
 /** Follow a reference into the schema's definitions. */

@@ -5,7 +5,7 @@ import { neighborsOf } from '../actions/selection.js';
 import { fitted } from '../lib/paint.js';
 import { state } from '../store.js';
 
-export const MOST_SHAPES = 400; // more would cover each other
+export const MOST_SHAPES = 100; // more would cover each other
 export const MOST_TRAILS = 150;
 const TAU = 2 * Math.PI;
 const DEVIATIONS = Math.sqrt(-2 * Math.log(1 - 0.5)); // the ellipse that holds half of a normal law's draws

@@ -47,8 +47,8 @@ export function Transport() {
           title="The average of all draws, point by point"
           onClick=${() => set({ playing: false, gliding: true, frame: -1 })}>Consensus</button>
       </div>
-      <label class="speed">Speed
-        <select data-testid="speed" value=${speed} onChange=${(event) => set({ speed: Number(event.target.value) })}>
+      <label class="speed">
+        <select data-testid="speed" title="Speed" aria-label="Speed" value=${speed} onChange=${(event) => set({ speed: Number(event.target.value) })}>
           ${[0.5, 1, 2, 4].map((value) => html`<option value=${value}>${value}×</option>`)}
         </select>
       </label>
