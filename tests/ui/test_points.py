@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from tests.ui.explorer import Explorer
 
+SELECTED = "async () => Array.from((await import('/explorer/js/store.js')).state.selection.list)"
+EDGE = 4  # pixels: a line by hand is straightened
+
 
 @pytest.fixture(params=["webgl", "flat"])
 def drawn(
@@ -78,25 +81,25 @@ def test_points_selected_in_the_large_view_are_selected_in_all(drawn: Explorer) 
     drawn.at("tab-grid").click()
     whole = drawn.wait_still("thumb")
     drawn.at("tab-draws").click()
-    left, middle = drawn.places(), drawn.at("stage").bounding_box()
-    assert middle
+    places, stage = drawn.places(), drawn.at("stage").bounding_box()
+    assert stage
     drawn.page.mouse.move(5, 5)
     around(drawn, drawn.at("stage"), shift=True)
     expect(drawn.at("selected")).to_contain_text("points selected")
     drawn.keep("selected")
-    inside = {i for i, (x, _) in enumerate(left) if x < middle["x"] + middle["width"] / 2}
-    found = set(drawn.page.evaluate(SELECTED))
-    assert found
-    assert found == inside
+    line = stage["x"] + stage["width"] / 2
+    found = {row: places[row][0] for row in drawn.page.evaluate(SELECTED)}
+    sure = {row for row, (x, _) in enumerate(places) if x < line - EDGE}
+    assert len(sure) > 20
+    assert sure <= found.keys()
+    assert max(found.values()) < line + EDGE
     drawn.at("tab-grid").click()
-    assert drawn.wait_still("thumb") != whole
+    faded = drawn.wait_still("thumb")
+    assert faded != whole
     drawn.keep("selected-grid")
     drawn.page.keyboard.press("Escape")
     expect(drawn.at("selected")).to_have_count(0)
-    assert drawn.wait_still("thumb") == whole
-
-
-SELECTED = "async () => Array.from((await import('/explorer/js/store.js')).state.selection.list)"
+    until(lambda: drawn.seen("thumb") != faded)
 
 
 def test_points_selected_in_a_small_picture_are_selected_in_all(drawn: Explorer) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from playwright.sync_api import expect
 
@@ -22,12 +22,10 @@ if TYPE_CHECKING:
 
 def test_a_service_that_goes_away_is_told_and_comes_back(tab: Tab, tmp_path: Path) -> None:
     """What was asked for meanwhile is not lost from sight: a banner, then all goes on without a reload."""
-    with running(tmp_path, GLLE_WORKERS="1") as first:
-        url = first.url
-    with tab(url) as explorer:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with tab(f"http://127.0.0.1:{port}") as explorer:
         explorer.expected += ["ERR_CONNECTION_REFUSED", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE"]
-        port = urlsplit(url).port
-        assert port
         with running(tmp_path, port=port, GLLE_WORKERS="1"):
             explorer.open()
             explorer.at("try-example").click()
