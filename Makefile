@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo up test test-compose test-scale bench figures honesty lint format types openapi client-types fuzz lock clean
+.PHONY: help setup demo up test test-compose test-scale bench figures honesty methods lint format types openapi client-types fuzz lock clean
 
 help:
 	@echo "make demo          start everything, run the main job on real data, leave pictures in out/"
@@ -17,6 +17,7 @@ help:
 	@echo "make bench         figures beside their goals, side by side with others; a quarter of an hour"
 	@echo "make figures       the pictures and numbers of docs/"
 	@echo "make honesty       the spread of draws against LLE's own sampling spread (twenty minutes)"
+	@echo "make methods       every method on the same data with the same scores: docs/methods.md (a quarter of an hour)"
 	@echo "make test-compose  the containers, for real (as root; installs a container engine)"
 	@echo "make test-scale    n of 100,000 (minutes)"
 	@echo "make openapi       export openapi/openapi.json and docs/settings.md"
@@ -67,6 +68,9 @@ figures: setup
 honesty: setup
 	$(BIN)/python -m docs.figures.honesty
 
+methods: setup
+	$(BIN)/python -m docs.figures.methods
+
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -95,8 +99,10 @@ fuzz: setup
 	$(BIN)/python -m tests.fuzz $(FUZZ)
 
 lock:
-	$(LOCK) --extra service --extra client --extra fast --extra otel --extra demo --group dev -o requirements.lock
-	$(LOCK) --extra service --extra fast --extra otel --extra arrow --group build -o requirements-service.lock
+	$(LOCK) --extra service --extra client --extra fast --extra otel --extra demo --extra sklearn \
+		--extra tsne --extra sdp --extra pictures --group dev -o requirements.lock
+	$(LOCK) --extra service --extra fast --extra otel --extra arrow --extra sklearn \
+		--extra tsne --extra sdp --extra pictures --group build -o requirements-service.lock
 	$(LOCK) --extra bench --constraint requirements.lock -o requirements-bench.lock
 
 clean:

@@ -28,8 +28,8 @@ import numpy as np
 from scipy.sparse import csc_array
 from scipy.sparse.linalg import splu
 
-from glle_engine.eigenpairs import GOOD_PIN, pin_refusal, refusal
-from glle_engine.errors import ConvergenceError
+from glle_engine.eigenpairs import GOOD_PIN, MAX_STEPS, pin_refusal, refusal
+from glle_engine.errors import ConvergenceError, InvalidParameterError
 from glle_engine.factored import Factored
 from glle_engine.fallbacks import dense, shift_invert
 
@@ -88,10 +88,11 @@ class Eigenproblem:
 
         Raises
         ------
-        ConvergenceError
+        ConvergenceError, InvalidParameterError
 
         """
         n = len(neighbors)
+        require_pairs(n, wanted - 1)
         pins = np.array([members[0] for members in classes], np.int32)
         trial = cls(neighbors, np.arange(n, dtype=np.int32), pins)
         if n <= DENSE_BELOW:
@@ -225,6 +226,16 @@ class Eigenproblem:
                 options={"SymmetricMode": True},
             )
         return Factored(self, weights, pins, lu, inverse)
+
+
+def require_pairs(n: int, n_components: int) -> None:
+    """Raise `InvalidParameterError` for more components than Lanczos has steps, but for a handful of points."""
+    if n > DENSE_BELOW and n_components >= MAX_STEPS:
+        raise InvalidParameterError(
+            f"n_components={n_components} is more than the {MAX_STEPS - 1} eigenvectors that are found at once.",
+            remedy=f"Give n_components of at most {MAX_STEPS - 1}.",
+            details={"n_components": n_components, "most": MAX_STEPS - 1},
+        )
 
 
 def lane_solver(problem: Eigenproblem, wanted: int) -> LaneSolver | None:

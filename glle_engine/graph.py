@@ -19,16 +19,18 @@ _SEARCH_ENTRIES = 100_000_000
 
 
 def edges(nearest: NDArray[np.int32], kept: NDArray[np.bool_] | None) -> NDArray[np.int32]:
-    """Return the neighbours that are, as a graph of as many columns: who was dropped, the nearest stands in for.
+    """Return the neighbours that are, as a graph of as many columns: who was dropped, the first kept stands in for.
 
     Parameters
     ----------
     nearest : (n, k) int32
-        Nearest first; the nearest is always kept.
     kept : (n, k) bool or None
+        At least one of each row.
 
     """
-    return nearest if kept is None else np.where(kept, nearest, nearest[:, :1])
+    if kept is None:
+        return nearest
+    return np.where(kept, nearest, np.take_along_axis(nearest, kept.argmax(axis=1)[:, None], axis=1))
 
 
 def components(neighbors: NDArray[np.int32]) -> NDArray[np.int32]:

@@ -170,7 +170,7 @@ def lle_weights(
 
 
 def normalised_precision(
-    gram: NDArray[np.float64], trace: NDArray[np.float64], reg: float
+    gram: NDArray[np.float64], trace: NDArray[np.float64], reg: float | NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return A_i / u_i and the unit u_i = tr(G_i), or 1 where that is 0: free of the data's units.
 
@@ -179,7 +179,8 @@ def normalised_precision(
     gram : (m, k, k) float64
     trace : (m,) float64
         tr(G_i).
-    reg : float
+    reg : float or (m, 1) float64
+        One for all, or one a point.
 
     Returns
     -------

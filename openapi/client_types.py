@@ -27,11 +27,13 @@ BODIES = {
     "ReconstructionsOptions": ("ReconstructionsIn", {"count"}),
     "CalibrationOptions": ("CalibrationIn", set[str]()),
     "AdviceOptions": ("AdviceIn", {"dataset"}),
+    "CompareOptions": ("ComparisonIn", {"dataset", "methods", "labels", "truth"}),
 }
 QUERIES = {
     "DatasetsOptions": ("/v1/datasets", {"limit", "cursor"}),
     "PosteriorsOptions": ("/v1/posteriors", {"limit", "cursor"}),
     "JobsOptions": ("/v1/jobs", {"limit", "cursor"}),
+    "MethodsOptions": ("/v1/methods", set[str]()),
     "DrawOptions": ("/v1/posteriors/{id}/draws/{index}", {"wait"}),
     "SummaryOptions": ("/v1/posteriors/{id}/summary", {"count", "wait"}),
 }

@@ -21,7 +21,20 @@ from service.middleware import Gate, Observe
 from service.problems import ProblemOut, documented
 from service.rate import Rate
 from service.recent import FromRecent, Recent
-from service.routes import analyses, datasets, draws, explorer, jobs, methods, posteriors, system
+from service.routes import (
+    analyses,
+    comparisons,
+    datasets,
+    draws,
+    embeddings,
+    explorer,
+    jobs,
+    methods,
+    pictures,
+    posteriors,
+    scores,
+    system,
+)
 from service.streams import Streams
 from service.tracing import telemetry
 from worker.logs import has_access_log
@@ -33,7 +46,21 @@ if TYPE_CHECKING:
 
 TENANTS_AT_HAND = 256  # their views of the stores are small, and made in microseconds
 
-ROOMS = (datasets, posteriors, draws, analyses, jobs, methods, system, explorer)
+# Before those of numbers: a picture's path is theirs with an ending.
+ROOMS = (
+    pictures,
+    datasets,
+    posteriors,
+    draws,
+    analyses,
+    embeddings,
+    comparisons,
+    jobs,
+    methods,
+    scores,
+    system,
+    explorer,
+)
 DESCRIPTION = """Generative locally linear embedding: embeddings with their uncertainty.
 Upload a data set, fit a posterior over reconstruction weights once, draw as many embeddings as you like.
 Work that takes time is a job: 202, a Location, and long-polling with ?wait=.

@@ -60,6 +60,56 @@ class CheckOut(TypedDict):
     """
 
 
+class ComparedIn(TypedDict):
+    """A method to compare."""
+
+    method: str
+    """
+    Name of an embedding method: GET /v1/methods.
+    """
+    parameters: NotRequired[dict[str, Any]]
+    """
+    Of the method, by name; what is left out has its default. GET /v1/methods has their schemas.
+    """
+    label: NotRequired[str | None]
+    """
+    What its row is called; unless told the method's name, numbered from its second row on.
+    """
+
+
+class ComparisonIn(TypedDict):
+    """Methods to compare on one data set."""
+
+    dataset: str
+    """
+    Id of a data set.
+    """
+    labels: NotRequired[str | None]
+    """
+    Id of a data set that tells the class of each point: the labels kept with it, else its one column. For supervised methods, and for scores that need them.
+    """
+    truth: NotRequired[str | None]
+    """
+    Id of a data set that tells the true coordinates: those kept with it (of a synthetic one its own id will do), else its values. For scores that need them.
+    """
+    scores: NotRequired[list[str] | None]
+    """
+    Names of GET /v1/scores; unless told all that labels and truth allow, those that are limited to `most_points` up to a tenth of it; none with [].
+    """
+    n_neighbors: NotRequired[int | None]
+    """
+    Neighbours that the scores look at; unless told 10, or fewer for few points.
+    """
+    methods: list[ComparedIn]
+    """
+    A row each, in their order.
+    """
+    align: NotRequired[Literal["first", "truth"] | None]
+    """
+    Also return the embeddings, turned and scaled to the first that succeeds, or to the truth.
+    """
+
+
 class DatasetOut(TypedDict):
     """A data set."""
 
@@ -172,6 +222,64 @@ class DrawsIn(TypedDict):
     """
 
 
+class EmbeddingIn(TypedDict):
+    """An embedding to make."""
+
+    method: str
+    """
+    Name of an embedding method: GET /v1/methods.
+    """
+    parameters: NotRequired[dict[str, Any]]
+    """
+    Of the method, by name; what is left out has its default. GET /v1/methods has their schemas.
+    """
+    dataset: str
+    """
+    Id of a data set.
+    """
+    labels: NotRequired[str | None]
+    """
+    Id of a data set that tells the class of each point: the labels kept with it, else its one column. For supervised methods, and for scores that need them.
+    """
+    truth: NotRequired[str | None]
+    """
+    Id of a data set that tells the true coordinates: those kept with it (of a synthetic one its own id will do), else its values. For scores that need them.
+    """
+    scores: NotRequired[list[str] | None]
+    """
+    Names of GET /v1/scores; unless told all that labels and truth allow, those that are limited to `most_points` up to a tenth of it; none with [].
+    """
+    n_neighbors: NotRequired[int | None]
+    """
+    Neighbours that the scores look at; unless told 10, or fewer for few points.
+    """
+
+
+class EstimateIn(TypedDict):
+    """An embedding whose cost is asked for: of a data set that is there, or of one of so many points and features."""
+
+    method: str
+    """
+    Name of an embedding method: GET /v1/methods.
+    """
+    parameters: NotRequired[dict[str, Any]]
+    """
+    Of the method, by name; what is left out has its default. GET /v1/methods has their schemas.
+    """
+    dataset: NotRequired[str | None]
+    """
+    Id of a data set.
+    """
+    n: NotRequired[int | None]
+    """
+    Points, without a data set.
+    """
+    d: NotRequired[int | None]
+    """
+    Features, without a data set.
+    """
+
+
 class InfoOut(TypedDict):
     """What this service is and allows."""
 
@@ -226,6 +334,13 @@ class NamingIn(TypedDict):
     """
     At most 20, of at most 50 characters each.
     """
+
+
+class NoteOut(TypedDict):
+    """Something the user should know."""
+
+    code: str
+    message: str
 
 
 class PosteriorIn(TypedDict):
@@ -460,6 +575,27 @@ class ReconstructionsIn(TypedDict):
     count: int
     """
     How many, one a draw.
+    """
+
+
+class ScoreOut(TypedDict):
+    """A score of embeddings."""
+
+    name: str
+    title: str
+    about: str
+    needs: Literal["nothing", "labels", "truth"]
+    """
+    What it needs beside data and embedding.
+    """
+    better: Literal["higher", "lower"]
+    most_points: int | None
+    """
+    It is not made of more.
+    """
+    growth: str
+    """
+    How its time grows with n.
     """
 
 
@@ -729,6 +865,23 @@ class AdviceOptions(TypedDict):
     """
 
 
+class CompareOptions(TypedDict):
+    """Keyword arguments, of `ComparisonIn`."""
+
+    scores: NotRequired[list[str] | None]
+    """
+    Names of GET /v1/scores; unless told all that labels and truth allow, those that are limited to `most_points` up to a tenth of it; none with [].
+    """
+    n_neighbors: NotRequired[int | None]
+    """
+    Neighbours that the scores look at; unless told 10, or fewer for few points.
+    """
+    align: NotRequired[Literal["first", "truth"] | None]
+    """
+    Also return the embeddings, turned and scaled to the first that succeeds, or to the truth.
+    """
+
+
 class DatasetsOptions(TypedDict):
     """Keyword arguments, the query of GET /v1/datasets."""
 
@@ -763,10 +916,31 @@ class JobsOptions(TypedDict):
     Only jobs of this status.
     """
     kind: NotRequired[
-        Literal["fit", "draws", "summary", "transform", "reconstructions", "calibration", "advice"] | None
+        Literal[
+            "fit",
+            "draws",
+            "summary",
+            "transform",
+            "reconstructions",
+            "calibration",
+            "advice",
+            "embedding",
+            "comparison",
+            "picture",
+        ]
+        | None
     ]
     """
     Only jobs of this kind.
+    """
+
+
+class MethodsOptions(TypedDict):
+    """Keyword arguments, the query of GET /v1/methods."""
+
+    makes: NotRequired[Literal["posterior", "embedding"] | None]
+    """
+    Only methods that make this.
     """
 
 
@@ -828,11 +1002,112 @@ class SummaryOptions(TypedDict):
     """
 
 
+class EmbeddingOut(TypedDict):
+    """An embedding, but for its coordinates."""
+
+    id: str
+    """
+    Digest of data set, method, all parameters, labels and engine version.
+    """
+    dataset: str
+    """
+    Id of its data set.
+    """
+    method: str
+    parameters: dict[str, Any]
+    """
+    Every parameter with its value.
+    """
+    labels: str | None
+    """
+    The data set of the classes that a supervised method had.
+    """
+    engine: str
+    """
+    Version of the engine.
+    """
+    n: int
+    """
+    Points.
+    """
+    eigenvalues: list[float] | None
+    """
+    Of spectral methods, in the order of the columns.
+    """
+    figures: dict[str, Any]
+    """
+    What the method found out: log_likelihood, iterations and so on.
+    """
+    notes: list[NoteOut]
+    """
+    What is remarkable, with the remedy.
+    """
+    seconds: dict[str, float]
+    """
+    Time by stage, when it was made.
+    """
+    links: dict[str, str]
+    """
+    Where to go from here.
+    """
+
+
+class EstimateOut(TypedDict):
+    """What an embedding is expected to take, and whether it would be made."""
+
+    method: str
+    parameters: dict[str, Any]
+    """
+    Every parameter with its value.
+    """
+    n: int
+    d: int
+    seconds: float | None
+    """
+    Expected on one core of a usual machine; null where it cannot be done.
+    """
+    bytes: float | None
+    """
+    Working memory at its peak, likewise.
+    """
+    growth: str
+    """
+    How the time grows with n.
+    """
+    allowed_seconds: float
+    """
+    What a job may be expected to take.
+    """
+    allowed_bytes: int
+    """
+    What its memory may be expected to be.
+    """
+    most_points: int | None
+    """
+    Points of as many features that would be within both; n, if n is; null: not even few.
+    """
+    problem: ProblemOut | None
+    """
+    Why it would be refused; null when it would be made.
+    """
+
+
 class JobOut(TypedDict):
     """A job: a fit, draws, or an analysis."""
 
     id: str
-    kind: Literal["fit", "draws", "summary", "transform", "reconstructions", "calibration", "advice"]
+    kind: Literal[
+        "fit",
+        "draws",
+        "summary",
+        "transform",
+        "reconstructions",
+        "calibration",
+        "advice",
+        "embedding",
+        "comparison",
+        "picture",
+    ]
     status: Literal["queued", "running", "cancelling", "cancelled", "succeeded", "failed"]
     progress: ProgressOut
     created: str
@@ -851,11 +1126,11 @@ class JobOut(TypedDict):
     """
     posterior: str | None
     """
-    Id of the posterior it fits or uses; null for advice.
+    Id of the posterior it fits or uses; null where it is about a data set.
     """
     dataset: str | None
     """
-    Id of the data set that was named: to fit, to transform, to advise on; else null.
+    Id of the data set that was named: to fit, to embed, to transform, to advise on; else null.
     """
     request: dict[str, Any]
     """
@@ -894,7 +1169,35 @@ class MethodOut(TypedDict):
     """
     JSON Schema of the request that asks for it.
     """
+    makes: Literal["posterior", "embedding"]
+    """
+    What is asked for with it: a posterior, of which to draw, or one embedding.
+    """
+    family: str
+    growth: str
+    """
+    How its time grows with n.
+    """
+    needs_labels: bool
+    """
+    Whether it needs the class of each point.
+    """
+    random: bool
+    """
+    Whether it has a seed: another one gives another embedding.
+    """
+    available: bool
+    """
+    Whether what it needs is installed here.
+    """
+    missing_extra: str | None
+    """
+    The extra of the package that would bring it; else null.
+    """
     variants: list[VariantOut]
+    """
+    Of a posterior's law; none of embeddings.
+    """
     citations: list[str]
     """
     Where it comes from.
@@ -903,6 +1206,12 @@ class MethodOut(TypedDict):
     """
     `self`, and `create`: where to POST the request.
     """
+
+
+class ScoreList(TypedDict):
+    """All scores."""
+
+    items: list[ScoreOut]
 
 
 class MethodList(TypedDict):

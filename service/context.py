@@ -10,7 +10,7 @@ from service.auth import tenant_of
 from service.checks import require_success
 from service.models import JobOut
 from service.waiting import settled
-from worker.analyses import AnalysisSpec
+from worker.analysis import AnalysisSpec
 from worker.jobs import Job
 from worker.stores import Stores
 from worker.terms import ANY_TIME, Terms

@@ -19,6 +19,9 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "reconstructions": {"count": 4, "seed": 0},
     "calibration": {"half_samples": 20, "draws": 40},
     "advice": {"dataset": _DATASET, "n_neighbors": [6, 8, 10]},
+    "embed": {"dataset": _DATASET, "method": "pca", "parameters": {"n_components": 2}},
+    "estimate": {"method": "lle", "n": 10000, "d": 3},
+    "compare": {"dataset": _DATASET, "methods": [{"method": "pca"}, {"method": "lle"}]},
     "rename_dataset": _NAMING,
     "rename_posterior": _NAMING,
 }
@@ -31,6 +34,7 @@ _OF_DATASET: Links = {
     "read_data": ("get_data", {}),
     "fit": ("fit", {"dataset": "$response.body#/id"}),
     "advise": ("advice", {"dataset": "$response.body#/id"}),
+    "embed": ("embed", {"dataset": "$response.body#/id", "method": "pca"}),
 }
 _OF_POSTERIOR: Links = {
     "describe_posterior": ("get_posterior", {}),
@@ -42,13 +46,14 @@ _OF_POSTERIOR: Links = {
     "generate_data": ("reconstructions", {}),
     "calibrate": ("calibration", {}),
 }
+_OF_EMBEDDING: Links = {"read_coordinates": ("get_coordinates", {})}
 _OF_JOB: Links = {
     "follow": ("get_job", {}),
     "fetch_result": ("get_result", {}),
     "cancel": ("cancel", {}),
 }
 # The model of an answer, and what its `id` leads to.
-_LINKS = {"DatasetOut": _OF_DATASET, "PosteriorOut": _OF_POSTERIOR, "JobOut": _OF_JOB}
+_LINKS = {"DatasetOut": _OF_DATASET, "EmbeddingOut": _OF_EMBEDDING, "PosteriorOut": _OF_POSTERIOR, "JobOut": _OF_JOB}
 
 _HEADERS = {
     "Location": ("string", "Where what was made is, or the job that makes it."),

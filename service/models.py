@@ -23,6 +23,7 @@ from glle_engine.spec import (
 from service.problems import ProblemOut
 from worker.clock import iso
 from worker.datasets import Dataset
+from worker.embeddings import EmbeddingSpec
 from worker.jobs import Job, Kind, Status
 from worker.posteriors import PosteriorRecord
 from worker.terms import Priority
@@ -271,9 +272,9 @@ class JobOut(BaseModel):
     finished: str | None
     deadline: str | None = Field(description="When it fails unless it has ended.")
     priority: Priority = Field(description="interactive: someone waits, so it goes before every batch.")
-    posterior: str | None = Field(description="Id of the posterior it fits or uses; null for advice.")
+    posterior: str | None = Field(description="Id of the posterior it fits or uses; null where it is about a data set.")
     dataset: str | None = Field(
-        description="Id of the data set that was named: to fit, to transform, to advise on; else null."
+        description="Id of the data set that was named: to fit, to embed, to transform, to advise on; else null."
     )
     request: dict[str, Any] = Field(description="What was asked for.")
     error: ProblemOut | None = Field(description="The problem a failed job ended with.")
@@ -288,6 +289,8 @@ class JobOut(BaseModel):
             links["posterior"] = f"/v1/posteriors/{job.posterior}"
         if job.dataset is not None:
             links["dataset"] = f"/v1/datasets/{job.dataset}"
+        if job.kind == "embedding":
+            links["embedding"] = f"/v1/embeddings/{EmbeddingSpec.from_dict(job.spec).recipe.id}"
         if job.status == "succeeded":
             links["result"] = f"{here}/result"
         internal = {"n", "p", "grid", "shard_seconds", "engine"}

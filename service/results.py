@@ -23,6 +23,7 @@ from service.arrays import (
     npz_response,
 )
 from service.arrow import ARROW
+from service.embedding_models import embedding_links
 from service.immutable import client_has_it, immutable_headers, scale_header
 from service.selection import Selection, unsliced
 from service.tables import Table, matrix_columns, table_response
@@ -30,7 +31,7 @@ from service.tables import Table, matrix_columns, table_response
 if TYPE_CHECKING:
     from fastapi import Request
 
-    from worker.analyses import AnalysisSpec
+    from worker.analysis import AnalysisSpec
     from worker.cache import Entry
 
 # Of a summary, a row a draw. In JSON they are its `spectrum`, where null says that a gap is not known.
@@ -83,6 +84,8 @@ def result_response(spec: AnalysisSpec, entry: Entry, wanted: Wanted) -> Respons
     if media == NPZ:
         return npz_response({**stacks, **{name: Stack.of(array) for name, array in spectrum.items()}}, headers)
     told = {name: value for name, value in entry.meta.items() if name != "sha256"}
+    if spec.kind == "comparison":
+        told["rows"] = [_linked(row, told["dataset"]) for row in told["rows"]]
     if spectrum:
         told["spectrum"] = {name: _with_nulls(array) for name, array in spectrum.items()}
     return members_response(told, stacks, headers)
@@ -140,6 +143,11 @@ def _generated(first: int, part: _Part, numbers: Array, dtype: Dtype) -> Table:
         for draw, matrix in zip(part.draws.positions, data, strict=True)
     )
     return Table(columns, parts)
+
+
+def _linked(row: dict[str, Any], dataset: str) -> dict[str, Any]:
+    """Return a row of a comparison with the links of its embedding, where there is one."""
+    return {**row, "links": embedding_links(row["embedding"], dataset) if row["embedding"] else {}}
 
 
 def _with_nulls(array: Array) -> list[Any]:

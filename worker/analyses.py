@@ -1,103 +1,33 @@
-"""Analyses: what can be asked beside draws. Each is a small value with a function from what it names to a result.
-
-One task of a worker runs an analysis at its `Desk`, which has the data, the posterior and the draws; the result
-is one entry of the cache, under a key made of everything that it depends on.
-"""
+"""The analyses there are: what can be asked beside draws, of a posterior or of a data set."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glle_engine import __version__
 from glle_engine.advice import advise
 from glle_engine.calibration import DRAWS, HALF_SAMPLES, calibrate
 from glle_engine.progress import blocks
 from glle_engine.quality import local_trustworthiness
 from glle_engine.summary import summarize
 from glle_engine.transform import Extension, extend, reconstruct
+from worker.analysis import AnalysisSpec
 from worker.cache import Array, Entry
 from worker.draws import DrawKey
-from worker.identity import digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from glle_engine import Draw, Posterior
+    from glle_engine import Posterior
     from glle_engine.progress import OnProgress
     from glle_engine.spec import Source
-    from worker.jobs import Job, Kind
+    from worker.analysis import Desk
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 MOST_SUMMARISED = 1000  # draws: they are aligned to each other, so all are held at once
 TRUST_NEIGHBORS = 10
 TRUST_BLOCK = 8192  # points between two looks at the wish to cancel
 EXTENSION_WORK = 2**28  # distances times features between two such looks, at most: about a second
-
-
-class Desk(Protocol):
-    """What a worker lays out for an analysis."""
-
-    @property
-    def tell(self) -> OnProgress:
-        """Writes progress; raises when the job is no longer wanted."""
-
-    def posterior(self) -> Posterior:
-        """Return the job's posterior, fitted again when it was evicted."""
-
-    def training(self) -> Array:
-        """Return the data (n, d) that it was fitted to."""
-
-    def values(self, dataset: str) -> Array:
-        """Return a data set's values."""
-
-    def calibration(self) -> Entry:
-        """Return the posterior's own calibration, the result of a `CalibrationSpec` as it stands."""
-
-    def draws(self, posterior: Posterior, keys: Iterable[DrawKey]) -> Iterator[Draw]:
-        """Yield draws, from the cache where they are there."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class AnalysisSpec:
-    """What all analyses have in common; the fields of each are what was asked for.
-
-    Parameters
-    ----------
-    engine
-        The version of the engine that the result is of.
-
-    """
-
-    kind: ClassVar[Kind]
-    main: ClassVar[str | None] = None  # the array that stands for the result where there is room for one
-    may_be_nan: ClassVar[frozenset[str]] = frozenset()  # arrays in which NaN has a meaning
-
-    engine: str = __version__
-
-    @property
-    def total(self) -> int:
-        """What its progress counts to, as far as it can be known."""
-        raise NotImplementedError
-
-    def run(self, desk: Desk) -> Entry:
-        """Return the result: `meta`, JSON-able, and arrays."""
-        raise NotImplementedError
-
-    def cache_key(self, subject: str) -> str:
-        """Return where the result is cached; `subject` is the posterior, or the data set where there is none."""
-        return f"{results_prefix(subject)}{self.kind}:{digest(self.to_dict())}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as a JSON-able dictionary."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, value: dict[str, Any]) -> Self:
-        """Return the inverse of `to_dict`."""
-        return cls(**value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -285,25 +215,10 @@ class AdviceSpec(AnalysisSpec):
         return Entry(advice.to_dict(), {})
 
 
-_SPECS: dict[str, type[AnalysisSpec]] = {
-    spec.kind: spec for spec in (SummarySpec, TransformSpec, ReconstructionsSpec, CalibrationSpec, AdviceSpec)
-}
-
-
-def analysis_of(job: Job) -> AnalysisSpec:
-    """Return the analysis that a job is to make."""
-    return _SPECS[job.kind].from_dict(job.spec)
-
-
 def calibration_told(meta: dict[str, Any]) -> dict[str, Any]:
     """Return what a calibration found out, without what it was asked for."""
     asked = {*CalibrationSpec().to_dict(), "sha256"}
     return {name: value for name, value in meta.items() if name not in asked}
-
-
-def results_prefix(subject: str) -> str:
-    """Return what the cache keys of all results about a posterior, or a data set, begin with."""
-    return f"result:{subject}:"
 
 
 def _local_trust(data: Array, posterior: Posterior, tell: OnProgress) -> Array:

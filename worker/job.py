@@ -14,7 +14,18 @@ from worker.tenants import DEFAULT
 if TYPE_CHECKING:
     from worker.terms import Priority
 
-Kind = Literal["fit", "draws", "summary", "transform", "reconstructions", "calibration", "advice"]
+Kind = Literal[
+    "fit",
+    "draws",
+    "summary",
+    "transform",
+    "reconstructions",
+    "calibration",
+    "advice",
+    "embedding",
+    "comparison",
+    "picture",
+]
 Status = Literal["queued", "running", "cancelling", "cancelled", "succeeded", "failed"]
 
 OPEN = ("queued", "running", "cancelling")

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from glle_engine import Posterior
-from worker.analyses import results_prefix
+from worker.analysis import results_prefix
 from worker.draws import cache_prefix
 from worker.identity import content_sha256, index_member, member_name, text
 from worker.naming import renamed

@@ -68,6 +68,10 @@ class Settings:
     recent_bytes: int = _setting(64 * 2**20, "Bytes of answers that each API process keeps at hand.", at_least=0)
     cache_ttl: int = _setting(30 * 86400, "Seconds an array stays cached, if space allows.", at_least=1)
     job_timeout: int = _setting(600, "Seconds one task of a job may take.", at_least=1)
+    cost_margin: float = _setting(
+        2.0, "Factor of safety on the seconds that an embedding is expected to take.", at_least=1
+    )
+    method_bytes: int = _setting(2 * 2**30, "Bytes of working memory that an embedding may take.", at_least=2**20)
     job_ttl: int = _setting(7 * 86400, "Seconds a job's record is kept after its end.", at_least=1)
     heartbeat: int = _setting(5, "Seconds between a busy worker's signs of life; 4 missed: redone.", at_least=1)
     shard_seconds: float = _setting(2.0, "Work in one shard of a draws job, so that jobs interleave.")

@@ -13,6 +13,7 @@ from redis.retry import Retry
 from worker.cache import ArrayCache
 from worker.counts import Counts
 from worker.datasets import DatasetStore
+from worker.embedding_records import EmbeddingStore
 from worker.job_scripts import CHANGED, ENDED
 from worker.jobs import JobStore
 from worker.keys import KeyStore
@@ -36,6 +37,7 @@ class Stores:
     cache: ArrayCache
     datasets: DatasetStore
     posteriors: PosteriorStore
+    embeddings: EmbeddingStore
     jobs: JobStore
     queue: TaskQueue
     endings: News
@@ -67,6 +69,7 @@ class Stores:
             cache=cache,
             datasets=DatasetStore.under(settings.data_dir),
             posteriors=PosteriorStore(client, cache),
+            embeddings=EmbeddingStore(client, ttl=settings.job_ttl),
             jobs=jobs,
             queue=TaskQueue(client, jobs, settings),
             endings=News(client, ENDED),
@@ -85,6 +88,7 @@ class Stores:
             tenant=tenant,
             datasets=self.datasets.of(tenant, quota.bytes),
             posteriors=self.posteriors.of(tenant),
+            embeddings=self.embeddings.of(tenant),
             jobs=self.jobs.of(tenant, quota.jobs),
         )
 

@@ -13,34 +13,27 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-import numpy as np
 import redis
 from rq.timeouts import JobTimeoutException
 
 import glle_engine
-from glle_engine import Draw, FitSpec, GlleError, Posterior
+from glle_engine import FitSpec, GlleError, Posterior
 from glle_engine.progress import StageClock
-from worker.analyses import CalibrationSpec, analysis_of, calibration_told
 from worker.behind import Behind
-from worker.cache import Entry
 from worker.clock import now_iso
-from worker.drawing import cached_draw, draw_and_cache, drawn, group_size, store_draws, with_neighbors
-from worker.draws import CHAINS, DrawKey, DrawsSpec
-from worker.identity import content_sha256
+from worker.desk import WorkerDesk, keep, posterior_of, teller
+from worker.drawing import drawn, group_size, store_draws, with_neighbors
+from worker.draws import CHAINS, DrawsSpec
 from worker.jobs import Cancelled, Job
+from worker.kinds import analysis_of
 from worker.posteriors import PosteriorRecord
-from worker.problems import Problem, ProblemError, internal_error, out_of_memory, refuse, timed_out
+from worker.problems import Problem, ProblemError, internal_error, out_of_memory, timed_out
 from worker.provenance import provenance
 from worker.stores import Stores, stores
 from worker.watch import fitted, stage, watched
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from worker.analyses import AnalysisSpec
-    from worker.cache import Array
-
-TOLD_SECONDS = 0.05  # at most so often is progress written and the wish to cancel looked up
+    from collections.abc import Callable, Iterable
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +79,7 @@ def _recorded(job_id: str, work: Callable[[Stores, Job], None]) -> None:
 def _fit(here: Stores, job: Job) -> None:
     dataset, spec = job.spec["dataset"], FitSpec.from_dict(job.spec["spec"])
     values = here.datasets.values(dataset)
-    clock = StageClock(_teller(here, job))
+    clock = StageClock(teller(here, job))
     posterior = glle_engine.fit_spec(values, spec, on_progress=clock)
     stages = clock.stop()
     fitted(stages)
@@ -148,7 +141,7 @@ class _Shards:
 
     @cached_property
     def posterior(self) -> Posterior:
-        return _posterior(self.here, self.job, self.here.posteriors.fetch(self.job.subject))
+        return posterior_of(self.here, self.job, self.here.posteriors.fetch(self.job.subject))
 
     def make(self, shard: int) -> None:
         """Make the draws that are not there yet, open or continue the job's chains, and tell how far it is."""
@@ -184,23 +177,11 @@ def _analyse(here: Stores, job: Job, *, round_: int) -> None:
     result = None
     if not all(here.cache.present([key])):
         with stage("analysing"):
-            result = spec.run(_Desk(here, job))
+            result = spec.run(WorkerDesk(here, job))
     here.jobs.progress(job.id, spec.total, spec.total, "caching")
     if result is not None:
-        _keep(here, job.subject, spec, result)
+        keep(here, job.subject, spec, result)
     here.jobs.succeed(job.id)
-
-
-def _keep(here: Stores, subject: str, spec: AnalysisSpec, result: Entry) -> Entry:
-    """Cache a result, and record the calibration that is the posterior's own; return what was cached."""
-    _require_finite(spec, result)
-    if spec == CalibrationSpec():
-        recorded = here.posteriors.calibrate(subject, calibration_told(result.meta))
-        result = Entry({**result.meta, **recorded}, result.arrays)
-    kept = Entry({**result.meta, "sha256": content_sha256(result.meta, result.arrays)}, result.arrays)
-    with stage("caching"):
-        here.cache.put(spec.cache_key(subject), kept.meta, kept.arrays)
-    return kept
 
 
 def _calibrated_scale(here: Stores, job: Job) -> float:
@@ -208,91 +189,5 @@ def _calibrated_scale(here: Stores, job: Job) -> float:
     known = here.posteriors.calibration(job.subject)
     if known is None:
         with stage("calibrating"):
-            known = _Desk(here, job, "calibrating: ").calibration().meta
+            known = WorkerDesk(here, job, "calibrating: ").calibration().meta
     return float(known["scale"])
-
-
-@dataclass(frozen=True)
-class _Desk:
-    """The desk of an analysis: see `worker.analyses.Desk`."""
-
-    here: Stores
-    job: Job
-    prefix: str = ""  # of the stages, where done and total count something else
-
-    @cached_property
-    def tell(self) -> Callable[[int, int, str], None]:
-        return _teller(self.here, self.job, self.prefix)
-
-    @cached_property
-    def record(self) -> PosteriorRecord:
-        return self.here.posteriors.fetch(self.job.subject)  # deleted meanwhile: a problem
-
-    def posterior(self) -> Posterior:
-        return _posterior(self.here, self.job, self.record)
-
-    def training(self) -> Array:
-        return np.ascontiguousarray(self.values(self.record.dataset), np.float64)
-
-    def values(self, dataset: str) -> Array:
-        return self.here.datasets.values(dataset)
-
-    def calibration(self) -> Entry:
-        spec = CalibrationSpec()
-        known = self.here.cache.get(spec.cache_key(self.record.id))
-        return known or _keep(self.here, self.record.id, spec, spec.run(self))
-
-    def draws(self, posterior: Posterior, keys: Iterable[DrawKey]) -> Iterator[Draw]:
-        keys, id_, size = list(keys), self.record.id, group_size(posterior)
-        for start in range(0, len(keys), size):
-            group = keys[start : start + size]
-            entries = {key: self.here.cache.get(key.cache_key(id_)) for key in group}
-            known = {key: cached_draw(key, entry) for key, entry in entries.items() if entry}
-            if missing := [key for key in group if key not in known]:
-                made = draw_and_cache(self.here.cache, id_, posterior, missing)
-                known.update(zip(missing, made, strict=True))
-            for done, key in enumerate(group, start=start + 1):
-                yield known[key]
-                self.tell(done, len(keys), "drawing")
-
-
-def _require_finite(spec: AnalysisSpec, result: Entry) -> None:
-    for name, array in result.arrays.items():
-        if name not in spec.may_be_nan and not np.isfinite(array).all():
-            raise refuse(
-                "not-finite-result",
-                422,
-                f"The {name} of this {spec.kind} are not finite: the numbers are beyond what float64 can hold.",
-                "Rescale the data, or use a smaller scale.",
-                array=name,
-            )
-
-
-def _posterior(here: Stores, job: Job, record: PosteriorRecord) -> Posterior:
-    """Return the posterior that a job uses, fitted again when its arrays were evicted."""
-    posterior = here.warm.get(record.id) or here.posteriors.load(record.id)
-    if posterior is None:
-        told = _teller(here, job, "fitting again: ")
-        values = here.datasets.values(record.dataset)
-        with stage("fitting again"):
-            posterior = glle_engine.fit_spec(values, FitSpec.from_dict(record.spec), on_progress=told)
-        here.posteriors.cache(record.id, posterior)
-    return posterior
-
-
-def _teller(here: Stores, job: Job, prefix: str = "") -> Callable[[int, int, str], None]:
-    """Return an `on_progress` that writes each stage, now and again, and its end; it raises `Cancelled`."""
-    told, last = float("-inf"), ""
-
-    def tell(done: int, total: int, stage: str) -> None:
-        nonlocal told, last
-        now = time.monotonic()
-        if stage == last and done < total and now - told < TOLD_SECONDS:
-            return
-        told, last = now, stage
-        if prefix:  # done and total count the job's own work
-            here.jobs.stage(job.id, prefix + stage)
-        else:
-            here.jobs.progress(job.id, done, total, stage)
-
-    return tell

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.embedding import Eigenproblem, scaled
+from glle_engine.embedding import Eigenproblem, require_pairs, scaled
 from glle_engine.graph import closed_classes, edges
 from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors, require_neighbors
@@ -45,9 +45,9 @@ def lle_of(
     ----------
     X : (n, d) float64
     nearest : (n, k) int32
-        Nearest first; their graph is connected.
+        In any order; their graph is connected.
     kept : (n, k) bool, optional
-        Which of them are neighbours; the first always is. All, if None.
+        Which of them are neighbours, at least one of each point. All, if None.
 
     """
     ascending = np.argsort(nearest, axis=1)  # so the answer does not depend on distances that rounding may reorder
@@ -82,17 +82,19 @@ def run(
 
 
 def refuse(n: int, d: int, spec: NeighborSpec) -> None:
-    """Refuse too few points."""
+    """Refuse too few points, and more components than are found."""
     require_neighbors(n, spec)
+    require_pairs(n, spec.n_components)
 
 
 def cost(n: int, d: int, spec: NeighborSpec) -> Cost:
-    """Return the cost of neighbours, weights and some sparse solves."""
+    """Return the cost of neighbours, weights and some sparse solves; among many features the factors fill in."""
     k, p = spec.n_neighbors, spec.n_components
     search = 2e-6 * n * k if d <= 15 else 2e-10 * n * n * d
+    filled = 0.0 if d <= 3 else 6.5e-9 * k * n * n * max(1.0, n / 6e3)
     return Cost(
-        seconds=0.01 + search + 1e-8 * n * k * (d + k * k) + 6e-6 * n * (k + p) * max(1.0, n / 2e4) ** 0.3,
-        bytes=8.0 * n * (40 * k + 20 * p),
+        seconds=0.01 + filled + search + 1e-8 * n * k * (d + k * k) + 6e-6 * n * (k + p) * max(1.0, n / 2e4) ** 0.3,
+        bytes=8.0 * n * (60 * k + 20 * p) + (0.0 if d <= 3 else 24.0 * n * n * min(1.0, 0.015 * k)),
     )
 
 
@@ -106,5 +108,5 @@ METHOD = Method(
     run=run,
     refuse=refuse,
     cost=cost,
-    growth="n^1.2 for few features; n^2 d to find neighbours among many",
+    growth="n^1.2 for few features; n^2 to n^3 among many, by how many dimensions the data have",
 )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 
 from glle_engine.data import checked_matrix
-from glle_engine.errors import DegenerateDataError, InvalidParameterError, InvalidShapeError, MissingLibraryError
+from glle_engine.errors import DegenerateDataError, InvalidParameterError, InvalidShapeError
 from glle_engine.methods.parameters import MethodSpec
+from glle_engine.methods.refusals import require_libraries
 from glle_engine.progress import OnProgress, StageClock, silent
 
 if TYPE_CHECKING:
@@ -134,13 +134,7 @@ class Method(Generic[S]):
 
     def require_available(self) -> None:
         """Raise `MissingLibraryError` unless the libraries are installed."""
-        for library in self.libraries:
-            if find_spec(library) is None:
-                raise MissingLibraryError(
-                    f"{self.title} needs {library}, which is not installed.",
-                    remedy=f'Install it: pip install "glle[{self.extra}]".',
-                    details={"library": library, "extra": self.extra},
-                )
+        require_libraries(self.title, self.libraries, self.extra)
 
     def require_possible(self, n: int, d: int, spec: S, *, labels: bool = False) -> None:
         """Raise the `GlleError` of a request that cannot be answered; sizes tell, nothing is computed."""

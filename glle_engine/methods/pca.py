@@ -9,14 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from glle_engine.embedding import sign_convention
 from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.parameters import MethodSpec
+from glle_engine.methods.principal import flat_notes, principal_axes
 from glle_engine.methods.refusals import require_rank
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     from glle_engine.progress import OnProgress
@@ -27,21 +26,13 @@ class PcaSpec(MethodSpec):
     """The parameters of PCA."""
 
 
-def principal_components(X: NDArray[np.float64], p: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the scores (n, p) on the p leading principal axes and all min(n, d) eigenvalues of the covariance."""
-    U, S, _ = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)
-    return sign_convention(U[:, :p] * S[:p]), S**2 / len(X)
-
-
 def run(
     X: NDArray[np.float64], spec: PcaSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None = None
 ) -> Embedding:
     """Embed by the leading principal components."""
-    on_progress(0, 1, "decomposition")
-    Y, values = principal_components(X, spec.n_components)
-    on_progress(1, 1, "decomposition")
-    kept = values[: spec.n_components]
-    return Embedding(Y, kept, {"explained_variance": float(kept.sum() / values.sum())})
+    axes = principal_axes(X, spec.n_components, on_progress)
+    explained = min(float(axes.values.sum() / axes.total), 1.0)
+    return Embedding(axes.scores, axes.values, {"explained_variance": explained}, flat_notes(axes))
 
 
 def refuse(n: int, d: int, spec: PcaSpec) -> None:
@@ -49,20 +40,21 @@ def refuse(n: int, d: int, spec: PcaSpec) -> None:
     require_rank(n, d, spec.n_components)
 
 
-def cost(n: int, d: int, spec: PcaSpec) -> Cost:
-    """Return the cost of one thin singular value decomposition."""
-    return Cost(seconds=1e-3 + 6e-10 * n * d * min(n, d), bytes=32.0 * n * d)
+def cost(n: int, d: int, spec: MethodSpec) -> Cost:
+    """Return the cost of the matrix of second moments and of its eigenvectors."""
+    m = min(n, d)
+    return Cost(seconds=1e-3 + 3e-8 * n * d + 5e-11 * n * d * m + 5e-11 * m**3, bytes=16.0 * n * d + 24.0 * m * m)
 
 
 METHOD = Method(
     name="pca",
     title="Principal component analysis",
     family="linear and kernel",
-    about="The p orthogonal directions of greatest variance, by the singular value decomposition of the centred data.",
+    about="The p orthogonal directions of greatest variance, of centred data.",
     source="Pearson 1901; Hotelling 1933",
     spec=PcaSpec,
     run=run,
     refuse=refuse,
     cost=cost,
-    growth="n",
+    growth="n d^2; n^2 d for more features than points",
 )

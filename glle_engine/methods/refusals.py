@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from glle_engine.errors import InvalidParameterError, TooFewPointsError
+from importlib.util import find_spec
+
+from glle_engine.errors import InvalidParameterError, MissingLibraryError, TooFewPointsError
 
 
 def require_rank(n: int, d: int, n_components: int) -> None:
@@ -34,3 +36,28 @@ def require_size(n: int, most: int, title: str, instead: str) -> None:
             remedy=f"Give at most {most:,} points, or take {instead}.",
             details={"n_points": n, "most": most},
         )
+
+
+def require_noise_dimension(n: int, d: int, n_components: int, title: str) -> None:
+    """Raise `InvalidParameterError` unless p components leave a dimension of centred data to the noise."""
+    most = min(n - 1, d) - 1
+    if n_components > most:
+        raise InvalidParameterError(
+            f"{title} needs a dimension beside n_components={n_components} for its noise, but {n} points of {d} "
+            f"features span {most + 1}.",
+            remedy=f"Give n_components of at most {most}."
+            if most > 0
+            else "Give more points or features, or take PCA.",
+            details={"n_components": n_components, "most": most},
+        )
+
+
+def require_libraries(title: str, libraries: tuple[str, ...], extra: str) -> None:
+    """Raise `MissingLibraryError` unless the libraries are installed."""
+    for library in libraries:
+        if find_spec(library) is None:
+            raise MissingLibraryError(
+                f"{title} needs {library}, which is not installed.",
+                remedy=f'Install it: pip install "glle[{extra}]".',
+                details={"library": library, "extra": extra},
+            )

@@ -5,7 +5,38 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from glle_engine.errors import InvalidParameterError
-from glle_engine.methods import lle, pca
+from glle_engine.methods import (
+    alle,
+    auto_k_lle,
+    auto_reg_lle,
+    diffusion_maps,
+    drill,
+    elastic_embedding,
+    factor_analysis,
+    glle,
+    hessian_lle,
+    incremental_lle,
+    isolle,
+    isomap,
+    kernel_pca,
+    laplacian_eigenmaps,
+    lle,
+    ltsa,
+    mds,
+    meu,
+    modified_lle,
+    mvu,
+    npe,
+    pca,
+    ppca,
+    pruned_lle,
+    robust_lle,
+    sne,
+    supervised_lle,
+    symmetric_sne,
+    tsne,
+    weighted_lle,
+)
 
 if TYPE_CHECKING:
     from glle_engine.methods.method import Method
@@ -14,7 +45,35 @@ METHODS: dict[str, Method[Any]] = {
     module.METHOD.name: module.METHOD
     for module in (
         pca,
+        ppca,
+        factor_analysis,
+        kernel_pca,
+        mds,
+        npe,
         lle,
+        modified_lle,
+        hessian_lle,
+        ltsa,
+        isomap,
+        laplacian_eigenmaps,
+        diffusion_maps,
+        meu,
+        alle,
+        drill,
+        mvu,
+        sne,
+        symmetric_sne,
+        tsne,
+        elastic_embedding,
+        isolle,
+        weighted_lle,
+        pruned_lle,
+        robust_lle,
+        auto_k_lle,
+        auto_reg_lle,
+        supervised_lle,
+        incremental_lle,
+        glle,
     )
 }
 """By name, in the order in which they are told."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 import httpx
 
 from service.client.calls import Body, Call, Steps
+from service.client.comparing import Comparing
 from service.client.datasets import AsyncDataset, Dataset, dataset_id, uploaded
 from service.client.drivers import AwaitingSession, BlockingSession, options_of
 from service.client.jobs import AsyncJob, Job
@@ -44,7 +45,7 @@ PosteriorT = TypeVar("PosteriorT")
 JobT = TypeVar("JobT")
 
 
-class ClientMethods(Generic[DatasetT, PosteriorT, JobT]):
+class ClientMethods(Comparing, Generic[DatasetT, PosteriorT, JobT]):
     """What both clients can do."""
 
     _session: Session

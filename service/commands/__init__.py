@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from service.commands import datasets, draw, fit, jobs
+from service.commands import compare, datasets, draw, fit, jobs
 
 if TYPE_CHECKING:
     import argparse
@@ -15,5 +15,5 @@ VARIABLES = frozenset({"GLLE_URL", "GLLE_KEY"})
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the commands."""
-    for group in (datasets, fit, draw, jobs):
+    for group in (datasets, fit, draw, compare, jobs):
         group.add(commands)

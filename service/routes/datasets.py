@@ -35,7 +35,7 @@ from service.selection import Points, Selection
 from service.tables import Table as Columns
 from service.tables import matrix_columns, table_response
 from service.uploads import received
-from worker.analyses import results_prefix
+from worker.analysis import results_prefix
 from worker.datasets import Array, Dataset, Table
 from worker.naming import is_called
 from worker.problems import refuse

@@ -16,13 +16,14 @@ from service.immutable import PARTS, SCALE_DOCUMENTED, body_headers, client_has_
 from service.models import JobOut, JobPage, PosteriorOut
 from service.paging import Cursor, Limit, page, position
 from service.partial import npy_as_they_come
+from service.pictured import picture_response
 from service.problems import documented
 from service.results import Wanted, result_response
 from service.routes.posteriors import ACCEPTED, LATE, Wait
 from service.selection import Draws, Points, unsliced
-from worker.analyses import analysis_of
 from worker.draws import DrawsSpec
 from worker.jobs import Job, Kind, Status
+from worker.kinds import analysis_of
 from worker.stores import Stores
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
@@ -187,6 +188,9 @@ def _analysis(here: Stores, job: Job, wanted: Wanted) -> Response:
     entry = here.cache.get(spec.cache_key(job.subject))
     if entry is None:  # evicted
         return accepted(made_again(here, job))
+    if job.kind == "picture":
+        negotiated(wanted.request, (entry.meta["media"],))
+        return picture_response(wanted.request, entry)
     return result_response(spec, entry, wanted)
 
 

@@ -2,10 +2,10 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, Field
 
-from service.methods import METHODS, MethodEntry
+from service.methods import METHODS, Makes, MethodEntry
 from service.problems import documented
 from worker.problems import refuse
 
@@ -26,7 +26,14 @@ class MethodOut(BaseModel):
     title: str
     description: str
     parameters: dict[str, Any] = Field(description="JSON Schema of the request that asks for it.")
-    variants: list[VariantOut]
+    makes: Makes = Field(description="What is asked for with it: a posterior, of which to draw, or one embedding.")
+    family: str = Field(examples=["spectral"])
+    growth: str = Field(description="How its time grows with n.", examples=["n log n"])
+    needs_labels: bool = Field(description="Whether it needs the class of each point.")
+    random: bool = Field(description="Whether it has a seed: another one gives another embedding.")
+    available: bool = Field(description="Whether what it needs is installed here.")
+    missing_extra: str | None = Field(description="The extra of the package that would bring it; else null.")
+    variants: list[VariantOut] = Field(description="Of a posterior's law; none of embeddings.")
     citations: list[str] = Field(description="Where it comes from.")
     links: dict[str, str] = Field(description="`self`, and `create`: where to POST the request.")
 
@@ -37,7 +44,14 @@ class MethodOut(BaseModel):
             name=entry.name,
             title=entry.title,
             description=entry.description,
-            parameters=entry.parameters(),
+            parameters=entry.parameters,
+            makes=entry.makes,
+            family=entry.family,
+            growth=entry.growth,
+            needs_labels=entry.needs_labels,
+            random=entry.random,
+            available=entry.missing is None,
+            missing_extra=entry.missing,
             variants=[VariantOut(name=name, description=told) for name, told in entry.variants.items()],
             citations=list(entry.citations),
             links={"self": f"/v1/methods/{entry.name}", "create": entry.route},
@@ -51,9 +65,11 @@ class MethodList(BaseModel):
 
 
 @router.get("", summary="List methods", responses=documented())
-def list_methods() -> MethodList:
-    """List the methods with the JSON Schemas of their parameters, their variants and where they come from."""
-    return MethodList(items=[MethodOut.of(entry) for entry in METHODS.values()])
+def list_methods(
+    makes: Annotated[Makes | None, Query(description="Only methods that make this.")] = None,
+) -> MethodList:
+    """List the methods with the JSON Schemas of their requests, how they grow, and where they come from."""
+    return MethodList(items=[MethodOut.of(entry) for entry in METHODS.values() if makes in {None, entry.makes}])
 
 
 @router.get("/{name}", summary="Describe a method", responses=documented(_404="No such method."))

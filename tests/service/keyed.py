@@ -10,11 +10,15 @@ import numpy as np
 
 import glle_engine
 from glle_engine import FitSpec
+from glle_engine.methods import METHODS
+from glle_engine.progress import silent
 from service.app import create_app
 from tests.service.conftest import serving
 from worker.datasets import Table
+from worker.desk import WorkerDesk
 from worker.drawing import draw_and_cache
 from worker.draws import DrawKey
+from worker.embeddings import Recipe
 from worker.identity import posterior_id
 from worker.posteriors import PosteriorRecord
 from worker.stores import Stores
@@ -52,11 +56,18 @@ class Had:
     dataset: str
     posterior: str
     job: str
+    embedding: str
 
     def path(self, template: str) -> str:
         """Return a path of the contract with the id that belongs there."""
-        ids = {"datasets": self.dataset, "posteriors": self.posterior, "jobs": self.job}
-        return template.replace("{id}", ids[template.split("/")[2]]).replace("{index}", "0")
+        ids = {
+            "datasets": self.dataset,
+            "posteriors": self.posterior,
+            "jobs": self.job,
+            "embeddings": self.embedding,
+        }
+        named = template.replace("{id}", ids[template.split("/")[2]])
+        return named.replace("{index}", "0").replace("{format}", "png")
 
 
 def had_by(tenant: str, stores: Stores) -> Had:
@@ -78,4 +89,7 @@ def had_by(tenant: str, stores: Stores) -> Had:
     )  # fmt: skip
     stores.jobs.succeed(job.id)
     draw_and_cache(stores.cache, id_, POSTERIOR, [DrawKey(0, 0, 1.0, "posterior", "procrustes")])
-    return Had(bearer(stores, tenant), dataset.id, id_, job.id)
+    recipe = Recipe(dataset=dataset.id, method="pca", parameters=METHODS["pca"].spec().to_dict())
+    here.embeddings.note(recipe, job.id)
+    recipe.kept(WorkerDesk(stores, job), silent)
+    return Had(bearer(stores, tenant), dataset.id, id_, job.id, recipe.id)

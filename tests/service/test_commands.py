@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 import numpy as np
 import pytest
 
+from glle_engine.methods import METHODS
 from service import cli
 from service.client_types import DrawsOptions, FitOptions, SyntheticOptions
 from service.commands.options import add_options, given
@@ -171,3 +172,23 @@ def test_option_of_another_type_names_what_it_may_be(capsys: pytest.CaptureFixtu
     with pytest.raises(SystemExit):
         parser.parse_args(["--scale", "much"])
     assert "invalid number or auto value: 'much'" in capsys.readouterr().err
+
+
+def test_methods_are_listed_and_refusals_come_before_work(glle: Glle, tmp_path: Path) -> None:
+    """The table of methods; a parameter outside its domain is told by name; one that waits is a job."""
+    listed = glle("methods", "--makes", "embedding")[1].splitlines()
+    assert listed[0].split() == ["name", "makes", "family", "growth", "here", "title"]
+    assert [line.split()[0] for line in listed[1:]] == list(METHODS)
+    dataset = json.loads(glle("datasets", "synthetic", "s_curve", "-n", "60", "--json")[1])["id"]
+    code, _, err = glle("embed", dataset, "lle", "--set", "n_neighbors=1")
+    assert (code, "n_neighbors=1 is not an integer of at least 2" in err) == (1, True)
+    code, _, err = glle("compare", dataset, "pca", "lle:n_neighbors=12,reg=x")
+    assert (code, "methods.1: reg='x'" in err) == (1, True)
+    assert glle("embed", dataset, "pca", "-o", str(tmp_path / "y.csv"))[0] == 2
+    code, _, err = glle("embed", dataset, "pca", "--set", "timeout=3")
+    assert (code, "timeout is no parameter" in err) == (2, True)
+    code, _, err = glle("compare", dataset, "pca", "lle:n_neighbors=12", "--timeout", "0", "--scores", "continuity")
+    assert (code, "it is queued" in err) == (4, True)
+    (job,) = json.loads(glle("jobs", "list", "--json")[1])
+    assert job["request"]["methods"][1]["parameters"]["n_neighbors"] == 12
+    assert job["request"]["scores"] == ["continuity"]

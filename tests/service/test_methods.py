@@ -2,42 +2,95 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from openapi_schema_validator import OAS31Validator
 
 from glle_engine import FitSpec
-from service.methods import METHODS
+from glle_engine import methods as registry
+from glle_engine.scores import SCORES
+from service.embedding_models import EmbeddingIn
+from service.methods import METHODS, PosteriorMethod
 from service.models import PosteriorIn
+from service.planning import planned
 
 if TYPE_CHECKING:
     import httpx
 
 
 def test_list_and_each(client: httpx.Client) -> None:
-    """Every method of the engine is told, alone as in the list."""
+    """Every method of the engine is told, alone as in the list; those that make embeddings can be had alone."""
     items = client.get("/v1/methods").json()["items"]
-    assert [item["name"] for item in items] == ["em", "direct"]
+    assert [item["name"] for item in items] == ["em", "direct", *registry.METHODS]
     for item in items:
         assert client.get(item["links"]["self"]).json() == item
+    posteriors, embeddings = (
+        client.get(f"/v1/methods?makes={makes}").json()["items"] for makes in ("posterior", "embedding")
+    )
+    assert posteriors + embeddings == items
+    for item in posteriors:
         assert [variant["name"] for variant in item["variants"]] == ["constrained", "published"]
         assert any("arXiv:2104.01525" in citation for citation in item["citations"])
     answer = client.get("/v1/methods/umap")
-    assert (answer.status_code, answer.json()["details"]) == (404, {"methods": ["em", "direct"]})
+    assert (answer.status_code, answer.json()["details"]) == (404, {"methods": list(METHODS)})
 
 
-@pytest.mark.parametrize("name", METHODS)
+def test_no_name_is_of_a_posterior_and_of_an_embedding() -> None:
+    """A name means one method."""
+    assert not {"em", "direct"} & set(registry.METHODS)
+    assert len(METHODS) == 2 + len(registry.METHODS)
+
+
+@pytest.mark.parametrize("name", ["em", "direct"])
 def test_schema_is_that_of_the_request(name: str) -> None:
     """Its defaults are the engine's, its method is constant, and what it leaves out has no meaning with it."""
-    schema = METHODS[name].parameters()
+    entry = METHODS[name]
+    assert isinstance(entry, PosteriorMethod)
+    schema = entry.parameters
     defaults = {member: told["default"] for member, told in schema["properties"].items() if "default" in told}
     assert schema["properties"]["method"]["const"] == name
     assert schema["required"] == ["dataset", "method"]
     assert schema["additionalProperties"] is False
     engine = asdict(FitSpec())
     assert defaults == {member: engine[member] for member in defaults}
-    assert set(schema["properties"]) | METHODS[name].without == set(PosteriorIn.model_fields)
+    assert set(schema["properties"]) | entry.without == set(PosteriorIn.model_fields)
     given = {member: value for member, value in defaults.items() if member != "method"}
     spec = PosteriorIn(dataset="ds_x", method=name, **given).fit_spec()  # type: ignore[arg-type] # of the registry
     assert spec == FitSpec(method=name)  # type: ignore[arg-type] # likewise
+
+
+@pytest.mark.parametrize("name", registry.METHODS)
+def test_schema_of_an_embedding_has_the_methods_own_parameters(name: str) -> None:
+    """A request of the schema's defaults is valid by it, and by the service, and means the method's defaults."""
+    schema, one = METHODS[name].parameters, registry.method(name)
+    own = schema["properties"]["parameters"]
+    given = {member: told["default"] for member, told in own["properties"].items()}
+    request: dict[str, Any] = {
+        "dataset": "ds_x",
+        "method": name,
+        "parameters": given,
+        **({"labels": "ds_y"} if one.labels else {}),
+    }
+    checks = OAS31Validator(schema)
+    assert list(checks.iter_errors(request)) == []
+    assert list(checks.iter_errors({**request, "parameters": {"nope": 1}})) != []
+    assert list(checks.iter_errors({**request, "labels": None})) != [] or not one.labels
+    assert planned(EmbeddingIn(**request)).spec == one.spec()
+
+
+def test_a_missing_extra_is_told(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A method whose library is not installed is listed, with the extra that would bring it."""
+    monkeypatch.setitem(METHODS, "pca", replace(METHODS["pca"], libraries=("no_such_library",), extra="tsne"))
+    told = client.get("/v1/methods/pca").json()
+    assert (told["available"], told["missing_extra"]) == (False, "tsne")
+    assert client.get("/v1/methods/lle").json()["available"]
+
+
+def test_scores_are_listed(client: httpx.Client) -> None:
+    """Each with what it needs, and which way is better."""
+    items = client.get("/v1/scores").json()["items"]
+    assert [item["name"] for item in items] == list(SCORES)
+    assert {item["needs"] for item in items} <= {"nothing", "labels", "truth"}
+    assert {item["better"] for item in items} <= {"higher", "lower"}

@@ -66,20 +66,33 @@ def test_every_route_is_walked_or_has_no_id() -> None:
     """What the walk leaves out are lists, commands that name a data set in the body, and what belongs to nobody."""
     walked = {path for _, path in WITH_ID}
     nobodys = OPEN_PATHS | {"/metrics", "/v1/info", "/v1/methods", "/v1/methods/{name}", "/v1/datasets/synthetic"}
-    assert set(CONTRACT["paths"]) - walked - nobodys - set(LISTS) == {"/v1/advice"}
+    nobodys |= {"/v1/scores"}
+    commands = {"/v1/advice", "/v1/embeddings", "/v1/embeddings/estimate", "/v1/comparisons"}
+    assert set(CONTRACT["paths"]) - walked - nobodys - set(LISTS) == commands
     assert {path for method, path in WITH_ID if method in {"post", "patch"}} == set(BODIES)
 
 
 def test_a_body_does_not_reach_another_tenants_data_set(guarded: httpx.Client, alice: Had, bob: Had) -> None:
-    """To fit, to advise on, or as points to place."""
+    """To fit, to embed, to advise on, or as points to place; nor as labels or truth."""
     for path, body in (
         ("/v1/posteriors", {"dataset": alice.dataset}),
         ("/v1/advice", {"dataset": alice.dataset}),
+        ("/v1/embeddings", {"dataset": alice.dataset, "method": "pca"}),
+        ("/v1/embeddings/estimate", {"dataset": alice.dataset, "method": "pca"}),
+        ("/v1/comparisons", {"dataset": alice.dataset, "methods": [{"method": "pca"}, {"method": "lle"}]}),
         (f"/v1/posteriors/{bob.posterior}/transform", {"dataset": alice.dataset}),
     ):
         answer = guarded.post(path, json=body, headers=bob.headers)
         assert (answer.status_code, answer.json()["type"]) == (404, "urn:glle:problem:dataset-not-found")
         assert guarded.post(path.replace(bob.posterior, alice.posterior), json=body, headers=alice.headers).is_success
+
+
+def test_labels_and_truth_of_another_tenant_are_not_there(guarded: httpx.Client, alice: Had, bob: Had) -> None:
+    """Neither tells an embedding of one's own data anything."""
+    for what in ("labels", "truth"):
+        body = {"dataset": bob.dataset, "method": "pca", what: alice.dataset}
+        answer = guarded.post("/v1/embeddings", json=body, headers=bob.headers)
+        assert (answer.status_code, answer.json()["type"]) == (404, "urn:glle:problem:dataset-not-found")
 
 
 def test_lists_are_disjoint(guarded: httpx.Client, alice: Had, bob: Had) -> None:

@@ -133,6 +133,11 @@ def test_examples_of_the_contract_work_in_turn(client: httpx.Client) -> None:
         assert (answer.status_code, answer.json()["status"]) == (200, "succeeded"), name
     advice = client.post("/v1/advice?wait=30", json=contract.EXAMPLES["advice"] | dataset)
     assert (advice.status_code, advice.json()["status"]) == (200, "succeeded")
+    for name, path in (("embed", "embeddings"), ("compare", "comparisons")):
+        answer = client.post(f"/v1/{path}?wait=30", json=contract.EXAMPLES[name] | dataset)
+        assert (answer.status_code, answer.json()["status"]) == (200, "succeeded"), name
+    assert client.post("/v1/embeddings/estimate", json=contract.EXAMPLES["estimate"]).json()["problem"] is None
     for name, path in (("rename_dataset", f"/v1/datasets/{dataset['dataset']}"), ("rename_posterior", posterior)):
         assert client.patch(path, json=contract.EXAMPLES[name]).json()["name"] == contract.EXAMPLES[name]["name"]
-    assert {"synthetic", "fit", "advice", "rename_dataset", "rename_posterior", *paths} == set(contract.EXAMPLES)
+    others = {"synthetic", "fit", "advice", "embed", "estimate", "compare", "rename_dataset", "rename_posterior"}
+    assert {*others, *paths} == set(contract.EXAMPLES)

@@ -15,23 +15,25 @@ from glle_engine.calibration import calibrate
 from glle_engine.quality import local_trustworthiness
 from glle_engine.transform import extend, reconstruct
 from tests.worker.test_tasks import SHEET, N, draws_job, fit_job
-from worker import analyses, drawing, tasks
+from worker import analyses, desk, drawing, kinds, tasks
 from worker.analyses import (
     AdviceSpec,
-    AnalysisSpec,
     CalibrationSpec,
     ReconstructionsSpec,
     SummarySpec,
     TransformSpec,
-    analysis_of,
 )
 from worker.cache import Entry
+from worker.comparisons import ComparisonSpec
 from worker.datasets import Table
 from worker.draws import AUTO
+from worker.embeddings import EmbeddingSpec
 from worker.jobs import Job, Kind
+from worker.kinds import analysis_of
 from worker.problems import ProblemError
 
 if TYPE_CHECKING:
+    from worker.analysis import AnalysisSpec
     from worker.stores import Stores
 
 STREAM: dict[str, Any] = {"first": 2, "seed": 5, "scale": 0.5, "source": "posterior"}
@@ -40,7 +42,14 @@ TRANSFORM = TransformSpec(dataset="ds_1", draws=4, **STREAM)
 RECONSTRUCTIONS = ReconstructionsSpec(count=3, **STREAM)
 ADVICE = AdviceSpec(dataset="ds_1", n_neighbors=(5, 8), n_components=2, max_components=4, reg=1e-3)
 CALIBRATION = CalibrationSpec(half_samples=4, draws=8, seed=1)
-SPECS = [SUMMARY, TRANSFORM, RECONSTRUCTIONS, CALIBRATION, ADVICE]
+EMBEDDING = EmbeddingSpec(dataset="ds_1", method="pca", parameters={"n_components": 2}, scores=("trustworthiness",))
+COMPARISON = ComparisonSpec(
+    dataset="ds_1",
+    methods=({"label": "a", "method": "pca", "parameters": {"n_components": 2}, "problem": None},),
+    scores=("trustworthiness",),
+)
+SPECS = [SUMMARY, TRANSFORM, RECONSTRUCTIONS, CALIBRATION, ADVICE, EMBEDDING, COMPARISON]
+OF_DATA = {"advice", "embedding", "comparison"}  # the others are of a posterior
 
 
 @pytest.fixture(autouse=True)
@@ -91,22 +100,22 @@ def note_draws(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         drawn.extend(key.index for key in arguments[3])
         return real(*arguments)
 
-    monkeypatch.setattr(tasks, "draw_and_cache", draw_and_note)
+    monkeypatch.setattr(desk, "draw_and_cache", draw_and_note)
     return drawn
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.kind)
 def test_survives_json(stores: Stores, spec: AnalysisSpec) -> None:
     """The record of the job gives the same value back, under the same key."""
-    job = analysis_job(stores, spec, None if spec.kind == "advice" else "post_1")
+    job = analysis_job(stores, spec, None if spec.kind in OF_DATA else "post_1")
     assert analysis_of(job) == spec
     assert analysis_of(job).cache_key(job.subject) == spec.cache_key(job.subject)
-    assert (job.total, job.subject) == (spec.total, "ds_1" if spec.kind == "advice" else "post_1")
+    assert (job.total, job.subject) == (spec.total, "ds_1" if spec.kind in OF_DATA else "post_1")
 
 
 def test_every_kind_of_job_is_made_by_someone() -> None:
     """The kinds are fits, draws, and what is in the table of analyses."""
-    assert {"fit", "draws", *analyses._SPECS} == set(get_args(Kind))
+    assert {"fit", "draws", *kinds._SPECS} == set(get_args(Kind))
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.kind)
@@ -115,8 +124,11 @@ def test_cache_key_tells_results_apart(spec: AnalysisSpec) -> None:
     other: dict[str, Any] = {
         "first": 3, "seed": 6, "scale": 0.25, "source": "prior", "count": 7, "dataset": "ds_2", "draws": 5,
         "n_neighbors": (5, 9), "n_components": 3, "max_components": 5, "reg": 1e-2, "engine": "0.0.0",
-        "calibrated": True, "half_samples": 6,
+        "calibrated": True, "half_samples": 6, "method": "lle", "parameters": {"n_components": 1}, "labels": "ds_2",
+        "truth": "ds_2", "scores": ("residual-variance",), "methods": COMPARISON.methods * 2, "align": "first",
     }  # fmt: skip
+    if spec.kind in {"embedding", "comparison"}:
+        other["n_neighbors"] = 5
     keys = {replace(spec, **{name: other[name]}).cache_key("a") for name in spec.to_dict()}
     assert len(keys | {spec.cache_key("a"), spec.cache_key("b")}) == len(spec.to_dict()) + 2
 
@@ -323,17 +335,17 @@ def test_advice_is_the_engines(stores: Stores) -> None:
 
 def test_cancel_stops_between_groups(stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The draws that were made are kept, no result is, and the next summary goes on where this one stopped."""
-    monkeypatch.setattr(tasks, "TOLD_SECONDS", 0.0)
+    monkeypatch.setattr(desk, "TOLD_SECONDS", 0.0)
     job = analysis_job(stores, SUMMARY, fitted)
     drawn = note_draws(monkeypatch)
-    noted = tasks.draw_and_cache  # type: ignore[attr-defined] # as it was noted
+    noted = desk.draw_and_cache  # type: ignore[attr-defined] # as it was noted
 
     def draw_and_cancel(*arguments: Any) -> Any:
         draws = noted(*arguments)
         stores.jobs.cancel(job.id)
         return draws
 
-    monkeypatch.setattr(tasks, "draw_and_cache", draw_and_cancel)
+    monkeypatch.setattr(desk, "draw_and_cache", draw_and_cancel)
     tasks.analyse(job.id, 0)
     assert stores.jobs.fetch(job.id).status == "cancelled"
     assert stores.cache.present([SUMMARY.cache_key(fitted)]) == [False]
@@ -354,10 +366,10 @@ def test_refusal_of_the_engine_is_the_jobs_problem(stores: Stores, fitted: str) 
 def test_result_that_is_not_finite_is_refused() -> None:
     """NaN passes only in the array where it has a meaning."""
     with pytest.raises(ProblemError, match="data of this reconstructions are not finite"):
-        tasks._require_finite(RECONSTRUCTIONS, Entry({}, {"data": np.array([np.inf])}))
+        desk.require_finite("reconstructions", Entry({}, {"data": np.array([np.inf])}))
     with pytest.raises(ProblemError, match="spread"):
-        tasks._require_finite(SUMMARY, Entry({}, {"spread": np.array([np.nan])}))
-    tasks._require_finite(SUMMARY, Entry({}, {"relative_gaps": np.array([np.nan])}))
+        desk.require_finite("summary", Entry({}, {"spread": np.array([np.nan])}), SUMMARY.may_be_nan)
+    desk.require_finite("summary", Entry({}, {"relative_gaps": np.array([np.nan])}), SUMMARY.may_be_nan)
 
 
 def test_deleted_posterior_takes_its_results_along(stores: Stores, fitted: str) -> None:

@@ -12,7 +12,7 @@ from rq.timeouts import JobTimeoutException
 
 import glle_engine
 from glle_engine import FitSpec, manifolds
-from worker import drawing, tasks
+from worker import desk, drawing, tasks
 from worker.behind import FAR
 from worker.datasets import Table
 from worker.draws import DrawsSpec
@@ -262,7 +262,7 @@ def test_cancelled_job_is_not_begun(stores: Stores, monkeypatch: pytest.MonkeyPa
 def test_cancel_stops_a_running_fit(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """The fit looks up between its blocks of work and stops where it is."""
     job = fit_job(stores)
-    monkeypatch.setattr(tasks, "TOLD_SECONDS", 0.0)
+    monkeypatch.setattr(desk, "TOLD_SECONDS", 0.0)
     stages: list[str] = []
     real = stores.jobs.progress
 
@@ -281,9 +281,9 @@ def test_cancel_stops_a_running_fit(stores: Stores, monkeypatch: pytest.MonkeyPa
 
 def test_progress_is_written_now_and_again_and_at_the_end(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """What comes too soon after the last word is left out, the end of a stage never is."""
-    monkeypatch.setattr(tasks, "TOLD_SECONDS", 1000.0)
+    monkeypatch.setattr(desk, "TOLD_SECONDS", 1000.0)
     job = stores.jobs.start(fit_job(stores).id)
-    tell = tasks._teller(stores, job)
+    tell = desk.teller(stores, job)
     seen = []
     for done in range(1, 4):
         tell(done, 3, "weights")

@@ -10,6 +10,7 @@ import { KEYS } from './keyboard.js';
 import { html, useEffect, useRef, useState } from './lib/html.js';
 import { onTheme, switchTheme, theme } from './lib/theme.js';
 import { set, useStore } from './store.js';
+import { Compare } from './views/compare.js';
 import { Empty } from './views/empty.js';
 import { Grid, Scales } from './views/grid.js';
 import { Stage } from './views/stage.js';
@@ -20,6 +21,7 @@ const VIEWS = [
   ['draws', 'One at a time'],
   ['grid', 'Side by side'],
   ['scales', 'Scales'],
+  ['compare', 'Methods'],
 ];
 
 /** Everything. */
@@ -53,7 +55,8 @@ function Top() {
 
 /** Which view. */
 function Tabs() {
-  const { view, posterior } = useStore('view', 'posterior');
+  const { view, posterior, dataset } = useStore('view', 'posterior', 'dataset');
+  const isOff = (name) => (name === 'compare' ? !dataset : !posterior && name !== 'draws');
   const turn = (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!step) return;
@@ -69,7 +72,7 @@ function Tabs() {
   };
   return html`<div class="tabs" role="tablist" aria-label="Views" onKeyDown=${turn}>
     ${VIEWS.map(([name, title]) => html`<button type="button" role="tab" id=${`tab-${name}`} data-testid=${`tab-${name}`}
-      aria-selected=${view === name} tabindex=${view === name ? 0 : -1} aria-controls="panel" disabled=${!posterior && name !== 'draws'}
+      aria-selected=${view === name} tabindex=${view === name ? 0 : -1} aria-controls="panel" disabled=${isOff(name)}
       onClick=${() => open(name)}>${title}</button>`)}
   </div>`;
 }
@@ -83,6 +86,7 @@ function View() {
     ${view === 'draws' && shows && html`<${Stage} />${!single && html`<${Transport} />`}`}
     ${view === 'grid' && html`<${Grid} />`}
     ${view === 'scales' && html`<${Scales} />`}
+    ${view === 'compare' && html`<${Compare} />`}
   </div>`;
 }
 

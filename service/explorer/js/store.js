@@ -3,6 +3,7 @@
 import { useEffect, useReducer } from '../vendor/htm-preact-3.1.1.min.js';
 
 const listeners = new Set();
+let version = 0; // how often something changed
 
 /** The state. Read it anywhere; change it by `set` alone. */
 export const state = {
@@ -27,7 +28,10 @@ export const state = {
   summary: null,
   scales: null,
   single: null, // an embedding by a method that has no draws
+  compared: null, // names of the methods to compare; null: the usual ones
   comparison: null,
+  scoreList: null,
+  estimate: null, // of the chosen method, as the service told it
   view: 'draws',
   frame: 0, // 0 is the reference, i the draw i - 1, -1 the consensus
   playing: false,
@@ -52,7 +56,9 @@ export function set(changes) {
       changed = true;
     }
   }
-  if (changed) for (const listener of [...listeners]) listener(changes);
+  if (!changed) return;
+  version++;
+  for (const listener of [...listeners]) listener(changes);
 }
 
 /** Hear of every change; returns how to stop. */
@@ -64,9 +70,10 @@ export function subscribe(listener) {
 /** Draw a component again when one of these members changes; returns the state. */
 export function useStore(...names) {
   const [, again] = useReducer((count) => count + 1, 0);
-  useEffect(
-    () => subscribe((changes) => names.some((name) => name in changes) && again()),
-    [],
-  );
+  const seen = version;
+  useEffect(() => {
+    if (version !== seen) again(); // something changed between drawing and listening
+    return subscribe((changes) => names.some((name) => name in changes) && again());
+  }, []);
   return state;
 }

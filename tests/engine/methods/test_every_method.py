@@ -12,7 +12,12 @@ from glle_engine.methods import METHODS, Embedding, Method, method
 from glle_engine.methods.parameters import Parameter
 
 N = 120
-OPTIONS: dict[str, dict[str, object]] = {}  # where the defaults do not suit so few points
+# Where the defaults do not suit so few points, or so short a test.
+OPTIONS: dict[str, dict[str, object]] = {
+    "t-sne": {"early_iter": 50, "n_iter": 100},
+    "mvu": {"n_neighbors": 5, "slack": 0.01, "tolerance": 0.01},
+    "drill": {"n_neighbors": 10, "tolerance": 0.01},  # the default takes seconds
+}
 
 
 def embedded(name: str, X: np.ndarray, **options: object) -> Embedding:

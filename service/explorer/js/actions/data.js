@@ -3,6 +3,7 @@
 import { ask, askArrays, askJson, Refused } from '../api.js';
 import { asFloats } from '../npy.js';
 import { set, state } from '../store.js';
+import { estimateSoon } from './compare.js';
 import { forget } from './fit.js';
 
 const TYPES = {
@@ -50,7 +51,9 @@ export async function synthesise(values) {
 /** Take a data set that is there. */
 export async function choose(dataset) {
   forget();
-  set({ dataset, pending: null, columns: null, preview: null, problem: null, color: 'auto', selection: null });
+  set({ dataset, pending: null, columns: null, preview: null, problem: null });
+  set({ color: 'auto', selection: null, comparison: null, estimate: null, view: state.view === 'compare' ? 'compare' : 'draws' });
+  estimateSoon();
   try {
     await Promise.all([loadPreview(dataset), loadColumns(dataset)]);
   } catch (error) {

@@ -5,6 +5,7 @@ import { asFloats } from '../npy.js';
 import { readNpz } from '../npz.js';
 import { askArray, askMade, follow } from '../jobs.js';
 import { set, state } from '../store.js';
+import { embed } from './compare.js';
 import { choose } from './data.js';
 import { writeLink } from './link.js';
 
@@ -21,7 +22,6 @@ const NOTHING = {
   summary: null,
   scales: null,
   single: null,
-  comparison: null,
   frame: 0,
   playing: false,
   hover: -1,
@@ -50,7 +50,8 @@ export function drawsAsked() {
 
 /** Fit the chosen method to the data set, and draw. */
 export async function fit() {
-  await working(async () => {
+  if (chosenMethod().makes === 'embedding') return embed(chosenMethod());
+  return working(async () => {
     const method = chosenMethod();
     const body = { ...state.forms[method.name], dataset: state.dataset.id, method: method.name };
     forget();

@@ -8,8 +8,31 @@ function asked({ posterior, forms, method, draws, frame }) {
   return { fit: { dataset: posterior.dataset, method, ...changed }, index, seed: draws?.seed ?? 0, scale };
 }
 
+/** The lines that make one embedding. */
+function singleLines({ single }, language) {
+  const { dataset, method, parameters } = single.body;
+  if (language === 'python') {
+    const told = Object.entries(parameters).map(([name, value]) => `, ${name}=${literal(value)}`);
+    return [
+      'from service.client import Client',
+      '',
+      `client = Client("${location.origin}")`,
+      `result = client.embed(client.dataset("${dataset}"), "${method}"${told.join('')})`,
+      'embedding = result.embedding',
+    ].join('\n');
+  }
+  return [
+    '# embed; the answer has a link to the embedding',
+    `curl '${location.origin}/v1/embeddings?wait=60' \\`,
+    `  -H 'Content-Type: application/json' -d '${JSON.stringify(single.body)}'`,
+    '# its coordinates',
+    `curl '${location.origin}${single.path}' -H 'Accept: application/x-npy' -o embedding.npy`,
+  ].join('\n');
+}
+
 /** The lines of a shell. */
 export function curlLines(state) {
+  if (state.single) return singleLines(state, 'curl');
   const { fit, index, seed, scale } = asked(state);
   const origin = location.origin;
   const key = sessionStorage.getItem('glle-key') ? ` -H "Authorization: Bearer $GLLE_KEY"` : '';
@@ -25,6 +48,7 @@ export function curlLines(state) {
 
 /** The lines of Python. */
 export function pythonLines(state) {
+  if (state.single) return singleLines(state, 'python');
   const { fit, index, seed, scale } = asked(state);
   const { dataset, ...parameters } = fit;
   const told = Object.entries(parameters).map(([name, value]) => `${name}=${literal(value)}`);

@@ -15,10 +15,10 @@ const BUTTONS = [
 
 /** The bar below the view. */
 export function ExportBar() {
-  const { posterior, draws, single } = useStore('posterior', 'draws', 'single');
+  const { posterior, draws, single, view } = useStore('posterior', 'draws', 'single', 'view', 'frame');
   const [said, say] = useState('');
   const [lines, setLines] = useState(null);
-  if (!posterior && !single) return null;
+  if ((!posterior && !single) || view === 'compare') return null;
   const done = async (name, act) => {
     say((await act()) ?? '');
     setTimeout(() => say(''), 2500);
@@ -33,7 +33,7 @@ export function ExportBar() {
       <button type="button" data-testid="copy-link" disabled=${!draws} title="An address that shows this again"
         onClick=${() => done('link', () => copy(linkHere(), 'Link copied'))}>Copy link</button>
       ${Object.keys(texts).map((name) => html`<button type="button" data-testid=${`show-${name}`} aria-expanded=${lines === name}
-        aria-controls="lines" disabled=${!posterior} onClick=${() => setLines(lines === name ? null : name)}>${name === 'curl' ? 'curl' : 'Python'}</button>`)}
+        aria-controls="lines" onClick=${() => setLines(lines === name ? null : name)}>${name === 'curl' ? 'curl' : 'Python'}</button>`)}
       <span class="said" role="status">${said}</span>
     </div>
     ${lines && html`<div class="lines" id="lines"><pre tabindex="0" data-testid="lines"><code>${texts[lines](state)}</code></pre>

@@ -10,15 +10,25 @@ import { set, state, useStore } from '../store.js';
 import { Notes } from './notes.js';
 import { Spectrum } from './spectrum.js';
 
+const NEIGHBORS = 12;
 const SHAPES = [['none', 'Points'], ['halo', 'Halos'], ['ellipse', 'Ellipses']];
 
 /** The panel. */
 export function Inspector() {
-  const { reference, single } = useStore('reference', 'single');
-  if (!reference && !single) return null;
+  const { reference, single, comparison } = useStore('reference', 'single', 'comparison');
+  if (!reference && !single && !comparison) return null;
   return html`<aside class="inspector" aria-label="Look closer" data-testid="inspector">
-    <${Appearance} /><${Point} /><${Spectrum} /><${Notes} />
+    <${Appearance} /><${Point} /><${Spectrum} />${single && html`<${Scores} />`}<${Notes} />
   </aside>`;
+}
+
+/** By what the embedding that is shown was judged. */
+function Scores() {
+  const { single } = useStore('single');
+  const scores = Object.entries(single.told.scores ?? {});
+  const words = (name) => name.charAt(0).toUpperCase() + name.slice(1).replaceAll('_', ' ');
+  return scores.length > 0 && html`<section class="panel" data-testid="single-scores"><h2>Scores</h2>
+    <dl class="facts">${scores.map(([name, value]) => html`<dt>${words(name)}</dt><dd>${number(value)}</dd>`)}</dl></section>`;
 }
 
 /** Colour, shape of the spread, trails, axes. */
@@ -39,19 +49,19 @@ function Appearance() {
         ${choices(told).map(([name, title]) => html`<option value=${name} selected=${name === resolved(told)}>${title}</option>`)}
       </select></div>
     <${Legend} legend=${look.legend} index=${look.index} />
-    <div class="field wide"><span class="label" id="spread-label">Spread as</span>
+    ${told.posterior && html`<div class="field wide"><span class="label" id="spread-label">Spread as</span>
       <div class="segmented" role="group" aria-labelledby="spread-label">
         ${SHAPES.map(([name, title]) => html`<button type="button" data-testid=${`shape-${name}`} disabled=${!summary}
           aria-pressed=${shape === name} onClick=${() => {
             set({ shape: name });
             writeLink();
           }}>${title}</button>`)}
-      </div></div>
+      </div></div>`}
     ${shape === 'ellipse' && html`<p class="help">Around the average place of a point: half of the draws put it inside.</p>`}
     ${shape === 'halo' && html`<p class="help">Around the average place of a point, as wide as it moves from draw to draw.</p>`}
     ${shape !== 'none' && !few && html`<p class="help">Shown for ${MOST_SHAPES} evenly chosen points; select some to see theirs.</p>`}
-    <label class="check"><input type="checkbox" data-testid="trails" disabled=${!draws} checked=${trails}
-      onChange=${(event) => set({ trails: event.target.checked })} /> Trails: the way of points through the draws</label>
+    ${told.posterior && html`<label class="check"><input type="checkbox" data-testid="trails" disabled=${!draws} checked=${trails}
+      onChange=${(event) => set({ trails: event.target.checked })} /> Trails: the way of points through the draws</label>`}
     ${p > 2 && html`<div class="field wide"><span class="label">Axes</span><span class="axes">
       ${[0, 1].map((side) => html`<select aria-label=${side ? 'Upward' : 'To the right'} data-testid=${`axis-${side}`}
         value=${axes[side]} onChange=${(event) => {
@@ -107,10 +117,17 @@ function Point() {
       ${summary && html`<dt>Stability</dt><dd data-testid="point-stability">${percent(summary.stability[row])} of its neighbours stay</dd>
         <dt>Spread</dt><dd>${number(summary.spread[row])}${' '}<span class="quiet">${rank(summary.spread, row)}</span></dd>`}
       ${told.neighbors && html`<dt>Neighbours</dt><dd class="neighbors" data-testid="point-neighbors">
-        ${neighborsOf(row).map((other) => html`<button type="button" class="chip small" onClick=${() => choosePoints([other])}>${other + 1}</button>`)}</dd>`}
+        <${NeighborChips} rows=${neighborsOf(row)} /></dd>`}
       ${columns?.values && html`<dt>Values</dt><dd class="values">${valuesOf(columns, dataset.d, row)}</dd>`}
     </dl>`}
   </section>`;
+}
+
+/** The nearest of the neighbours, each leading to its row. */
+function NeighborChips({ rows }) {
+  return html`${rows.slice(0, NEIGHBORS).map((other) => html`<button type="button" class="chip small"
+    onClick=${() => choosePoints([other])}>${other + 1}</button>`)}
+    ${rows.length > NEIGHBORS && html`<span class="quiet">and ${rows.length - NEIGHBORS} more</span>`}`;
 }
 
 const mean = (values, rows) => rows.reduce((sum, row) => sum + values[row], 0) / rows.length;

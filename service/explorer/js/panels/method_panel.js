@@ -1,36 +1,58 @@
 /** Steps two and three: the method with its settings, and how much to draw. */
 
 import { defaultCount, drawAgain, drawsAsked, fit } from '../actions/fit.js';
+import { estimateSoon, hindrance } from '../actions/compare.js';
 import { bytes, html, number, seconds } from '../lib/html.js';
 import { set, state, useStore } from '../store.js';
 import { SchemaForm } from './schema_form.js';
 
 /** The method and its settings. */
 export function MethodPanel() {
-  const { methods, method, forms } = useStore('methods', 'method', 'forms');
+  const { methods, method, forms } = useStore('methods', 'method', 'forms', 'dataset');
   const chosen = methods.find((one) => one.name === method);
   if (!chosen) return html`<section class="panel"><h2>2 · Method</h2><p class="quiet">Waiting for the service.</p></section>`;
   const values = forms[method] ?? {};
-  const change = (changed) => set({ forms: { ...state.forms, [method]: changed } });
-  const variant = chosen.variants.find(({ name }) => name === (values.variant ?? chosen.parameters.properties.variant?.default));
+  const isEmbedding = chosen.makes === 'embedding';
+  const schema = isEmbedding ? chosen.parameters.properties.parameters : chosen.parameters;
+  const change = (changed) => {
+    set({ forms: { ...state.forms, [method]: changed } });
+    estimateSoon();
+  };
+  const pick = (event) => {
+    set({ method: event.target.value, estimate: null });
+    estimateSoon();
+  };
+  const variant = chosen.variants.find(({ name }) => name === (values.variant ?? schema.properties.variant?.default));
   return html`<section class="panel" data-testid="method-panel">
     <h2>2 · Method</h2>
     <div class="field wide">
-      <select id="method" aria-label="Method" data-testid="method" value=${method} onChange=${(event) => set({ method: event.target.value })}>
-        ${methods.map(({ name, title }) => html`<option value=${name} selected=${name === method}>${title}</option>`)}
+      <select id="method" aria-label="Method" data-testid="method" value=${method} onChange=${pick}>
+        ${families(methods).map(([family, members]) => html`<optgroup label=${family}>${members.map((one) => html`<option
+          value=${one.name} selected=${one.name === method} disabled=${Boolean(hindrance(one))}>${one.title}${hindrance(one) && ` (${hindrance(one)})`}</option>`)}</optgroup>`)}
       </select>
       <p class="help two-lines" title=${chosen.description}>${chosen.description}</p>
     </div>
-    <${SchemaForm} id=${`form-${method}`} schema=${chosen.parameters} values=${values} without=${['dataset', 'method']}
+    <${SchemaForm} id=${`form-${method}`} schema=${schema} values=${values} without=${['dataset', 'method']}
       notes=${{ variant: variant?.description }} onChange=${change} />
   </section>`;
 }
 
+/** The methods by what they have in common; those with draws first. */
+function families(methods) {
+  const found = new Map();
+  for (const method of methods) {
+    const family = method.makes === 'posterior' ? 'with uncertainty' : `${method.family}, one embedding`;
+    found.set(family, [...(found.get(family) ?? []), method]);
+  }
+  return [...found];
+}
+
 /** What is asked for in draws, what it costs, and the button. */
 export function FitPanel() {
-  const told = useStore('dataset', 'forms', 'work', 'posterior', 'contract', 'draws', 'service', 'method');
+  const told = useStore('dataset', 'forms', 'work', 'posterior', 'contract', 'draws', 'service', 'method', 'methods');
   const { dataset, work, posterior, contract } = told;
-  const schema = contract?.components.schemas.DrawsIn;
+  const isEmbedding = told.methods.find(({ name }) => name === told.method)?.makes === 'embedding';
+  const schema = isEmbedding ? null : contract?.components.schemas.DrawsIn;
   const values = told.forms.draws ?? {};
   const change = (changed) => set({ forms: { ...state.forms, draws: changed } });
   const ready = Boolean(dataset) && !work && told.service === 'ready';
@@ -39,15 +61,15 @@ export function FitPanel() {
     if (ready) fit();
   };
   return html`<section class="panel" data-testid="fit-panel">
-    <h2>3 · Draws</h2>
+    <h2>3 · ${isEmbedding ? 'Embed' : 'Draws'}</h2>
     <form onSubmit=${go}>
       ${schema && html`<${SchemaForm} id="draws" schema=${schema} values=${values} more=${false}
         without=${['scales', 'first', 'source', 'align', 'priority']} defaults=${{ count: defaultCount(), scale: 1 }}
         onChange=${change} />`}
-      <${Cost} />
+      ${isEmbedding ? html`<${Estimate} />` : html`<${Cost} />`}
       <div class="buttons">
-        <button type="submit" class="primary wide" id="fit" data-testid="fit" disabled=${!ready}>Fit and draw</button>
-        ${posterior && html`<button type="button" data-testid="draw-again" disabled=${!ready} onClick=${drawAgain}
+        <button type="submit" class="primary wide" id="fit" data-testid="fit" disabled=${!ready}>${isEmbedding ? 'Embed' : 'Fit and draw'}</button>
+        ${posterior && !isEmbedding && html`<button type="button" data-testid="draw-again" disabled=${!ready} onClick=${drawAgain}
           title="With the fit that is there">Draw again</button>`}
       </div>
     </form>
@@ -67,4 +89,15 @@ function Cost() {
     ${isTooLarge ? ` The service keeps ${bytes(info.limits.cache_bytes)}: ask for fewer draws.` : ''}
     ${posterior && posterior.dataset === dataset.id ? ` The last fit took ${seconds(posterior.seconds)}.` : ''}
   </p>`;
+}
+
+/** What the service expects the method to take. */
+function Estimate() {
+  const { estimate, dataset, method } = useStore('estimate', 'dataset', 'method');
+  if (!dataset) return html`<p class="hint">Choose data first.</p>`;
+  if (estimate?.method !== method && !estimate?.problem) return html`<p class="hint" data-testid="estimate">Asking what it would take.</p>`;
+  if (estimate.problem) {
+    return html`<p class="hint warn" data-testid="estimate">${estimate.problem.detail} ${estimate.problem.remedy}</p>`;
+  }
+  return html`<p class="hint" data-testid="estimate">Expected: ${seconds(estimate.seconds)}, ${bytes(Math.round(estimate.bytes))} of memory.</p>`;
 }

@@ -7,14 +7,16 @@ import { tryWith } from './problem.js';
 
 /** The panel. */
 export function Notes() {
-  const { posterior } = useStore('posterior');
-  if (!posterior) return null;
-  const { notes } = posterior.diagnostics;
+  const { posterior, single } = useStore('posterior', 'single');
+  if (!posterior && !single) return null;
+  const notes = single ? single.told.notes : posterior.diagnostics.notes;
+  const spec = single ? single.told.parameters : posterior.spec;
+  const took = single ? Object.values(single.told.seconds).reduce((sum, one) => sum + one, 0) : posterior.seconds;
   return html`<section class="panel" data-testid="notes">
     <h2>What the fit noticed</h2>
-    ${notes.length === 0 && html`<p class="quiet">Nothing remarkable. The fit took ${seconds(posterior.seconds)}.</p>`}
+    ${notes.length === 0 && html`<p class="quiet">Nothing remarkable. It took ${seconds(took)}.</p>`}
     ${notes.map((note) => {
-      const { title, text, step, message } = plainNote(note, posterior.spec);
+      const { title, text, step, message } = plainNote(note, spec);
       return html`<div class="note" data-testid=${`note-${note.code}`}>
         <strong>${title}</strong><p>${text}</p>
         ${text !== message && html`<details class="more"><summary>In the service's words</summary><p class="quiet">${message}</p></details>`}

@@ -10,8 +10,8 @@ const SMALL = 0.1;
 
 /** The panel. */
 export function Spectrum() {
-  const { posterior, summary } = useStore('posterior', 'summary');
-  if (!posterior) return null;
+  const { posterior, summary, single } = useStore('posterior', 'summary', 'single');
+  if (!posterior || single) return null;
   const p = posterior.spec.n_components;
   const gap = posterior.diagnostics.figures.relative_gap;
   const verdict = gap >= CLEAR ? 'clear' : gap >= SMALL ? 'moderate' : 'small';

@@ -1,0 +1,78 @@
+"""Measure every method, and write the tables of docs/methods.md and its pictures."""
+
+from __future__ import annotations
+
+import os
+
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ[name] = "1"  # before numpy is imported
+
+import argparse
+from pathlib import Path
+
+from docs.figures.methods import likelihood, picture, rows, sets, tables
+from glle_engine.methods import METHODS
+
+DOCS = Path(__file__).resolve().parents[2]
+BESIDE = DOCS.parents[1] / "shared" / "data"  # real sets may lie beside the repository; a clone alone has none
+KEPT = DOCS.parent / "out" / "methods"
+PARTS = ("compare", "likelihood", "penalty")
+
+
+def compare(data: Path, wanted: list[str]) -> list[rows.Row]:
+    """Measure the methods wanted on all sets; the others keep their rows."""
+    path = KEPT / "compare.jsonl"
+    names = sets.names(data)
+    found = [row for row in rows.kept(path) if row.method not in wanted or row.data not in names]
+    for name in wanted:
+        rows.warm(METHODS[name])
+        for data_name in names:
+            row = rows.judge(data_name, METHODS[name], data)
+            found.append(row)
+            told = row.refused or " ".join(f"{one}={value:.4g}" for one, value in row.scores.items())
+            print(f"{row.method} {row.data} n={row.n} {row.seconds:.3f} s: {told}", flush=True)
+        rows.keep(found, path)
+    return found
+
+
+def measure(parts: list[str], data: Path, wanted: list[str]) -> None:
+    """Measure parts."""
+    if "compare" in parts:
+        compare(data, wanted)
+    for part, experiment in (("likelihood", likelihood.compared), ("penalty", likelihood.penalized)):
+        if part in parts:
+            here = [name for name in sets.names(data) if name in sets.REAL]
+            likelihood.keep([row for name in here for row in experiment(name, data)], KEPT / f"{part}.jsonl")
+
+
+def write(data: Path) -> None:
+    """Write what is known: the tables between the markers of the page, and the pictures."""
+    page, images = DOCS / "methods.md", DOCS / "images"
+    tables.put(page, "methods", tables.listing())
+    tables.put(page, "scores", tables.score_listing())
+    if measured := rows.kept(KEPT / "compare.jsonl"):
+        tables.put(page, "overview", tables.overview(measured))
+        tables.put(page, "details", tables.details(measured))
+        for name in ("swiss_roll", "swiss_roll_hole", "digits"):
+            picture.multiples(measured, name, data, images / f"methods-{name.replace('_', '-')}.png")
+    if likely := likelihood.kept(KEPT / "likelihood.jsonl"):
+        tables.put(page, "likelihood", tables.likelihoods(likely))
+        picture.bars(likely, images / "methods-likelihood.png")
+    if penalized := likelihood.kept(KEPT / "penalty.jsonl"):
+        tables.put(page, "penalty", tables.penalties(penalized))
+        picture.curves(penalized, images / "methods-penalty.png")
+
+
+def main() -> None:
+    """Measure and write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--parts", nargs="*", default=list(PARTS), choices=PARTS, help="what to measure; none: write")
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS), help="which to compare")
+    parser.add_argument("--data", type=Path, default=BESIDE, help="the folder of the real sets")
+    options = parser.parse_args()
+    measure(options.parts, options.data, options.methods)
+    write(options.data)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""One method on one data set: its embedding, time and scores, or why it refuses."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from docs.figures.methods.sets import REAL, SIZES, make
+from glle_engine import manifolds
+from glle_engine.errors import GlleError
+from glle_engine.scores import SCORES, score
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from docs.figures.methods.sets import DataSet
+    from glle_engine.methods import Method, MethodSpec
+
+SECONDS = 10.0  # what a method may be expected to take; for more it gets fewer points
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """What came of a method on a data set.
+
+    Attributes
+    ----------
+    data, method : str
+    n : int
+        Points: fewer than asked for where the method is slow.
+    seconds : float
+    scores : dict of str to float
+        On the sheets against the true coordinates in place of the data, but for the residual variance.
+    refused : str
+        Why there is no embedding, with the remedy; empty where there is one.
+    notes : list of str
+        Codes of what the method remarked.
+    Y : list
+        The embedding, to four digits of its largest coordinate.
+
+    """
+
+    data: str
+    method: str
+    n: int
+    seconds: float = 0.0
+    scores: dict[str, float] = field(default_factory=dict)
+    refused: str = ""
+    notes: list[str] = field(default_factory=list)
+    Y: list[list[float]] = field(default_factory=list)
+
+
+def spec_of(method: Method[Any], k: int, n: int) -> MethodSpec:
+    """Return the defaults of a method, with k neighbours, and the perplexity that n points allow."""
+    known = method.spec.parameters()
+    options: dict[str, object] = {}
+    if "n_neighbors" in known and method.name != "drill":  # whose candidates are more than its edges
+        options["n_neighbors"] = k
+    if "perplexity" in known:
+        options["perplexity"] = min(30, n // 5)
+    spec: MethodSpec = method.spec(**options)
+    return spec
+
+
+def warm(method: Method[Any]) -> None:
+    """Import what a method imports when first called, so that no row pays for it."""
+    sheet = manifolds.make("s_curve", 60, seed=0)
+    labels = (np.arange(60) % 2) if method.labels else None
+    try:
+        method.embed(sheet.X, spec_of(method, 10, 60), labels=labels)
+    except GlleError as error:
+        print(f"{method.name} does not do 60 points: {error.message}")
+
+
+def judge(name: str, method: Method[Any], data: Path) -> Row:
+    """Embed as many points as are done in time, and score."""
+    refusal: GlleError | None = None
+    for n in SIZES:
+        given = make(name, n, data)
+        size = len(given.X)
+        try:
+            spec = spec_of(method, given.k, size)
+            labels = given.labels if method.labels else None
+            d = given.X.shape[1]
+            method.require_possible(size, d, spec, labels=labels is not None)
+            if method.cost(size, d, spec).seconds > SECONDS and n != SIZES[-1] and name not in REAL:
+                continue
+            since = time.perf_counter()
+            found = method.embed(given.X, spec, labels=labels)
+            seconds = time.perf_counter() - since
+        except GlleError as error:
+            refusal = error
+            if "most" in error.details and name not in REAL:
+                continue
+            break
+        notes = [note.code for note in found.notes]
+        return Row(
+            data=name,
+            method=method.name,
+            n=size,
+            seconds=seconds,
+            scores=scored(given, found.Y),
+            notes=notes,
+            Y=rounded(found.Y),
+        )
+    assert refusal is not None
+    return Row(data=name, method=method.name, n=size, refused=str(refusal))
+
+
+def scored(given: DataSet, Y: np.ndarray[Any, Any]) -> dict[str, float]:
+    """Return all scores that the data allow; with the true coordinates of a sheet, neighbourhoods are those there."""
+    sheet = given.name not in REAL
+    names = ["trustworthiness", "continuity", "residual_variance"]
+    names += ["neighborhood_hit"] if given.name == "digits" else []
+    names += ["procrustes"] if given.truth is not None else []
+    names += ["gplvm"] if given.name in REAL else []
+    found: dict[str, float] = {}
+    for name in (name for name in SCORES if name in names):
+        near = sheet and name in {"trustworthiness", "continuity"}
+        X = given.truth if near and given.truth is not None else given.X
+        try:
+            found |= score(X, Y, [name], n_neighbors=given.k, labels=given.labels, truth=given.truth)
+        except GlleError as error:
+            print(f"{given.name}, {name}: {error.message}")
+    return found
+
+
+def rounded(Y: np.ndarray[Any, Any]) -> list[list[float]]:
+    """Return the embedding in [-1, 1], to four digits."""
+    centred = Y - Y.mean(axis=0)
+    shrunk: list[list[float]] = np.round(centred / np.abs(centred).max(), 4).tolist()
+    return shrunk
+
+
+def kept(path: Path) -> list[Row]:
+    """Return the rows of a file; none where there is no file."""
+    if not path.exists():
+        return []
+    return [Row(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def keep(rows: list[Row], path: Path) -> None:
+    """Write the rows to a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(asdict(row)) + "\n" for row in rows), encoding="utf-8")

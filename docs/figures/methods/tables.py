@@ -1,0 +1,192 @@
+"""The tables of docs/methods.md, each between two markers: of the registry alone, and of what was measured."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from glle_engine.methods import METHODS
+from glle_engine.scores import SCORES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from docs.figures.methods.likelihood import Likely
+    from docs.figures.methods.rows import Row
+
+SHEET = ("trustworthiness", "procrustes")
+COLUMNS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "s_curve": ("S-curve", SHEET),
+    "swiss_roll": ("Swiss roll", SHEET),
+    "swiss_roll_hole": ("with a hole", SHEET),
+    "severed_bowl": ("severed bowl", SHEET),
+    "digits": ("digits", ("neighborhood_hit",)),
+    "mocap_run1": ("motion capture", ("gplvm",)),
+    "robot_wifi": ("robot", ("gplvm",)),
+}
+FULL = 1000  # points of the sheets and the digits; where there were fewer, the cell says how many
+
+
+def between(page: str, name: str) -> str:
+    """Return what stands between the markers of a name."""
+    found = re.search(rf"<!-- {name} -->\n(.*?)\n<!-- end -->", page, re.DOTALL)
+    assert found is not None, f"the page has no marker {name}"
+    return found[1]
+
+
+def put(path: Path, name: str, text: str) -> None:
+    """Replace what stands between the markers of a name."""
+    page = path.read_text(encoding="utf-8")
+    path.write_text(page.replace(f"<!-- {name} -->\n{between(page, name)}\n", f"<!-- {name} -->\n{text}\n"), "utf-8")
+
+
+def listing() -> str:
+    """Return every method there is: family, name, title, source, growth, parameters with their defaults."""
+    rows = []
+    for one in METHODS.values():
+        defaults = one.spec().to_dict()
+        told = ", ".join(f"`{name}` {_default(value)}" for name, value in defaults.items() if name != "n_components")
+        takes = [told or "none", *(["labels"] if one.labels else [])]
+        extra = f" (extra `{one.extra}`)" if one.extra else ""
+        rows.append([one.family, f"`{one.name}`", f"{one.title}{extra}", one.source, one.growth, "; ".join(takes)])
+    return table(["family", "name", "method", "source", "time grows with", "parameters and defaults"], rows)
+
+
+def score_listing() -> str:
+    """Return every score there is."""
+    rows = [
+        [f"`{one.name}`", one.about, one.needs, one.better, one.growth, _most(one.most_points)]
+        for one in SCORES.values()
+    ]
+    return table(["score", "what it measures", "needs", "better", "time grows with", "most points"], rows)
+
+
+def overview(rows: list[Row]) -> str:
+    """Return the chosen scores and the time of every method on every set; refusals by number, reasons below."""
+    found = {(row.method, row.data): row for row in rows}
+    reasons: list[str] = []
+    lines = []
+    for name in METHODS:
+        cells = [f"`{name}`"]
+        for data, (_, chosen) in COLUMNS.items():
+            row = found.get((name, data))
+            cells.append("" if row is None else _cell(row, chosen, reasons))
+        lines.append(cells)
+    head = ["method", *(f"{title}: {', '.join(map(_short, chosen))}" for title, chosen in COLUMNS.values())]
+    notes = "\n".join(f"{place}. {reason}" for place, reason in enumerate(reasons, 1))
+    return table(head, lines) + (f"\n\nRefused:\n\n{notes}" if notes else "")
+
+
+def details(rows: list[Row]) -> str:
+    """Return every score of every method, a table a data set."""
+    parts = []
+    for data, (title, _) in COLUMNS.items():
+        here = {row.method: row for row in rows if row.data == data and not row.refused}
+        if not here:
+            continue
+        names = [name for name in SCORES if any(name in row.scores for row in here.values())]
+        lines = [
+            [f"`{name}`", f"{row.n:,}", _time(row.seconds), *(_score(row.scores, one) for one in names), _remarks(row)]
+            for name, row in ((name, here[name]) for name in METHODS if name in here)
+        ]
+        body = table(["method", "n", "seconds", *(f"`{one}`" for one in names), "notes"], lines)
+        parts.append(f"<details><summary>{title}</summary>\n\n{body}\n\n</details>")
+    return "\n\n".join(parts)
+
+
+def likelihoods(rows: list[Likely]) -> str:
+    """Return the table of figure 7: the best first, by the neighbours that the paper takes on each set."""
+    keys = [("mocap_run1", "6"), ("mocap_run1", "7"), ("robot_wifi", "6"), ("robot_wifi", "7")]
+    lines = []
+    for method in dict.fromkeys(row.method for row in rows):
+        cells, rank = [_named(method)], -np.inf
+        for data, k in keys:
+            here = [row for row in rows if (row.data, row.method, row.option) == (data, method, k)]
+            values = [row.value for row in here if row.value is not None]
+            cells.append(_values(values) if values else ("refused" if here else ""))
+            if (data, k) == keys[0] and values:
+                rank = float(np.median(values))
+        lines.append((rank, cells))
+    lines.sort(key=lambda one: -one[0])
+    head = ["method", "motion capture, k = 6", "k = 7", "robot, k = 6", "k = 7"]
+    refused = dict.fromkeys(f"- {row.data}, k = {row.option}: {row.refused}" for row in rows if row.refused)
+    told = "\n\nRefused:\n\n" + "\n".join(refused) if refused else ""
+    return table(head, [cells for _, cells in lines]) + told
+
+
+def penalties(rows: list[Likely]) -> str:
+    """Return the table of figures 8 and 9."""
+    lines: dict[str, list[str]] = {}
+    head = ["L1"]
+    for data, title in (("mocap_run1", "motion capture"), ("robot_wifi", "robot")):
+        for candidates in dict.fromkeys(row.option.split()[0] for row in rows if row.data == data):
+            head.append(f"{title}, {candidates} neighbours" if candidates != "all" else f"{title}, all points")
+            here = [row for row in rows if row.data == data and row.option.split()[0] == candidates]
+            best = max(row.value for row in here if row.value is not None)
+            for row in here:
+                told = "refused" if row.value is None else f"{row.value:,.0f}"
+                lines.setdefault(row.option.split()[1], []).append(f"**{told}**" if row.value == best else told)
+    return table(head, [[l1, *cells] for l1, cells in lines.items()])
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table."""
+    lines = [head, ["---"] * len(head), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _values(values: list[float]) -> str:
+    if len(values) == 1:
+        return f"{values[0]:,.0f}"
+    return f"{np.median(values):,.0f} [{min(values):,.0f} to {max(values):,.0f}]"
+
+
+def _named(method: str) -> str:
+    """Return the method's name as code, a variant's option behind it; GLLE's rows are several draws."""
+    name, *option = method.split(", ")
+    return ", ".join([f"`{name}`", *(["draws"] if method == "glle" else option)])
+
+
+def _cell(row: Row, chosen: tuple[str, ...], reasons: list[str]) -> str:
+    if row.refused:
+        if row.refused not in reasons:
+            reasons.append(row.refused)
+        return f"refused ({reasons.index(row.refused) + 1})"
+    fewer = f", n = {row.n}" if "gplvm" not in chosen and row.n != FULL else ""
+    return f"{shown(row, chosen)} in {_time(row.seconds)} s{fewer}"
+
+
+def shown(row: Row, chosen: tuple[str, ...]) -> str:
+    """Return the scores chosen, as text."""
+    return ", ".join(_score(row.scores, name) for name in chosen)
+
+
+def _score(scores: dict[str, float], name: str) -> str:
+    if name not in scores:
+        return ""
+    return f"{scores[name]:,.0f}" if name == "gplvm" else f"{scores[name]:.3f}"
+
+
+def _short(name: str) -> str:
+    return {"trustworthiness": "trust", "procrustes": "disparity", "neighborhood_hit": "hit", "gplvm": "GP-LVM"}[name]
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.3f}" if seconds < 0.1 else f"{seconds:.2g}" if seconds < 10 else f"{seconds:.0f}"
+
+
+def _remarks(row: Row) -> str:
+    return ", ".join(f"`{code}`" for code in row.notes)
+
+
+def _default(value: object) -> str:
+    return (
+        "true" if value is True else "false" if value is False else f"{value:g}" if type(value) is float else f"{value}"
+    )
+
+
+def _most(points: int | None) -> str:
+    return "" if points is None else f"{points:,}"

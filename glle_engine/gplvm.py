@@ -1,0 +1,284 @@
+r"""How well a smooth random map from the embedding explains the data: the GP-LVM log likelihood.
+
+In the Gaussian process latent variable model each feature of the centred data X is a Gaussian process on the embedding
+Y, all with one covariance
+
+.. math:: K_{ij} = a \exp(-\tfrac{g}{2} |y_i - y_j|^2) + b + s \delta_{ij}
+
+(radial basis, bias, white), Y centred and each column of unit variance, so that
+
+.. math:: \log p(X | Y) = -\tfrac{d}{2} \log |K| - \tfrac12 tr(K^{-1} X X^T) - \tfrac{n d}{2} \log 2 \pi,
+
+at the a, g, b, s that maximise it (Lawrence 2005, JMLR 6, Eq. 7; as a score of embeddings: Lawrence, arXiv 1010.4830,
+section 4). It is a density, so that only embeddings of the same data, in the same units, compare.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.linalg import LinAlgError, lapack
+from scipy.optimize import minimize
+
+from glle_engine.errors import ConvergenceError, DegenerateDataError, InvalidParameterError, InvalidShapeError
+from glle_engine.progress import OnProgress, silent
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["MOST_POINTS", "Kernel", "Likelihood", "fit_likelihood", "log_likelihood", "standardised"]
+
+MOST_POINTS = 2000  # a minute or two, and five matrices of 32 MB
+_SEARCHED = 300  # points on which the starts compete; all n then go on from the best
+_SAMPLE_SEED = 0
+_EVALUATIONS = 200
+# Starts: inverse squared widths for coordinates of unit variance; white noise as a share of the variance of the data.
+_INVERSE_WIDTHS = (0.1, 1.0, 10.0, 100.0)
+_NOISES = (1e-1, 1e-3)
+_BIAS = 1e-2
+# Log bounds. Variances are shares of that of the data: below 1e-8 rounding would decide about K.
+_BOUNDS = tuple((np.log(low), np.log(high)) for low, high in ((1e-6, 1e6), (1e-6, 1e8), (1e-8, 1e4), (1e-8, 1e2)))
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The covariance of one feature at the points of an embedding.
+
+    Attributes
+    ----------
+    variance : float
+        a, in squared units of the data, as `bias` and `white`.
+    inverse_width : float
+        g, one over the squared length scale, the embedding's columns having unit variance.
+    bias : float
+        b.
+    white : float
+        s.
+
+    """
+
+    variance: float
+    inverse_width: float
+    bias: float
+    white: float
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """The score and how it was found.
+
+    Attributes
+    ----------
+    log_likelihood : float
+        Natural logarithm, of a density over the n d entries of the data.
+    kernel : Kernel
+        Where it is largest.
+    evaluations : int
+        Of the likelihood on all points.
+    converged : bool
+        Whether the last ascent ended at a maximum.
+    bounded : tuple of str
+        Fields of the kernel that ended at their bounds; `bias` often does, since centred data need none.
+
+    """
+
+    log_likelihood: float
+    kernel: Kernel
+    evaluations: int
+    converged: bool
+    bounded: tuple[str, ...]
+
+
+def standardised(Y: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return Y (n, p) with its columns centred and of unit variance; a constant column stays zero.
+
+    Raises
+    ------
+    DegenerateDataError
+        If all points are equal.
+
+    """
+    centred = Y - Y.mean(axis=0)
+    deviation = centred.std(axis=0)
+    constant = deviation <= 1e-12 * max(float(deviation.max()), np.finfo(float).tiny)
+    if constant.all():
+        raise DegenerateDataError(
+            "All points of the embedding are equal.", remedy="Check that the embedding was read as intended."
+        )
+    return np.asarray(np.where(constant, 0.0, centred / np.where(constant, 1.0, deviation)))
+
+
+def log_likelihood(
+    squared: NDArray[np.float64], factor: NDArray[np.float64], d: int, kernel: Kernel
+) -> tuple[float, NDArray[np.float64]]:
+    r"""Return log p and its gradient in the logarithms of the fields of the kernel, in their order.
+
+    :math:`\partial \log p / \partial K = \tfrac12 (K^{-1} X X^T K^{-1} - d K^{-1})`.
+
+    Parameters
+    ----------
+    squared : (n, n) float64
+        Squared distances of the points of the embedding.
+    factor : (n, r) float64
+        F with :math:`F F^T = X X^T`, the Gram matrix of the centred data.
+    d : int
+        Number of features.
+    kernel : Kernel
+
+    Raises
+    ------
+    LinAlgError
+        If K is not positive definite in floating point.
+
+    """
+    n = len(squared)
+    smooth = kernel.variance * np.exp(-0.5 * kernel.inverse_width * squared)
+    K = smooth + kernel.bias
+    K.flat[:: n + 1] += kernel.white
+    root, failed = lapack.dpotrf(K.T, lower=0, clean=1, overwrite_a=1)
+    if failed:
+        raise LinAlgError("The covariance is not positive definite.")
+    half_determinant = float(np.log(root.diagonal()).sum())
+    inverse, _ = lapack.dpotri(root, lower=0, overwrite_c=1)
+    inverse = np.triu(inverse) + np.triu(inverse, 1).T
+    explained = inverse @ factor
+    value = -d * half_determinant - 0.5 * float(np.vdot(factor, explained)) - 0.5 * n * d * float(np.log(2 * np.pi))
+    slope = 0.5 * (explained @ explained.T - d * inverse)
+    gradient = np.array(
+        [
+            np.vdot(slope, smooth),
+            -0.5 * kernel.inverse_width * np.vdot(slope, smooth * squared),
+            kernel.bias * slope.sum(),
+            kernel.white * slope.trace(),
+        ]
+    )
+    return value, gradient
+
+
+def fit_likelihood(X: NDArray[np.float64], Y: NDArray[np.float64], on_progress: OnProgress = silent) -> Likelihood:
+    """Return the log likelihood of the data given the embedding, at the kernel that maximises it.
+
+    Eight starts ascend by L-BFGS in the logarithms of the hyperparameters; of more than 300 points a fixed sample does,
+    and all points go on from the best of them. The features enter through the Gram matrix of the data only: an
+    evaluation takes n^3, whatever d is.
+
+    Parameters
+    ----------
+    X : (n, d) float64
+        The data, in any unit; centred here.
+    Y : (n, p) float64
+        The embedding; standardised here.
+    on_progress
+        Called with (ascents done, all, "gplvm").
+
+    Raises
+    ------
+    InvalidParameterError
+        For more than `MOST_POINTS`.
+    InvalidShapeError
+        If X and Y differ in length.
+    DegenerateDataError
+        If all points of the data, or of the embedding, are equal.
+    ConvergenceError
+        If no start has a finite likelihood.
+
+    """
+    n, d = X.shape
+    if len(Y) != n:
+        raise InvalidShapeError(
+            f"The data have {n} points, the embedding {len(Y)}.", remedy="Give one row of each for every point."
+        )
+    if n > MOST_POINTS:
+        raise InvalidParameterError(
+            f"The GP-LVM log likelihood does at most {MOST_POINTS:,} points, not {n:,}: it takes n^3.",
+            remedy=f"Score a sample of at most {MOST_POINTS:,} points, the same one for every embedding.",
+            details={"n_points": n, "most": MOST_POINTS},
+        )
+    centred, places = X - X.mean(axis=0), standardised(Y)
+    scale = float((centred**2).mean())
+    if scale == 0:
+        raise DegenerateDataError(
+            "All points of the data are equal.", remedy="Check that the data were read as intended."
+        )
+    rows = np.sort(np.random.default_rng(_SAMPLE_SEED).choice(n, min(n, _SEARCHED), replace=False))
+    few = _Ascent(centred[rows], places[rows], scale)
+    starts = [
+        np.log([1 - noise, inverse_width, _BIAS, noise]) for inverse_width, noise in product(_INVERSE_WIDTHS, _NOISES)
+    ]
+    ascents = len(starts) + (n > len(rows))
+    found: list[_Summit] = []
+    for start in starts:
+        found.append(few.climb(start))
+        on_progress(len(found), ascents, "gplvm")
+    best = max(found, key=lambda one: one.value)
+    if n > len(rows) and np.isfinite(best.value):
+        best = _Ascent(centred, places, scale).climb(best.theta)
+        on_progress(ascents, ascents, "gplvm")
+    if not np.isfinite(best.value):
+        raise ConvergenceError(
+            "No hyperparameters give the GP-LVM a finite likelihood.",
+            remedy="Look for duplicates in the embedding, or for features of very different units in the data.",
+        )
+    return best.likelihood(n * d, scale)
+
+
+@dataclass(frozen=True)
+class _Summit:
+    """Where an ascent ended, in units in which the data have unit variance."""
+
+    theta: NDArray[np.float64]
+    value: float
+    evaluations: int
+    converged: bool
+
+    def likelihood(self, entries: int, scale: float) -> Likelihood:
+        """Return it in the units of the data: a density over so many entries, each divided by sqrt(scale)."""
+        names = tuple(Kernel.__dataclass_fields__)
+        a, g, b, s = (float(value) for value in np.exp(self.theta))
+        at = [
+            name
+            for name, value, (low, high) in zip(names, self.theta, _BOUNDS, strict=True)
+            if min(value - low, high - value) < 1e-6
+        ]
+        return Likelihood(
+            log_likelihood=self.value - 0.5 * entries * float(np.log(scale)),
+            kernel=Kernel(a * scale, g, b * scale, s * scale),
+            evaluations=self.evaluations,
+            converged=self.converged,
+            bounded=tuple(at),
+        )
+
+
+class _Ascent:
+    """The likelihood of some points as a function of the logarithms of the hyperparameters."""
+
+    def __init__(self, centred: NDArray[np.float64], places: NDArray[np.float64], scale: float) -> None:
+        n, self.d = centred.shape
+        square = (places**2).sum(axis=1)
+        self.squared = np.maximum(square[:, None] - 2 * places @ places.T + square, 0.0)
+        self.squared.flat[:: n + 1] = 0.0
+        unit = centred / np.sqrt(scale)
+        self.factor = unit if self.d <= n else np.asarray(np.linalg.qr(unit.T, mode="r")).T
+
+    def climb(self, start: NDArray[np.float64]) -> _Summit:
+        """Ascend from there."""
+        found = minimize(
+            self._falling,
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=_BOUNDS,
+            options={"maxfun": _EVALUATIONS, "maxiter": _EVALUATIONS, "ftol": 1e-10, "gtol": 1e-6},
+        )
+        return _Summit(found.x, -float(found.fun), int(found.nfev), bool(found.success))
+
+    def _falling(self, theta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        """Return minus the likelihood and minus its gradient; infinity where K is numerically singular."""
+        try:
+            value, gradient = log_likelihood(self.squared, self.factor, self.d, Kernel(*np.exp(theta)))
+        except LinAlgError:
+            return np.inf, np.zeros(4)
+        return -value, -gradient

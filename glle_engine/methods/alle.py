@@ -1,0 +1,219 @@
+r"""Acyclic locally linear embedding: LLE whose likelihood is exact, because no point helps to reconstruct itself.
+
+In an ordering of the points, each is reconstructed from the k nearest of those after it: given them,
+:math:`y_i \sim N(\sum_j w_{ij} y_j, s_i^2 I)`, the weights summing to one. The product of these densities is that of a
+Gaussian field of precision :math:`P = M M^T`, column i of M being :math:`(e_i - w_i) / s_i`; M is triangular, so that P
+is positive definite, :math:`\log|P| = -2 \sum_i \log s_i`, and the parameters fit point by point (Lawrence 2012, on
+acyclic LLE).
+
+The weights are LLE's, ridge included: :math:`w_i = A_i^{-1} 1 / (1^T A_i^{-1} 1)`, :math:`A_i = G_i + \lambda_i I`,
+:math:`\lambda_i = reg\,tr(G_i)`. The variance is that of greatest marginal likelihood under the prior that the ridge
+is, :math:`s_i^2 = (1 / (1^T A_i^{-1} 1) - \lambda_i / k) / d`: the mean square of the residual at reg = 0.
+
+The last points have fewer candidates than k, and take all of them; the last one has none: it is at the mean with the
+data's mean variance, which moves all points together and leaves the centred K alone. The embedding is the principal
+coordinates of K, by products with :math:`M^{-T} M^{-1}`. With all neighbours, reg = 0 and d >= n - 1 they are PCA's,
+divided by :math:`\sqrt d`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.linalg import eigh
+from scipy.sparse import csc_array
+from scipy.sparse.linalg import LinearOperator, eigsh, splu
+
+from glle_engine.embedding import sign_convention
+from glle_engine.errors import DegenerateDataError, InvalidParameterError
+from glle_engine.methods.gaussian_field import log_likelihood
+from glle_engine.methods.method import Cost, Embedding, Method
+from glle_engine.methods.neighborhood import NeighborSpec, require_neighbors
+from glle_engine.methods.parameters import indices, integer, number
+from glle_engine.progress import blocks
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from scipy.sparse.linalg import SuperLU
+
+    from glle_engine.progress import OnProgress
+
+_DENSE_BELOW = 80  # points, where Lanczos gains nothing
+_BLOCK_ENTRIES = 1 << 22
+_CLOSE = 1e-14  # variance relative to the data's at which a point counts as its neighbours' copy
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlleSpec(NeighborSpec):
+    """The parameters of acyclic LLE."""
+
+    ordering: tuple[int, ...] | str = indices(
+        "given",
+        "The order in which each point is reconstructed from points after it: all indices, or that of the data "
+        "(given), by decreasing distance from the mean (inward), or by chance (random).",
+        "given",
+        "inward",
+        "random",
+    )
+    reg: float = number(
+        1e-3, "Ridge of the weights, relative to the trace of the local Gram matrix; 0 for d >= k only.", least=0
+    )
+    seed: int = integer(0, "Of the random ordering.", least=0)
+
+
+def ordering(X: NDArray[np.float64], spec: AlleSpec) -> NDArray[np.intp]:
+    """Return the points in their order, (n,)."""
+    if spec.ordering == "inward":
+        return np.argsort(-((X - X.mean(axis=0)) ** 2).sum(axis=1), kind="stable")
+    if spec.ordering == "random":
+        return np.random.default_rng(spec.seed).permutation(len(X))
+    return np.arange(len(X)) if spec.ordering == "given" else np.array(spec.ordering, np.intp)
+
+
+def nearest_after(X: NDArray[np.float64], k: int, on_progress: OnProgress) -> list[NDArray[np.intp]]:
+    """Return the k nearest of the points after each one in X, ascending; fewer for the last k."""
+    n = len(X)
+    centred = X - X.mean(axis=0)
+    squares = (centred**2).sum(axis=1)
+    after = np.arange(n)
+    found: list[NDArray[np.intp]] = []
+    for rows in blocks(n, max(1, _BLOCK_ENTRIES // n), "neighbors", on_progress):
+        squared = squares - 2 * centred[rows] @ centred.T  # of the distances, but for a constant a row
+        squared[after <= after[rows, None]] = np.inf
+        nearest = np.argpartition(squared, k - 1, axis=1)[:, :k] if k < n else np.argsort(squared, axis=1)
+        found += [np.sort(own[own > i]) for i, own in enumerate(nearest, rows.start)]
+    return found
+
+
+def conditional(X: NDArray[np.float64], i: int, own: NDArray[np.intp], reg: float) -> tuple[NDArray[np.float64], float]:
+    """Return the weights (k,) of a point on its neighbours, and the variance of a feature given them."""
+    differences = X[own] - X[i]
+    gram = differences @ differences.T
+    ridge = reg * float(gram.trace())
+    gram[np.diag_indices(len(own))] += ridge
+    try:
+        solved = np.linalg.solve(gram, np.ones(len(own)))
+    except np.linalg.LinAlgError:  # equal points: the variance is 0, and told as such
+        return np.full(len(own), 1 / len(own)), 0.0
+    total = float(solved.sum())
+    return solved / total, (1 / total - ridge / len(own)) / X.shape[1]
+
+
+def acyclic(
+    X: NDArray[np.float64], spec: AlleSpec, order: NDArray[np.intp], on_progress: OnProgress
+) -> tuple[csc_array, NDArray[np.float64]]:
+    """Return M (n, n), lower triangular in the order, and the variances (n,), in the order.
+
+    Raises
+    ------
+    DegenerateDataError
+        For a point without variance given its neighbours.
+
+    """
+    Z = X[order]
+    n, d = Z.shape
+    nearest = nearest_after(Z, spec.n_neighbors, on_progress)
+    mean_variance = float(((Z - Z.mean(axis=0)) ** 2).sum() / (n * d))
+    variances = np.full(n, mean_variance)
+    columns: list[NDArray[np.float64]] = []
+    for rows in blocks(n - 1, 1000, "weights", on_progress):
+        for i in range(rows.start, rows.stop):
+            weights, variances[i] = conditional(Z, i, nearest[i], spec.reg)
+            if not variances[i] > _CLOSE * mean_variance:
+                raise DegenerateDataError(
+                    f"Point {order[i]} is a combination of its {len(nearest[i])} neighbours: no greatest likelihood.",
+                    remedy="Remove duplicated points, raise reg, or take fewer neighbours.",
+                    details={"point": int(order[i])},
+                )
+            columns.append(np.append(1.0, -weights) / math.sqrt(variances[i]))
+    columns.append(np.array([1 / math.sqrt(mean_variance)]))
+    indptr = np.concatenate([[0], np.cumsum([len(column) for column in columns])])
+    row = np.concatenate([np.append(i, own) for i, own in enumerate(nearest)])
+    return csc_array((np.concatenate(columns), row, indptr), shape=(n, n)), variances
+
+
+def principal_coordinates(M: csc_array, p: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the p leading principal coordinates (n, p) of K = (M M^T)^-1 and their eigenvalues, descending."""
+    n = M.shape[0]
+    # Natural order and no pivoting: a triangular matrix is its own factor, without fill.
+    lu: SuperLU = splu(M, permc_spec="NATURAL", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+
+    def product(v: NDArray[np.float64]) -> NDArray[np.float64]:
+        centred = lu.solve(lu.solve(v - v.mean(axis=0)), trans="T")
+        return np.asarray(centred - centred.mean(axis=0))
+
+    if n <= _DENSE_BELOW:
+        K = product(np.eye(n))
+        values, vectors = eigh((K + K.T) / 2, subset_by_index=(n - p, n - 1))
+    else:
+        start = np.random.default_rng(0).standard_normal(n)
+        values, vectors = eigsh(LinearOperator((n, n), matvec=product, dtype=np.float64), k=p, v0=start)
+    descending = np.argsort(-values)
+    values = np.maximum(values[descending], 0.0)
+    return sign_convention(vectors[:, descending] * np.sqrt(values)), values
+
+
+def run(
+    X: NDArray[np.float64], spec: AlleSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None = None
+) -> Embedding:
+    """Embed by the principal coordinates of the exact covariance."""
+    n, d = X.shape
+    order = ordering(X, spec)
+    M, variances = acyclic(X, spec, order, on_progress)
+    on_progress(0, 1, "embedding")
+    coordinates, values = principal_coordinates(M, spec.n_components)
+    Y = np.empty_like(coordinates)
+    Y[order] = coordinates
+    on_progress(1, 1, "embedding")
+    residuals = M.T @ (X - X.mean(axis=0))[order]
+    figures = {
+        "log_likelihood": log_likelihood(-float(np.log(variances).sum()), float((residuals**2).sum() / d), n, d),
+        "fewer_neighbors": min(spec.n_neighbors, n),
+        "least_variance": float(variances.min()),
+    }
+    return Embedding(Y, values, figures)
+
+
+def refuse(n: int, d: int, spec: AlleSpec) -> None:
+    """Refuse too few points, an ordering that is not one of all points, and weights that nothing determines."""
+    require_neighbors(n, spec)
+    if not isinstance(spec.ordering, str) and (len(spec.ordering) != n or max(spec.ordering) != n - 1):
+        raise InvalidParameterError(
+            f"The ordering has {len(spec.ordering)} points of {n}.",
+            remedy=f"Give each index from 0 to {n - 1} once, or one of the words given, inward, random.",
+            details={"n_points": n, "given": len(spec.ordering)},
+        )
+    # Weights that sum to one have k - 1 degrees of freedom, n - 2 at most: the last point has no neighbours.
+    if spec.reg == 0 and d < min(spec.n_neighbors, n - 1):
+        raise InvalidParameterError(
+            f"With reg=0, {spec.n_neighbors} neighbours reconstruct a point of {d} features without error: the "
+            "likelihood has no bound.",
+            remedy=f"Give reg above 0, or n_neighbors of at most {d}.",
+        )
+
+
+def cost(n: int, d: int, spec: AlleSpec) -> Cost:
+    """Return the cost of neighbours among the later points, small solves and triangular products."""
+    k = min(spec.n_neighbors, n)
+    return Cost(
+        seconds=5e-3 + 3e-8 * n * n + 2e-10 * n * n * d + 3e-4 * n + 1e-9 * n * k * (d * k + k * k),
+        bytes=8.0 * (4 * min(n * n, _BLOCK_ENTRIES) + 12 * n * k + k * d),
+    )
+
+
+METHOD = Method(
+    name="alle",
+    title="Acyclic locally linear embedding",
+    family="maximum entropy",
+    about="Each point is reconstructed from neighbours after it in an ordering, so that the likelihood of the Gaussian "
+    "field with precision M M^T is exact; principal coordinates of its covariance.",
+    source="Lawrence 2012, JMLR 13, on acyclic LLE (arXiv 1010.4830)",
+    spec=AlleSpec,
+    run=run,
+    refuse=refuse,
+    cost=cost,
+    growth="n^2",
+)

@@ -1,0 +1,192 @@
+"""Points that arrive one by one in an embedding by LLE, whose eigenvalues stay (`incremental_lle`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from glle_engine.diagnostics import Note
+from glle_engine.weights import normalised_precision
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_STEPS = 50
+_SETTLED = 1e-8
+_LEAST = 1e-6  # of a step, when halved until it goes down
+
+
+@dataclass(eq=False)
+class Arrivals:
+    """The points so far, their places, neighbours, weights and residuals; arrays have room for those to come.
+
+    Attributes
+    ----------
+    X : (N, d) float64
+    Y : (N, p) float64
+    nearest : (N, k) int32
+    distances : (N, k) float64
+        Nearest first.
+    weights : (N, k) float64
+    residuals : (N, p) float64
+        y_i minus what its weights make of its neighbours' places.
+    gram : (p, p) float64
+        Y^T M Y, the sum of the residuals' squares.
+    eigenvalues : (p,) float64
+    reg : float
+    count : int
+        Points so far.
+    rewired : int
+        Neighbourhoods that a new point entered.
+    unsettled : int
+        Points whose search did not settle.
+
+    """
+
+    X: NDArray[np.float64]
+    Y: NDArray[np.float64]
+    nearest: NDArray[np.int32]
+    distances: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    residuals: NDArray[np.float64]
+    gram: NDArray[np.float64]
+    eigenvalues: NDArray[np.float64]
+    reg: float
+    count: int
+    rewired: int = 0
+    unsettled: int = 0
+
+    @classmethod
+    def after(
+        cls,
+        X: NDArray[np.float64],
+        Y: NDArray[np.float64],
+        nearest: NDArray[np.int32],
+        distances: NDArray[np.float64],
+        eigenvalues: NDArray[np.float64],
+        reg: float,
+        to_come: int,
+    ) -> Self:
+        """Return the state after the initial points, X (n, d) at Y (n, p) with their neighbours (n, k)."""
+
+        def room(width: int, kind: type = float) -> NDArray[Any]:
+            return np.zeros((n + to_come, width), kind)
+
+        (n, d), p, k = X.shape, Y.shape[1], nearest.shape[1]
+        weights = _weights(X[nearest] - X[:, None, :], reg)
+        residuals = Y - np.einsum("nk,nkp->np", weights, Y[nearest])
+        state = cls(
+            X=room(d),
+            Y=room(p),
+            nearest=room(k, np.int32),
+            distances=room(k),
+            weights=room(k),
+            residuals=room(p),
+            gram=residuals.T @ residuals,
+            eigenvalues=eigenvalues,
+            reg=reg,
+            count=n,
+        )
+        state.X[:n], state.Y[:n], state.nearest[:n], state.distances[:n] = X, Y, nearest, distances
+        state.weights[:n], state.residuals[:n] = weights, residuals
+        return state
+
+    def add(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Add a point x (d,), and return its place (p,)."""
+        n, k = self.count, self.nearest.shape[1]
+        apart = np.linalg.norm(self.X[:n] - x, axis=1)
+        near = np.argpartition(apart, k - 1)[:k]
+        near = near[np.argsort(apart[near], kind="stable")]
+        self.X[n], self.nearest[n], self.distances[n] = x, near, apart[near]
+        own = _weights((self.X[near] - x)[None], self.reg)[0]
+        self.weights[n] = own
+        entered = np.flatnonzero(apart < self.distances[:n, -1])
+        self._rewire(entered, n, apart[entered])
+        # Residuals are linear in y: r = fixed + factor y, for the point itself and those it is a neighbour of now.
+        rows = np.append(entered, n)
+        weights = self.weights[rows]
+        is_new = self.nearest[rows] == n
+        known = np.where(is_new[:, :, None], 0.0, self.Y[self.nearest[rows]])
+        self.Y[n] = own @ self.Y[near]
+        fixed = np.where((rows == n)[:, None], 0.0, self.Y[rows]) - np.einsum("rk,rkp->rp", weights, known)
+        factor = np.where(rows == n, 1.0, -(weights * is_new).sum(axis=1))
+        before = self.residuals[entered]
+        rest = self.gram - before.T @ before
+        self.count = n + 1
+        self.Y[n] = self._settled(self.Y[n], rest, fixed, factor)
+        self.residuals[rows] = fixed + factor[:, None] * self.Y[n]
+        self.gram = rest + self.residuals[rows].T @ self.residuals[rows]
+        return np.array(self.Y[n])
+
+    def notes(self) -> tuple[Note, ...]:
+        """Say that places are not those the criterion asks for."""
+        if not self.unsettled:
+            return ()
+        told = (
+            f"The places of {self.unsettled} points did not settle within {_STEPS} steps; they are the best that was "
+            "found. Raise initial, or take placement='weights'."
+        )
+        return (Note("places-unsettled", told),)
+
+    def _rewire(self, entered: NDArray[np.intp], new: int, apart: NDArray[np.float64]) -> None:
+        """Put the new point in place of the furthest neighbour of those it is nearer to, and weigh these again."""
+        if not len(entered):
+            return
+        self.rewired += len(entered)
+        distances = np.concatenate([self.distances[entered, :-1], apart[:, None]], axis=1)
+        nearest = np.concatenate([self.nearest[entered, :-1], np.full((len(entered), 1), new, np.int32)], axis=1)
+        order = np.argsort(distances, axis=1, kind="stable")
+        self.distances[entered] = np.take_along_axis(distances, order, axis=1)
+        self.nearest[entered] = np.take_along_axis(nearest, order, axis=1)
+        differences = self.X[self.nearest[entered]] - self.X[entered, None, :]
+        self.weights[entered] = _weights(differences, self.reg)
+
+    def _settled(
+        self,
+        y: NDArray[np.float64],
+        rest: NDArray[np.float64],
+        fixed: NDArray[np.float64],
+        factor: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """Minimise |E(y)|_F^2, E = rest + R(y)^T R(y) - n diag(lambda), over y by Newton's steps.
+
+        With g = R^T c, c the factor: half the gradient of |E|^2 / 2 is E g, half the Hessian |c|^2 E + |g|^2 I + g g^T.
+        """
+        target = self.count * np.diag(self.eigenvalues)
+        size = float(factor @ factor)
+
+        def misfit(place: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+            residual = fixed + factor[:, None] * place
+            return rest + residual.T @ residual - target, factor @ residual
+
+        apart, pull = misfit(y)
+        for _ in range(_STEPS):
+            bent = size * apart + float(pull @ pull) * np.eye(len(y)) + np.outer(pull, pull)
+            values, axes = np.linalg.eigh(bent)
+            scale = np.abs(values)  # downhill along every axis, where the misfit is not convex, too
+            if scale.max() == 0:
+                return y
+            step = -axes @ ((axes.T @ (apart @ pull)) / np.maximum(scale, 1e-10 * scale.max()))
+            if np.linalg.norm(step) <= _SETTLED * (1 + np.linalg.norm(y)):
+                return y
+            share, before = 1.0, float(np.vdot(apart, apart))
+            while share > _LEAST:
+                fresh, fresh_pull = misfit(y + share * step)
+                if float(np.vdot(fresh, fresh)) < before:
+                    break
+                share /= 2
+            else:
+                return y  # no step goes down: a minimum to rounding
+            y, apart, pull = y + share * step, fresh, fresh_pull
+        self.unsettled += 1
+        return y
+
+
+def _weights(differences: NDArray[np.float64], reg: float) -> NDArray[np.float64]:
+    """Return LLE's weights (m, k) of differences (m, k, d) to the neighbours; few of them at a time, so solved."""
+    gram = differences @ differences.transpose(0, 2, 1)
+    precision, _ = normalised_precision(gram, np.trace(gram, axis1=1, axis2=2), reg)
+    solution = np.linalg.solve(precision, np.ones((*precision.shape[:2], 1)))[:, :, 0]
+    return np.asarray(solution / solution.sum(axis=1, keepdims=True))

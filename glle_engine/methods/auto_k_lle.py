@@ -1,0 +1,168 @@
+r"""LLE with the number of neighbours chosen: a range of k is embedded, judged, and the best taken.
+
+Criteria (survey arXiv 2011.10925, "parameter selection of the number of neighbors"):
+
+*advice*: the highest (trustworthiness + continuity) / 2 - instability / 10 (`glle_engine.advice`).
+
+*residual-variance*: the least :math:`1 - \rho^2(D_X, D_Y)`, :math:`\rho` the correlation of the distances in the data
+and in the embedding (Kouropteva, Okun and Pietikainen 2002). Distances in the data are Euclidean: for a sheet that is
+rolled up it prefers what is not unrolled.
+
+*procrustes*: the least mean over points of :math:`1 - (\sum \sigma)^2`, the Procrustes disparity of a
+neighbourhood in the data and in the embedding, of the same points for every k (Goldberg and Ritov 2009, with scaling).
+
+A k takes part whose graph is one component with one closed class. The smallest k that connects is a figure of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.spatial.distance import pdist
+
+from glle_engine.advice import advise
+from glle_engine.errors import DisconnectedGraphError, InvalidParameterError
+from glle_engine.graph import closed_classes
+from glle_engine.methods import lle
+from glle_engine.methods.lle import LleSpec, lle_of
+from glle_engine.methods.method import Cost, Embedding, Method
+from glle_engine.methods.neighborhood import connected_neighbors, require_neighbors
+from glle_engine.methods.parameters import MethodSpec, choice, integer, number
+from glle_engine.methods.rewired import first_connecting
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from glle_engine.progress import OnProgress
+
+_TRIED = 10
+_PROBES = 1000  # points between which, or about which, distances are compared
+
+
+@dataclass(frozen=True, kw_only=True)
+class AutoKLleSpec(MethodSpec):
+    """The parameters of LLE with automatic k."""
+
+    k_least: int = integer(5, "The smallest number of neighbours that is tried.", least=2)
+    k_most: int = integer(30, "The largest number of neighbours that is tried.", least=2)
+    criterion: str = choice("advice", "By what they are judged.", "advice", "residual-variance", "procrustes")
+    reg: float = number(1e-3, "Ridge of the weights, relative to the trace of the local Gram matrix.", above=0)
+
+    def check_together(self) -> None:
+        """Refuse an empty range."""
+        if self.k_least > self.k_most:
+            raise InvalidParameterError(
+                f"k_least={self.k_least} is above k_most={self.k_most}.", remedy="Give k_least of at most k_most."
+            )
+
+    def tried(self) -> list[int]:
+        """Return the ks, all of a short range and ten of a long one."""
+        count = self.k_most - self.k_least + 1
+        ks = np.geomspace(self.k_least, self.k_most, min(_TRIED, count)) if count > _TRIED else None
+        return sorted({int(k) for k in np.round(ks)}) if ks is not None else list(range(self.k_least, self.k_most + 1))
+
+    def at(self, k: int) -> LleSpec:
+        """Return the specification of LLE with k neighbours."""
+        return LleSpec(n_components=self.n_components, n_neighbors=k, reg=self.reg)
+
+
+def run(
+    X: NDArray[np.float64], spec: AutoKLleSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None = None
+) -> Embedding:
+    """Embed by the k that is judged best."""
+    nearest, _ = connected_neighbors(X, spec.k_most, on_progress)
+    connecting = first_connecting(nearest, 1)
+    ks = [k for k in spec.tried() if k >= connecting and len(closed_classes(nearest[:, :k])) == 1]
+    if not ks:
+        raise DisconnectedGraphError(
+            f"No graph of {spec.k_least} to {spec.k_most} neighbours is one component with one closed class.",
+            remedy="Raise k_most.",
+            details={"smallest_connecting_k": connecting},
+        )
+    curve = _curve(X, nearest, ks, spec, on_progress)
+    best = min(curve, key=lambda row: row["cost"])["n_neighbors"]
+    found = lle_of(X, nearest[:, :best], spec.at(best), on_progress)
+    figures = {
+        **found.figures,
+        "n_neighbors": best,
+        "smallest_connecting_k": connecting,
+        "criterion": spec.criterion,
+        "curve": curve,
+        "left_out": [k for k in spec.tried() if k not in ks],
+    }
+    return Embedding(found.Y, found.eigenvalues, figures)
+
+
+def _curve(
+    X: NDArray[np.float64], nearest: NDArray[np.int32], ks: list[int], spec: AutoKLleSpec, on_progress: OnProgress
+) -> list[dict[str, Any]]:
+    """Return n_neighbors and cost, the less the better, of each k."""
+    if spec.criterion == "advice":
+        told = advise(X, n_neighbors=ks, n_components=spec.n_components, reg=spec.reg, on_progress=on_progress)
+        rows = []
+        for row in told.neighbors_curve:
+            assert row.trustworthiness is not None  # one component, which `ks` are
+            assert row.continuity is not None
+            goodness = (row.trustworthiness + row.continuity) / 2 - (row.instability or 0.0) / 10
+            rows.append({"n_neighbors": row.n_neighbors, "cost": 1 - goodness})
+        return rows
+    judge = residual_variance if spec.criterion == "residual-variance" else local_disparity
+    probes = np.random.default_rng(0).permutation(len(X))[:_PROBES]
+    rows = []
+    for k in ks:
+        Y = lle_of(X, nearest[:, :k], spec.at(k), on_progress).Y
+        rows.append({"n_neighbors": k, "cost": judge(X, Y, probes, nearest[:, : spec.k_least])})
+    return rows
+
+
+def residual_variance(
+    X: NDArray[np.float64], Y: NDArray[np.float64], probes: NDArray[np.intp], nearest: NDArray[np.int32]
+) -> float:
+    """Return 1 - rho^2 of the distances between the probes in data (n, d) and embedding (n, p)."""
+    return float(1 - np.corrcoef(pdist(X[probes]), pdist(Y[probes]))[0, 1] ** 2)
+
+
+def local_disparity(
+    X: NDArray[np.float64], Y: NDArray[np.float64], probes: NDArray[np.intp], nearest: NDArray[np.int32]
+) -> float:
+    """Return the mean Procrustes disparity of the probes' neighbourhoods in data (n, d) and embedding (n, p)."""
+    members = np.concatenate([probes[:, None], nearest[probes]], axis=1)
+    apart = []
+    for points in (X[members], Y[members]):
+        offset = points - points.mean(axis=1, keepdims=True)
+        norm = np.linalg.norm(offset, axis=(1, 2), keepdims=True)
+        apart.append(offset / np.where(norm > 0, norm, 1.0))
+    overlap = np.linalg.svd(apart[0].transpose(0, 2, 1) @ apart[1], compute_uv=False).sum(axis=1)
+    return float(np.mean(np.maximum(0.0, 1 - overlap**2)))
+
+
+def refuse(n: int, d: int, spec: AutoKLleSpec) -> None:
+    """Refuse too few points for the largest k."""
+    if spec.k_most >= n and spec.n_components <= n - 2:
+        raise InvalidParameterError(
+            f"k_most={spec.k_most} needs more than {n} points.", remedy=f"Give k_most of at most {n - 1}."
+        )
+    require_neighbors(n, spec.at(max(2, min(spec.k_most, n - 1))))
+
+
+def cost(n: int, d: int, spec: AutoKLleSpec) -> Cost:
+    """Return the cost of LLE at every k, and of judging each."""
+    each = [lle.cost(n, d, spec.at(k)) for k in spec.tried()]
+    ranks = (3e-5 * n + 1e-8 * n * n * (d > 15)) * len(each)
+    return Cost(seconds=sum(one.seconds for one in each) * 1.2 + ranks, bytes=2 * max(one.bytes for one in each))
+
+
+METHOD = Method(
+    name="auto-k-lle",
+    title="LLE with automatic k",
+    family="extension of LLE",
+    about="LLE with the k whose embedding is judged best of a range: by ranks, residual variance or Procrustes.",
+    source="Kouropteva, Okun and Pietikainen 2002; Goldberg and Ritov 2009; survey arXiv 2011.10925",
+    spec=AutoKLleSpec,
+    run=run,
+    refuse=refuse,
+    cost=cost,
+    growth="as LLE, for each of at most ten k",
+)

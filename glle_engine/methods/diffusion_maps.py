@@ -1,0 +1,223 @@
+r"""Diffusion maps: points are as far apart as the random walks that start from them are after t steps.
+
+:math:`K_{ij} = \exp(-|x_i - x_j|^2 / \epsilon)`, :math:`q = K 1`,
+:math:`K^{(\alpha)}_{ij} = K_{ij} / (q_i q_j)^\alpha`, :math:`d = K^{(\alpha)} 1`,
+:math:`P = diag(d)^{-1} K^{(\alpha)}`. The eigenvectors :math:`P \psi_l = \lambda_l \psi_l`, with
+:math:`\sum_i \pi_i \psi_{l,i}^2 = 1` for the stationary :math:`\pi = d / \sum d`, give
+:math:`y_i = (\lambda_1^t \psi_{1,i}, ..., \lambda_p^t \psi_{p,i})` (Coifman and Lafon 2006, sections 2 and 3).
+alpha = 0 is the normalised graph Laplacian, which sees the density; 1/2 the Fokker-Planck operator; 1 the
+Laplace-Beltrami operator of the manifold, whatever the density of the points on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.linalg
+from scipy.sparse import csr_array, diags_array, identity
+from scipy.spatial.distance import cdist
+
+from glle_engine.diagnostics import Note
+from glle_engine.embedding import sign_convention
+from glle_engine.errors import DegenerateDataError, InvalidParameterError
+from glle_engine.methods.affinity import heat_kernel, symmetric_graph
+from glle_engine.methods.method import Cost, Embedding, Method
+from glle_engine.methods.neighborhood import connected_neighbors
+from glle_engine.methods.parameters import MethodSpec, integer, number
+from glle_engine.methods.refusals import require_points
+from glle_engine.methods.spectrum import bottom_cost, bottom_pairs
+from glle_engine.neighbors import kneighbors
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from glle_engine.progress import OnProgress
+
+DENSE_MOST = 2_000
+_TRUNCATED = 32
+_BANDWIDTH_NEIGHBORS = 10
+_PAIRS = 30
+_LONGEST = 1_000_000
+_SMALLEST = 1e-150
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiffusionMapsSpec(MethodSpec):
+    """The parameters of diffusion maps."""
+
+    epsilon: float | str = number(
+        "auto",
+        "Bandwidth of the kernel exp(-|x - y|^2 / epsilon), in squared units of the data; auto: the median squared "
+        "distance to the 10th neighbour.",
+        above=0,
+        words=("auto",),
+    )
+    alpha: float = number(
+        1.0, "How far the density is divided out: 0 not, 1/2 Fokker-Planck, 1 wholly.", least=0, most=1
+    )
+    t: int | str = integer(
+        1,
+        "Steps of the walk; auto: the fewest after which the p coordinates hold all that counts by delta.",
+        least=0,
+        most=_LONGEST,
+        words=("auto",),
+    )
+    delta: float = number(
+        0.1, "Relative accuracy: eigenpair l counts where lambda_l^t > delta lambda_1^t.", above=0, below=1
+    )
+    n_neighbors: int | str = integer(
+        "auto",
+        "Neighbours to which the kernel is cut; all: none is cut; auto: all up to 2,000 points, 32 above.",
+        least=2,
+        words=("auto", "all"),
+    )
+
+    def neighbors_among(self, n: int) -> int | None:
+        """Return to how many neighbours the kernel of n points is cut, None where it is not."""
+        if self.n_neighbors == "all" or (self.n_neighbors == "auto" and n <= DENSE_MOST):
+            return None
+        return _TRUNCATED if isinstance(self.n_neighbors, str) else self.n_neighbors
+
+
+def diffusion(K: csr_array, alpha: float) -> tuple[csr_array, NDArray[np.float64]]:
+    """Return the symmetric conjugate diag(d)^1/2 P diag(d)^-1/2 (n, n) of the walk, and d (n,).
+
+    Parameters
+    ----------
+    K : (n, n) sparse
+        Symmetric, with a positive diagonal.
+    alpha : float
+
+    """
+    q = np.asarray(K.sum(axis=1)).ravel()
+    weighted = diags_array(q**-alpha) @ K @ diags_array(q**-alpha)
+    d = np.asarray(weighted.sum(axis=1)).ravel()
+    S = diags_array(d**-0.5) @ weighted @ diags_array(d**-0.5)
+    return csr_array((S + S.T) / 2), d
+
+
+def run(
+    X: NDArray[np.float64], spec: DiffusionMapsSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None = None
+) -> Embedding:
+    """Embed by the leading eigenvectors of the random walk."""
+    n, p = len(X), spec.n_components
+    epsilon = _bandwidth(X, on_progress) if isinstance(spec.epsilon, str) else spec.epsilon
+    k = spec.neighbors_among(n)
+    if k is None:
+        distances = np.maximum(cdist(X, X), np.finfo(np.float64).tiny)
+        np.fill_diagonal(distances, 0.0)
+        graph = csr_array(distances)
+    else:
+        graph = symmetric_graph(*connected_neighbors(X, k, on_progress))
+    on_progress(0, 1, "embedding")
+    S, d = diffusion(csr_array(heat_kernel(graph, epsilon, "epsilon") + identity(n, format="csr")), spec.alpha)
+    wanted = min(n - 2, max(_PAIRS, p + 1))
+    values, vectors = _leading(S, np.sqrt(d), wanted, dense=k is None)
+    t = _steps(values, spec)
+    if values[p - 1] <= 0 or (values[p - 1] / values[0]) ** t < _SMALLEST or values[0] ** t < _SMALLEST:
+        raise DegenerateDataError(
+            f"After {t} steps the walk has forgotten coordinate {p}: its eigenvalue is {values[p - 1]:.3g}.",
+            remedy="Give a smaller t or epsilon, or fewer components.",
+            details={"t": t, "epsilon": epsilon, "eigenvalues": values[:p].tolist()},
+        )
+    psi = vectors[:, :p] / np.sqrt(d / d.sum())[:, None]
+    counted = int(np.sum(np.maximum(values / values[0], 0.0) ** t > spec.delta))
+    figures = {"epsilon": epsilon, "t": t, "dimension": counted, "n_neighbors": k}
+    on_progress(1, 1, "embedding")
+    notes = _notes(counted, wanted, n, spec)
+    return Embedding(sign_convention(psi * values[:p] ** t), values[:p], figures, notes)
+
+
+def _bandwidth(X: NDArray[np.float64], on_progress: OnProgress) -> float:
+    """Return the median squared distance to the 10th neighbour, or to the nearest that is elsewhere."""
+    n = len(X)
+    _, distances = kneighbors(X, min(_BANDWIDTH_NEIGHBORS, n - 1), on_progress)
+    squares = distances[:, -1] ** 2
+    if not np.any(squares > 0):
+        raise DegenerateDataError(
+            "Every point has ten duplicates: auto finds no bandwidth.", remedy="Give epsilon, or remove duplicates."
+        )
+    return float(np.median(squares[squares > 0]))
+
+
+def _leading(
+    S: csr_array, null: NDArray[np.float64], wanted: int, *, dense: bool
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the greatest eigenvalues below 1, descending, and their vectors; that of 1 is known."""
+    n = len(null)
+    if not dense:
+        values, vectors, _ = bottom_pairs(csr_array(identity(n, format="csr") - S), null, wanted)
+        return 1 - values, vectors
+    u = null / np.linalg.norm(null)
+    values, vectors = scipy.linalg.eigh(S.toarray() - 2 * np.outer(u, u), subset_by_index=(n - wanted, n - 1))
+    return values[::-1], vectors[:, ::-1]
+
+
+def _steps(values: NDArray[np.float64], spec: DiffusionMapsSpec) -> int:
+    if not isinstance(spec.t, str):
+        return spec.t
+    p = spec.n_components
+    if values[p] <= 0:
+        return 1
+    ratio = np.log(values[p] / values[0])
+    needed = np.log(spec.delta) / ratio if ratio < 0 else np.inf
+    if needed > _LONGEST:
+        raise DegenerateDataError(
+            f"Eigenvalue {p + 1} is so near the first that no t of at most {_LONGEST:,} tells them apart.",
+            remedy="Give t, or one component more.",
+            details={"eigenvalues": values[: p + 1].tolist()},
+        )
+    return max(1, int(np.ceil(needed)))
+
+
+def _notes(counted: int, wanted: int, n: int, spec: DiffusionMapsSpec) -> tuple[Note, ...]:
+    if counted <= spec.n_components:
+        return ()
+    told = f"At least {counted}" if counted == wanted < n - 2 else f"{counted}"
+    return (
+        Note(
+            "coordinates-left-out",
+            f"{told} coordinates count to the accuracy delta={spec.delta:g}, {spec.n_components} are shown. With a "
+            'greater t fewer count; t="auto" takes the first for which these are enough.',
+        ),
+    )
+
+
+def refuse(n: int, d: int, spec: DiffusionMapsSpec) -> None:
+    """Refuse too few points, and a kernel too large to be held."""
+    require_points(n, spec.n_components + 3, f"n_components={spec.n_components}")
+    k = spec.neighbors_among(n)
+    if k is None and n > 2 * DENSE_MOST:
+        raise InvalidParameterError(
+            f"The whole kernel of {n:,} points is too large.",
+            remedy=f"Cut it: give n_neighbors, such as {_TRUNCATED}; or at most {2 * DENSE_MOST:,} points.",
+            details={"n_points": n, "most": 2 * DENSE_MOST},
+        )
+    if k is not None:
+        require_points(n, k + 1, f"n_neighbors={k}")
+
+
+def cost(n: int, d: int, spec: DiffusionMapsSpec) -> Cost:
+    """Return the cost of a dense decomposition, or of a sparse factorisation with some hundred solves."""
+    k = spec.neighbors_among(n)
+    if k is None:
+        return Cost(seconds=0.01 + 3e-10 * n**3 + 2e-7 * n * n, bytes=110.0 * n * n)
+    search = 1e-6 * n * k if d <= 15 else 2e-10 * n * n * d
+    bottom = bottom_cost(n, d, 1.15 * k, max(_PAIRS, spec.n_components + 1))
+    return Cost(seconds=0.02 + search + bottom.seconds, bytes=150.0 * n * k + bottom.bytes)
+
+
+METHOD = Method(
+    name="diffusion-maps",
+    title="Diffusion maps",
+    family="spectral",
+    about="Distances are those between random walks after t steps: coordinates lambda_l^t psi_l of the Markov matrix.",
+    source="Coifman and Lafon 2006, Applied and Computational Harmonic Analysis 21, sections 2 and 3",
+    spec=DiffusionMapsSpec,
+    run=run,
+    refuse=refuse,
+    cost=cost,
+    growth="n^3 up to 2,000 points; above, n^1.3 for few features and n^2 to n^3 among many",
+)

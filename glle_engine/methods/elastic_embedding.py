@@ -1,0 +1,128 @@
+r"""Elastic embedding: springs between near points, and a repulsion between all.
+
+.. math:: E(Y; \lambda) = \sum_{i \ne j} w^+_{ij} |y_i - y_j|^2 + \lambda \sum_{i \ne j} w^-_{ij} \exp(-|y_i - y_j|^2)
+
+with gradient :math:`4 \sum_j (w^+_{ij} - \lambda w^-_{ij} e^{-|y_i - y_j|^2}) (y_i - y_j)` (Carreira-Perpinan 2010,
+Eq. 2 and 6). Here :math:`w^+` are the joint affinities of a perplexity, whose sum is one, and :math:`w^-` is divided by
+its sum over all pairs: lambda has no unit, neither that of the data nor the number of points. Small lambda is Laplacian
+eigenmaps; the homotopy goes from there to the lambda wanted, each time from where the last ended.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from glle_engine.methods import neighbor_embedding
+from glle_engine.methods.affinities import conditional_affinities, joint_affinities, perplexity_notes
+from glle_engine.methods.descent import attraction_factor, descend
+from glle_engine.methods.method import Cost, Embedding, Method
+from glle_engine.methods.neighbor_embedding import DescentSpec
+from glle_engine.methods.pairs import attraction, gaussian_sums
+from glle_engine.methods.parameters import choice, integer, number
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from glle_engine.methods.descent import Objective
+    from glle_engine.progress import OnProgress
+
+_HOMOTOPY_SPAN = 100.0  # from the first lambda to the one wanted
+
+
+@dataclass(frozen=True, kw_only=True)
+class ElasticSpec(DescentSpec):
+    """The parameters of elastic embedding."""
+
+    repulsion: float = number(
+        100.0, "lambda, the strength of the repulsion; both kinds of weights have sum one.", above=0
+    )
+    repulsive_weights: str = choice(
+        "distances",
+        "w-, the repulsive weights: squared distances in the data, or one for all pairs.",
+        "distances",
+        "one",
+    )
+    homotopy: int = integer(1, "How many values of lambda to go through, growing to the one wanted.", least=1, most=100)
+
+
+def repulsive_weights(X: NDArray[np.float64], kind: str) -> NDArray[np.float64]:
+    """Return w- (n, n), symmetric, zero on the diagonal, of sum one."""
+    n = len(X)
+    if kind == "one":
+        weights = np.full((n, n), 1.0 / (n * (n - 1)))
+        np.fill_diagonal(weights, 0.0)
+        return weights
+    weights = cdist(X, X, "sqeuclidean")
+    weights /= weights.max()  # so that the sum is a number whatever the unit
+    weights /= weights.sum()
+    return np.asarray(weights)
+
+
+def elastic_energy(attractive: NDArray[np.float64], repulsive: NDArray[np.float64], strength: float) -> Objective:
+    """Return E(Y; lambda) as an objective; weights (n, n), symmetric."""
+    degrees = attractive.sum(axis=1)
+
+    def objective(Y: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        pulled, gradient = attraction(attractive, degrees, Y)
+        sums = gaussian_sums(Y, repulsive)
+        return pulled + strength * sums.total, gradient - (4 * strength) * sums.spread(Y)
+
+    return objective
+
+
+def run(
+    X: NDArray[np.float64], spec: ElasticSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None = None
+) -> Embedding:
+    """Embed by springs and repulsion."""
+    conditional, met = conditional_affinities(X, spec.perplexity, on_progress)
+    attractive = joint_affinities(conditional)
+    del conditional
+    repulsive = repulsive_weights(X, spec.repulsive_weights)
+    factor = attraction_factor(attractive)
+    Y = neighbor_embedding.start(X, spec)
+    iterations = evaluations = 0
+    for strength in strengths(spec.repulsion, spec.homotopy):
+        descent = descend(
+            elastic_energy(attractive, repulsive, strength),
+            Y,
+            factor,
+            max_iter=spec.max_iter,
+            tol=spec.tol,
+            on_progress=on_progress,
+        )
+        Y = descent.Y
+        iterations, evaluations = iterations + descent.iterations, evaluations + descent.evaluations
+    total = replace(descent, iterations=iterations, evaluations=evaluations)
+    notes = perplexity_notes(met, spec.perplexity)
+    return neighbor_embedding.found(total, {"energy": descent.value}, notes, spec)
+
+
+def strengths(last: float, count: int) -> NDArray[np.float64]:
+    """Return the values of lambda that a homotopy goes through, (count,), growing geometrically to the last."""
+    found = np.geomspace(last / _HOMOTOPY_SPAN, last, count) if count > 1 else np.array([last])
+    found[-1] = last
+    return found
+
+
+def cost(n: int, d: int, spec: ElasticSpec) -> Cost:
+    """Return the cost of affinities and as many descents as the homotopy has."""
+    return neighbor_embedding.dense_cost(n, d, min(spec.max_iter, 90) * spec.homotopy, 1.3e-8)
+
+
+METHOD = Method(
+    name="elastic-embedding",
+    title="Elastic embedding",
+    family="neighbor embedding",
+    about="Springs pull neighbours together, and a Gaussian repulsion, stronger for points far apart in the data, "
+    "keeps all apart; lambda weighs the two.",
+    source="Carreira-Perpinan 2010, Eq. 2 and 6; optimiser of Vladymyrov and Carreira-Perpinan 2012",
+    spec=ElasticSpec,
+    run=run,
+    refuse=neighbor_embedding.refuse,
+    cost=cost,
+    growth="n^2 an iteration, and n^3 once",
+)

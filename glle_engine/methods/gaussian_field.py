@@ -1,0 +1,83 @@
+r"""Gaussian fields over the points: what the maximum entropy methods share.
+
+The d features are draws of :math:`N(0, K)` over the n points, after the data are centred. Their likelihood needs only
+:math:`S = Y Y^T / d`: :math:`\log p(Y) = -\frac d2 (n \log 2\pi - \log|P| + tr(S P))` with :math:`P = K^{-1}`
+(Lawrence 2012, section 2). The embedding is the leading principal coordinates of K.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.linalg import eigh
+from scipy.sparse import coo_array
+
+from glle_engine.embedding import sign_convention
+from glle_engine.errors import DegenerateDataError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_CLOSE = 1e-10  # squared distance, relative to the mean one, at which a precision would leave the numbers
+
+
+def second_moment(X: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return S = Y Y^T / d of the centred data, (n, n), in squared units of the data."""
+    Y = X - X.mean(axis=0)
+    return np.asarray(Y @ Y.T / X.shape[1])
+
+
+def log_likelihood(log_det: float, trace: float, n: int, d: int) -> float:
+    """Return log p(Y) from log |P| and tr(S P)."""
+    return d / 2 * (log_det - trace - n * math.log(2 * math.pi))
+
+
+def undirected(nearest: NDArray[np.int32]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the edges i < j of the neighbours (n, k), each once: j is a neighbour of i, or i of j."""
+    n, k = nearest.shape
+    rows = np.repeat(np.arange(n), k)
+    columns = nearest.ravel().astype(np.intp)
+    ends = (np.minimum(rows, columns), np.maximum(rows, columns))
+    pattern = coo_array((np.ones(n * k), ends), shape=(n, n)).tocsr()
+    pattern.sum_duplicates()
+    i, j = pattern.nonzero()
+    return i.astype(np.intp), j.astype(np.intp)
+
+
+def require_apart(i: NDArray[np.intp], j: NDArray[np.intp], squared: NDArray[np.float64]) -> None:
+    """Raise `DegenerateDataError` where neighbours are equal: their likelihood is without bound."""
+    closest = int(squared.argmin())
+    if squared[closest] <= _CLOSE * squared.mean():
+        first, second = int(i[closest]), int(j[closest])
+        raise DegenerateDataError(
+            f"Points {first} and {second} are neighbours and equal: no likelihood is the greatest.",
+            remedy="Remove duplicated points, or add a little noise.",
+            details={"points": [first, second]},
+        )
+
+
+def principal_coordinates(K: NDArray[np.float64], p: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the leading p eigenvectors of the centred K times the roots of their eigenvalues, and these.
+
+    Parameters
+    ----------
+    K : (n, n) float64
+        Symmetric and positive semidefinite.
+    p : int
+
+    Returns
+    -------
+    Y : (n, p) float64
+        Its squared distances are those of K, k_ii + k_jj - 2 k_ij, as well as p dimensions can.
+    eigenvalues : (p,) float64
+        Descending.
+
+    """
+    n = len(K)
+    means = K.mean(axis=0)
+    centred = K - means - means[:, None] + means.mean()
+    values, vectors = eigh(centred, subset_by_index=(n - p, n - 1))
+    values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
+    return sign_convention(vectors * np.sqrt(values)), values

@@ -1,0 +1,126 @@
+r"""Incremental LLE: some points are embedded, the others added one by one.
+
+*weights*: an added point is placed where its weights on the initial points put it,
+:math:`y = \sum_j w_j y_j` (Saul and Roweis 2003): the places of the others do not change, and neither does the
+cost of one more point.
+
+*eigenvalues*: points arrive in their order. A new one becomes a neighbour of those to which it is nearer than their
+k-th, whose weights are computed again; it is placed so that the eigenvalues stay what they were,
+
+.. math:: \min_y \left\| Y^T M Y - \mathrm{diag}(\lambda_1, \dots, \lambda_p)\, n \right\|_F
+
+over its own p coordinates, with M of all points so far (Kouropteva, Okun and Pietikainen 2005, *Incremental locally
+linear embedding*; survey arXiv 2011.10925, "incremental LLE"). The search is Newton's, from the place of
+*weights*. As there, :math:`Y^T M Y` is a sum over points of :math:`(y_i - Y_i w_i)(y_i - Y_i w_i)^T`, of which only
+those of the new point and of its new neighbours move.
+
+With all points initial the result is LLE's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from glle_engine.errors import TooFewPointsError
+from glle_engine.methods import lle
+from glle_engine.methods.arrivals import Arrivals
+from glle_engine.methods.lle import LleSpec, lle_of
+from glle_engine.methods.method import Cost, Embedding, Method
+from glle_engine.methods.neighborhood import connected_neighbors
+from glle_engine.methods.parameters import choice, integer, number
+from glle_engine.progress import blocks
+from glle_engine.transform import hang
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from glle_engine.progress import OnProgress
+
+_BLOCK = 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class IncrementalLleSpec(LleSpec):
+    """The parameters of incremental LLE."""
+
+    initial: float = number(0.5, "The share of the points that is embedded first.", above=0, most=1)
+    placement: str = choice(
+        "weights",
+        "How a point is added: by its weights on the initial points, or so that the eigenvalues stay, by the points "
+        "so far.",
+        "weights",
+        "eigenvalues",
+    )
+    order: str = choice("random", "In which order points arrive: random, by the seed, or as given.", "random", "given")
+    seed: int = integer(0, "The seed of a random order.", least=0)
+
+
+def initial_points(n: int, spec: IncrementalLleSpec) -> int:
+    """Return how many points are embedded first."""
+    return min(n, round(spec.initial * n))
+
+
+def run(
+    X: NDArray[np.float64], spec: IncrementalLleSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None = None
+) -> Embedding:
+    """Embed the initial points, and add the others."""
+    n, k = len(X), spec.n_neighbors
+    count = initial_points(n, spec)
+    arrival = np.random.default_rng(spec.seed).permutation(n) if spec.order == "random" else np.arange(n)
+    first, rest = np.sort(arrival[:count]), arrival[count:]
+    nearest, distances = connected_neighbors(X[first], k, on_progress)
+    found = lle_of(X[first], nearest, spec, on_progress)
+    Y = np.empty((n, spec.n_components))
+    Y[first] = found.Y
+    figures = {**found.figures, "n_initial": count}
+    if spec.placement == "weights":
+        for rows in blocks(len(rest), _BLOCK, "additions", on_progress):
+            Y[rest[rows]] = hang(X[first], X[rest[rows]], k, spec.reg).embed(found.Y)
+    elif len(rest):
+        assert found.eigenvalues is not None  # LLE's
+        arrivals = Arrivals.after(X[first], found.Y, nearest, distances, found.eigenvalues, spec.reg, len(rest))
+        for rows in blocks(len(rest), 32, "additions", on_progress):
+            for i in rest[rows]:
+                Y[i] = arrivals.add(X[i])
+        figures.update(rewired=arrivals.rewired, unsettled=arrivals.unsettled)
+    return Embedding(Y, found.eigenvalues, figures, arrivals.notes() if "rewired" in figures else ())
+
+
+def refuse(n: int, d: int, spec: IncrementalLleSpec) -> None:
+    """Refuse too few points to begin with."""
+    lle.refuse(n, d, spec)
+    least = max(spec.n_neighbors + 1, spec.n_components + 2)
+    if initial_points(n, spec) < least:
+        raise TooFewPointsError(
+            f"initial={spec.initial:g} of {n} points are {initial_points(n, spec)}; LLE of these needs {least}.",
+            remedy=f"Give initial of at least {least / n:.3g}, or more points.",
+            details={"n_points": n, "least": least},
+        )
+
+
+def cost(n: int, d: int, spec: IncrementalLleSpec) -> Cost:
+    """Return the cost of LLE of the initial points, and of the additions."""
+    k, count = spec.n_neighbors, initial_points(n, spec)
+    whole = lle.cost(max(count, 1), d, spec)
+    if spec.placement == "weights":
+        each = 2e-5 + 1e-8 * k * k * (k + d) + (3e-4 + 4e-9 * count * d if d > 15 else 0.0)
+    else:
+        each = 2.5e-3 + 1.5e-9 * n * (d + 2)
+    return Cost(seconds=whole.seconds + (n - count) * each, bytes=whole.bytes + 8.0 * n * (3 * k + 2 * d + 20))
+
+
+METHOD = Method(
+    name="incremental-lle",
+    title="Incremental LLE",
+    family="extension of LLE",
+    about="LLE of some points; the others are added by their weights, or so that the eigenvalues stay the same.",
+    source="Saul and Roweis 2003; Kouropteva, Okun and Pietikainen 2005; survey arXiv 2011.10925",
+    spec=IncrementalLleSpec,
+    run=run,
+    refuse=refuse,
+    cost=cost,
+    growth="as LLE of the initial points; the additions n with weights and few features, otherwise n^2 d",
+)

@@ -1,0 +1,146 @@
+r"""ISOLLE: locally linear embedding of the neighbours along the sheet.
+
+Distances are lengths of shortest paths, :math:`d_G(i, j)`, in the graph of the g nearest; the neighbours of a point
+are the k nearest by them, and the rest is LLE (Varini, Degenhard and Nattkemper 2006; survey arXiv 2011.10925,
+"fusion with Isomap"). A graph with g >= k holds the straight edge to each of the k nearest, and no path is shorter:
+the neighbours, and the embedding, are then those of LLE. With g < k a path must go along the sheet where the straight
+line would leave it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.sparse.csgraph import dijkstra
+
+from glle_engine.errors import TooFewPointsError
+from glle_engine.graph import components
+from glle_engine.methods import lle
+from glle_engine.methods.lle import LleSpec, lle_of
+from glle_engine.methods.method import Cost, Embedding, Method
+from glle_engine.methods.neighborhood import connected_neighbors, require_connected, require_neighbors
+from glle_engine.methods.parameters import integer
+from glle_engine.methods.rewired import first_connecting, smallest_of_rows, undirected
+from glle_engine.neighbors import kneighbors
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from glle_engine.progress import OnProgress
+
+_BLOCK_ENTRIES = 1 << 21
+
+
+@dataclass(frozen=True, kw_only=True)
+class IsolleSpec(LleSpec):
+    """The parameters of ISOLLE."""
+
+    n_graph: int | str = integer(
+        "auto",
+        "g, the neighbours of a point in the graph along which distances are measured. auto takes as few as connect it,"
+        " at least p + 2 and at most k; with k or more the result is LLE's.",
+        least=1,
+        words=("auto",),
+    )
+
+
+def geodesic_neighbors(
+    nearest: NDArray[np.int32], distances: NDArray[np.float64], k: int, on_progress: OnProgress
+) -> NDArray[np.int32]:
+    """Return the k nearest of each point by shortest paths (n, k), nearest first.
+
+    Parameters
+    ----------
+    nearest : (n, g) int32
+        The graph, one component; its edges can be walked both ways.
+    distances : (n, g) float64
+        The lengths of its edges.
+    k : int
+        k < n.
+
+    """
+    n = len(nearest)
+    graph = undirected(nearest, distances)
+    reach = 2.0 * distances[:, -1]  # paths are followed so far, and twice as far where that was not enough
+    reach[reach == 0] = max(float(reach.mean()), np.finfo(float).tiny)
+    found = np.empty((n, k), np.int32)
+    pending = np.argsort(reach, kind="stable")
+    size = max(1, _BLOCK_ENTRIES // n)
+    while len(pending):
+        late = []
+        for start in range(0, len(pending), size):
+            points = pending[start : start + size]
+            lengths = dijkstra(graph, indices=points, limit=float(reach[points].max()))
+            lengths[np.arange(len(points)), points] = np.inf
+            enough = np.isfinite(lengths).sum(axis=1) >= k
+            found[points[enough]] = smallest_of_rows(lengths[enough], k)
+            late.append(points[~enough])
+            on_progress(min(n - 1, n - len(pending) + start), n, "paths")
+        pending = np.concatenate(late)
+        reach[pending] *= 2
+    on_progress(n, n, "paths")
+    return found
+
+
+def run(
+    X: NDArray[np.float64], spec: IsolleSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None = None
+) -> Embedding:
+    """Embed by the neighbours along the graph."""
+    k, p = spec.n_neighbors, spec.n_components
+    if isinstance(spec.n_graph, int):
+        g = spec.n_graph
+        nearest, distances = kneighbors(X, g, on_progress)
+        if g < k and components(nearest).max() > 0:
+            require_connected(X, nearest)
+    else:
+        nearest, distances = connected_neighbors(X, k, on_progress)
+        g = first_connecting(nearest, min(k, p + 2))
+    if g >= k:
+        require_connected(X, nearest[:, :k])
+        along = nearest[:, :k]
+    else:
+        along = geodesic_neighbors(nearest[:, :g], distances[:, :g], k, on_progress)
+    found = lle_of(X, along, spec, on_progress)
+    other = _replaced(kneighbors(X, k)[0], along)
+    return Embedding(found.Y, found.eigenvalues, {**found.figures, "n_graph": g, "neighbors_replaced": other})
+
+
+def _replaced(straight: NDArray[np.int32], along: NDArray[np.int32]) -> float:
+    """Return which share of the nearest by straight lines is not among the nearest along the graph."""
+    n = len(straight)
+    rows = np.arange(n)[:, None]
+    return float(1 - np.isin(straight + n * rows, along + n * rows).mean())
+
+
+def refuse(n: int, d: int, spec: IsolleSpec) -> None:
+    """Refuse too few points, for the neighbours or for the graph."""
+    require_neighbors(n, spec)
+    if isinstance(spec.n_graph, int) and spec.n_graph >= n:
+        raise TooFewPointsError(
+            f"n_graph={spec.n_graph} needs more than {n} points.",
+            remedy=f"Give n_graph of at most {n - 1}, or more points.",
+            details={"n_points": n, "n_graph": spec.n_graph},
+        )
+
+
+def cost(n: int, d: int, spec: IsolleSpec) -> Cost:
+    """Return the cost of LLE, of local shortest paths, and of looking through n numbers a point."""
+    whole = lle.cost(n, d, spec)
+    paths = 1.5e-6 * n * spec.n_neighbors + 8e-9 * n * n
+    return Cost(seconds=1.2 * whole.seconds + paths, bytes=whole.bytes + 6 * 8.0 * max(_BLOCK_ENTRIES, n))
+
+
+METHOD = Method(
+    name="isolle",
+    title="ISOLLE",
+    family="extension of LLE",
+    about="LLE whose neighbours are the k nearest by shortest paths in a sparser graph, not by straight lines.",
+    source="Varini, Degenhard and Nattkemper 2006, Neurocomputing 69; survey arXiv 2011.10925",
+    spec=IsolleSpec,
+    run=run,
+    refuse=refuse,
+    cost=cost,
+    growth="n^2, with a small constant: n numbers are looked through for each point",
+)

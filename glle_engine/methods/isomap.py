@@ -1,0 +1,180 @@
+r"""Isomap: distances along the manifold, by shortest paths through neighbours, and classical scaling of them.
+
+With :math:`D` the lengths of the shortest paths, :math:`B = -\frac12 J D^2 J` and its leading eigenpairs,
+:math:`Y = V_p \Lambda_p^{1/2}` (Tenenbaum, de Silva and Langford 2000). With m landmarks only their rows of D are
+computed: the landmarks are scaled, and each point placed by
+:math:`-\frac12 \Lambda^{-1/2} V^T (\delta_i - \bar\delta)`, :math:`\delta_i` its squared distances to them (de Silva
+and Tenenbaum 2004). All as landmarks give Isomap.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.linalg
+from scipy.sparse.csgraph import dijkstra
+from scipy.sparse.linalg import ArpackError, eigsh
+
+from glle_engine.eigenpairs import start_vector
+from glle_engine.embedding import sign_convention
+from glle_engine.errors import ConvergenceError, DegenerateDataError, InvalidParameterError
+from glle_engine.methods.affinity import symmetric_graph
+from glle_engine.methods.method import Cost, Embedding, Method
+from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors, require_neighbors
+from glle_engine.methods.parameters import integer
+from glle_engine.progress import blocks
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from scipy.sparse import csr_array
+
+    from glle_engine.progress import OnProgress
+
+_DENSE_MOST = 500
+_BLOCK_ENTRIES = 1 << 20
+_VANISHING = 1e-10
+
+
+@dataclass(frozen=True, kw_only=True)
+class IsomapSpec(NeighborSpec):
+    """The parameters of Isomap."""
+
+    n_landmarks: int = integer(0, "Points whose distances to all are computed, far from each other; 0: all.", least=0)
+
+
+def farthest_points(graph: csr_array, m: int, on_progress: OnProgress) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """Return m points, each the farthest along the graph from those before, the first point first; and their distances.
+
+    Parameters
+    ----------
+    graph : (n, n) sparse
+        Distances of neighbours; symmetric, connected.
+    m : int
+
+    Returns
+    -------
+    points : (m,) int
+    distances : (m, n) float64
+
+    """
+    points = np.zeros(m, np.intp)
+    distances = np.empty((m, graph.shape[0]))
+    nearest = np.full(graph.shape[0], np.inf)
+    for i in range(m):
+        points[i] = 0 if i == 0 else np.argmax(nearest)
+        distances[i] = dijkstra(graph, directed=False, indices=points[i])
+        np.minimum(nearest, distances[i], out=nearest)
+        nearest[points[: i + 1]] = -np.inf
+        on_progress(i + 1, m, "shortest paths")
+    return points, distances
+
+
+def all_distances(graph: csr_array, on_progress: OnProgress) -> NDArray[np.float64]:
+    """Return the lengths of the shortest paths between all points (n, n)."""
+    n = graph.shape[0]
+    distances = np.empty((n, n))
+    for rows in blocks(n, max(1, _BLOCK_ENTRIES // n), "shortest paths", on_progress):
+        distances[rows] = dijkstra(graph, directed=False, indices=np.arange(n)[rows])
+    return distances
+
+
+def residual_variance(distances: NDArray[np.float64], points: NDArray[np.intp], Y: NDArray[np.float64]) -> float:
+    """Return 1 - r^2, r the correlation of these distances (m, n) with those from m points of Y (n, p) to all."""
+    m, n = distances.shape
+    sums = np.zeros(5)
+    for rows in blocks(m, max(1, _BLOCK_ENTRIES // n), "residual variance"):
+        a, own = distances[rows], Y[points[rows]]
+        b = np.sqrt(sum((own[:, None, j] - Y[None, :, j]) ** 2 for j in range(Y.shape[1])))
+        sums += (a.sum(), b.sum(), np.vdot(a, a), np.vdot(b, b), np.vdot(a, b))
+    mean_a, mean_b, aa, bb, ab = sums / (m * n)
+    return float(1 - (ab - mean_a * mean_b) ** 2 / ((aa - mean_a**2) * (bb - mean_b**2)))
+
+
+def run(
+    X: NDArray[np.float64], spec: IsomapSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None = None
+) -> Embedding:
+    """Embed by shortest paths between all points, or from landmarks."""
+    graph = symmetric_graph(*connected_neighbors(X, spec.n_neighbors, on_progress))
+    n, p = len(X), spec.n_components
+    if spec.n_landmarks:
+        points, distances = farthest_points(graph, spec.n_landmarks, on_progress)
+    else:
+        points, distances = np.arange(n), all_distances(graph, on_progress)
+    on_progress(0, 1, "embedding")
+    among = distances[:, points] ** 2
+    mean = among.mean(axis=0)
+    B = (among - mean - among.mean(axis=1)[:, None] + mean.mean()) / -2
+    B = (B + B.T) / 2  # paths there and back are added up in another order
+    values, vectors = _leading(B, p)
+    if values[-1] <= _VANISHING * values[0]:
+        raise DegenerateDataError(
+            f"The distances along the graph have no {p} dimensions: eigenvalue {p} is {values[-1]:.1e}.",
+            remedy="Give fewer components or fewer neighbours.",
+            details={"eigenvalues": values.tolist()},
+        )
+    if spec.n_landmarks:
+        Y = ((distances**2).T - mean) @ vectors / (-2 * np.sqrt(values))
+    else:
+        Y = vectors * np.sqrt(values)
+    figures = {
+        "residual_variance": residual_variance(distances, points, Y),
+        "landmarks": len(points),
+        "longest_path": float(distances.max()),
+    }
+    on_progress(1, 1, "embedding")
+    return Embedding(sign_convention(Y), values, figures)
+
+
+def _leading(B: NDArray[np.float64], p: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the p greatest eigenvalues, descending, and their vectors."""
+    n = len(B)
+    if n <= _DENSE_MOST or 3 * p > n:
+        values, vectors = scipy.linalg.eigh(B, subset_by_index=(n - p, n - 1))
+    else:
+        try:
+            values, vectors = eigsh(B, p, which="LA", v0=start_vector(n), tol=0.0)
+        except ArpackError as error:
+            raise ConvergenceError(
+                f"The eigensolver found no embedding: {error}.", remedy="Give fewer components, or landmarks."
+            ) from error
+    descending = np.argsort(values)[::-1]
+    return values[descending], vectors[:, descending]
+
+
+def refuse(n: int, d: int, spec: IsomapSpec) -> None:
+    """Refuse too few points, and landmarks that do not span the embedding or are more than the points."""
+    require_neighbors(n, spec)
+    m, p = spec.n_landmarks, spec.n_components
+    if m and not p < m <= n:
+        raise InvalidParameterError(
+            f"n_landmarks={m} is not from {p + 1} to {n}.",
+            remedy=f"Give n_landmarks from {p + 1} to {n}, some hundred for thousands of points; or 0 for all.",
+            details={"n_landmarks": m, "least": p + 1, "most": n},
+        )
+
+
+def cost(n: int, d: int, spec: IsomapSpec) -> Cost:
+    """Return the cost of one Dijkstra a source, and of a partial decomposition of the sources' distances."""
+    k, m = spec.n_neighbors, spec.n_landmarks or n
+    search = 2e-6 * n * k if d <= 15 else 2e-10 * n * n * d
+    paths = m * n * (1e-7 + 1.5e-8 * k)
+    return Cost(
+        seconds=0.01 + search + paths + 1.5e-8 * m * n + 5e-8 * m * m,
+        bytes=8.0 * (2 * m * n + 3 * m * m + 8 * n * k) + 2e7,
+    )
+
+
+METHOD = Method(
+    name="isomap",
+    title="Isomap",
+    family="spectral",
+    about="Classical scaling of the lengths of shortest paths through neighbours, from all points or from landmarks.",
+    source="Tenenbaum, de Silva and Langford 2000, Science 290; de Silva and Tenenbaum 2004 (landmarks)",
+    spec=IsomapSpec,
+    run=run,
+    refuse=refuse,
+    cost=cost,
+    growth="n^2 log n; n log n a landmark",
+)

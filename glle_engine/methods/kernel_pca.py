@@ -1,0 +1,158 @@
+r"""Kernel PCA: principal components of the points' images under a kernel's feature map.
+
+With :math:`K_{ij} = k(x_i, x_j)` and :math:`J = I - 1 1^T / n`, the eigenvectors of :math:`J K J = U \Lambda U^T` give
+:math:`Y = U_p \Lambda_p^{1/2}`; the eigenvalues are those of the covariance of the images, :math:`\Lambda / n`
+(Schoelkopf, Smola and Mueller 1998). The linear kernel gives PCA.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from glle_engine.embedding import sign_convention
+from glle_engine.errors import DegenerateDataError, InvalidParameterError, OutOfRangeError
+from glle_engine.methods.centring import centre
+from glle_engine.methods.leading import leading_eigenpairs
+from glle_engine.methods.method import Cost, Embedding, Method
+from glle_engine.methods.parameters import MethodSpec, choice, integer, number
+from glle_engine.methods.refusals import require_rank
+from glle_engine.progress import blocks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from glle_engine.progress import OnProgress
+
+_BLOCK_ENTRIES = 1 << 20
+NOTHING = 1e-12  # of the largest eigenvalue: what rounding makes of 0
+OF_POLYNOMIAL = ("degree", "offset")
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelPcaSpec(MethodSpec):
+    """The parameters of kernel PCA."""
+
+    kernel: str = choice(
+        "rbf",
+        "rbf is exp(-gamma |x - y|^2), polynomial (gamma <x, y> + offset)^degree, cosine <x, y> / (|x| |y|), "
+        "linear <x, y>.",
+        "rbf",
+        "polynomial",
+        "cosine",
+        "linear",
+    )
+    gamma: float | str = number(
+        "auto",
+        "Of rbf and polynomial, in the inverse square of the data's unit; auto is 1 / the sum of the features' "
+        "variances, which does not depend on the unit.",
+        above=0,
+        words=("auto",),
+    )
+    degree: int = integer(3, "Of polynomial.", least=1)
+    offset: float = number(1.0, "Of polynomial, what is added to the product.", least=0)
+
+    def check_together(self) -> None:
+        """Refuse an option of another kernel."""
+        known = {"polynomial": ("gamma", *OF_POLYNOMIAL), "rbf": ("gamma",)}.get(self.kernel, ())
+        defaults = {"gamma": "auto", "degree": 3, "offset": 1.0}
+        for name, default in defaults.items():
+            if name not in known and getattr(self, name) != default:
+                raise InvalidParameterError(
+                    f"{name} has no meaning for kernel={self.kernel!r}.", remedy=f"Leave {name} away."
+                )
+
+
+def kernel_matrix(
+    X: NDArray[np.float64], spec: KernelPcaSpec, gamma: float, on_progress: OnProgress
+) -> NDArray[np.float64]:
+    """Return k(x_i, x_j) of all pairs, (n, n) float64.
+
+    Raises
+    ------
+    OutOfRangeError
+        Where a power leaves the range of floating-point numbers.
+    DegenerateDataError
+        For a point at 0, which has no cosine.
+
+    """
+    n = len(X)
+    if spec.kernel == "cosine":
+        length = np.linalg.norm(X, axis=1)
+        if not length.all():
+            raise DegenerateDataError(
+                f"Point {int(np.argmin(length))} is 0 and has no direction.",
+                remedy="Leave it away, or choose another kernel.",
+                details={"row": int(np.argmin(length))},
+            )
+        X = X / length[:, None]
+    of_pairs: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
+        "rbf": lambda rows: np.exp(-gamma * cdist(rows, X, "sqeuclidean")),
+        "polynomial": lambda rows: np.asarray((gamma * (rows @ X.T) + spec.offset) ** spec.degree),
+        "cosine": lambda rows: rows @ X.T,
+        "linear": lambda rows: rows @ X.T,
+    }
+    K = np.empty((n, n))
+    with np.errstate(over="ignore"):
+        for rows in blocks(n, max(1, _BLOCK_ENTRIES // n), "kernel", on_progress):
+            K[rows] = of_pairs[spec.kernel](X[rows])
+    if not np.isfinite(K.sum()):
+        raise OutOfRangeError("The kernel leaves the range of floating-point numbers.", remedy="Lower degree or gamma.")
+    return K
+
+
+def run(
+    X: NDArray[np.float64], spec: KernelPcaSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None = None
+) -> Embedding:
+    """Embed by the leading components of the images."""
+    n, p = len(X), spec.n_components
+    if spec.kernel == "linear":
+        X = X - X.mean(axis=0)  # the centred kernel is the same, and keeps its digits far from 0
+    gamma = 1 / float(X.var(axis=0).sum()) if spec.gamma == "auto" else float(spec.gamma)
+    K = kernel_matrix(X, spec, gamma, on_progress)
+    centre(K)
+    total = float(np.trace(K))
+    values, vectors = leading_eigenpairs(K, p, on_progress)
+    if values[-1] <= NOTHING * max(values[0], total):
+        most = int((values > NOTHING * max(values[0], total)).sum())
+        raise DegenerateDataError(
+            f"The images of the points under this kernel span {most} dimensions, fewer than n_components={p}.",
+            remedy=f"Give n_components of at most {most}."
+            if most
+            else "Raise gamma: the kernel sees all points equal.",
+            details={"most": most},
+        )
+    figures = {"explained_variance": min(float(values.sum()) / total, 1.0)}
+    if spec.kernel in {"rbf", "polynomial"}:
+        figures["gamma"] = gamma
+    return Embedding(sign_convention(vectors * np.sqrt(values)), values / n, figures)
+
+
+def refuse(n: int, d: int, spec: KernelPcaSpec) -> None:
+    """Refuse more components than the images can span."""
+    require_rank(n, d if spec.kernel in {"linear", "cosine"} else n, spec.n_components)
+
+
+def cost(n: int, d: int, spec: KernelPcaSpec) -> Cost:
+    """Return the cost of all pairs and of some eigenvectors."""
+    return Cost(2e-3 + n * n * (6e-8 + 1e-9 * d), bytes=16.0 * n * n + 16.0 * n * d)
+
+
+METHOD = Method(
+    name="kernel-pca",
+    title="Kernel PCA",
+    family="linear and kernel",
+    about="Principal components of the points' images under the feature map of a kernel, from the centred kernel "
+    "matrix.",
+    source="Schoelkopf, Smola and Mueller 1998, Neural Computation 10",
+    spec=KernelPcaSpec,
+    run=run,
+    refuse=refuse,
+    cost=cost,
+    growth="n^2; n^3 where the kernel's spectrum is flat",
+)

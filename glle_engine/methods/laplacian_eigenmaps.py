@@ -1,0 +1,105 @@
+r"""Laplacian eigenmaps: coordinates that vary as little as can be along the edges of the graph of neighbours.
+
+:math:`\min_Y \sum_{ij} W_{ij} |y_i - y_j|^2`, with :math:`W_{ij} = \exp(-|x_i - x_j|^2 / t)` (heat) or 1 (simple) where
+either is a neighbour of the other, :math:`L = D - W`, :math:`D = diag(W 1)`. Normalised, :math:`L y = \lambda D y` and
+:math:`Y^T D Y = tr(D) I` (Belkin and Niyogi 2003, section 2); not normalised, :math:`L y = \lambda y` and
+:math:`Y^T Y = n I`. The constant is left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.sparse import csr_array, diags_array
+
+from glle_engine.embedding import sign_convention
+from glle_engine.errors import InvalidParameterError
+from glle_engine.methods.affinity import heat_kernel, symmetric_graph
+from glle_engine.methods.method import Cost, Embedding, Method
+from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors, require_neighbors
+from glle_engine.methods.parameters import boolean, choice, number
+from glle_engine.methods.spectrum import bottom_cost, bottom_pairs
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from glle_engine.progress import OnProgress
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaplacianEigenmapsSpec(NeighborSpec):
+    """The parameters of Laplacian eigenmaps."""
+
+    weights: str = choice("heat", "Of an edge: exp(-|x - y|^2 / t), or 1.", "heat", "simple")
+    t: float | str = number(
+        "auto",
+        "Bandwidth of the heat kernel, in squared units of the data; auto: the mean squared length of the edges.",
+        above=0,
+        words=("auto",),
+    )
+    normalized: bool = boolean(default=True, doc="Solve L y = lambda D y, rather than L y = lambda y.")
+
+    def check_together(self) -> None:
+        """Refuse a bandwidth where there is no kernel."""
+        if self.weights == "simple" and self.t != "auto":
+            raise InvalidParameterError(
+                f"t={self.t} has no meaning for simple weights.", remedy='Leave t away, or give weights="heat".'
+            )
+
+
+def run(
+    X: NDArray[np.float64],
+    spec: LaplacianEigenmapsSpec,
+    on_progress: OnProgress,
+    labels: NDArray[np.int64] | None = None,
+) -> Embedding:
+    """Embed by the bottom eigenvectors of the Laplacian of the neighbours' graph."""
+    graph = symmetric_graph(*connected_neighbors(X, spec.n_neighbors, on_progress))
+    on_progress(0, 1, "embedding")
+    figures: dict[str, object] = {}
+    if spec.weights == "heat":
+        t = float(np.mean(graph.data**2)) if isinstance(spec.t, str) else spec.t
+        W = heat_kernel(graph, t, "t")
+        figures["t"] = t
+    else:
+        W = graph.copy()
+        W.data = np.ones_like(W.data)
+    degree = np.asarray(W.sum(axis=1)).ravel()
+    scale = 1 / np.sqrt(degree) if spec.normalized else np.ones(len(X))
+    half = diags_array(scale)
+    A = csr_array(half @ (diags_array(degree) - W) @ half)
+    p = spec.n_components
+    values, vectors, solver = bottom_pairs(csr_array((A + A.T) / 2), 1 / scale, p + 1)
+    size = float(np.sqrt(degree.sum() if spec.normalized else len(X)))
+    figures |= {"solver": solver, "relative_gap": float((values[p] - values[p - 1]) / values[p])}
+    on_progress(1, 1, "embedding")
+    return Embedding(sign_convention(size * scale[:, None] * vectors[:, :p]), values[:p], figures)
+
+
+def refuse(n: int, d: int, spec: LaplacianEigenmapsSpec) -> None:
+    """Refuse too few points."""
+    require_neighbors(n, spec)
+
+
+def cost(n: int, d: int, spec: LaplacianEigenmapsSpec) -> Cost:
+    """Return the cost of neighbours, one sparse factorisation, and some twenty solves with it."""
+    k, p = spec.n_neighbors, spec.n_components
+    search = 1e-6 * n * k if d <= 15 else 2e-10 * n * n * d
+    bottom = bottom_cost(n, d, 1.25 * k, p + 1)
+    return Cost(seconds=0.01 + search + bottom.seconds, bytes=100.0 * n * k + bottom.bytes)
+
+
+METHOD = Method(
+    name="laplacian-eigenmaps",
+    title="Laplacian eigenmaps",
+    family="spectral",
+    about="The smoothest functions on the graph of neighbours: bottom eigenvectors of its Laplacian L y = lambda D y.",
+    source="Belkin and Niyogi 2003, Neural Computation 15",
+    spec=LaplacianEigenmapsSpec,
+    run=run,
+    refuse=refuse,
+    cost=cost,
+    growth="n^1.3 for few features; n^2 to n^3 among many, by how many dimensions the data have",
+)

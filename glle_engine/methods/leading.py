@@ -1,0 +1,111 @@
+"""The leading eigenpairs of a dense symmetric matrix: some by Lanczos, all of a small one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.linalg import eigh
+from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
+
+from glle_engine.eigenpairs import start_vector
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from glle_engine.progress import OnProgress
+
+DENSE_UP_TO = 600  # rows up to which LAPACK is as fast as Lanczos
+MAX_RESTARTS = 60  # of Lanczos; a spectrum that needs more is flat, and LAPACK's
+TOLD_EVERY = 8  # products with the matrix between two words on progress
+ACCEPTED_GAIN = 1e-8  # relative: an eigenvalue larger than the last by more was missed
+
+
+def leading_eigenpairs(
+    matrix: NDArray[np.float64], count: int, on_progress: OnProgress
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the `count` largest eigenvalues, descending, and their vectors, of a positive semidefinite matrix or near.
+
+    Lanczos cannot see the copies of a multiple eigenvalue, so the rest is searched for one that was missed; then, and
+    where Lanczos is slow, LAPACK answers.
+
+    Parameters
+    ----------
+    matrix : (m, m) float64, symmetric
+    count : int
+        At most m.
+    on_progress
+        Called with the stage "eigenvectors".
+
+    Returns
+    -------
+    values : (count,) float64
+    vectors : (m, count) float64, orthonormal
+
+    """
+    m = len(matrix)
+    on_progress(0, 1, "eigenvectors")
+    found = None if m <= DENSE_UP_TO or count > m // 10 else _lanczos(matrix, count, on_progress)
+    if found is None:
+        values, vectors = eigh(matrix, subset_by_index=(m - count, m - 1))
+        found = values[::-1], vectors[:, ::-1]
+    on_progress(1, 1, "eigenvectors")
+    return found
+
+
+def least_eigenvalue(matrix: NDArray[np.float64], largest: float, on_progress: OnProgress) -> float:
+    """Return the least eigenvalue of a symmetric matrix to some 1e-6 of `largest`, an upper bound of the spectrum."""
+    m = len(matrix)
+    if m > DENSE_UP_TO and largest > 0:
+        # The bottom is a cluster about 0, which no relative tolerance suits: it is moved to -1.
+        values = _extreme(lambda v: matrix @ v / largest - v, m, 1, on_progress, tolerance=1e-6, which="SA")
+        if values is not None:
+            return float(largest * (values[0][0] + 1))
+    return float(eigh(matrix, eigvals_only=True, subset_by_index=(0, 0))[0])
+
+
+def _lanczos(
+    matrix: NDArray[np.float64], count: int, on_progress: OnProgress
+) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+    """Return what Lanczos finds, None where it does not converge or misses one."""
+    m = len(matrix)
+    found = _extreme(lambda v: matrix @ v, m, count, on_progress, tolerance=0.0)
+    if found is None:
+        return None
+    values, vectors = found[0][::-1], found[1][:, ::-1]
+    rest = _extreme(lambda v: matrix @ v - vectors @ (values * (vectors.T @ v)), m, 1, on_progress, tolerance=1e-3)
+    if rest is None or rest[0][0] > values[-1] * (1 + ACCEPTED_GAIN):
+        return None
+    return values, vectors
+
+
+def _extreme(
+    product: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    m: int,
+    count: int,
+    on_progress: OnProgress,
+    *,
+    tolerance: float,
+    which: str = "LA",
+) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+    """Return eigenvalues at one end of a spectrum, ascending, and their vectors; None without convergence."""
+    products = 0
+
+    def told(v: NDArray[np.float64]) -> NDArray[np.float64]:
+        nonlocal products
+        products += 1
+        if products % TOLD_EVERY == 0:
+            on_progress(0, 1, "eigenvectors")
+        return product(v.ravel())
+
+    operator = LinearOperator((m, m), matvec=told, dtype=np.float64)
+    try:
+        values, vectors = eigsh(
+            operator, count, which=which, v0=start_vector(m), tol=tolerance, maxiter=MAX_RESTARTS, ncv=2 * count + 20
+        )
+    except ArpackError:
+        return None
+    order = np.argsort(values)
+    return values[order], vectors[:, order]

@@ -1,0 +1,176 @@
+r"""Classical multidimensional scaling: points whose inner products are those of the dissimilarities.
+
+With :math:`J = I - 1 1^T / n` and the squares of the dissimilarities, :math:`B = -\frac12 J D^{(2)} J = U \Lambda U^T`
+and :math:`Y = U_p \Lambda_p^{1/2}` (Torgerson 1952; Gower 1966), which minimises the strain
+:math:`\|B - Y Y^T\|_F`. Of the Euclidean distances of X, :math:`B = X X^T` with X centred, and Y is PCA's: no distance
+is computed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from glle_engine.diagnostics import Note
+from glle_engine.embedding import sign_convention
+from glle_engine.errors import DegenerateDataError, InvalidParameterError, InvalidShapeError
+from glle_engine.methods import pca
+from glle_engine.methods.centring import centre
+from glle_engine.methods.leading import leading_eigenpairs, least_eigenvalue
+from glle_engine.methods.method import Cost, Embedding, Method
+from glle_engine.methods.parameters import MethodSpec, choice
+from glle_engine.methods.principal import flat_notes, principal_axes
+from glle_engine.methods.refusals import require_rank
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from glle_engine.progress import OnProgress
+
+ROUNDING = 1e-7  # of the largest dissimilarity: a root of a difference of squares has no more digits
+NEGATIVE = 1e-6  # of the largest eigenvalue: below it the dissimilarities are as good as distances
+
+
+@dataclass(frozen=True, kw_only=True)
+class MdsSpec(MethodSpec):
+    """The parameters of classical MDS."""
+
+    dissimilarity: str = choice(
+        "euclidean",
+        "Of the points, or precomputed: X is then the symmetric n x n matrix of dissimilarities, its diagonal 0.",
+        "euclidean",
+        "precomputed",
+    )
+
+
+def checked_dissimilarities(D: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return a matrix of dissimilarities, exactly symmetric.
+
+    Raises
+    ------
+    InvalidParameterError
+        For one that is negative, not 0 on the diagonal, or not symmetric but for rounding; names the first place.
+
+    """
+    allowed = ROUNDING * float(D.max())
+    wrong = (
+        (D < 0, "is negative", "Give dissimilarities of at least 0; a similarity s may become sqrt(1 - s)."),
+        (np.diag(np.diag(D) > allowed), "is on the diagonal and not 0", "Set the diagonal to 0."),
+        (np.abs(D - D.T) > allowed, "differs from its mirror image", "Give a symmetric matrix, such as (D + D^T) / 2."),
+    )
+    for where, told, remedy in wrong:
+        if where.any():
+            row, column = (int(i) for i in np.argwhere(where)[0])
+            raise InvalidParameterError(
+                f"The dissimilarity X[{row}, {column}] = {D[row, column]:g} {told}.",
+                remedy=remedy,
+                details={"row": row, "column": column},
+            )
+    symmetric = (D + D.T) / 2
+    np.fill_diagonal(symmetric, 0.0)
+    return symmetric
+
+
+def run(
+    X: NDArray[np.float64], spec: MdsSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None = None
+) -> Embedding:
+    """Embed by the leading eigenvectors of the inner products."""
+    if spec.dissimilarity == "precomputed":
+        return scaling_of(checked_dissimilarities(X), spec.n_components, on_progress)
+    axes = principal_axes(X, spec.n_components, on_progress)
+    centred = X - X.mean(axis=0)
+    centred /= np.abs(centred).max()  # fourth powers stay in range
+    moment = centred.T @ centred if len(X) >= X.shape[1] else centred @ centred.T
+    shares = axes.values * (float(np.trace(moment)) / axes.total)
+    figures = {"strain": _strain(float(np.linalg.norm(moment)), shares)}
+    return Embedding(axes.scores, axes.values * len(X), figures, flat_notes(axes))
+
+
+def scaling_of(D: NDArray[np.float64], p: int, on_progress: OnProgress) -> Embedding:
+    """Embed n points by their dissimilarities.
+
+    Parameters
+    ----------
+    D : (n, n) float64
+        Exactly symmetric, not negative, its diagonal 0.
+    p : int
+    on_progress
+
+    Returns
+    -------
+    Embedding
+        Eigenvalues of B; figures strain, sqrt(||B - Y Y^T||_F^2 / ||B||_F^2), and least_eigenvalue.
+
+    Raises
+    ------
+    DegenerateDataError
+        Where fewer than p eigenvalues are positive.
+
+    """
+    on_progress(0, 1, "inner products")
+    unit = float(D.max())  # squares stay in range
+    B = -0.5 * (D / unit) ** 2
+    centre(B)
+    on_progress(1, 1, "inner products")
+    norm = float(np.linalg.norm(B))
+    values, vectors = leading_eigenpairs(B, p, on_progress)
+    least = least_eigenvalue(B, norm, on_progress)
+    if values[-1] <= ROUNDING**2 * norm:
+        most = int((values > ROUNDING**2 * norm).sum())
+        raise DegenerateDataError(
+            f"The dissimilarities have {most} positive eigenvalues, fewer than n_components={p}.",
+            remedy=f"Give n_components of at most {most}." if most else "Check that they are dissimilarities.",
+            details={"most": most},
+        )
+    figures = {"strain": _strain(norm, values), "least_eigenvalue": unit**2 * least}
+    notes: tuple[Note, ...] = ()
+    if least < -NEGATIVE * values[0]:
+        told = f"The least eigenvalue is {-least / values[0]:.2g} of the largest, negative: no points of any dimension"
+        notes = (
+            Note(
+                "not-euclidean",
+                f"{told} have these dissimilarities. The embedding keeps the positive part; where that share is "
+                "large, add a constant to them all or take their roots.",
+            ),
+        )
+    return Embedding(unit * sign_convention(vectors * np.sqrt(values)), unit**2 * values, figures, notes)
+
+
+def _strain(norm: float, values: NDArray[np.float64]) -> float:
+    """Return sqrt(||B - Y Y^T||_F^2 / ||B||_F^2) from ||B||_F and the eigenvalues kept."""
+    return float(np.sqrt(max(1 - float(((values / norm) ** 2).sum()), 0.0)))
+
+
+def refuse(n: int, d: int, spec: MdsSpec) -> None:
+    """Refuse more components than dimensions, and dissimilarities that are not square."""
+    if spec.dissimilarity == "precomputed" and n != d:
+        raise InvalidShapeError(
+            f"A matrix of dissimilarities is square, not {n} x {d}.",
+            remedy="Give the dissimilarities of all pairs, or dissimilarity='euclidean' for points.",
+            details={"rows": n, "columns": d},
+        )
+    require_rank(n, d, spec.n_components)
+
+
+def cost(n: int, d: int, spec: MdsSpec) -> Cost:
+    """Return the cost of PCA, or of some eigenvectors of a dense matrix."""
+    if spec.dissimilarity == "precomputed":
+        return Cost(2e-3 + 1.7e-7 * n * n, bytes=40.0 * n * n)
+    own = pca.cost(n, d, spec)
+    return Cost(1.5 * own.seconds, own.bytes)
+
+
+METHOD = Method(
+    name="mds",
+    title="Classical multidimensional scaling",
+    family="linear and kernel",
+    about="Points whose inner products best fit those of the dissimilarities, by eigenvectors of -J D^2 J / 2.",
+    source="Torgerson 1952; Gower 1966",
+    spec=MdsSpec,
+    run=run,
+    refuse=refuse,
+    cost=cost,
+    growth="as PCA from points; n^2 from dissimilarities",
+)

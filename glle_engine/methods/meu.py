@@ -1,0 +1,128 @@
+r"""Maximum entropy unfolding: the density of greatest entropy with the squared distances of neighbours as observed.
+
+It is a Gaussian field over the points, :math:`P = K^{-1} = L + \gamma I`, L the Laplacian of the kNN graph with a
+Lagrange multiplier an edge, fitted by maximum likelihood: the expected squared distances of neighbours become the
+observed ones (Lawrence 2012, sections 2 and 2.5.1). The embedding is the principal coordinates of K.
+
+With multipliers of any sign, all pairs as neighbours and d >= n - 1, L is any matrix with :math:`L 1 = 0`, the centred
+K becomes :math:`Y Y^T / d`, and the embedding is that of PCA, divided by :math:`\sqrt d`. With fewer features that
+likelihood has no bound; positive multipliers keep it bounded, and are no longer PCA.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from glle_engine.diagnostics import Note
+from glle_engine.errors import InvalidParameterError
+from glle_engine.methods.gaussian_field import (
+    log_likelihood,
+    principal_coordinates,
+    require_apart,
+    second_moment,
+    undirected,
+)
+from glle_engine.methods.method import Cost, Embedding, Method
+from glle_engine.methods.multipliers import Unfolding, unfolded
+from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors, require_neighbors
+from glle_engine.methods.parameters import choice, integer, number
+from glle_engine.methods.refusals import require_size
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from glle_engine.progress import OnProgress
+
+MOST_POINTS = 2000
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeuSpec(NeighborSpec):
+    """The parameters of maximum entropy unfolding."""
+
+    gamma: float = number(
+        1e-5,
+        "Precision that holds the points at their mean, times the mean variance of a feature; it moves the centred "
+        "embedding little. The default is 1e-4 in the data's units on the paper's motion capture.",
+        above=0,
+    )
+    multipliers: str = choice(
+        "positive", "Whether neighbours may only attract (positive), or repel, too (any).", "positive", "any"
+    )
+    tolerance: float = number(
+        1e-4, "Largest error of an expected squared distance, relative to the mean observed one.", above=0, below=1
+    )
+    max_iterations: int = integer(100, "Newton steps at most.", least=1)
+
+
+def run(
+    X: NDArray[np.float64], spec: MeuSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None = None
+) -> Embedding:
+    """Embed by the principal coordinates of the covariance of greatest likelihood."""
+    n, d = X.shape
+    nearest, _ = connected_neighbors(X, spec.n_neighbors, on_progress)
+    i, j = undirected(nearest)
+    S = second_moment(X)
+    gamma = spec.gamma * n / float(S.trace())
+    problem = Unfolding(S, i, j, gamma, positive=spec.multipliers == "positive")
+    require_apart(i, j, problem.squared_distances(S))
+    found = unfolded(problem, spec.tolerance, spec.max_iterations, on_progress)
+    on_progress(0, 1, "embedding")
+    Y, values = principal_coordinates(found.K, spec.n_components)
+    on_progress(1, 1, "embedding")
+    figures = {
+        "log_likelihood": log_likelihood(found.log_det, found.trace, n, d),
+        "iterations": found.iterations,
+        "converged": found.converged,
+        "violation": found.violation,
+        "gamma": gamma,
+        "edges": len(i),
+        "edges_without_multiplier": int((found.multipliers == 0).sum()),
+    }
+    return Embedding(Y, values, figures, () if found.converged else (_not_converged(spec, found.violation),))
+
+
+def _not_converged(spec: MeuSpec, violation: float) -> Note:
+    remedy = (
+        "raise max_iterations"
+        if spec.multipliers == "positive"
+        else "take multipliers=positive: with any sign the likelihood may have no bound"
+    )
+    return Note(
+        "not-converged",
+        f"Expected squared distances still differ from the observed ones by {violation:.2g} of their mean after "
+        f"{spec.max_iterations} Newton steps at most. Remedy: {remedy}.",
+    )
+
+
+def refuse(n: int, d: int, spec: MeuSpec) -> None:
+    """Refuse too few points, too many, and a likelihood that is known to have no bound."""
+    require_neighbors(n, spec)
+    require_size(n, MOST_POINTS, "Maximum entropy unfolding", "alle")
+    if spec.multipliers == "any" and spec.n_neighbors == n - 1 and d < n - 1:
+        raise InvalidParameterError(
+            f"With multipliers=any and all pairs as neighbours, {d} features bound no likelihood of {n} points.",
+            remedy=f"Take multipliers=positive, fewer neighbours, or at least {n - 1} features; or pca, its limit.",
+        )
+
+
+def cost(n: int, d: int, spec: MeuSpec) -> Cost:
+    """Return the cost of some ten Newton steps of dense products and inverses."""
+    return Cost(seconds=0.02 + 6e-8 * n**3, bytes=64.0 * n * n)
+
+
+METHOD = Method(
+    name="meu",
+    title="Maximum entropy unfolding",
+    family="maximum entropy",
+    about="The Gaussian field of greatest entropy over the points whose neighbours are as far apart, in expectation, "
+    "as they are: precision L + gamma I, a multiplier an edge by maximum likelihood; principal coordinates of K.",
+    source="Lawrence 2012, JMLR 13, sections 2 and 2.5.1 (arXiv 1010.4830)",
+    spec=MeuSpec,
+    run=run,
+    refuse=refuse,
+    cost=cost,
+    growth="n^3",
+)

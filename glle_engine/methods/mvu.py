@@ -1,0 +1,156 @@
+r"""Maximum variance unfolding: neighbours keep their distances, all else moves as far apart as it can.
+
+Maximise tr(K) over positive semidefinite, centred K with :math:`k_{ii} - 2 k_{ij} + k_{jj} = |x_i - x_j|^2` on the
+edges of the kNN graph (Weinberger, Sha and Saul 2004; Weinberger and Saul 2006): a semidefinite program, by the barrier
+method on its dual (`glle_engine.methods.semidefinite`) or by the solver Clarabel through cvxpy. The embedding is the
+principal coordinates of K. The splitting solver SCS is left out: 4,000 of its steps end far from the optimum.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from glle_engine.diagnostics import Note
+from glle_engine.errors import ConvergenceError, InvalidParameterError
+from glle_engine.methods.gaussian_field import principal_coordinates, require_apart, undirected
+from glle_engine.methods.method import Cost, Embedding, Method
+from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors, require_neighbors
+from glle_engine.methods.parameters import choice, integer, number
+from glle_engine.methods.refusals import require_libraries, require_size
+from glle_engine.methods.semidefinite import Program, Unrolled, unrolled
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from glle_engine.progress import OnProgress
+
+MOST_POINTS = 400
+MOST_LINKS = 4000  # n k: some 2,500 constraints, whose Hessian is dense
+MOST_POINTS_CLARABEL = 80  # whose factor of all entries of K has n^2 / 2 dense columns
+
+
+@dataclass(frozen=True, kw_only=True)
+class MvuSpec(NeighborSpec):
+    """The parameters of maximum variance unfolding."""
+
+    n_neighbors: int = integer(6, "k, the number of neighbours that keep their distances.", least=2)
+    solver: str = choice(
+        "barrier",
+        "This library's own (barrier), or Clarabel through cvxpy, for few points and equal distances to the digit.",
+        "barrier",
+        "clarabel",
+    )
+    slack: float = number(
+        1e-3, "Mean share by which squared distances may differ, where the solver is barrier.", above=0, below=1
+    )
+    tolerance: float = number(1e-3, "Duality gap relative to the trace, of barrier.", above=0, below=1)
+    max_iterations: int = integer(1000, "Newton steps at most, of barrier.", least=1)
+
+
+def by_clarabel(program: Program) -> Unrolled:
+    """Return the K of greatest trace by Clarabel.
+
+    Raises
+    ------
+    ConvergenceError
+
+    """
+    import cvxpy  # noqa: PLC0415 -- an extra, and slow to load
+
+    cp: Any = cvxpy  # half of it is untyped
+
+    n, i, j = program.n, program.i, program.j
+    K = cp.Variable((n, n), PSD=True)
+    diagonal = cp.diag(K)
+    equations = diagonal[i] + diagonal[j] - 2 * K[i, j] == program.squared
+    problem = cp.Problem(cp.Maximize(cp.trace(K)), [cp.sum(K) == 0, equations])
+    try:
+        problem.solve(solver=cp.CLARABEL)
+    except cp.SolverError as error:
+        raise ConvergenceError(
+            f"Clarabel found no solution: {error}", remedy="Take solver=barrier, or other n_neighbors."
+        ) from error
+    if K.value is None:
+        raise ConvergenceError(
+            f"Clarabel ended as {problem.status}.", remedy="Take solver=barrier, or other n_neighbors."
+        )
+    found = np.asarray((K.value + K.value.T) / 2, np.float64)
+    return Unrolled(found, 0.0, int(problem.solver_stats.num_iters), problem.status == cp.OPTIMAL)
+
+
+def run(
+    X: NDArray[np.float64], spec: MvuSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None = None
+) -> Embedding:
+    """Embed by the principal coordinates of the K of greatest trace."""
+    nearest, _ = connected_neighbors(X, spec.n_neighbors, on_progress)
+    i, j = undirected(nearest)
+    squared = np.asarray(((X[i] - X[j]) ** 2).sum(axis=1))
+    require_apart(i, j, squared)
+    unit = float(squared.mean())
+    program = Program(len(X), i, j, squared / unit)
+    on_progress(0, 1, "semidefinite program")
+    if spec.solver == "clarabel":
+        found = by_clarabel(program)
+    else:
+        found = unrolled(program, spec.slack, spec.tolerance, spec.max_iterations, on_progress)
+    on_progress(0, 1, "embedding")
+    Y, values = principal_coordinates(found.K * unit, spec.n_components)
+    on_progress(1, 1, "embedding")
+    errors = program.squared_distances(found.K) / program.squared - 1
+    figures = {
+        "trace": float(found.K.trace()) * unit,
+        "kept": float(values.sum()) / (float(found.K.trace()) * unit),
+        "mean_squared_distance_error": float(np.abs(errors).mean()),
+        "duality_gap": found.gap,
+        "iterations": found.iterations,
+        "converged": found.converged,
+        "edges": len(i),
+    }
+    note = Note(
+        "not-converged",
+        f"The semidefinite program is solved to a duality gap of {found.gap:.2g} of the trace only, after "
+        f"{found.iterations} steps. Raise max_iterations or slack, or take fewer neighbours.",
+    )
+    return Embedding(Y, values, figures, () if found.converged else (note,))
+
+
+def refuse(n: int, d: int, spec: MvuSpec) -> None:
+    """Refuse too few points, and more points or edges than can be solved for."""
+    require_neighbors(n, spec)
+    if spec.solver == "clarabel":
+        require_libraries("Maximum variance unfolding by Clarabel", ("cvxpy", "clarabel"), "sdp")
+        require_size(n, MOST_POINTS_CLARABEL, "Clarabel", "solver=barrier")
+    require_size(n, MOST_POINTS, "Maximum variance unfolding", "meu, or isomap")
+    if n * spec.n_neighbors > MOST_LINKS:
+        raise InvalidParameterError(
+            f"{n} points of {spec.n_neighbors} neighbours are more constraints than can be solved for.",
+            remedy=f"Give n_neighbors of at most {MOST_LINKS // n}.",
+            details={"n_points": n, "n_neighbors": spec.n_neighbors},
+        )
+
+
+def cost(n: int, d: int, spec: MvuSpec) -> Cost:
+    """Return the cost of Newton steps, a dense Hessian each: 50 on real data, 500 on a Swiss roll of 300 points."""
+    edges = 0.63 * n * spec.n_neighbors
+    if spec.solver == "clarabel":
+        return Cost(seconds=0.5 + 6e-5 * n**3, bytes=2e8 + 24.0 * math.pow(n, 4) / 8)
+    return Cost(seconds=0.1 + 2e-8 * edges**3, bytes=24.0 * edges**2 + 40.0 * n * n)
+
+
+METHOD = Method(
+    name="mvu",
+    title="Maximum variance unfolding",
+    family="maximum entropy",
+    about="The points move as far apart as the distances between neighbours allow: the centred Gram matrix of greatest "
+    "trace that keeps them, a semidefinite program; its principal coordinates.",
+    source="Weinberger, Sha and Saul 2004; Weinberger and Saul 2006; dual: Sun, Boyd, Xiao and Diaconis 2006",
+    spec=MvuSpec,
+    run=run,
+    refuse=refuse,
+    cost=cost,
+    growth="n^3 k^3",
+)

@@ -1,0 +1,130 @@
+r"""Neighbourhood preserving embedding: LLE whose coordinates are linear functions of the data.
+
+With LLE's weights W and :math:`M = (I - W)^T (I - W)`, the bottom solutions of
+:math:`X^T M X a = \lambda X^T X a`, :math:`Y = X a` (He, Cai, Yan and Zhang 2005), X centred. In the whitened principal
+axes :math:`X = Q S V^T` this is the bottom of the singular value decomposition of :math:`(I - W) Q`, which squares no
+condition number; :math:`Y^T Y = n I` as in LLE. Q has a dimension less than there are points at most: with all of them
+every embedding is linear and NPE is LLE, so where features abound only the axes that hold most variance are kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from glle_engine.diagnostics import Note
+from glle_engine.embedding import scaled
+from glle_engine.errors import DegenerateDataError
+from glle_engine.graph import components
+from glle_engine.methods.lle import LleSpec
+from glle_engine.methods.method import Cost, Embedding, Method
+from glle_engine.methods.neighborhood import require_neighbors
+from glle_engine.methods.parameters import number
+from glle_engine.methods.refusals import require_rank
+from glle_engine.neighbors import kneighbors
+from glle_engine.weights import lle_weights
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from glle_engine.progress import OnProgress
+
+MOST_VARIANCE = 0.99  # kept where there are as many features as points; He et al. keep 0.98
+
+
+@dataclass(frozen=True, kw_only=True)
+class NpeSpec(LleSpec):
+    """The parameters of NPE."""
+
+    variance: float | str = number(
+        "auto",
+        "Share of the variance that the principal axes used hold; 1 is every axis along which the data vary. auto is "
+        f"1, or {MOST_VARIANCE} for as many features as points or more.",
+        above=0,
+        most=1,
+        words=("auto",),
+    )
+
+
+def whitened(X: NDArray[np.float64], share: float, least: int) -> NDArray[np.float64]:
+    """Return orthonormal scores (n, r) on the fewest principal axes with this share of the variance, `least` or more.
+
+    Raises
+    ------
+    DegenerateDataError
+        Where the data span fewer than `least` dimensions.
+
+    """
+    U, spread, _ = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)
+    rank = int((spread > max(X.shape) * np.finfo(float).eps * spread[0]).sum())
+    if rank < least:
+        raise DegenerateDataError(
+            f"The data span {rank} dimensions, fewer than n_components={least}.",
+            remedy=f"Give n_components of at most {rank}.",
+            details={"most": rank},
+        )
+    held = np.cumsum(spread[:rank] ** 2)
+    count = rank if share == 1 else int(np.searchsorted(held, share * held[-1])) + 1
+    return np.asarray(U[:, : min(max(count, least), rank)])
+
+
+def run(
+    X: NDArray[np.float64], spec: NpeSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None = None
+) -> Embedding:
+    """Embed by the linear functions that LLE's weights reconstruct best."""
+    n, d = X.shape
+    p, k = spec.n_components, spec.n_neighbors
+    nearest, _ = kneighbors(X, k, on_progress)
+    neighbors = np.sort(nearest, axis=1)
+    weights = lle_weights(X, neighbors, spec.reg, on_progress)
+    on_progress(0, 1, "axes")
+    share = (1.0 if d < n else MOST_VARIANCE) if spec.variance == "auto" else float(spec.variance)
+    Q = whitened(X, share, p)
+    on_progress(0, 1, "embedding")
+    W = csr_array((weights.ravel(), neighbors.ravel(), np.arange(0, n * k + 1, k)), shape=(n, n))
+    _, S, Vt = np.linalg.svd(np.linalg.qr(Q - W @ Q, mode="r"))
+    on_progress(1, 1, "embedding")
+    figures = {"axes": Q.shape[1], "components": int(components(nearest).max()) + 1}
+    notes: tuple[Note, ...] = ()
+    if figures["components"] > 1:
+        told = f"With n_neighbors={k} the graph falls into {figures['components']} components."
+        notes = (
+            Note(
+                "disconnected-graph",
+                f"{told} The map is one for all, but nothing keeps their places to each other. Raise n_neighbors.",
+            ),
+        )
+    return Embedding(scaled(Q @ Vt[: -p - 1 : -1].T), S[: -p - 1 : -1] ** 2, figures, notes)
+
+
+def refuse(n: int, d: int, spec: NpeSpec) -> None:
+    """Refuse too few points, and more components than dimensions."""
+    require_neighbors(n, spec)
+    require_rank(n, d, spec.n_components)
+
+
+def cost(n: int, d: int, spec: NpeSpec) -> Cost:
+    """Return the cost of neighbours, weights and two decompositions."""
+    k, r = spec.n_neighbors, min(n, d)
+    search = 2e-6 * n * k if d <= 15 else 2e-10 * n * n * d
+    return Cost(
+        seconds=0.01 + search + 1e-8 * n * k * (d + k * k) + 1.5e-9 * n * d * r + 3e-9 * n * r * k,
+        bytes=40.0 * n * d + 8.0 * n * 8 * k,
+    )
+
+
+METHOD = Method(
+    name="npe",
+    title="Neighbourhood preserving embedding",
+    family="linear and kernel",
+    about="The linear functions of the data that LLE's weights reconstruct best: X^T M X a = lambda X^T X a.",
+    source="He, Cai, Yan and Zhang 2005, ICCV",
+    spec=NpeSpec,
+    run=run,
+    refuse=refuse,
+    cost=cost,
+    growth="n d^2, and n^2 d to find neighbours among many features",
+)

@@ -1,0 +1,194 @@
+r"""Robust LLE: outliers are found first, the others embedded, and the outliers placed among them.
+
+Robust PCA of p dimensions of the k nearest of each point: the plane that minimises :math:`\sum_j a_j e_j^2`,
+:math:`e_j` the distance from it, with Huber's weights
+
+.. math:: a_j = \min(1, c / e_j),\quad c = \tfrac{1}{2}\, \mathrm{mean}_j\, e_j,
+
+by iterative reweighting (Chang and Yeung 2006; survey arXiv 2011.10925, "robust LLE using least squares"). The
+reliability of a point is the sum of its normalised weights, :math:`s_j = \sum_i a_{ij} / \sum_l a_{il}` over the i
+whose neighbour it is: 1 on the average, 0 for a point that is nobody's neighbour. Points of less than `threshold` are
+outliers; among them may be corners of a sheet, which few points are near to and which are placed as well.
+
+The inliers are embedded by LLE with neighbours among themselves, and each outlier is placed by its LLE weights on
+its k nearest inliers. With threshold 0 there are no outliers and the result is LLE's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from glle_engine.diagnostics import Note
+from glle_engine.errors import DisconnectedGraphError, TooFewPointsError
+from glle_engine.methods import lle
+from glle_engine.methods.lle import LleSpec, lle_of
+from glle_engine.methods.method import Cost, Embedding, Method
+from glle_engine.methods.neighborhood import connected_neighbors
+from glle_engine.methods.parameters import integer, number
+from glle_engine.neighbors import kneighbors
+from glle_engine.progress import blocks
+from glle_engine.transform import hang
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from glle_engine.progress import OnProgress
+
+_BLOCK_ENTRIES = 1 << 20
+_SETTLED = 1e-3
+
+
+@dataclass(frozen=True, kw_only=True)
+class RobustLleSpec(LleSpec):
+    """The parameters of robust LLE."""
+
+    threshold: float = number(
+        0.3, "Points of less reliability are outliers; the mean of all is 1, and 0 finds none.", least=0, below=1
+    )
+    max_iter: int = integer(30, "Iterations of the robust PCA of a neighbourhood, at most.", least=1)
+
+
+def reliability(
+    X: NDArray[np.float64],
+    nearest: NDArray[np.int32],
+    n_components: int,
+    max_iter: int,
+    on_progress: OnProgress,
+) -> tuple[NDArray[np.float64], int]:
+    """Return the reliability (n,) of each point, and how many neighbourhoods did not settle.
+
+    Parameters
+    ----------
+    X : (n, d) float64
+    nearest : (n, k) int32
+    n_components : int
+        p, the dimension of the planes.
+    max_iter : int
+        Settled is a neighbourhood whose weights change by at most .001.
+
+    """
+    n, k = nearest.shape
+    total, unsettled = np.zeros(n), 0
+    for rows in blocks(n, max(1, _BLOCK_ENTRIES // (k * max(k, X.shape[1]))), "reliability", on_progress):
+        weights, moving = _robust_weights(X[nearest[rows]], n_components, max_iter)
+        weights /= weights.sum(axis=1, keepdims=True)
+        total += np.bincount(nearest[rows].ravel(), weights.ravel(), minlength=n)
+        unsettled += moving
+    return total, unsettled
+
+
+def _robust_weights(points: NDArray[np.float64], p: int, max_iter: int) -> tuple[NDArray[np.float64], int]:
+    """Return Huber's weights (m, k) of neighbourhoods (m, k, d), and how many still moved at the end."""
+    weights = np.ones(points.shape[:2])
+    moving = np.arange(len(points))
+    for _ in range(max_iter):
+        errors = _distances_from_plane(points[moving], weights[moving], p)
+        limit = 0.5 * errors.mean(axis=1, keepdims=True)
+        # An error that is rounding, of points on a plane, is no error; all weights stay 1.
+        flat = limit <= 1e-7 * np.linalg.norm(np.ptp(points[moving], axis=1), axis=1)[:, None]
+        fresh = np.where(flat | (errors <= limit), 1.0, limit / np.where(errors > 0, errors, 1.0))
+        change = np.abs(fresh - weights[moving]).max(axis=1)
+        weights[moving] = fresh
+        moving = moving[change > _SETTLED]
+        if not len(moving):
+            break
+    return weights, len(moving)
+
+
+def _distances_from_plane(points: NDArray[np.float64], weights: NDArray[np.float64], p: int) -> NDArray[np.float64]:
+    """Return the distance of each point (m, k) from the weighted principal plane of its neighbourhood."""
+    share = weights / weights.sum(axis=1, keepdims=True)
+    offset = points - np.einsum("mk,mkd->md", share, points)[:, None, :]
+    scaled = np.sqrt(share)[:, :, None] * offset
+    if points.shape[2] <= points.shape[1]:
+        axes = np.linalg.eigh(scaled.transpose(0, 2, 1) @ scaled)[1][:, :, -p:]
+        along = offset @ axes
+    else:  # the same plane from the smaller matrix
+        values, vectors = np.linalg.eigh(scaled @ scaled.transpose(0, 2, 1))
+        root = np.sqrt(np.maximum(values[:, None, -p:], np.finfo(float).tiny))
+        along = offset @ (scaled.transpose(0, 2, 1) @ (vectors[:, :, -p:] / root))
+    squares = np.einsum("mkd,mkd->mk", offset, offset) - np.einsum("mkp,mkp->mk", along, along)
+    return np.asarray(np.sqrt(np.maximum(squares, 0.0)))
+
+
+def run(
+    X: NDArray[np.float64], spec: RobustLleSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None = None
+) -> Embedding:
+    """Embed the inliers, and place the outliers by their weights on these."""
+    n, k, p = len(X), spec.n_neighbors, spec.n_components
+    nearest, _ = kneighbors(X, k, on_progress)
+    reliable, unsettled = reliability(X, nearest, p, spec.max_iter, on_progress)
+    outlier = reliable < spec.threshold
+    outliers, inliers = np.flatnonzero(outlier), np.flatnonzero(~outlier)
+    if len(inliers) <= max(k, p + 1):
+        raise TooFewPointsError(
+            f"{len(outliers)} of {n} points are outliers, too many to embed the others.",
+            remedy="Lower threshold or n_neighbors.",
+            details={"outliers": len(outliers)},
+        )
+    try:
+        among, _ = connected_neighbors(X[inliers], k, on_progress)
+    except DisconnectedGraphError as error:
+        raise DisconnectedGraphError(
+            f"Without {len(outliers)} outliers: {error.message}",
+            remedy=f"{error.remedy} A lower threshold finds fewer outliers.",
+            details={**error.details, "outliers": len(outliers)},
+        ) from error
+    found = lle_of(X[inliers], among, spec, on_progress)
+    Y = np.empty((n, p))
+    Y[inliers] = found.Y
+    Y[outliers] = hang(X[inliers], X[outliers], k, spec.reg).embed(found.Y)
+    figures = {
+        **found.figures,
+        "n_outliers": len(outliers),
+        "outliers": [int(i) for i in outliers],
+        "least_reliability": float(reliable.min()),
+        "unsettled": unsettled,
+    }
+    return Embedding(Y, found.eigenvalues, figures, _notes(len(outliers), n, unsettled, spec))
+
+
+def _notes(outliers: int, n: int, unsettled: int, spec: RobustLleSpec) -> tuple[Note, ...]:
+    """Say that points were placed otherwise, and that planes did not settle."""
+    notes = []
+    if outliers:
+        told = (
+            f"{outliers} of {n} points are outliers: the embedding is of the others, and they are placed by their "
+            "weights on their nearest inliers. With threshold=0 they take part."
+        )
+        notes.append(Note("outliers-placed", told))
+    if unsettled > n // 10:
+        told = f"{unsettled} of {n} planes did not settle within {spec.max_iter} iterations. Raise max_iter."
+        notes.append(Note("planes-unsettled", told))
+    return tuple(notes)
+
+
+def refuse(n: int, d: int, spec: RobustLleSpec) -> None:
+    """Refuse too few points."""
+    lle.refuse(n, d, spec)
+
+
+def cost(n: int, d: int, spec: RobustLleSpec) -> Cost:
+    """Return the cost of LLE, and of the robust planes."""
+    k = spec.n_neighbors
+    whole = lle.cost(n, d, spec)
+    small = min(d, k)
+    planes = n * spec.max_iter * (5e-8 * k + 5e-10 * k * d * (small + spec.n_components) + 1e-7 * small**2)
+    return Cost(seconds=2 * whole.seconds + planes, bytes=whole.bytes + 8.0 * (6 * _BLOCK_ENTRIES + 8 * n))
+
+
+METHOD = Method(
+    name="robust-lle",
+    title="Robust LLE",
+    family="extension of LLE",
+    about="LLE of the points that robust local PCA finds reliable; outliers are placed by their weights on these.",
+    source="Chang and Yeung 2006, Pattern Recognition 39; survey arXiv 2011.10925",
+    spec=RobustLleSpec,
+    run=run,
+    refuse=refuse,
+    cost=cost,
+    growth="as LLE, and k min(d, k)^2 for each point and iteration",
+)

@@ -1,0 +1,195 @@
+r"""The semidefinite program of maximum variance unfolding, by the barrier method on its dual.
+
+Primal: maximise tr(K) over :math:`K \succeq 0`, :math:`K 1 = 0`, with :math:`b_e^T K b_e = d_e^2` on the edges,
+:math:`b_e = e_i - e_j`. Its dual has a multiplier an edge, m numbers where K has n^2 / 2:
+
+.. math:: \min_w \; \sum_e d_e^2 w_e \quad \text{subject to} \quad
+          P(w) = \sum_e w_e b_e b_e^T - (I - 2 \cdot 1 1^T / n) \succeq 0
+
+(Sun, Boyd, Xiao and Diaconis 2006). Minimised is :math:`\sum_e d_e^2 w_e / \mu - \log|P(w)|`, by Newton's method for
+falling :math:`\mu`: the likelihood of maximum entropy unfolding with :math:`-1` in the place of :math:`\gamma`. Where
+the gradient vanishes, :math:`K = \mu P^{-1}` has the distances asked for, and dual minus primal bounds the error of its
+trace.
+
+The equations may leave K no interior, as where five points of three features are neighbours of each other, and the
+dual is then without a minimum. So :math:`\varepsilon \sum_e (d_e^2 w_e)^2 / 2` is added to it, and the trace loses
+:math:`\sum_e \delta_e^2 / (2 \varepsilon)`, :math:`\delta_e` the share by which a squared distance differs. At the
+optimum it is :math:`\varepsilon d_e^2 w_e`, whose mean size is the slack that the caller gives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, eigvalsh
+from scipy.linalg.lapack import dpotrf, dpotri
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from glle_engine.progress import OnProgress
+
+_ARMIJO = 1e-4
+_ROUNDING = 1e-12  # of the objective, relative: what a step may seem to rise by
+_HALVINGS = 40
+_CENTRED = 1e-9  # squared Newton decrement at which mu falls: its root is the relative error of the distances
+_FALL = 0.2
+_JITTER = 1e-13  # of the Hessian scaled to a unit diagonal
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """The dual.
+
+    Attributes
+    ----------
+    n : int
+    i, j : (m,) intp
+        Edges of a connected graph.
+    squared : (m,) float64
+        d_e^2, of mean 1.
+
+    """
+
+    n: int
+    i: NDArray[np.intp]
+    j: NDArray[np.intp]
+    squared: NDArray[np.float64]
+
+    def matrix(self, w: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return P(w), (n, n)."""
+        n, i, j = self.n, self.i, self.j
+        P = np.full((n, n), 2.0 / n)
+        P[i, j] -= w
+        P[j, i] -= w
+        P[np.diag_indices(n)] += np.bincount(i, w, n) + np.bincount(j, w, n) - 1
+        return P
+
+    def squared_distances(self, K: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return k_ii + k_jj - 2 k_ij of the edges, (m,)."""
+        diagonal = np.diagonal(K)
+        return np.asarray(diagonal[self.i] + diagonal[self.j] - 2 * K[self.i, self.j])
+
+    def value(self, w: NDArray[np.float64], mu: float, eps: float) -> tuple[float, NDArray[np.float64]]:
+        """Return the objective and the upper Cholesky factor of P; infinity where P is not positive definite."""
+        factor, failed = dpotrf(self.matrix(w))
+        if failed:
+            return np.inf, factor
+        shares = self.squared * w
+        linear = float(shares.sum() + eps / 2 * (shares @ shares)) / mu
+        return linear - 2 * float(np.log(np.diagonal(factor)).sum()), factor
+
+    def newton(
+        self, w: NDArray[np.float64], factor: NDArray[np.float64], mu: float, eps: float
+    ) -> tuple[NDArray[np.float64], float, NDArray[np.float64]]:
+        """Return Newton's step (m,), its squared decrement, and P^-1."""
+        inverse = dpotri(factor)[0]
+        inverse = np.triu(inverse) + np.triu(inverse, 1).T
+        rows = inverse[self.i] - inverse[self.j]
+        hessian = rows[:, self.i] - rows[:, self.j]  # b_e^T P^-1 b_f
+        gradient = self.squared * (1 + eps * self.squared * w) / mu - np.diagonal(hessian)
+        hessian *= hessian
+        diagonal = np.diag_indices(len(w))
+        hessian[diagonal] += eps / mu * self.squared**2
+        scale = 1 / np.sqrt(np.diagonal(hessian))
+        hessian *= scale
+        hessian *= scale[:, None]
+        hessian[diagonal] += _JITTER
+        step = -scale * cho_solve(cho_factor(hessian, overwrite_a=True, check_finite=False), scale * gradient)
+        return step, -float(gradient @ step), inverse
+
+    def start(self) -> NDArray[np.float64]:
+        """Return multipliers that are strictly feasible."""
+        w = 1 / self.squared
+        laplacian = self.matrix(w) + np.eye(self.n) - 2.0 / self.n
+        return np.asarray(2 * w / float(eigvalsh(laplacian, subset_by_index=(1, 1))[0]))
+
+
+@dataclass(frozen=True, eq=False)
+class Unrolled:
+    """The unfolding of greatest variance.
+
+    Attributes
+    ----------
+    K : (n, n) float64
+        Positive semidefinite, centred.
+    gap : float
+        Duality gap relative to the trace.
+    iterations : int
+        Newton steps.
+    converged : bool
+
+    """
+
+    K: NDArray[np.float64]
+    gap: float
+    iterations: int
+    converged: bool
+
+
+def unrolled(
+    program: Program, slack: float, tolerance: float, max_iterations: int, on_progress: OnProgress
+) -> Unrolled:
+    """Return the K of greatest trace.
+
+    Parameters
+    ----------
+    program : Program
+    slack : float
+        Mean share by which a squared distance may differ.
+    tolerance : float
+        Of the gap.
+    max_iterations : int
+    on_progress
+        Called with (Newton steps, max_iterations, "semidefinite program").
+
+    """
+    w = program.start()
+    mu = float(program.squared @ w) / program.n
+    steps = 0
+    while True:
+        shares = program.squared * w
+        eps = slack * len(w) / float(np.abs(shares).sum())
+        value, factor = program.value(w, mu, eps)
+        while True:
+            on_progress(steps, max_iterations, "semidefinite program")
+            step, decrement, inverse = program.newton(w, factor, mu, eps)
+            if decrement < _CENTRED or steps >= max_iterations:
+                break
+            found = _descended(program, w, value, step, decrement, mu, eps)
+            if found is None:
+                break
+            w, value, factor = found
+            steps += 1
+        means = mu * inverse.mean(axis=0)
+        K = mu * inverse - means - means[:, None] + means.mean()
+        trace, shares = float(K.trace()), program.squared * w
+        missed = program.squared_distances(K) / program.squared - 1
+        dual, primal = shares.sum() + eps / 2 * (shares @ shares), trace - missed @ missed / (2 * eps)
+        gap = float(dual - primal) / trace
+        converged = gap <= tolerance
+        # Where no step descends at a gap far below what is asked, smaller mu are beyond the digits.
+        if converged or steps >= max_iterations or mu * program.n < tolerance * trace / 100:
+            return Unrolled(K, gap, steps, converged)
+        mu *= _FALL
+
+
+def _descended(
+    program: Program,
+    w: NDArray[np.float64],
+    value: float,
+    step: NDArray[np.float64],
+    decrement: float,
+    mu: float,
+    eps: float,
+) -> tuple[NDArray[np.float64], float, NDArray[np.float64]] | None:
+    """Return w, the objective and the factor after the longest halved step that descends; None if none does."""
+    length = 1.0
+    for _ in range(_HALVINGS):
+        told, factor = program.value(w + length * step, mu, eps)
+        if told <= value - _ARMIJO * length * decrement + _ROUNDING * abs(value):
+            return w + length * step, told, factor
+        length /= 2
+    return None

@@ -1,0 +1,217 @@
+r"""t-distributed stochastic neighbour embedding: Gaussian affinities in the data, Student's in the embedding.
+
+.. math::
+    E(Y) = \sum_{i \ne j} p_{ij} \log(p_{ij} / q_{ij}), \quad
+    q_{ij} = (1 + |y_i - y_j|^2)^{-1} / \sum_{k \ne l} (1 + |y_k - y_l|^2)^{-1}
+
+(van der Maaten and Hinton 2008, Eq. 4), the affinities of each point to its 3 * perplexity nearest only, the repulsion
+by Barnes and Hut's tree or by interpolation (van der Maaten 2014; Linderman et al. 2019). By openTSNE.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.sparse.linalg import ArpackError
+
+from glle_engine.diagnostics import Note
+from glle_engine.embedding import sign_convention
+from glle_engine.errors import ConvergenceError, InvalidParameterError
+from glle_engine.methods.affinities import perplexity_notes
+from glle_engine.methods.method import Cost, Embedding, Method
+from glle_engine.methods.neighbor_embedding import PerplexitySpec, initial, refuse_affinities
+from glle_engine.methods.parameters import choice, integer, number
+from glle_engine.neighbors import kneighbors
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from glle_engine.progress import OnProgress
+
+_START = 1e-4  # standard deviation, as of van der Maaten and Hinton
+_EVERY = 25  # iterations between calls; each asks for the divergence, which costs little beside them
+_SETTLED = 0.01
+_INTERPOLATED_FROM = 10_000  # where openTSNE changes from the tree to interpolation
+_MOST_BY_TREE, _MOST_BY_INTERPOLATION = 3, 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class TsneSpec(PerplexitySpec):
+    """The parameters of t-SNE."""
+
+    early_exaggeration: float = number(12.0, "Factor on the affinities in the first iterations.", least=1)
+    early_iter: int = integer(250, "How many iterations are the first.", least=0)
+    exaggeration: float = number(1.0, "Factor on the affinities thereafter.", least=1)
+    n_iter: int = integer(500, "How many iterations follow.", least=1)
+    learning_rate: float | str = number(
+        "auto", "Of the descent; auto is n divided by the exaggeration.", above=0, words=("auto",)
+    )
+    dof: float = number(1.0, "Degrees of freedom of Student's distribution: below 1, clusters part more.", above=0)
+    initialization: str = choice(
+        "pca",
+        "Where the descent starts: principal components, eigenvectors of the affinities, or noise; scaled small.",
+        "pca",
+        "spectral",
+        "random",
+    )
+    negative_gradient_method: str = choice(
+        "auto",
+        "The repulsion by a tree (bh), by interpolation (fft), or by interpolation from 10,000 points on (auto).",
+        "auto",
+        "bh",
+        "fft",
+    )
+    theta: float = number(0.5, "Accuracy of the tree: 0 is exact, larger is faster.", least=0, most=1)
+
+
+def repulsion_method(n: int, spec: TsneSpec) -> str:
+    """Return "bh" or "fft", by which the repulsion of n points is computed."""
+    if spec.negative_gradient_method != "auto":
+        return spec.negative_gradient_method
+    return "fft" if n >= _INTERPOLATED_FROM and spec.n_components <= _MOST_BY_INTERPOLATION else "bh"
+
+
+def run(
+    X: NDArray[np.float64], spec: TsneSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None = None
+) -> Embedding:
+    """Embed by openTSNE, one thread, neighbours by this library."""
+    from openTSNE import TSNEEmbedding  # noqa: PLC0415 -- an extra, and slow to import
+
+    affinities, notes = _affinities(X, spec, on_progress)
+    total = spec.early_iter + spec.n_iter
+    told: dict[int, float] = {}
+    before = 0
+
+    def each(iteration: int, divergence: float, _: Any) -> None:
+        told[before + iteration] = float(divergence)
+        on_progress(before + iteration, total, "descent")
+
+    on_progress(0, total, "descent")
+    embedding = TSNEEmbedding(
+        _start(X, spec, affinities.P),
+        affinities,
+        negative_gradient_method=repulsion_method(len(X), spec),
+        theta=spec.theta,
+        dof=spec.dof,
+        learning_rate=spec.learning_rate,
+        n_jobs=1,
+        random_state=_older_seed(spec.seed),
+        callbacks=each,
+        callbacks_every_iters=_EVERY,
+    )
+    if spec.early_iter:
+        embedding.optimize(spec.early_iter, exaggeration=spec.early_exaggeration, inplace=True)
+        before = spec.early_iter
+    embedding.optimize(spec.n_iter, exaggeration=spec.exaggeration, inplace=True)
+    on_progress(total, total, "descent")
+    divergence = float(embedding.kl_divergence)
+    decrease = _last_decrease(told, divergence, spec)
+    settled = decrease is not None and abs(decrease) < _SETTLED
+    figures = {
+        "kl_divergence": divergence,
+        "iterations": total,
+        "converged": settled,
+        "last_decrease": decrease,
+        "negative_gradient_method": repulsion_method(len(X), spec),
+    }
+    if not settled:
+        notes = (*notes, _unsettled(decrease))
+    return Embedding(np.array(embedding, dtype=np.float64), None, figures, notes)
+
+
+def _affinities(X: NDArray[np.float64], spec: TsneSpec, on_progress: OnProgress) -> tuple[Any, tuple[Note, ...]]:
+    """Return openTSNE's affinities to the nearest neighbours, and a note where the perplexity cannot be had."""
+    from openTSNE.affinity import PerplexityBasedNN  # noqa: PLC0415 -- an extra, and slow to import
+    from openTSNE.nearest_neighbors import PrecomputedNeighbors  # noqa: PLC0415 -- likewise
+
+    nearest, distances = kneighbors(X, math.ceil(3 * spec.perplexity), on_progress)
+    on_progress(0, 1, "affinities")
+    # The affinities do not depend on the unit, but openTSNE's search of the widths starts from one.
+    unit = float(distances.mean()) or 1.0
+    affinities = PerplexityBasedNN(
+        knn_index=PrecomputedNeighbors(nearest.astype(np.int64), distances / unit),
+        perplexity=spec.perplexity,
+        n_jobs=1,
+    )
+    on_progress(1, 1, "affinities")
+    return affinities, perplexity_notes(distances[:, int(spec.perplexity)] > distances[:, 0], spec.perplexity)
+
+
+def _older_seed(seed: int) -> int:
+    """Return a seed for numpy's older generators, which openTSNE uses and which take 32 bits, of one of 64."""
+    return int(np.random.SeedSequence(seed).generate_state(1)[0])
+
+
+def _last_decrease(told: dict[int, float], divergence: float, spec: TsneSpec) -> float | None:
+    """Return the relative decrease of the divergence over the last iterations; None where too few were told."""
+    until = spec.early_iter + spec.n_iter - 2 * _EVERY
+    earlier = [iteration for iteration in told if spec.early_iter < iteration <= until]
+    return (told[max(earlier)] - divergence) / max(abs(divergence), _SETTLED) if earlier else None
+
+
+def _unsettled(decrease: float | None) -> Note:
+    """Return the note of a divergence that may not be at its end."""
+    seen = (
+        f"n_iter is below {3 * _EVERY}, too few to tell whether the divergence has settled"
+        if decrease is None
+        else f"the divergence still changed by {abs(decrease):.1%} in the last {2 * _EVERY} iterations"
+    )
+    return Note("not-converged", f"The places may not be final: {seen}. Give a larger n_iter.")
+
+
+def _start(X: NDArray[np.float64], spec: TsneSpec, P: Any) -> NDArray[np.float64]:
+    """Return where the descent starts (n, p), small; P are the sparse affinities."""
+    if spec.initialization != "spectral":
+        return _START * initial(X, spec.n_components, spec.initialization, spec.seed)
+    from openTSNE.initialization import spectral  # noqa: PLC0415 -- an extra, and slow to import
+
+    try:
+        return sign_convention(np.asarray(spectral(P, spec.n_components, random_state=_older_seed(spec.seed))))
+    except ArpackError as error:
+        raise ConvergenceError(
+            f"The eigenvectors of the affinities were not found: {error}.", remedy="Give initialization='pca'."
+        ) from error
+
+
+def refuse(n: int, d: int, spec: TsneSpec) -> None:
+    """Refuse a perplexity too large, and more components than the repulsion can have."""
+    refuse_affinities(n, d, spec.n_components, spec.perplexity, spec.initialization)
+    by = repulsion_method(n, spec)
+    most = _MOST_BY_TREE if by == "bh" else _MOST_BY_INTERPOLATION
+    if spec.n_components > most:
+        raise InvalidParameterError(
+            f"n_components={spec.n_components} is more than the {most} of negative_gradient_method={by!r}.",
+            remedy=f"Give n_components of at most {most}, or take symmetric-sne or elastic-embedding.",
+            details={"n_components": spec.n_components, "most": most},
+        )
+
+
+def cost(n: int, d: int, spec: TsneSpec) -> Cost:
+    """Return the cost of neighbours and of all iterations."""
+    k = 3 * spec.perplexity
+    search = 2e-6 * n * k if d <= 15 else 2e-10 * n * n * d
+    each = 9e-7 * n * math.log2(n) if repulsion_method(n, spec) == "bh" else 0.03 + 5e-6 * n
+    return Cost(
+        seconds=0.1 + search + 3e-6 * n * k + (spec.early_iter + spec.n_iter) * each,
+        bytes=8.0 * n * (8 * k + 100) + 5e7,
+    )
+
+
+METHOD = Method(
+    name="t-sne",
+    title="t-distributed stochastic neighbor embedding",
+    family="neighbor embedding",
+    about="Minimises the divergence between joint affinities, Gaussian in the data and Student's in the embedding, "
+    "whose heavy tails leave room for points that are not near.",
+    source="van der Maaten and Hinton 2008, Eq. 4 and 5; openTSNE: Policar, Strazar and Zupan 2024",
+    spec=TsneSpec,
+    run=run,
+    refuse=refuse,
+    cost=cost,
+    growth="n log n, and n^2 d to find neighbours among many features",
+    libraries=("openTSNE",),
+    extra="tsne",
+)

@@ -1,0 +1,293 @@
+"""The scores by which embeddings are compared: one list, each with its name, what it needs and which way is better."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from glle_engine.data import checked_matrix
+from glle_engine.errors import DegenerateDataError, InvalidParameterError, InvalidShapeError
+from glle_engine.geodesics import residual_variance
+from glle_engine.gplvm import MOST_POINTS, fit_likelihood
+from glle_engine.neighbors import kneighbors
+from glle_engine.progress import OnProgress, silent
+from glle_engine.quality import continuity, disparity, trustworthiness
+from glle_engine.spec import check_integer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["SCORES", "Given", "Score", "neighborhood_hit", "score"]
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """What scores may need beside the data and the embedding.
+
+    Attributes
+    ----------
+    n_neighbors : int
+        k, of the scores on neighbourhoods.
+    labels : (n,) array of integers or strings, optional
+        The class of each point.
+    truth : (n, q) float64, optional
+        Where each point truly lies.
+    on_progress
+        Called with (done, total, stage) between blocks of work.
+
+    """
+
+    n_neighbors: int = 10
+    labels: NDArray[np.generic] | None = None
+    truth: NDArray[np.float64] | None = None
+    on_progress: OnProgress = silent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """A score of an embedding.
+
+    Attributes
+    ----------
+    name : str
+        Stable snake_case name.
+    title : str
+    about : str
+        What it measures, its range and its source.
+    needs : {"nothing", "labels", "truth"}
+        Beside the data and the embedding.
+    better : {"higher", "lower"}
+    most_points : int or None
+        The largest n; None where time alone limits it.
+    growth : str
+        How time grows with n.
+    run : callable
+        (X, Y, given) to the score; X (n, d) and Y (n, p) are checked.
+
+    """
+
+    name: str
+    title: str
+    about: str
+    needs: Literal["nothing", "labels", "truth"] = "nothing"
+    better: Literal["higher", "lower"]
+    most_points: int | None = None
+    growth: str
+    run: Callable[[NDArray[np.float64], NDArray[np.float64], Given], float]
+
+
+def neighborhood_hit(Y: NDArray[np.float64], labels: NDArray[np.generic], n_neighbors: int = 10) -> float:
+    """Return the share of a point's k nearest in the embedding that have its label, in [0, 1]; 1 is best.
+
+    Averaged over the points (Paulovich, Nonato, Minghim, Levkowitz 2008, IEEE TVCG 14).
+
+    Parameters
+    ----------
+    Y : (n, p) float64
+    labels : (n,)
+    n_neighbors : int
+        k < n.
+
+    """
+    nearest, _ = kneighbors(Y, n_neighbors)
+    return float((labels[nearest] == labels[:, None]).mean())
+
+
+def score(
+    X: ArrayLike,
+    Y: ArrayLike,
+    names: Sequence[str],
+    *,
+    n_neighbors: int = 10,
+    labels: ArrayLike | None = None,
+    truth: ArrayLike | None = None,
+    on_progress: OnProgress | None = None,
+) -> dict[str, float]:
+    """Score an embedding.
+
+    Parameters
+    ----------
+    X : (n, d) array-like
+        The data.
+    Y : (n, p) array-like
+        The embedding, one row a point of the data, in their order.
+    names : sequence of str
+        Of `SCORES`; none twice.
+    n_neighbors : int
+        k of the scores on neighbourhoods; below n / 2 for trustworthiness and continuity, below n for the others.
+    labels : (n,) array-like of integers or strings, optional
+        The class of each point: for the scores that need labels.
+    truth : (n, q) array-like, optional
+        Where each point truly lies: for the scores that need the truth.
+    on_progress : callable, optional
+        Called with (done, total, stage) between blocks of work; what it raises leaves the computation.
+
+    Returns
+    -------
+    dict of str to float
+        In the order of the names.
+
+    Raises
+    ------
+    InvalidParameterError
+        For an unknown name, a k that is too large, more points than a score can do, labels or truth that are missing.
+    InvalidShapeError, NotFiniteError, OutOfRangeError
+        For arrays that do not go together, or are not numbers.
+    DisconnectedGraphError
+        From the residual variance, with the smallest k that connects.
+    DegenerateDataError
+        If all points are equal.
+
+    """
+    data, places = checked_matrix(X), checked_matrix(Y)
+    known, true = _checked_labels(labels, len(data)), None if truth is None else checked_matrix(truth)
+    if len(places) != len(data) or (true is not None and len(true) != len(data)):
+        told = f", the truth {len(true)}" if true is not None else ""
+        raise InvalidShapeError(
+            f"The data have {len(data)} points, the embedding {len(places)}{told}.",
+            remedy="Give one row of each for every point.",
+        )
+    tell = on_progress or silent
+    given = Given(n_neighbors, known, true, tell)
+    chosen = [_possible(name, len(data), given) for name in names]
+    if len(set(names)) < len(names):
+        raise InvalidParameterError("A score is named twice.", remedy="Name each score once.")
+    for points, whose in ((data, "the data"), (places, "the embedding"), (true, "the truth")):
+        if points is not None and np.all(points == points[0]):
+            raise DegenerateDataError(
+                f"All points of {whose} are equal.", remedy="Check that they were read as intended."
+            )
+    found: dict[str, float] = {}
+    for done, one in enumerate(chosen):
+        tell(done, len(chosen), "scores")
+        found[one.name] = one.run(data, places, given)
+    tell(len(chosen), len(chosen), "scores")
+    return found
+
+
+def _checked_labels(labels: ArrayLike | None, n: int) -> NDArray[np.generic] | None:
+    if labels is None:
+        return None
+    known = np.asarray(labels)
+    if known.shape != (n,) or known.dtype.kind not in "iubU":
+        raise InvalidShapeError(
+            f"The labels are of shape {known.shape} and type {known.dtype}.",
+            remedy=f"Give {n} integers or words, one for each point.",
+        )
+    return known
+
+
+def _possible(name: str, n: int, given: Given) -> Score:
+    """Return the score of a name, or raise the `InvalidParameterError` of what it cannot do."""
+    one = SCORES.get(name)
+    if one is None:
+        raise InvalidParameterError(f"score={name!r} is not known.", remedy=f"Choose of {', '.join(SCORES)}.")
+    if one.needs != "nothing" and getattr(given, one.needs) is None:
+        needed = {"labels": "the class of each point", "truth": "where each point truly lies"}[one.needs]
+        raise InvalidParameterError(
+            f"{one.title} needs {needed}.", remedy=f"Give {one.needs}, or leave {name} away.", details={"score": name}
+        )
+    if one.most_points is not None and n > one.most_points:
+        raise InvalidParameterError(
+            f"{one.title} does at most {one.most_points:,} points, not {n:,}.",
+            remedy=f"Score a sample of at most {one.most_points:,} points, or leave {name} away.",
+            details={"score": name, "n_points": n, "most": one.most_points},
+        )
+    largest = _largest_k(name, n)
+    if largest is not None:
+        check_integer("n_neighbors", given.n_neighbors, 1)
+        if given.n_neighbors > largest:
+            raise InvalidParameterError(
+                f"{one.title} of {n} points cannot have n_neighbors={given.n_neighbors}.",
+                remedy=f"Give at most {largest}." if largest > 0 else "Give more points.",
+                details={"score": name, "n_points": n, "most": largest},
+            )
+    return one
+
+
+def _largest_k(name: str, n: int) -> int | None:
+    """Return the largest k of a score, None for those without neighbourhoods."""
+    if name in {"trustworthiness", "continuity"}:
+        return (n - 1) // 2
+    return n - 1 if name in {"neighborhood_hit", "residual_variance"} else None
+
+
+def _to_truth(Y: NDArray[np.float64], truth: NDArray[np.float64]) -> float:
+    """Return the disparity; the narrower of the two is filled up with zeros, which changes no distance."""
+    width = max(Y.shape[1], truth.shape[1])
+    return disparity(*(np.pad(points, ((0, 0), (0, width - points.shape[1]))) for points in (Y, truth)))
+
+
+def _needed(array: NDArray[Any] | None) -> NDArray[Any]:
+    assert array is not None  # `_possible` has seen to it
+    return array
+
+
+SCORES: dict[str, Score] = {
+    one.name: one
+    for one in (
+        Score(
+            name="trustworthiness",
+            title="Trustworthiness",
+            about="How far the k nearest in the embedding are near in the data, by ranks; "
+            "in [0, 1] (Venna & Kaski 2001).",
+            better="higher",
+            growth="n log n for few features; n^2 d for many",
+            run=lambda X, Y, given: trustworthiness(X, Y, given.n_neighbors),
+        ),
+        Score(
+            name="continuity",
+            title="Continuity",
+            about="How far the k nearest in the data are near in the embedding, by ranks; "
+            "in [0, 1] (Venna & Kaski 2001).",
+            better="higher",
+            growth="n log n for few features; n^2 d for many",
+            run=lambda X, Y, given: continuity(X, Y, given.n_neighbors),
+        ),
+        Score(
+            name="neighborhood_hit",
+            title="Neighborhood hit",
+            about="The share of a point's k nearest in the embedding that have its label; "
+            "in [0, 1] (Paulovich et al. 2008).",
+            needs="labels",
+            better="higher",
+            growth="n log n",
+            run=lambda _, Y, given: neighborhood_hit(Y, _needed(given.labels), given.n_neighbors),
+        ),
+        Score(
+            name="procrustes",
+            title="Procrustes disparity to the truth",
+            about="The squared distance to the truth left after translation, scaling, rotation and reflection; "
+            "in [0, 1].",
+            needs="truth",
+            better="lower",
+            growth="n",
+            run=lambda _, Y, given: _to_truth(Y, _needed(given.truth)),
+        ),
+        Score(
+            name="residual_variance",
+            title="Residual variance",
+            about="1 - R^2 of distances in the embedding with geodesic ones along the k-nearest-neighbour graph of the "
+            "data; in [0, 1]; from a fixed sample of 400 landmarks above 2,000 points (Tenenbaum et al. 2000).",
+            better="lower",
+            growth="n^2 log n; n log n above 2,000 points",
+            run=lambda X, Y, given: residual_variance(X, Y, given.n_neighbors, given.on_progress),
+        ),
+        Score(
+            name="gplvm",
+            title="GP-LVM log likelihood",
+            about="The log likelihood of the data as Gaussian processes on the standardised embedding, at the maximum "
+            "over one RBF + bias + white kernel for all features; compares embeddings of the same data only "
+            "(Lawrence 2005; arXiv 1010.4830).",
+            better="higher",
+            most_points=MOST_POINTS,
+            growth="n^3",
+            run=lambda X, Y, given: fit_likelihood(X, Y, given.on_progress).log_likelihood,
+        ),
+    )
+}
+"""By name, in the order in which they are told."""

@@ -1,0 +1,106 @@
+/** Methods side by side, with what is known of each. */
+
+import { compare, compared, embedders, hindrance } from '../actions/compare.js';
+import { boxOf, placed } from '../lib/frames.js';
+import { html, number, seconds, useMemo } from '../lib/html.js';
+import { lookOf } from '../lib/look.js';
+import { stepsOf } from '../lib/remedies.js';
+import { set, state, useStore } from '../store.js';
+import { Empty } from './empty.js';
+import { Thumb } from './thumb.js';
+
+/** The view. */
+export function Compare() {
+  const { dataset, comparison, work, compared: _ } = useStore('dataset', 'comparison', 'work', 'compared', 'methods');
+  if (!dataset) return html`<${Empty} />`;
+  const names = compared();
+  return html`<div class="compare" data-testid="compare">
+    <${Choice} names=${names} isOpen=${!comparison} />
+    <div class="buttons first"><button type="button" class="primary" data-testid="compare-go" disabled=${Boolean(work) || names.length < 2}
+      onClick=${compare}>Compare ${names.length} methods</button>
+      ${names.length < 2 && html`<span class="quiet">Choose at least two.</span>`}</div>
+    ${comparison && html`<${Cards} /><${Scores} />`}
+  </div>`;
+}
+
+/** The methods by their families. */
+function Choice({ names, isOpen }) {
+  const families = new Map();
+  for (const method of embedders()) families.set(method.family, [...(families.get(method.family) ?? []), method]);
+  const toggle = (name) => {
+    const now = compared();
+    set({ compared: now.includes(name) ? now.filter((other) => other !== name) : [...now, name] });
+  };
+  return html`<details class="more choice" open=${isOpen}><summary>Methods to compare</summary>
+    ${[...families].map(([family, methods]) => html`<div class="family" role="group" aria-label=${family}>
+      <span class="quiet">${family}</span><span class="chips">${methods.map((method) => {
+        const why = hindrance(method);
+        return html`<button type="button" class="chip" data-testid=${`compare-${method.name}`} disabled=${Boolean(why)}
+          aria-pressed=${names.includes(method.name)} title=${why || method.description}
+          onClick=${() => toggle(method.name)}>${method.title}</button>`;
+      })}</span></div>`)}
+    <p class="help">Each with the settings that its form has on the left.</p>
+  </details>`;
+}
+
+/** A picture a method. */
+function Cards() {
+  const told = useStore('comparison', 'selection', 'color', 'columns', 'summary', 'dataset');
+  const { comparison, selection, dataset } = told;
+  const n = dataset.n;
+  const look = useMemo(() => lookOf(told, n), [comparison, told.color, told.columns, told.summary]);
+  const places = useMemo(() => Object.fromEntries(Object.entries(comparison.places).map(([label, { data, p }]) => {
+    const axes = [0, Math.min(1, p - 1)];
+    return [label, placed(data, n, p, axes, boxOf([data], n, p, p === 1 ? [0, 1] : axes))];
+  })), [comparison]);
+  return html`<div class="grid" data-testid="comparison">
+    ${comparison.rows.map((row) => (row.problem ? html`<${Failed} key=${row.label} row=${row} />` : html`
+      <${Thumb} key=${row.label} xy=${places[row.label]} look=${look} selection=${selection} title=${titleOf(row)}
+        note=${seconds(total(row.seconds))} onOpen=${() => open(row)} />`))}
+  </div>`;
+}
+
+const total = (stages) => Object.values(stages ?? {}).reduce((sum, one) => sum + one, 0);
+const titleOf = (row) => embedders().find(({ name }) => name === row.method)?.title ?? row.label;
+
+/** Show one of them on the large stage. */
+function open(row) {
+  const place = state.comparison.places[row.label];
+  set({
+    single: { title: titleOf(row), path: row.links.coordinates, data: place.data, p: place.p, told: row,
+      body: { dataset: state.dataset.id, method: row.method, parameters: row.parameters } },
+    view: 'draws',
+    playing: false,
+    axes: [0, 1],
+  });
+}
+
+/** Why there is no picture. */
+function Failed({ row }) {
+  const steps = stepsOf(row.problem, row.parameters);
+  const again = (values) => {
+    set({ forms: { ...state.forms, [row.method]: { ...state.forms[row.method], ...values } } });
+    compare();
+  };
+  return html`<div class="thumb failed" data-testid="comparison-failed"><strong>${titleOf(row)}</strong>
+    <p>${row.problem.detail}</p><p class="quiet">${row.problem.remedy}</p>
+    ${steps.filter(({ values }) => 'n_neighbors' in values).map(({ label, values }) => html`
+      <button type="button" onClick=${() => again(values)}>${label}</button>`)}</div>`;
+}
+
+/** A row a score, the best of it marked. */
+function Scores() {
+  const { comparison, scoreList } = useStore('comparison', 'scoreList');
+  const rows = comparison.rows.filter((row) => row.scores);
+  const shown = (scoreList ?? []).filter(({ name }) => rows.some((row) => name in row.scores));
+  if (!shown.length) return null;
+  return html`<div class="table scores" tabindex="0" role="region" aria-label="Scores" data-testid="scores"><table>
+    <thead><tr><th scope="col">Score</th>${rows.map((row) => html`<th scope="col">${titleOf(row)}</th>`)}</tr></thead>
+    <tbody>${shown.map(({ name, title, about, better }) => {
+      const values = rows.map((row) => row.scores[name]).filter((value) => value !== undefined && value !== null);
+      const best = better === 'higher' ? Math.max(...values) : Math.min(...values);
+      return html`<tr><th scope="row" title=${about}>${title} <span class="quiet">${better === 'higher' ? '↑' : '↓'}</span></th>
+        ${rows.map((row) => html`<td class=${row.scores[name] === best ? 'best' : ''}>${number(row.scores[name])}
+          ${row.scores[name] === best && html`<span class="unseen"> (best)</span>`}</td>`)}</tr>`;
+    })}</tbody></table></div>`;
+}

@@ -1,0 +1,23 @@
+"""A picture on the wire."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fastapi.responses import Response
+
+from service.immutable import client_has_it, immutable_headers
+
+if TYPE_CHECKING:
+    from fastapi import Request
+
+    from worker.cache import Entry
+
+
+def picture_response(request: Request, entry: Entry) -> Response:
+    """Return the bytes of a picture; 304 to who has them."""
+    media = entry.meta["media"]
+    headers = {**immutable_headers(entry.meta["sha256"], media, ""), "Content-Disposition": "inline"}
+    if client_has_it(request, headers):
+        return Response(status_code=304, headers=headers)
+    return Response(entry.arrays["picture"].tobytes(), 200, headers, media)

@@ -1,0 +1,128 @@
+"""`/v1/comparisons`: several methods on one data set, side by side."""
+
+from dataclasses import asdict
+from typing import Any
+
+from fastapi import APIRouter, Response
+from starlette.concurrency import run_in_threadpool
+
+from glle_engine.errors import GlleError, InvalidParameterError
+from glle_engine.methods import Cost
+from service.checks import require_dataset, require_not_all_equal
+from service.context import Deadline, Here, analysis_job, answered
+from service.costs import Allowance, require_affordable, require_affordable_together
+from service.embedding_models import ComparisonIn
+from service.idempotency import Key, once
+from service.judging import judgement
+from service.models import JobOut
+from service.planning import Plan, planned
+from service.problems import documented
+from service.routes.embeddings import COMMAND, DONE
+from service.routes.posteriors import Wait
+from worker.cache import entry_bytes
+from worker.comparisons import ComparisonSpec
+from worker.datasets import Dataset
+from worker.embeddings import Judgement
+from worker.jobs import Job
+from worker.problems import Problem, ProblemError
+from worker.stores import Stores
+from worker.terms import Terms
+
+router = APIRouter(prefix="/v1/comparisons", tags=["embeddings"])
+
+
+@router.post(
+    "",
+    summary="Compare methods",
+    status_code=202,
+    response_model=JobOut,
+    responses={
+        **DONE,
+        **documented(**COMMAND, _422="A method or parameter that is not known, labels; or too long together."),
+    },
+)
+async def compare(
+    body: ComparisonIn, here: Here, wait: Wait = 0.0, deadline: Deadline = None, key: Key = None
+) -> Response:
+    """Embed a data set by several methods, and judge each embedding by the same scores.
+
+    The result has `rows`, one a method in their order: `label`, `method`, `parameters`, `embedding` (its id) and
+    `links`, `seconds`, `figures`, `eigenvalues`, `notes`, `scores`, and `problem`: why there is none, where the method
+    cannot do the data, would not finish, or failed. The others go on. What is there already is not computed again.
+    With `align` also the embeddings, by their labels, turned and scaled for display.
+    """
+    return await answered(here, await run_in_threadpool(_compare, here, body, deadline, key), wait)
+
+
+def _compare(here: Stores, body: ComparisonIn, deadline: float | None, key: str | None) -> Job:
+    dataset = require_dataset(here, body.dataset)
+    plans = [_planned(number, row) for number, row in enumerate(body.methods)]
+    uses = {"labels"} if any(plan.method.labels for plan in plans) else set()
+    uses |= {"truth"} if body.align == "truth" else set()
+    judged = judgement(here, dataset, body, uses=frozenset(uses))
+    _require_alignable(here, body, plans, judged.truth)
+    if body.align is not None:
+        shapes = [(dataset.n, plan.spec.n_components) for plan in plans]
+        here.cache.check_size(entry_bytes(*shapes), f"The embeddings of {dataset.n:,} points")
+
+    def made() -> Job:
+        require_not_all_equal(here, dataset)
+        spec, costs = _tried(here, dataset, body, plans, judged, Allowance.of(here.settings, deadline))
+        if not all(here.cache.present([spec.cache_key(dataset.id)])):
+            require_affordable_together(costs, Allowance.of(here.settings, deadline))
+        job = analysis_job(here, spec, posterior=None, terms=Terms.within(deadline))
+        for row in spec.methods:
+            if row["problem"] is None:
+                here.embeddings.note(spec.embedding(row).recipe, job.id)
+        return job
+
+    return once(here, key, ("POST /v1/comparisons", body.model_dump()), made)
+
+
+def _planned(number: int, row: Any) -> Plan:
+    """Return the plan of a row, or raise its refusal with the number of the row."""
+    try:
+        return planned(row)
+    except InvalidParameterError as error:
+        raise InvalidParameterError(
+            f"methods.{number}: {error.message}", remedy=error.remedy, details={**error.details, "row": number}
+        ) from None
+
+
+def _require_alignable(here: Stores, body: ComparisonIn, plans: list[Plan], truth: str | None) -> None:
+    """Refuse to align embeddings of different dimensions, or to a truth of another."""
+    if body.align is None:
+        return
+    found = {plan.spec.n_components for plan in plans}
+    if body.align == "truth" and truth is not None:
+        told = require_dataset(here, truth)
+        found.add(2 if told.has_coordinates else told.d)
+    if len(found) > 1:
+        raise InvalidParameterError(
+            f"align={body.align!r} needs one dimension; there are {', '.join(map(str, sorted(found)))}.",
+            remedy="Give the same n_components everywhere, that of the truth where it is aligned to; or no align.",
+        )
+
+
+def _tried(
+    here: Stores, dataset: Dataset, body: ComparisonIn, plans: list[Plan], judged: Judgement, allowed: Allowance
+) -> tuple[ComparisonSpec, list[Cost]]:
+    """Return the comparison, with why rows are not even tried, and what the others are expected to take."""
+    rows = [
+        {"label": label, "method": plan.method.name, "parameters": plan.parameters, "problem": None}
+        for label, plan in zip(body.labelled(), plans, strict=True)
+    ]
+    spec = ComparisonSpec(dataset=dataset.id, methods=tuple(rows), align=body.align, **asdict(judged))
+    there = here.cache.present([spec.embedding(row).recipe.cache_key for row in rows])
+    costs = []
+    for row, plan, known in zip(rows, plans, there, strict=True):
+        try:
+            plan.require_possible(here, dataset, labels=judged.labels is not None)
+            if not known:
+                require_affordable(plan.method, dataset.n, dataset.d, plan.spec, allowed)
+                costs.append(plan.method.cost(dataset.n, dataset.d, plan.spec))
+        except GlleError as error:
+            row["problem"] = Problem.from_engine(error).to_dict()
+        except ProblemError as error:
+            row["problem"] = error.problem.to_dict()
+    return spec, costs

@@ -1,0 +1,240 @@
+"""Pictures: draws, summaries, embeddings and comparisons as PNG or SVG, for those who have no plotting library."""
+
+from dataclasses import asdict
+from functools import partial
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from glle_engine.spec import Align
+from service.checks import require_dataset, require_drawable, require_posterior, require_success
+from service.context import Here, accepted, analysis_job, settle
+from service.models import COUNTER
+from service.pictured import picture_response
+from service.problems import documented
+from service.routes.draws import MISSING, Law, Seed
+from service.routes.posteriors import ACCEPTED, Wait
+from worker.analyses import MOST_SUMMARISED, SummarySpec
+from worker.pictures.picture import MEDIA, PictureSpec, Subject, require_pictures
+from worker.pictures.subjects import Grid, chosen_color
+from worker.posteriors import PosteriorRecord
+from worker.problems import refuse
+from worker.stores import Stores
+from worker.terms import Terms
+
+router = APIRouter(tags=["pictures"])
+
+MOST_PANELS = 64
+
+Format = Annotated[Literal["png", "svg"], Path(description="png, or svg, where many points are a bitmap within it.")]
+Width = Annotated[int, Query(ge=100, le=4000, description="Pixels.")]
+Theme = Annotated[Literal["light", "dark"], Query(description="Of paper and ink.")]
+Color = Annotated[
+    Literal["auto", "label", "color", "sheet", "reference"],
+    Query(
+        description="What a point's colour shows: the data set's label or colour column, the place on a synthetic "
+        "sheet, or the first component of the reference embedding; auto: the first of these that there is."
+    ),
+]
+Number = Annotated[float, Query(ge=0, allow_inf_nan=False, description="Factor on the covariance.")]
+
+_PICTURE: dict[int | str, dict[str, Any]] = {
+    200: {"description": "The picture.", "content": {media: {} for media in MEDIA.values()}},
+    304: {"description": "The client's copy is good."},
+    **ACCEPTED,
+    **documented(**MISSING, _422="Out of range, no such colour, or matplotlib is missing."),
+}
+
+
+@router.get(
+    "/v1/posteriors/{id}/draws/{index}.{format}",
+    summary="See one draw",
+    response_class=Response,
+    responses=_PICTURE,
+)
+async def see_draw(
+    id: str,  # noqa: A002 # the name in the path
+    index: Annotated[int, Path(ge=0, le=COUNTER, description="Which draw of the stream.")],
+    format: Format,  # noqa: A002 # the name in the path
+    request: Request,
+    here: Here,
+    seed: Seed = 0,
+    scale: Number = 1.0,
+    source: Law = "posterior",
+    align: Annotated[Align, Query(description="Rotate to the reference embedding, or not.")] = "procrustes",
+    color: Color = "auto",
+    theme: Theme = "light",
+    width: Width = 800,
+    wait: Wait = 10.0,
+) -> Response:
+    """Return a picture of one draw, its first two components: immutable, with a strong ETag."""
+    grid = Grid(first=index, seed=seed, scales=(scale,), source=source, align=align)
+    spec = _spec("draws", asdict(grid), color, format, theme, width)
+    return await _seen(here, request, spec, id, wait, grid)
+
+
+@router.get(
+    "/v1/posteriors/{id}/draws.{format}",
+    summary="See many draws",
+    response_class=Response,
+    responses=_PICTURE,
+)
+async def see_draws(
+    id: str,  # noqa: A002 # the name in the path
+    format: Format,  # noqa: A002 # the name in the path
+    request: Request,
+    here: Here,
+    count: Annotated[int, Query(ge=1, le=MOST_PANELS, description="Draws at each scale.")] = 8,
+    first: Annotated[int, Query(ge=0, le=COUNTER, description="The first draw of the stream.")] = 0,
+    seed: Seed = 0,
+    scales: Annotated[list[Number] | None, Query(description="Several: a row each.", max_length=MOST_PANELS)] = None,
+    source: Law = "posterior",
+    color: Color = "auto",
+    theme: Theme = "light",
+    width: Width = 1200,
+    wait: Wait = 10.0,
+) -> Response:
+    """Return a sheet of draws; with several `scales` (GLLE figure 4) a row a scale: immutable, with a strong ETag."""
+    grid = Grid(count=count, first=first, seed=seed, scales=tuple(scales or [1.0]), source=source)
+    spec = _spec("draws", asdict(grid), color, format, theme, width)
+    return await _seen(here, request, spec, id, wait, grid)
+
+
+@router.get(
+    "/v1/posteriors/{id}/summary.{format}",
+    summary="See what many draws say together",
+    response_class=Response,
+    responses=_PICTURE,
+)
+async def see_summary(
+    id: str,  # noqa: A002 # the name in the path
+    format: Format,  # noqa: A002 # the name in the path
+    request: Request,
+    here: Here,
+    count: Annotated[int, Query(ge=2, le=MOST_SUMMARISED, description="Draws.")] = 100,
+    first: Annotated[int, Query(ge=0, le=COUNTER, description="The first draw of the stream.")] = 0,
+    seed: Seed = 0,
+    scale: Number = 1.0,
+    source: Law = "posterior",
+    color: Color = "auto",
+    theme: Theme = "light",
+    width: Width = 1000,
+    wait: Wait = 10.0,
+) -> Response:
+    """Return the consensus of many draws, coloured by what is asked, by spread, by stability and by local trust."""
+    grid = Grid(count=count, first=first, seed=seed, scales=(scale,), source=source)
+    summary = SummarySpec(count=count, first=first, seed=seed, scale=scale, source=source)
+    spec = _spec("summary", summary.to_dict(), color, format, theme, width)
+    return await _seen(here, request, spec, id, wait, grid)
+
+
+@router.get(
+    "/v1/embeddings/{id}.{format}",
+    summary="See an embedding",
+    response_class=Response,
+    responses={**_PICTURE, **documented(_404="No such embedding (any more).")},
+)
+async def see_embedding(
+    id: str,  # noqa: A002 # the name in the path
+    format: Format,  # noqa: A002 # the name in the path
+    request: Request,
+    here: Here,
+    color: Color = "auto",
+    theme: Theme = "light",
+    width: Width = 800,
+    wait: Wait = 10.0,
+) -> Response:
+    """Return a picture of an embedding by any method, its first two components: immutable, with a strong ETag."""
+    record = await run_in_threadpool(here.embeddings.fetch, id)
+    await run_in_threadpool(_require_color, here, record.recipe.dataset, color)
+    spec = _spec("embedding", record.spec.to_dict(), color, format, theme, width, dataset=record.recipe.dataset)
+    return await _drawn(here, request, spec, None, wait)
+
+
+@router.get(
+    "/v1/jobs/{id}/result.{format}",
+    summary="See a comparison",
+    response_class=Response,
+    responses={**_PICTURE, **documented(_404="No such job.", _409="It was cancelled, or has not ended yet.")},
+)
+async def see_comparison(
+    id: str,  # noqa: A002 # the name in the path
+    format: Format,  # noqa: A002 # the name in the path
+    request: Request,
+    here: Here,
+    color: Color = "auto",
+    theme: Theme = "light",
+    width: Width = 1200,
+    wait: Wait = 10.0,
+) -> Response:
+    """Return the embeddings of a comparison side by side, their scores below: immutable, with a strong ETag."""
+    job = await settle(here, await run_in_threadpool(here.jobs.fetch, id), wait)
+    if job.kind != "comparison":
+        raise refuse(
+            "no-picture",
+            422,
+            f"Job {id} is a {job.kind}; of those only comparisons are pictures.",
+            "Posteriors have draws.png and summary.png, embeddings /v1/embeddings/{id}.png.",
+            kind=job.kind,
+        )
+    if job.is_open:
+        return accepted(job)
+    require_success(job)
+    await run_in_threadpool(_require_color, here, job.subject, color)
+    spec = _spec("comparison", job.spec, color, format, theme, width, dataset=job.subject)
+    return await _drawn(here, request, spec, None, wait)
+
+
+def _spec(
+    of: Subject,
+    asked: dict[str, Any],
+    color: str,
+    format_: str,
+    theme: str,
+    width: int,
+    dataset: str | None = None,
+) -> PictureSpec:
+    require_pictures()
+    told = {"of": of, "asked": asked, "color": color, "format": format_, "theme": theme, "width": width}
+    return PictureSpec.from_dict({**told, "dataset": dataset})
+
+
+async def _seen(here: Stores, request: Request, spec: PictureSpec, posterior: str, wait: float, grid: Grid) -> Response:
+    """Return the picture of a posterior's draws."""
+    record = await run_in_threadpool(_require_panels, here, posterior, grid, spec.of)
+    await run_in_threadpool(_require_color, here, record.dataset, spec.color)
+    return await _drawn(here, request, spec, posterior, wait)
+
+
+async def _drawn(here: Stores, request: Request, spec: PictureSpec, posterior: str | None, wait: float) -> Response:
+    """Return a picture, drawn by a worker unless it is cached; 202 until then."""
+    key = spec.cache_key(posterior or str(spec.dataset))
+    entry = await run_in_threadpool(here.cache.get, key)
+    if entry is None:
+        terms = Terms(priority="interactive" if spec.of == "draws" else "batch")
+        made = partial(analysis_job, here, spec, posterior=posterior, terms=terms)
+        job = await settle(here, await run_in_threadpool(made), wait)
+        if job.is_open:
+            return accepted(job)
+        require_success(job)
+        entry = await run_in_threadpool(here.cache.get, key)
+        if entry is None:  # evicted at once: the cache is too busy for now
+            return accepted(job)
+    return picture_response(request, entry)
+
+
+def _require_color(here: Stores, dataset: str, color: str) -> None:
+    known = require_dataset(here, dataset)
+    there = {"labels": known.has_labels, "color": known.has_color, "coordinates": known.has_coordinates}
+    chosen_color(dataset, {name for name, has in there.items() if has}, color)
+
+
+def _require_panels(here: Stores, posterior: str, grid: Grid, of: str) -> PosteriorRecord:
+    total = grid.count * len(grid.scales)
+    record = require_posterior(here, posterior)
+    require_drawable(here, record, grid.source, total=total, last=grid.first + grid.count - 1)
+    if of == "draws" and total > MOST_PANELS:
+        detail = f"{total} draws on one sheet; {MOST_PANELS} are allowed."
+        raise refuse("over-the-limit", 422, detail, "Ask for several sheets: `first` moves on.", allowed=MOST_PANELS)
+    return record

@@ -1,0 +1,276 @@
+"""The extensions of LLE that choose for the user, set points aside, or add them later."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from glle_engine import manifolds
+from glle_engine.alignment import disparity
+from glle_engine.errors import DisconnectedGraphError, InvalidParameterError, TooFewPointsError
+from glle_engine.methods import METHODS, Embedding, method
+from glle_engine.methods.arrivals import Arrivals
+from glle_engine.methods.auto_k_lle import local_disparity, residual_variance
+from glle_engine.methods.auto_reg_lle import gcv_ridge, residual_ridge
+from glle_engine.methods.robust_lle import reliability
+from glle_engine.neighbors import kneighbors
+from glle_engine.progress import silent
+from glle_engine.quality import trustworthiness
+from glle_engine.weights import lle_weights, neighborhoods
+
+
+def embed(name: str, X: np.ndarray, **options: Any) -> Embedding:
+    """Embed by a method's name."""
+    one = method(name)
+    return one.embed(X, one.spec(**options))
+
+
+@pytest.fixture(scope="module")
+def saddle() -> np.ndarray:
+    """Return 400 points of a saddle twice as long as wide, whose bottom spectrum is not crowded."""
+    at = np.random.default_rng(1).uniform(-1, 1, (400, 2)) * [1.3, 1.0]
+    return np.column_stack([at, 0.4 * (at[:, 0] ** 2 - at[:, 1] ** 2)])
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("robust-lle", {"threshold": 0.0}),
+        ("auto-k-lle", {"k_least": 10, "k_most": 10}),
+        ("auto-reg-lle", {"reg_least": 1e-3, "reg_most": 1e-3}),
+        ("auto-reg-lle", {"reg_least": 1e-3, "reg_most": 1e-3, "rule": "gcv"}),
+        ("incremental-lle", {"initial": 1.0}),
+        ("incremental-lle", {"initial": 1.0, "placement": "eigenvalues"}),
+    ],
+)
+def test_limits_are_lle(saddle: np.ndarray, name: str, options: dict[str, Any]) -> None:
+    """No outliers, one k, one ridge and all points at once are LLE, to the bit."""
+    found = embed(name, saddle, **options)
+    assert np.array_equal(embed("lle", saddle).Y, found.Y)
+    assert not found.notes
+
+
+def with_outliers(n: int, count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return a roll of n points with some put anywhere in its bounding box, and which these are."""
+    X = manifolds.make("swiss_roll", n, seed=seed).X
+    rng = np.random.default_rng(seed)
+    moved = np.sort(rng.choice(n, count, replace=False))
+    X[moved] = rng.uniform(X.min(axis=0), X.max(axis=0), (count, 3))
+    return X, moved
+
+
+def test_outliers_are_found_and_the_rest_unharmed() -> None:
+    """Most planted outliers are found, few others; the inliers' neighbours are kept where LLE loses them."""
+    for seed in range(2):
+        X, moved = with_outliers(800, 30, seed)
+        inliers = np.setdiff1d(np.arange(800), moved)
+        found = embed("robust-lle", X)
+        assert np.isin(moved, found.figures["outliers"]).mean() > 0.7
+        assert found.figures["n_outliers"] == len(found.figures["outliers"]) < 30 + 0.02 * 800
+        assert "outliers-placed" in [note.code for note in found.notes]
+        lost = 1 - trustworthiness(X[inliers], embed("lle", X).Y[inliers])
+        assert 1 - trustworthiness(X[inliers], found.Y[inliers]) < 0.2 * lost
+        assert lost > 0.05
+
+
+def test_inliers_are_embedded_as_if_alone() -> None:
+    """The rows of the inliers are LLE of the inliers; every outlier has a place among them."""
+    X, _ = with_outliers(400, 12, 0)
+    found = embed("robust-lle", X)
+    inliers = np.setdiff1d(np.arange(400), found.figures["outliers"])
+    assert np.array_equal(embed("lle", X[inliers]).Y, found.Y[inliers])
+    assert np.abs(found.Y).max() < 2 * np.abs(found.Y[inliers]).max()
+
+
+def test_on_a_plane_reliability_counts_neighborhoods() -> None:
+    """Where every plane fits to rounding all weights are 1, in few features and in many."""
+    flat = np.random.default_rng(0).random((200, 2))
+    for d in (3, 40):
+        X = flat @ np.random.default_rng(1).standard_normal((2, d))
+        nearest = kneighbors(X, 10)[0]
+        reliable, unsettled = reliability(X, nearest, 2, 30, silent)
+        assert np.allclose(np.bincount(nearest.ravel(), minlength=200) / 10, reliable)
+        assert unsettled == 0
+
+
+def test_a_point_off_the_plane_loses_its_weight() -> None:
+    """Of points on a plane but one, that one has the least weight, and the others nearly all."""
+    X = np.column_stack([np.random.default_rng(2).random((30, 2)), np.zeros(30)])
+    X[4, 2] = 0.3
+    nearest = np.array([[j for j in range(30) if j != i] for i in range(30)], np.int32)
+    reliable, _ = reliability(X, nearest, 2, 100, silent)
+    assert reliable[4] < 0.2 < 0.9 * np.delete(reliable, 4).min()
+
+
+def test_too_many_outliers_are_refused(saddle: np.ndarray) -> None:
+    """A threshold that leaves too few is refused with the remedy."""
+    with pytest.raises(TooFewPointsError, match="Lower threshold"):
+        embed("robust-lle", saddle[:40], threshold=0.999, n_neighbors=30)
+
+
+def test_outliers_that_hold_the_rest_together_are_told() -> None:
+    """Two clouds and a thin bridge, whose points are nobody's neighbours: the remedies are another k or threshold."""
+    rng = np.random.default_rng(0)
+    bridge = np.column_stack([np.linspace(1.5, 5.5, 4), np.full((4, 2), 0.5)])
+    X = np.concatenate([rng.random((60, 3)), bridge, rng.random((60, 3)) + np.array([6.0, 0.0, 0.0])])
+    assert np.isfinite(embed("robust-lle", X, threshold=0.0, n_neighbors=6).Y).all()
+    with pytest.raises(DisconnectedGraphError, match=r"Without \d+ outliers: .* A lower threshold"):
+        embed("robust-lle", X, threshold=0.5, n_neighbors=6)
+
+
+def test_automatic_k_is_better_than_a_bad_one() -> None:
+    """On a roll whose neighbourhoods must be small, the k advised keeps what 20 neighbours lose."""
+    roll = manifolds.make("swiss_roll", 400, seed=0)
+    found = embed("auto-k-lle", roll.X, k_least=5, k_most=20)
+    curve = found.figures["curve"]
+    best = min(curve, key=lambda row: row["cost"])["n_neighbors"]
+    assert found.figures["n_neighbors"] == best
+    assert found.figures["smallest_connecting_k"] <= best < 20
+    assert np.array_equal(embed("lle", roll.X, n_neighbors=best).Y, found.Y)
+    worst = embed("lle", roll.X, n_neighbors=20)
+    assert trustworthiness(roll.X, found.Y) > trustworthiness(roll.X, worst.Y) + 0.02
+    assert sorted([row["n_neighbors"] for row in curve] + found.figures["left_out"]) == curve_of(5, 20)
+
+
+def curve_of(least: int, most: int) -> list[int]:
+    """Return the ks that are tried."""
+    spec = METHODS["auto-k-lle"].spec(k_least=least, k_most=most)
+    return [int(k) for k in spec.tried()]
+
+
+@pytest.mark.parametrize("criterion", ["residual-variance", "procrustes"])
+def test_other_criteria_choose_the_least(saddle: np.ndarray, criterion: str) -> None:
+    """The k of least residual variance, or Procrustes disparity, is taken."""
+    found = embed("auto-k-lle", saddle, k_least=6, k_most=9, criterion=criterion)
+    costs = {row["n_neighbors"]: row["cost"] for row in found.figures["curve"]}
+    assert set(costs) <= {6, 7, 8, 9}
+    assert min(costs, key=costs.__getitem__) == found.figures["n_neighbors"]
+    assert len(set(costs.values())) == len(costs)
+
+
+def test_criteria_are_zero_for_the_data_turned(saddle: np.ndarray) -> None:
+    """An embedding that is the data, turned, shifted and scaled, costs nothing."""
+    turned = 3 * saddle[:, [1, 0, 2]] * [1, -1, 1] + 5
+    nearest, probes = kneighbors(saddle, 6)[0], np.arange(100)
+    for judge in (residual_variance, local_disparity):
+        assert judge(saddle, turned, probes, nearest) == pytest.approx(0, abs=1e-12)
+        assert judge(saddle, saddle**3, probes, nearest) > 1e-3
+
+
+def test_automatic_k_refuses() -> None:
+    """An empty range, one beyond the data, and one that does not connect."""
+    X = np.concatenate([np.random.default_rng(i).random((40, 3)) + 10 * i for i in range(2)])
+    with pytest.raises(InvalidParameterError, match="k_least of at most k_most"):
+        embed("auto-k-lle", X, k_least=9, k_most=8)
+    with pytest.raises(InvalidParameterError, match="k_most of at most 79"):
+        embed("auto-k-lle", X, k_most=80)
+    with pytest.raises(DisconnectedGraphError, match="The smallest n_neighbors that connects it is 40"):
+        embed("auto-k-lle", X)
+
+
+def test_ridges_are_those_of_their_formulas() -> None:
+    """The residual rule against eigenvalues one by one; cross-validation against hat matrices."""
+    X = np.random.default_rng(0).standard_normal((40, 6))
+    neighbors = np.sort(kneighbors(X, 8)[0], axis=1)
+    block = next(neighborhoods(X, neighbors))
+    values = np.sort(np.linalg.svd(block.differences, compute_uv=False) ** 2, axis=1)[:, ::-1]
+    assert np.allclose(values[:, 2:].sum(axis=1) / 6 / values.sum(axis=1), residual_ridge(block, 2))
+    grid = np.geomspace(1e-4, 1, 9)
+    basis = np.linalg.svd(np.ones((1, 8)))[2][1:].T
+    for i, chosen in enumerate(gcv_ridge(block, grid)):
+        D = block.differences[i].T / np.sqrt(block.trace[i])
+        A, b, scores = D @ basis, -D.mean(axis=1), []
+        for ridge in grid:
+            hat = A @ np.linalg.solve(A.T @ A + ridge * np.eye(7), A.T)
+            scores.append(np.sum((b - hat @ b) ** 2) / np.trace(np.eye(6) - hat) ** 2)
+        assert chosen == grid[np.argmin(scores)]
+
+
+@pytest.mark.parametrize("rule", ["residual", "gcv"])
+def test_automatic_ridge_is_better_under_noise(rule: str) -> None:
+    """On noisy bowls a ridge as large as the noise keeps neighbours that .001 loses; it grows with the noise."""
+    fixed, chosen = [], []
+    for seed in range(4):
+        X = manifolds.make("severed_bowl", 500, noise=0.04, seed=seed).X
+        found = embed("auto-reg-lle", X, n_neighbors=12, rule=rule)
+        fixed.append(trustworthiness(X, embed("lle", X, n_neighbors=12).Y))
+        chosen.append(trustworthiness(X, found.Y))
+        assert 1e-3 < found.figures["reg_median"] <= found.figures["reg_95"]
+    assert np.mean(chosen) > np.mean(fixed) + 0.02
+    clean = embed("auto-reg-lle", manifolds.make("severed_bowl", 500, seed=3).X, n_neighbors=12, rule=rule)
+    assert clean.figures["reg_median"] < found.figures["reg_median"]
+
+
+def test_a_ridge_at_its_bound_is_told(saddle: np.ndarray) -> None:
+    """Bounds that choose instead of the rule are a note, and counted."""
+    found = embed("auto-reg-lle", saddle, reg_least=0.1, reg_most=0.2)
+    assert [note.code for note in found.notes] == ["ridge-at-bound"]
+    assert found.figures["at_reg_least"] > 200
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"reg_least": 2.0}, "reg_least of at most reg_most"), ({"n_neighbors": 2}, "leave no residual")],
+)
+def test_automatic_ridge_refuses(options: dict[str, Any], message: str) -> None:
+    """An empty range, and no eigenvalues left."""
+    with pytest.raises(InvalidParameterError, match=message):
+        METHODS["auto-reg-lle"].spec(**options)
+
+
+@pytest.mark.parametrize("placement", ["weights", "eigenvalues"])
+def test_additions_are_near_where_all_at_once_would_be(saddle: np.ndarray, placement: str) -> None:
+    """Half of the points first, the others added: the embedding is that of all at once but for a few percent."""
+    whole = embed("lle", saddle, n_neighbors=12)
+    found = embed("incremental-lle", saddle, n_neighbors=12, placement=placement)
+    assert disparity(found.Y, whole.Y) < 0.05
+    assert found.figures["n_initial"] == 200
+
+
+def test_arrivals_keep_their_books(saddle: np.ndarray) -> None:
+    """After additions, neighbours, weights and Y^T M Y are those of all points so far; the criterion has gone down."""
+    n, k = 150, 8
+    first = saddle[:n]
+    nearest, distances = kneighbors(first, k)
+    found = embed("lle", first, n_neighbors=k)
+    assert found.eigenvalues is not None
+    state = Arrivals.after(first, found.Y, nearest, distances, found.eigenvalues, 1e-3, 30)
+    assert np.allclose(state.gram, n * np.diag(found.eigenvalues), atol=1e-10)
+    for x in saddle[n : n + 30]:
+        state.add(x)
+    X = saddle[: n + 30]
+    again, apart = kneighbors(X, k)
+    assert np.array_equal(again, state.nearest)
+    assert np.allclose(apart, state.distances)
+    weights = lle_weights(X, again)
+    assert np.allclose(weights, state.weights, atol=1e-8)
+    residuals = state.Y - np.einsum("nk,nkp->np", weights, state.Y[again])
+    assert np.allclose(residuals.T @ residuals, state.gram, atol=1e-8)
+    target = (n + 30) * np.diag(found.eigenvalues)
+    placed = np.concatenate([found.Y, embed_by_weights(first, found.Y, saddle[n : n + 30], k)])
+    plain = placed - np.einsum("nk,nkp->np", weights, placed[again])
+    assert np.linalg.norm(state.gram - target) < np.linalg.norm(plain.T @ plain - target)
+
+
+def embed_by_weights(X: np.ndarray, Y: np.ndarray, new: np.ndarray, k: int) -> np.ndarray:
+    """Place new points by their weights on the first, one by one."""
+    places = []
+    for x in new:
+        both = np.concatenate([[x], X])
+        near = kneighbors(both, k)[0]
+        places.append(lle_weights(both, near)[0] @ Y[near[0] - 1])
+    return np.array(places)
+
+
+def test_the_order_of_arrival(saddle: np.ndarray) -> None:
+    """As given, the first points are LLE's of these; another seed is another embedding."""
+    found = embed("incremental-lle", saddle, order="given", initial=0.6)
+    assert np.array_equal(embed("lle", saddle[:240]).Y, found.Y[:240])
+    a, b = (embed("incremental-lle", saddle, seed=seed).Y for seed in (0, 1))
+    assert not np.allclose(a, b)
+
+
+def test_too_few_to_begin_with_are_refused(saddle: np.ndarray) -> None:
+    """The share that would do is named."""
+    with pytest.raises(TooFewPointsError, match=r"initial of at least 0\.0275"):
+        embed("incremental-lle", saddle, initial=0.01)

@@ -1,0 +1,60 @@
+"""A draw of the posterior as a method."""
+
+from dataclasses import fields
+
+import numpy as np
+import pytest
+
+from glle_engine import Posterior, fit
+from glle_engine.errors import DisconnectedGraphError, InvalidParameterError
+from glle_engine.methods import method
+from glle_engine.spec import FitSpec
+
+GLLE = method("glle")
+
+
+def test_is_a_draw_of_the_posterior(sheet: np.ndarray, posterior: Posterior) -> None:
+    """By default draw 0 of seed 0; others by index, seed, scale and source; figures and notes are the fit's."""
+    found = GLLE.embed(sheet)
+    draw = posterior.draw(0)
+    assert np.array_equal(found.Y, draw.embedding)
+    assert found.eigenvalues is not None
+    assert np.array_equal(found.eigenvalues, draw.eigenvalues)
+    assert found.figures == {**posterior.diagnostics.figures, "draw": draw.diagnostics}
+    assert found.notes == posterior.diagnostics.notes
+    assert {"neighbors", "weights", "embedding", "posterior", "diagnostics", "draw"} <= set(found.seconds)
+    other = GLLE.embed(sheet, GLLE.spec(index=7, seed=2**64 - 1, scale=0.5, source="prior"))
+    assert np.array_equal(other.Y, posterior.draw(7, seed=2**64 - 1, scale=0.5, source="prior").embedding)
+
+
+def test_at_scale_zero_is_lle(sheet: np.ndarray) -> None:
+    """The mean of the posterior is LLE's."""
+    lle = method("lle").embed(sheet).Y
+    np.testing.assert_allclose(GLLE.embed(sheet, GLLE.spec(scale=0)).Y, lle, atol=1e-5)
+
+
+def test_has_all_parameters_of_a_fit_with_their_defaults() -> None:
+    """Whatever a posterior can be asked for, the method can; and refuses as it does."""
+    assert GLLE.spec().fit_spec() == FitSpec()
+    assert {one.name for one in fields(FitSpec)} < set(GLLE.spec.parameters())
+    asked = {"variant": "published", "method": "direct", "mean": "derived", "n_neighbors": 7}
+    assert GLLE.spec(**asked).fit_spec() == FitSpec.from_dict(asked)
+    with pytest.raises(InvalidParameterError, match="variant='constrained' only"):
+        GLLE.spec(variant="published", noise="tangent")
+    with pytest.raises(InvalidParameterError, match="no prior"):
+        GLLE.spec(variant="published", method="direct", source="prior")
+
+
+def test_passes_the_notes_of_the_fit_on(sheet: np.ndarray) -> None:
+    """What the published equations do is told."""
+    found = GLLE.embed(sheet, GLLE.spec(variant="published"))
+    assert found.notes
+    assert found.notes == fit(sheet, variant="published").diagnostics.notes
+
+
+def test_bridges_what_it_would_refuse(sheet: np.ndarray) -> None:
+    """Two sheets far apart are refused, or bridged if asked for."""
+    two = np.vstack([sheet[:150], sheet[:150] + 1000])
+    with pytest.raises(DisconnectedGraphError):
+        GLLE.embed(two)
+    assert GLLE.embed(two, GLLE.spec(disconnected="bridge")).figures["bridges"]

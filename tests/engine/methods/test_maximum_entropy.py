@@ -1,0 +1,266 @@
+"""The maximum entropy methods against limits, optimality conditions and other implementations."""
+
+import numpy as np
+import pytest
+from scipy.optimize import check_grad
+from scipy.stats import multivariate_normal
+from sklearn.covariance import graphical_lasso
+
+from glle_engine import manifolds
+from glle_engine.errors import DegenerateDataError, DisconnectedGraphError, InvalidParameterError
+from glle_engine.methods import METHODS
+from glle_engine.methods.alle import AlleSpec, acyclic
+from glle_engine.methods.gaussian_field import principal_coordinates, second_moment, undirected
+from glle_engine.methods.graphical_lasso import lasso, regularized
+from glle_engine.methods.multipliers import Unfolding, unfolded
+from glle_engine.methods.principal import principal_axes
+from glle_engine.neighbors import kneighbors
+from glle_engine.progress import silent
+from tests.engine.conftest import ORACLES
+
+
+def cloud(n: int, d: int) -> np.ndarray:
+    """Return Gaussian points without any structure."""
+    return np.asarray(np.random.default_rng(4).standard_normal((n, d)) * np.linspace(2, 0.5, d))
+
+
+def unfolding(X: np.ndarray, k: int, *, positive: bool = True) -> Unfolding:
+    """Return the likelihood of multipliers on a kNN graph."""
+    i, j = undirected(kneighbors(X, k)[0])
+    return Unfolding(second_moment(X), i, j, 1e-4, positive=positive)
+
+
+def test_the_gradient_of_the_multipliers_is_that_of_finite_differences() -> None:
+    """Observed minus expected squared distances."""
+    problem = unfolding(cloud(15, 6), 4)
+    at = np.random.default_rng(0).uniform(0.5, 1.5, len(problem.i))
+    error = check_grad(
+        lambda x: problem.objective(x)[0],
+        lambda x: problem.gradient(np.linalg.inv(problem.laplacian(x).toarray() + 1e-4 * np.eye(15))),
+        at,
+    )
+    assert error < 1e-4 * np.linalg.norm(problem.squared_distances(problem.S))
+
+
+def test_at_the_optimum_distances_are_expected_as_observed() -> None:
+    """They are equal where the multiplier is positive, and expected smaller where it is 0; both occur."""
+    X = manifolds.make("s_curve", 80, seed=1).X
+    problem = unfolding(X, 6)
+    found = unfolded(problem, 1e-8, 100, silent)
+    observed = problem.squared_distances(problem.S)
+    expected = problem.squared_distances(found.K)
+    held = found.multipliers > 0
+    assert found.converged
+    assert found.multipliers.min() == 0
+    assert np.allclose(expected[held], observed[held], atol=1e-6)
+    assert (expected[~held] <= observed[~held] + 1e-6).all()
+
+
+@pytest.mark.parametrize("name", ["meu", "alle"])
+def test_with_all_neighbors_the_embedding_is_that_of_pca(name: str) -> None:
+    """Divided by the root of d; of LLE, this is not so."""
+    X = cloud(16, 24)
+    limit: dict[str, object] = {"reg": 0} if name == "alle" else {"multipliers": "any", "tolerance": 1e-9}
+    one = METHODS[name]
+    Y = one.embed(X, one.spec(n_neighbors=15, **limit)).Y
+    Z = principal_axes(X, 2, silent).scores
+    assert np.allclose(Y * np.sqrt(24), Z, atol=1e-5)
+    lle = METHODS["lle"].embed(X, METHODS["lle"].spec(n_neighbors=15)).Y
+    cosines = np.linalg.svd(np.linalg.qr(lle)[0].T @ np.linalg.qr(Z)[0])[1]
+    assert cosines.min() < 0.98
+
+
+def test_positive_multipliers_on_all_pairs_are_not_pca() -> None:
+    """Some pairs would have to repel each other."""
+    X = cloud(16, 24)
+    one = METHODS["meu"]
+    found = one.embed(X, one.spec(n_neighbors=15))
+    assert found.figures["edges_without_multiplier"] > 0
+    assert not np.allclose(found.Y * np.sqrt(24), principal_axes(X, 2, silent).scores, atol=0.1)
+
+
+@pytest.mark.parametrize("name", ["meu", "alle"])
+def test_the_likelihood_is_that_of_the_gaussian(name: str) -> None:
+    """As `scipy.stats` has it, the features being draws over the points."""
+    X = cloud(25, 7)
+    one = METHODS[name]
+    spec = one.spec(n_neighbors=5)
+    if name == "meu":
+        i, j = undirected(kneighbors(X, 5)[0])
+        gamma = spec.gamma * 25 / np.trace(second_moment(X))
+        K = unfolded(Unfolding(second_moment(X), i, j, gamma, positive=True), spec.tolerance, 100, silent).K
+    else:
+        M = acyclic(X, spec, np.arange(25), silent)[0].toarray()
+        K = np.linalg.inv(M @ M.T)
+    expected = multivariate_normal(np.zeros(25), K).logpdf((X - X.mean(axis=0)).T).sum()
+    assert one.embed(X, spec).figures["log_likelihood"] == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("n", [60, 130])
+def test_acyclic_coordinates_are_those_of_the_dense_covariance(n: int) -> None:
+    """Whether found by Lanczos or not, and in any ordering; rows stay those of the data."""
+    X = manifolds.make("s_curve", n, seed=2).X
+    order = np.random.default_rng(1).permutation(n)
+    spec = AlleSpec(n_neighbors=6, ordering=tuple(map(int, order)))
+    M = np.zeros((n, n))
+    M[order] = acyclic(X, spec, order, silent)[0].toarray()
+    assert np.allclose(
+        METHODS["alle"].embed(X, spec).Y,
+        principal_coordinates(np.asarray(np.linalg.inv(M @ M.T), np.float64), 2)[0],
+        atol=1e-7,
+    )
+
+
+def test_words_for_an_ordering_are_what_they_say() -> None:
+    """Inward is by decreasing distance from the mean; a random one has a seed; given is the data's."""
+    X = cloud(40, 3)
+    one = METHODS["alle"]
+    inward = tuple(map(int, np.argsort(-((X - X.mean(axis=0)) ** 2).sum(axis=1))))
+    assert np.array_equal(one.embed(X, one.spec(ordering="inward")).Y, one.embed(X, one.spec(ordering=inward)).Y)
+    assert np.array_equal(one.embed(X).Y, one.embed(X, one.spec(ordering=tuple(range(40)))).Y)
+    random = [one.embed(X, one.spec(ordering="random", seed=seed)).Y for seed in (0, 0, 1)]
+    assert np.array_equal(random[0], random[1])
+    assert not np.allclose(random[0], random[2])
+
+
+@pytest.mark.parametrize("k", [5, 29])
+def test_the_precision_meets_its_optimality_conditions(k: int) -> None:
+    """The subgradient of the penalised likelihood is 0: |s - w| is rho where p is not 0, at most rho elsewhere."""
+    X = cloud(30, 20)
+    S = second_moment(X)
+    i, j = undirected(kneighbors(X, k)[0])
+    pattern = np.zeros((30, 30), bool)
+    pattern[i, j] = pattern[j, i] = True
+    neighbors = [np.flatnonzero(row) for row in pattern]
+    found = regularized(S, neighbors, 0.1, 1e-10, 500, silent)
+    slope = np.linalg.inv(found.P) - S - 0.1 * np.sign(found.P)
+    linked = found.P != 0
+    assert found.converged
+    assert found.P[~pattern & ~np.eye(30, dtype=bool)].tolist() == [0.0] * int((~pattern).sum() - 30)
+    assert np.abs(slope[linked]).max() < 1e-3
+    assert np.abs(slope[pattern & ~linked]).max(initial=0) < 0.1 + 1e-3
+
+
+def test_the_precision_of_all_points_is_that_of_scikit_learn() -> None:
+    """Which does not penalise the diagonal: penalising it is adding rho to that of S."""
+    S = second_moment(cloud(15, 40))
+    neighbors = [np.delete(np.arange(15), i) for i in range(15)]
+    K, P = graphical_lasso(S + 0.1 * np.eye(15), 0.1, tol=1e-6, enet_tol=1e-10)
+    found = regularized(S, neighbors, 0.1, 1e-12, 500, silent)
+    assert np.allclose(found.P, P, atol=1e-4)
+    assert np.allclose(found.K, K, atol=1e-4)
+
+
+def test_a_small_lasso_is_solved_from_any_start() -> None:
+    """From zero and from wrong signs alike; without coefficients, there are none."""
+    rng = np.random.default_rng(2)
+    A = second_moment(rng.standard_normal((8, 30))) + 0.1 * np.eye(8)
+    s = rng.standard_normal(8)
+    cold, wrong = lasso(A, s, 0.3, np.zeros(8)), lasso(A, s, 0.3, -np.sign(s))
+    slope = s - A @ cold
+    assert np.allclose(cold, wrong)
+    assert np.allclose(slope[cold != 0], 0.3 * np.sign(cold[cold != 0]))
+    assert (np.abs(slope) <= 0.3 + 1e-7).all()
+    assert lasso(np.zeros((0, 0)), np.zeros(0), 0.3, np.zeros(0)).shape == (0,)
+
+
+def test_a_larger_penalty_leaves_fewer_edges() -> None:
+    """Among all points, and among given neighbours."""
+    X = cloud(30, 40)
+    one = METHODS["drill"]
+    for neighbors in ("all", 6):
+        edges = [one.embed(X, one.spec(n_neighbors=neighbors, l1=l1)).figures["edges"] for l1 in (0.02, 0.2, 0.6)]
+        assert edges[0] > edges[1] > edges[2]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "k"), [("meu", "mocap_run1", 6), ("mvu", "mocap_run1", 6), ("alle", "robot_wifi", 7)]
+)
+def test_real_data_unfold(name: str, data: str, k: int) -> None:
+    """Motion capture and the robot's wireless signals: neighbours stay neighbours."""
+    from sklearn.manifold import trustworthiness  # noqa: PLC0415 -- takes a while to load
+
+    path = ORACLES / f"{data}.npy"
+    if not path.exists():
+        pytest.skip(f"{path.name} is not here")
+    X = np.load(path)
+    one = METHODS[name]
+    found = one.embed(X, one.spec(n_neighbors=k))
+    assert not found.notes
+    assert trustworthiness(X, found.Y, n_neighbors=5) > 0.95
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("meu", {"max_iterations": 1}), ("drill", {"max_iterations": 1}), ("mvu", {"max_iterations": 1})],
+)
+def test_what_did_not_converge_says_so(name: str, options: dict[str, object]) -> None:
+    """In a note with the remedy, and in the figures."""
+    one = METHODS[name]
+    found = one.embed(manifolds.make("s_curve", 60, seed=1).X, one.spec(n_neighbors=8, **options))
+    assert found.figures["converged"] is False
+    assert [note.code for note in found.notes] == ["not-converged"]
+    assert "max_iterations" in found.notes[0].message
+
+
+@pytest.mark.parametrize(
+    ("name", "n", "d", "options", "told"),
+    [
+        ("meu", 2001, 3, {}, "at most 2,000 points"),
+        ("meu", 30, 3, {"n_neighbors": 29, "multipliers": "any"}, "positive"),
+        ("drill", 1001, 3, {"n_neighbors": "all"}, "at most 1,000 points"),
+        ("drill", 3, 3, {"n_neighbors": "all"}, "at least 4 points"),
+        ("mvu", 401, 3, {}, "at most 400 points"),
+        ("mvu", 81, 3, {"solver": "clarabel"}, "solver=barrier"),
+        ("mvu", 200, 3, {"n_neighbors": 30}, "n_neighbors of at most 20"),
+        ("alle", 30, 3, {"ordering": (1, 0)}, "each index from 0 to 29 once"),
+        ("alle", 30, 3, {"ordering": tuple(range(1, 31))}, "each index from 0 to 29 once"),
+        ("alle", 30, 3, {"n_neighbors": 10, "reg": 0}, "reg above 0"),
+    ],
+)
+def test_refuses_before_computing(name: str, n: int, d: int, options: dict[str, object], told: str) -> None:
+    """What the sizes and the parameters alone make impossible, with the remedy."""
+    one = METHODS[name]
+    with pytest.raises(InvalidParameterError if "4 points" not in told else ValueError, match=told):
+        one.require_possible(n, d, one.spec(**options))
+
+
+@pytest.mark.parametrize("name", ["meu", "alle", "mvu"])
+def test_equal_neighbors_are_refused(name: str) -> None:
+    """Their likelihood has no bound; the points are named."""
+    X = cloud(20, 3)
+    X[-2] = X[-1]
+    one = METHODS[name]
+    with pytest.raises(DegenerateDataError, match="Remove duplicated points"):
+        one.embed(X, one.spec(n_neighbors=4))
+
+
+@pytest.mark.parametrize("name", ["meu", "drill", "mvu"])
+def test_a_graph_in_pieces_is_refused(name: str) -> None:
+    """Nothing would hold the pieces together."""
+    X = np.concatenate([cloud(12, 3), cloud(12, 3) + 100])
+    one = METHODS[name]
+    with pytest.raises(DisconnectedGraphError, match="smallest n_neighbors"):
+        one.embed(X, one.spec(n_neighbors=4))
+
+
+def test_the_greatest_variance_is_that_of_clarabel() -> None:
+    """The barrier method on the dual finds the solution of the interior-point solver on the primal."""
+    pytest.importorskip("cvxpy")
+    X = cloud(14, 6)
+    one = METHODS["mvu"]
+    own = one.embed(X, one.spec(n_neighbors=4, slack=1e-5, tolerance=1e-4))
+    other = one.embed(X, one.spec(n_neighbors=4, solver="clarabel"))
+    assert own.figures["converged"]
+    assert other.figures["converged"]
+    assert own.figures["trace"] == pytest.approx(other.figures["trace"], rel=1e-3)
+    assert np.abs(own.Y - other.Y).max() < 1e-2 * np.abs(other.Y).max()
+
+
+def test_a_sheet_unrolls_with_its_distances() -> None:
+    """The S-curve becomes flat: two dimensions keep nearly all variance, neighbours nearly their distances."""
+    one = METHODS["mvu"]
+    found = one.embed(manifolds.make("s_curve", 80, seed=3).X, one.spec(n_neighbors=5))
+    assert found.figures["kept"] > 0.98
+    assert found.figures["mean_squared_distance_error"] < 5e-3
+    assert 0 <= found.figures["duality_gap"] <= 1e-3

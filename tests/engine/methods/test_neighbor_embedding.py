@@ -1,0 +1,340 @@
+"""Neighbour embedding: affinities, objectives, their descent, and what comes out."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from scipy.sparse.linalg import ArpackNoConvergence
+from scipy.special import xlogy
+
+from glle_engine import manifolds
+from glle_engine.errors import ConvergenceError, GlleError, InvalidParameterError, TooFewPointsError
+from glle_engine.methods import Embedding, method
+from glle_engine.methods.affinities import _calibrated, conditional_affinities, joint_affinities
+from glle_engine.methods.descent import Objective, attraction_factor, descend
+from glle_engine.methods.elastic_embedding import elastic_energy, repulsive_weights, strengths
+from glle_engine.methods.neighbor_embedding import initial
+from glle_engine.methods.pairs import gaussian_sums
+from glle_engine.methods.principal import principal_axes
+from glle_engine.methods.sne import mean_divergence
+from glle_engine.methods.symmetric_sne import joint_divergence
+from glle_engine.neighbors import kneighbors
+from glle_engine.progress import silent
+from glle_engine.quality import trustworthiness
+from tests.engine.conftest import ORACLES
+
+OWN = ("sne", "symmetric-sne", "elastic-embedding")
+ALL = (*OWN, "t-sne")
+
+Array = np.ndarray
+
+
+def cloud(n: int = 40) -> Array:
+    """Return points of three dimensions."""
+    return np.random.default_rng(4).standard_normal((n, 3))
+
+
+def squared(Y: Array) -> Array:
+    """Return all squared distances, by the definition."""
+    return np.asarray(((Y[:, None] - Y[None]) ** 2).sum(axis=2))
+
+
+def kernel(Y: Array) -> Array:
+    """Return exp(-|y_i - y_j|^2), zero on the diagonal, by the definition."""
+    K: Array = np.exp(-squared(Y))
+    np.fill_diagonal(K, 0)
+    return K
+
+
+def divergence(P: Array, Q: Array) -> float:
+    """Return sum P log(P / Q), 0 where P is 0."""
+    return float((xlogy(P, P) - xlogy(P, np.where(P > 0, Q, 1))).sum())
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e9])
+@pytest.mark.parametrize("perplexity", [1.5, 10.0])
+def test_affinities_have_the_perplexity(perplexity: float, unit: float) -> None:
+    """Rows sum to one, their entropy is the perplexity's logarithm, whatever the unit, even with an outlier."""
+    X = cloud(400)
+    X[7] += 1000
+    P, met = conditional_affinities(unit * X, perplexity)
+    assert met.all()
+    assert not np.diag(P).any()
+    np.testing.assert_allclose(P.sum(axis=1), 1, rtol=1e-12)
+    np.testing.assert_allclose(np.exp(-xlogy(P, P).sum(axis=1)), perplexity, rtol=1e-8)
+    order = np.argsort(squared(X)[3])
+    assert np.all(np.diff(P[3][order[1:]]) <= 1e-15)
+    joint = joint_affinities(P)
+    assert np.array_equal(joint, joint.T)
+    assert joint.sum() == pytest.approx(1, abs=1e-12)
+
+
+def test_affinities_of_motion_capture_have_the_perplexity() -> None:
+    """Where Newton's steps alone go to and fro between two widths, bisection goes on."""
+    path = ORACLES / "mocap_run1.npy"
+    if not path.exists():
+        pytest.skip(f"{path.name} is not here")
+    assert conditional_affinities(np.load(path), 18.0)[1].all()
+
+
+def test_ties_have_uniform_affinities_and_a_note() -> None:
+    """Where more points tie as the nearest than the perplexity, they share equally, and this is told."""
+    X = np.repeat(cloud(10), 8, axis=0)
+    P, met = conditional_affinities(X, 3.0)
+    assert not met.any()
+    np.testing.assert_allclose(P[0, 1:8], 1 / 7, rtol=1e-9)
+    for name in ALL:
+        one = method(name)
+        found = one.embed(X, one.spec(perplexity=3.0))
+        assert "perplexity-not-met" in [note.code for note in found.notes]
+        assert np.isfinite(found.Y).all()
+
+
+def objectives() -> dict[str, tuple[Objective, Callable[[Array], float]]]:
+    """Return each objective, and its value by the definition."""
+    X = cloud()
+    conditional, _ = conditional_affinities(X, 5.0)
+    P = joint_affinities(conditional)
+    entropy = -float(xlogy(conditional, conditional).sum()) / len(X)
+    repulsive = repulsive_weights(X, "distances")
+
+    def sne(Y: Array) -> float:
+        K = kernel(Y)
+        return divergence(conditional, K / K.sum(axis=1, keepdims=True)) / len(X)
+
+    def symmetric(Y: Array) -> float:
+        K = kernel(Y)
+        return divergence(P, K / K.sum())
+
+    def elastic(Y: Array) -> float:
+        return float((P * squared(Y)).sum() + 30 * (repulsive * kernel(Y)).sum())
+
+    return {
+        "sne": (mean_divergence(entropy, P), sne),
+        "symmetric-sne": (joint_divergence(P), symmetric),
+        "elastic-embedding": (elastic_energy(P, repulsive, 30.0), elastic),
+    }
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_objectives_are_the_definitions_and_their_gradients(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values agree with sums over all pairs, gradients with central differences of these, in blocks of any size."""
+    monkeypatch.setattr("glle_engine.methods.pairs._BLOCK_ENTRIES", 7 * 40)
+    objective, defined = objectives()[name]
+    Y = np.random.default_rng(6).standard_normal((40, 2))
+    value, gradient = objective(Y)
+    assert value == pytest.approx(defined(Y), rel=1e-10)
+    differences = np.empty_like(Y)
+    for at in np.ndindex(*Y.shape):
+        step = np.zeros_like(Y)
+        step[at] = 1e-5
+        differences[at] = (defined(Y + step) - defined(Y - step)) / 2e-5
+    np.testing.assert_allclose(gradient, differences, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["sne", "symmetric-sne"])
+def test_divergences_do_not_underflow(name: str) -> None:
+    """With all points so far apart that every Gaussian is zero, value and gradient are those of the nearest pairs."""
+    objective, _ = objectives()[name]
+    Y = 1000.0 * np.random.default_rng(6).standard_normal((40, 2))
+    assert gaussian_sums(Y).total == 0
+    value, gradient = objective(Y)
+    assert np.isfinite(value)
+    along = np.random.default_rng(7).standard_normal(Y.shape)
+    slope = (objective(Y + 1e-4 * along)[0] - objective(Y - 1e-4 * along)[0]) / 2e-4
+    assert float(np.vdot(gradient, along)) == pytest.approx(slope, rel=1e-4)
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_descends_to_a_stationary_point(name: str) -> None:
+    """The gradient vanishes at the end, and the factor is of four times the Laplacian."""
+    objective, _ = objectives()[name]
+    conditional, _ = conditional_affinities(cloud(), 5.0)
+    P = joint_affinities(conditional)
+    R = attraction_factor(P)
+    Y = np.random.default_rng(6).standard_normal((40, 2))
+    Y -= Y.mean(axis=0)
+    laplacian = 4 * (np.diag(P.sum(axis=1)) - P)
+    np.testing.assert_allclose(R.T @ (R @ Y), laplacian @ Y, rtol=1e-5, atol=1e-8)
+    found = descend(objective, 0.01 * Y, R, max_iter=3000, tol=1e-14, on_progress=silent)
+    assert found.converged
+    assert np.abs(objective(found.Y)[1]).max() < 1e-5
+    assert found.value < objective(0.01 * Y)[0]
+
+
+def test_lambda_grows_to_the_one_wanted() -> None:
+    """A homotopy goes up geometrically and ends at lambda; its energy is no worse, and all its iterations count."""
+    np.testing.assert_allclose(strengths(100.0, 3), [1, 10, 100])
+    assert strengths(7.0, 1).tolist() == [7.0]
+    X = manifolds.make("swiss_roll", 150, seed=3).X
+    one = method("elastic-embedding")
+    at_once, slowly = (one.embed(X, one.spec(homotopy=count)).figures for count in (1, 5))
+    assert slowly["energy"] <= at_once["energy"] * 1.05
+    assert slowly["iterations"] > at_once["iterations"]
+
+
+@pytest.mark.parametrize("kind", ["distances", "one"])
+def test_repulsive_weights_have_no_unit(kind: str) -> None:
+    """They sum to one, are zero on the diagonal, and the unit of the data does not matter."""
+    weights = repulsive_weights(cloud(), kind)
+    assert weights.sum() == pytest.approx(1)
+    assert not np.diag(weights).any()
+    np.testing.assert_allclose(repulsive_weights(1e100 * cloud(), kind), weights)
+
+
+def digits() -> tuple[Array, Array]:
+    """Return 300 handwritten digits and which they are."""
+    datasets = pytest.importorskip("sklearn.datasets")
+    data = datasets.load_digits()
+    return data.data[:300], data.target[:300]
+
+
+def embedded(name: str, X: Array) -> Embedding:
+    """Embed with the defaults, t-SNE with fewer iterations."""
+    one = method(name)
+    return one.embed(X, one.spec(**({"early_iter": 100, "n_iter": 150} if name == "t-sne" else {})))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_digits_separate(name: str) -> None:
+    """Neighbours are kept far better than by principal components, and mostly have the same digit."""
+    X, digit = digits()
+    found = embedded(name, X)
+    linear = principal_axes(X, 2, silent).scores
+    assert trustworthiness(X, linear) < 0.9
+    assert trustworthiness(X, found.Y) > 0.96
+    near = np.argsort(squared(found.Y), axis=1)[:, 1:6]
+    assert (digit[near] == digit[:, None]).mean() > 0.85
+    assert found.figures["converged"]
+    assert not found.notes
+
+
+def test_tsne_agrees_with_another_implementation() -> None:
+    """The divergence is that of its places by the definition, and scikit-learn finds an optimum as good."""
+    manifold = pytest.importorskip("sklearn.manifold")
+    X = digits()[0][:150]
+    one = method("t-sne")
+    found = one.embed(X, one.spec(perplexity=15.0, theta=0.0, early_iter=150, n_iter=300))
+    nearest, distances = kneighbors(X, 45)
+    shares, _ = _calibrated(distances**2, np.log(15.0))
+    P = np.zeros((150, 150))
+    np.put_along_axis(P, nearest.astype(np.intp), shares, axis=1)
+    P = joint_affinities(P)
+
+    def divergence_at(Y: Array) -> float:
+        Q = 1 / (1 + squared(Y))
+        np.fill_diagonal(Q, 0)
+        return divergence(P, Q / Q.sum())
+
+    assert found.figures["kl_divergence"] == pytest.approx(divergence_at(found.Y), rel=1e-3)
+    peer = manifold.TSNE(2, perplexity=15.0, init="pca", angle=0.3, max_iter=400, n_jobs=1).fit_transform(X)
+    assert divergence_at(found.Y) == pytest.approx(divergence_at(peer), rel=0.05)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_perplexity_above_a_third_is_refused(name: str) -> None:
+    """With the largest that would do, which does; and too few points for any."""
+    one = method(name)
+    with pytest.raises(InvalidParameterError, match="at most 13") as caught:
+        one.require_possible(40, 3, one.spec(perplexity=14))
+    one.require_possible(40, 3, one.spec(perplexity=caught.value.details["most"]))
+    with pytest.raises(TooFewPointsError, match="at least 5 points"):
+        one.require_possible(4, 3, one.spec())
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_all_pairs_of_many_points_are_refused(name: str) -> None:
+    """Beyond some thousand points the remedy is t-SNE."""
+    one = method(name)
+    one.require_possible(5000, 3, one.spec())
+    with pytest.raises(InvalidParameterError, match="take t-sne"):
+        one.require_possible(5001, 3, one.spec())
+
+
+def test_tsne_refuses_what_its_repulsion_cannot() -> None:
+    """Four components by the tree, three by interpolation; interpolation comes of itself with many points."""
+    one = method("t-sne")
+    one.require_possible(500, 9, one.spec(n_components=3))
+    one.require_possible(20_000, 9, one.spec(n_components=3))
+    for options in ({"n_components": 4}, {"n_components": 3, "negative_gradient_method": "fft"}):
+        with pytest.raises(InvalidParameterError, match="take symmetric-sne"):
+            one.require_possible(500, 9, one.spec(**options))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_random_start_depends_on_the_seed(name: str) -> None:
+    """Another seed gives other places, the same the same bits; more components than features then are possible."""
+    X = cloud(60)
+    one = method(name)
+    quick = {"early_iter": 20, "n_iter": 30} if name == "t-sne" else {}
+    first, again, other = (
+        one.embed(X[:, :1], one.spec(perplexity=5.0, initialization="random", seed=seed, **quick)).Y
+        for seed in (1, 1, 2**62)
+    )
+    assert np.array_equal(first, again)
+    assert not np.allclose(first, other)
+    with pytest.raises(GlleError, match="n_components of at most 1"):
+        one.require_possible(60, 1, one.spec(perplexity=5.0))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_ends_early_with_a_note(name: str) -> None:
+    """What has not converged says so in figures and in a note with the remedy."""
+    one = method(name)
+    few = {"early_iter": 0, "n_iter": 40} if name == "t-sne" else {"max_iter": 3}
+    found = one.embed(cloud(60), one.spec(perplexity=5.0, **few))
+    assert not found.figures["converged"]
+    (note,) = found.notes
+    assert note.code == "not-converged"
+    assert f"larger {'n_iter' if name == 't-sne' else 'max_iter'}" in note.message
+
+
+def test_starts_off_the_line_of_data_on_a_line() -> None:
+    """Principal components lead the start, of deviation one; noise gives it all dimensions and parts equal points."""
+    X = np.repeat(np.linspace(0, 1, 30), 2)[:, None] * [1.0, 2.0]
+    places = initial(X, 2, "pca", 3)
+    assert np.corrcoef(places[:, 0], X[:, 0])[0, 1] ** 2 > 0.999
+    assert 0.98 < places[:, 0].std() < 1.02
+    assert 0.005 < places[:, 1].std() < 0.02
+    assert np.unique(places, axis=0).shape == (60, 2)
+    assert np.array_equal(places, initial(X, 2, "pca", 3))
+
+
+def test_tsne_starts_from_eigenvectors() -> None:
+    """The spectral start gives places as good, the same each time."""
+    X = manifolds.make("s_curve", 150, seed=3).X
+    one = method("t-sne")
+    spec = one.spec(initialization="spectral", seed=2**62, early_iter=50, n_iter=100)
+    found = one.embed(X, spec)
+    assert trustworthiness(X, found.Y) > 0.98
+    assert np.array_equal(found.Y, one.embed(X, spec).Y)
+
+
+def test_eigenvectors_that_are_not_found_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start that did not converge is an error with its remedy."""
+
+    def fails(*_: object, **__: object) -> None:
+        raise ArpackNoConvergence("no convergence", np.empty(0), np.empty((0, 0)))
+
+    monkeypatch.setattr("openTSNE.initialization.spectral", fails)
+    one = method("t-sne")
+    with pytest.raises(ConvergenceError, match="initialization='pca'"):
+        one.embed(cloud(60), one.spec(perplexity=5.0, initialization="spectral"))
+
+
+class CancelledError(Exception):
+    """As a job's."""
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_can_be_cancelled_in_its_descent(name: str) -> None:
+    """What on_progress raises in the midst of the descent leaves it."""
+
+    def cancel(done: int, total: int, stage: str) -> None:
+        if stage == "descent" and done:
+            assert done < total
+            raise CancelledError
+
+    one = method(name)
+    with pytest.raises(CancelledError):
+        one.embed(cloud(60), one.spec(perplexity=5.0), cancel)

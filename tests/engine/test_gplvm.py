@@ -1,0 +1,144 @@
+"""The GP-LVM log likelihood against finite differences, another implementation and published orders."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+from sklearn.manifold import Isomap, LocallyLinearEmbedding
+
+from glle_engine import gplvm, manifolds
+from glle_engine.errors import ConvergenceError, DegenerateDataError, InvalidParameterError, InvalidShapeError
+from glle_engine.gplvm import Kernel, fit_likelihood, log_likelihood, standardised
+from tests.engine.conftest import ORACLES
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+KERNEL = Kernel(variance=0.7, inverse_width=1.3, bias=0.2, white=0.05)
+
+
+def parts(n: int = 60) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return centred data, standardised true places, and their squared distances."""
+    sheet = manifolds.make("s_curve", n, seed=4)
+    X, Y = sheet.X - sheet.X.mean(axis=0), standardised(sheet.coordinates)
+    return X, Y, ((Y[:, None] - Y) ** 2).sum(axis=2)
+
+
+def test_the_gradient_is_that_of_finite_differences() -> None:
+    """In the logarithm of each hyperparameter."""
+    X, _, squared = parts()
+    theta = np.log([KERNEL.variance, KERNEL.inverse_width, KERNEL.bias, KERNEL.white])
+    _, gradient = log_likelihood(squared, X, 3, KERNEL)
+    step = 1e-6 * np.eye(4)
+    differences = [
+        (
+            log_likelihood(squared, X, 3, Kernel(*np.exp(theta + one)))[0]
+            - log_likelihood(squared, X, 3, Kernel(*np.exp(theta - one)))[0]
+        )
+        / 2e-6
+        for one in step
+    ]
+    assert gradient == pytest.approx(differences, rel=1e-5)
+
+
+def test_agrees_with_gaussian_process_regression() -> None:
+    """The log marginal likelihoods of the features, summed, at the same kernel."""
+    X, Y, squared = parts()
+    kernel = (
+        ConstantKernel(KERNEL.variance) * RBF(KERNEL.inverse_width**-0.5)
+        + ConstantKernel(KERNEL.bias)
+        + WhiteKernel(KERNEL.white)
+    )
+    other = GaussianProcessRegressor(kernel, alpha=0.0, optimizer=None).fit(Y, X).log_marginal_likelihood_value_
+    assert log_likelihood(squared, X, 3, KERNEL)[0] == pytest.approx(other, rel=1e-10)
+
+
+def test_is_a_maximum_and_the_same_to_the_bit() -> None:
+    """No kernel nearby is better; another run finds the same."""
+    X, Y, squared = parts()
+    found = fit_likelihood(X, Y)
+    assert found.converged
+    assert found == fit_likelihood(X, Y)
+    best = np.array([found.kernel.variance, found.kernel.inverse_width, found.kernel.bias, found.kernel.white])
+    assert log_likelihood(squared, X, 3, found.kernel)[0] == pytest.approx(found.log_likelihood, rel=1e-9)
+    for factors in 1 + 0.05 * np.concatenate([np.eye(4), -np.eye(4)]):
+        assert log_likelihood(squared, X, 3, Kernel(*(best * factors)))[0] <= found.log_likelihood + 1e-6
+
+
+def test_units_of_the_data_shift_it_and_those_of_the_embedding_do_not() -> None:
+    """A density: data ten times as large have n d log 10 less, for every embedding."""
+    X, Y, _ = parts()
+    found = fit_likelihood(X, Y).log_likelihood
+    assert fit_likelihood(10 * X + 3, Y).log_likelihood == pytest.approx(found - X.size * np.log(10), abs=1e-4)
+    assert fit_likelihood(X, Y * [1e-6, 1e6] + 1).log_likelihood == pytest.approx(found, abs=1e-4)
+
+
+def test_more_features_than_points_count_by_their_gram_matrix() -> None:
+    """Zero features added to the data add what zeros are worth, and nothing else."""
+    X, _, squared = parts(40)
+    wide = np.concatenate([X, np.zeros((40, 60))], axis=1)
+    ascent = gplvm._Ascent(wide, parts(40)[1], 1.0)
+    assert ascent.factor.shape == (40, 40)
+    whole, _ = log_likelihood(squared, ascent.factor, 63, KERNEL)
+    assert whole == pytest.approx(log_likelihood(squared, wide, 63, KERNEL)[0], rel=1e-12)
+
+
+def test_a_large_sample_goes_on_from_a_small_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight starts on some points and one ascent on all find what eight starts on all do."""
+    X, Y, _ = parts(100)
+    all_starts = fit_likelihood(X, Y)
+    monkeypatch.setattr(gplvm, "_SEARCHED", 60)
+    told: list[tuple[int, int, str]] = []
+    found = fit_likelihood(X, Y, lambda *one: told.append(one))
+    assert told[-1] == (9, 9, "gplvm")
+    assert found.converged
+    assert found.log_likelihood == pytest.approx(all_starts.log_likelihood, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("X", "Y", "error"),
+    [
+        (np.zeros((2001, 1)), np.zeros((2001, 1)), InvalidParameterError),
+        (np.eye(5), np.eye(4), InvalidShapeError),
+        (np.eye(5), np.ones((5, 2)), DegenerateDataError),
+        (np.ones((5, 2)), np.eye(5), DegenerateDataError),
+    ],
+)
+def test_refuses_with_a_remedy(X: NDArray[np.float64], Y: NDArray[np.float64], error: type[Exception]) -> None:
+    """Too many points, lengths that differ, points that are all equal."""
+    with pytest.raises(error) as caught:
+        fit_likelihood(X, Y)
+    assert getattr(caught.value, "remedy", "")
+
+
+def test_a_singular_covariance_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no start has a finite likelihood, that is said."""
+    monkeypatch.setattr("scipy.linalg.lapack.dpotrf", lambda K, **_: (K, 1))
+    with pytest.raises(ConvergenceError, match="finite likelihood"):
+        fit_likelihood(*parts(20)[:2])
+
+
+def test_a_constant_column_stays_zero() -> None:
+    """It has no spread to be scaled to one; the likelihood is that of the other columns."""
+    X, Y, _ = parts(40)
+    with_constant = np.concatenate([Y, np.full((40, 1), 7.0)], axis=1)
+    assert not standardised(with_constant)[:, 2].any()
+    assert fit_likelihood(X, with_constant).log_likelihood == pytest.approx(fit_likelihood(X, Y).log_likelihood)
+
+
+@pytest.mark.parametrize(
+    ("name", "k", "isomap", "lle"), [("mocap_run1", 6, 3812, -1089), ("robot_wifi", 7, 2201, -1913)]
+)
+def test_known_figures_of_the_two_real_sets(name: str, k: int, isomap: float, lle: float) -> None:
+    """The reference scores come out, to the unit."""
+    path = ORACLES / f"{name}.npy"
+    if not path.exists():
+        pytest.skip(f"{path.name} is not here")
+    X = np.load(path)
+    assert fit_likelihood(X, Isomap(n_neighbors=k).fit_transform(X)).log_likelihood == pytest.approx(isomap, abs=1)
+    other = LocallyLinearEmbedding(n_neighbors=k, eigen_solver="dense")
+    assert fit_likelihood(X, other.fit_transform(X)).log_likelihood == pytest.approx(lle, abs=1)

@@ -1,0 +1,159 @@
+"""Pictures over HTTP; the tasks run here, not in workers."""
+
+from __future__ import annotations
+
+from importlib import util
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from glle_engine import manifolds
+from tests.service.test_analyses import fitted
+from tests.service.test_resources import upload
+from worker import tasks
+from worker.pictures import picture
+
+if TYPE_CHECKING:
+    import httpx
+
+    from worker.stores import Stores
+
+PNG, SVG = b"\x89PNG", b"<?xml"
+
+
+@pytest.fixture(autouse=True)
+def _here(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the tasks use the app's stores."""
+    monkeypatch.setattr(tasks, "stores", lambda: stores)
+
+
+@pytest.fixture
+def posterior(client: httpx.Client) -> str:
+    """The path of a fitted posterior."""
+    return fitted(client)
+
+
+def seen(client: httpx.Client, path: str, **query: Any) -> httpx.Response:
+    """Return a picture, its job done here."""
+    asked = {"wait": 0, **query}
+    answer = client.get(path, params=asked)
+    if answer.status_code == 202:
+        tasks.analyse(answer.json()["id"], 0)
+        answer = client.get(path, params=asked)
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("ending", "query", "media", "begins"),
+    [
+        ("/draws/7.png", {}, "image/png", PNG),
+        ("/draws/7.svg", {"scale": 0.5, "theme": "dark", "color": "reference"}, "image/svg+xml", SVG),
+        ("/draws.png", {"count": 2, "scales": [0.1, 10]}, "image/png", PNG),
+        ("/summary.svg", {"count": 4}, "image/svg+xml", SVG),
+    ],
+)
+def test_draws_and_summaries_are_seen(
+    client: httpx.Client, posterior: str, ending: str, query: dict[str, Any], media: str, begins: bytes
+) -> None:
+    """The picture is of its type, immutable, and 304 for who has it."""
+    path = posterior + ending
+    answer = seen(client, path, **query)
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].partition(";")[0] == media
+    assert answer.content.startswith(begins)
+    assert "immutable" in answer.headers["cache-control"]
+    again = client.get(path, params=query, headers={"if-none-match": answer.headers["etag"]})
+    assert again.status_code == 304
+
+
+def test_a_number_without_an_ending_is_the_draw_itself(client: httpx.Client, posterior: str, stores: Stores) -> None:
+    """The paths do not get into each other's way."""
+    answer = client.get(f"{posterior}/draws/7", params={"wait": 0})
+    assert answer.status_code == 202
+    assert answer.json()["kind"] == "draws"
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "status", "type_"),
+    [
+        ("/draws/7.gif", {}, 422, "invalid-request"),
+        ("/draws/x.png", {}, 422, "invalid-request"),
+        ("/draws.png", {"count": 40, "scales": [1, 2]}, 422, "over-the-limit"),
+        ("/draws.png", {"source": "other"}, 422, "invalid-request"),
+        ("/draws/0.png", {"width": 50}, 422, "invalid-request"),
+        ("/summary.png", {"count": 1}, 422, "invalid-request"),
+        ("/draws/0.png", {"color": "label"}, 422, "no-such-color"),
+    ],
+)
+def test_what_cannot_be_seen_is_refused(
+    client: httpx.Client, posterior: str, path: str, query: dict[str, Any], status: int, type_: str
+) -> None:
+    """With a problem that names the remedy."""
+    answer = seen(client, posterior + path, **query)
+    assert answer.status_code == status
+    assert answer.json()["type"].endswith(type_)
+    assert answer.json()["remedy"]
+
+
+def test_an_unknown_posterior_has_no_picture(client: httpx.Client) -> None:
+    """404, as for its numbers."""
+    assert client.get("/v1/posteriors/post_none/draws/0.png").status_code == 404
+
+
+def test_the_colour_is_the_label_where_there_is_one(client: httpx.Client) -> None:
+    """A picture by label is another than that by place, and is the one that auto gives."""
+    X = manifolds.make("s_curve", 60, seed=2).X
+    body = "kind,a,b,c\n" + "\n".join(f"k{i % 3},{x[0]},{x[1]},{x[2]}" for i, x in enumerate(X))
+    told = client.post("/v1/datasets?label=kind", content=body, headers={"content-type": "text/csv"}).json()
+    job = client.post("/v1/posteriors", json={"dataset": told["id"]}).json()
+    tasks.fit(job["id"])
+    path = job["links"]["posterior"] + "/draws/0.png"
+    automatic, label, reference = (seen(client, path, color=c).content for c in ("auto", "label", "reference"))
+    assert automatic == label != reference
+
+
+def test_embeddings_and_comparisons_are_seen(client: httpx.Client) -> None:
+    """Each embedding by its id; a comparison by its job, with what failed named and left out."""
+    dataset = upload(client, manifolds.make("s_curve", 60, seed=2).X)
+    methods = [
+        {"method": "pca"},
+        {"method": "lle"},
+        {"method": "lle", "label": "far", "parameters": {"n_neighbors": 59}},
+    ]
+    methods.append({"method": "pca", "label": "too-many", "parameters": {"n_components": 4}})
+    job = client.post("/v1/comparisons", json={"dataset": dataset, "methods": methods}).json()
+    early = client.get(f"/v1/jobs/{job['id']}/result.png", params={"wait": 0})
+    assert early.status_code == 202
+    tasks.analyse(job["id"], 0)
+    found = seen(client, f"/v1/jobs/{job['id']}/result.svg")
+    assert found.content.startswith(SVG)
+    rows = client.get(f"/v1/jobs/{job['id']}/result").json()["rows"]
+    assert [row["problem"] is None for row in rows] == [True, True, True, False]
+    assert seen(client, f"/v1/embeddings/{rows[0]['embedding']}.png").content.startswith(PNG)
+
+
+def test_other_jobs_are_no_pictures(client: httpx.Client, posterior: str) -> None:
+    """The remedy names where draws and summaries are seen."""
+    job = client.post(f"{posterior}/draws", json={"count": 2}).json()
+    answer = client.get(f"/v1/jobs/{job['id']}/result.png", params={"wait": 0})
+    assert answer.status_code == 422
+    assert "draws.png" in answer.json()["remedy"]
+
+
+def test_a_picture_job_has_its_picture_as_result(client: httpx.Client, posterior: str) -> None:
+    """Whoever follows the job of a 202 gets there, too."""
+    job = client.get(f"{posterior}/draws/1.png", params={"wait": 0}).json()
+    assert job["kind"] == "picture"
+    tasks.analyse(job["id"], 0)
+    assert client.get(f"/v1/jobs/{job['id']}/result").content.startswith(PNG)
+
+
+def test_without_matplotlib_the_extra_is_named(
+    client: httpx.Client, posterior: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The core install is small."""
+    real = util.find_spec
+    monkeypatch.setattr(picture, "find_spec", lambda name: None if name == "matplotlib" else real(name))
+    answer = client.get(f"{posterior}/draws/0.png")
+    assert answer.json()["type"].endswith("missing-library")
+    assert "glle[pictures]" in answer.json()["remedy"]

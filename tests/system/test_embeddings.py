@@ -1,0 +1,94 @@
+"""Embeddings and comparisons made by real workers: the coordinates are the engine's."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from glle_engine import manifolds
+from glle_engine.methods import METHODS
+from service.client import Client, InvalidRequestError
+from tests.conftest import until
+from tests.system.conftest import synthetic
+from tests.system.test_main_job import npy
+
+if TYPE_CHECKING:
+    import httpx
+
+    from tests.system.conftest import Up
+
+N = 250
+SHEET = manifolds.make("s_curve", N, seed=31)
+
+
+def test_embedding_and_comparison_with_a_row_that_cannot_be(client: httpx.Client) -> None:
+    """The engine's own bits, scored against the truth; in the comparison the same embedding beside a refusal."""
+    dataset = synthetic(client, N, seed=31)
+    body = {"dataset": dataset, "method": "lle", "parameters": {"n_neighbors": 12}, "truth": dataset}
+    made = client.post("/v1/embeddings?wait=60", json=body)
+    assert made.status_code == 200, made.text
+    one = METHODS["lle"]
+    direct = one.embed(SHEET.X, one.spec(n_neighbors=12)).Y
+    np.testing.assert_allclose(npy(client, made.json()["links"]["embedding"] + "/coordinates"), direct, atol=1e-8)
+    scores = client.get(made.json()["links"]["result"]).json()["scores"]
+    neighbors = [{"n_neighbors": k} for k in (N, 12)]
+    methods = [{"method": "pca"}, *({"method": "lle", "parameters": given} for given in neighbors)]
+    asked = {"dataset": dataset, "methods": methods, "truth": dataset, "scores": ["trustworthiness", "procrustes"]}
+    compared = client.post("/v1/comparisons?wait=60", json=asked)
+    assert compared.status_code == 200, compared.text
+    told = client.get(compared.json()["links"]["result"]).json()["rows"]
+    assert [row["label"] for row in told] == ["pca", "lle", "lle-2"]
+    assert told[1]["problem"]["type"] == "urn:glle:problem:too-few-points"
+    assert told[2]["links"]["self"] == made.json()["links"]["embedding"]
+    assert told[2]["scores"] == {name: scores[name] for name in asked["scores"]}
+    assert told[0]["scores"]["procrustes"] > 0
+
+
+def test_what_would_not_finish_is_refused_at_once(client: httpx.Client) -> None:
+    """A deadline that the method is expected to miss: no job, and the size that would do."""
+    dataset = synthetic(client, 3000, seed=31)
+    answer = client.post("/v1/embeddings?deadline=0.1", json={"dataset": dataset, "method": "lle"})
+    assert (answer.status_code, answer.json()["type"]) == (422, "urn:glle:problem:too-long")
+    assert 0 < answer.json()["details"]["most_points"] < 3000
+    assert "pca" in answer.json()["details"]["quicker"]
+
+
+def test_cancel_is_heard_within_a_method(client: httpx.Client) -> None:
+    """A comparison at work on a long descent is cancelled within two seconds; it told which method was at work."""
+    dataset = synthetic(client, 1500, seed=31)
+    methods = [{"method": "pca"}, {"method": "sne"}]
+    job = client.post("/v1/comparisons", json={"dataset": dataset, "methods": methods, "scores": []}).json()
+    path = job["links"]["self"]
+    until(lambda: client.get(path).json()["progress"]["stage"].startswith("sne: "))
+    assert client.get(path).json()["progress"]["done"] == 1
+    started = time.monotonic()
+    assert client.delete(path).json()["status"] == "cancelling"
+    assert client.get(path + "?wait=10").json()["status"] == "cancelled"
+    assert time.monotonic() - started < 2
+
+
+def test_client_embeds_and_compares(up: Up) -> None:
+    """Arrays in, arrays and tables out; words for classes; what would be refused is told before."""
+    with Client(up.url, progress=False) as glle:
+        found = glle.embed(SHEET.X, "lle", truth=SHEET.coordinates, scores=["procrustes"], n_neighbors=12)
+        one = METHODS["lle"]
+        np.testing.assert_allclose(found.embedding, one.embed(SHEET.X, one.spec(n_neighbors=12)).Y, atol=1e-8)
+        kinds = np.where(SHEET.coordinates[:, 0] > 0, "right", "left")
+        options = {"labels": kinds, "scores": ["neighborhood_hit"]}
+        methods = ["pca", {"method": "lle", "parameters": {"n_neighbors": 12}, "label": "twelve"}]
+        table = glle.compare(SHEET.X, methods, align="first", **options)  # type: ignore[arg-type] # of mixed types
+        assert [row["label"] for row in table.rows] == ["pca", "twelve"]
+        assert table.rows[1]["embedding"] == found.id
+        assert table.twelve.shape == (N, 2)
+        assert all(0.5 < row["scores"]["neighborhood_hit"] <= 1 for row in table.rows)
+        assert {"pca", "lle"} <= {told["name"] for told in glle.methods(makes="embedding")}
+        assert "trustworthiness" in {told["name"] for told in glle.scores()}
+        assert glle.estimate(SHEET.X, "pca")["problem"] is None
+        told = glle.estimate(SHEET.X, "lle", n_neighbors=N)["problem"]
+        assert told is not None
+        assert "n_neighbors" in told["detail"]
+        with pytest.raises(InvalidRequestError, match="n_neighbors"):
+            glle.embed(SHEET.X, "lle", n_neighbors=N)

@@ -1,0 +1,33 @@
+"""The list of analyses: by the kind of a job, what it is to make."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from worker.analyses import AdviceSpec, CalibrationSpec, ReconstructionsSpec, SummarySpec, TransformSpec
+from worker.comparisons import ComparisonSpec
+from worker.embeddings import EmbeddingSpec
+from worker.pictures.picture import PictureSpec
+
+if TYPE_CHECKING:
+    from worker.analysis import AnalysisSpec
+    from worker.jobs import Job
+
+_SPECS: dict[str, type[AnalysisSpec]] = {
+    spec.kind: spec
+    for spec in (
+        SummarySpec,
+        TransformSpec,
+        ReconstructionsSpec,
+        CalibrationSpec,
+        AdviceSpec,
+        EmbeddingSpec,
+        ComparisonSpec,
+        PictureSpec,
+    )
+}
+
+
+def analysis_of(job: Job) -> AnalysisSpec:
+    """Return the analysis that a job is to make."""
+    return _SPECS[job.kind].from_dict(job.spec)
