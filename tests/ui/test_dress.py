@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from tests.ui.explorer import Explorer
     from tests.system.conftest import Up
+    from tests.ui.explorer import Explorer
 
     Tab = Callable[..., AbstractContextManager[Explorer]]
 
@@ -103,7 +103,17 @@ def test_all_is_reached_without_a_mouse(explorer: Explorer, link: str) -> None:
         name, ring = explorer.page.evaluate(FOCUSED)
         assert ring, f"{name} does not show that it has the focus"
         reached.append(name)
-    wanted = ["change-data", "method", "form-em-n_neighbors", "draws-count", "fit", "tab-draws", "stage", "play", "scrub"]
+    wanted = [
+        "change-data",
+        "method",
+        "form-em-n_neighbors",
+        "draws-count",
+        "fit",
+        "tab-draws",
+        "stage",
+        "play",
+        "scrub",
+    ]
     wanted += ["show-consensus", "export-png", "color"]
     assert [name for name in dict.fromkeys(reached) if name in wanted] == wanted
     explorer.at("stage").focus()

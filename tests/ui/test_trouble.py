@@ -26,7 +26,7 @@ def test_a_service_that_goes_away_is_told_and_comes_back(tab: Tab, tmp_path: Pat
         port = free.getsockname()[1]
     with tab(f"http://127.0.0.1:{port}") as explorer:
         explorer.expected += ["ERR_CONNECTION_REFUSED", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE"]
-        with running(tmp_path, port=port, GLLE_WORKERS="1"):
+        with running(tmp_path, GLLE_PORT=str(port), GLLE_WORKERS="1"):
             explorer.open()
             explorer.at("try-example").click()
             expect(explorer.at("chosen")).to_be_visible()
@@ -36,14 +36,14 @@ def test_a_service_that_goes_away_is_told_and_comes_back(tab: Tab, tmp_path: Pat
         expect(explorer.at("chosen")).to_be_visible()
         expect(explorer.at("fit")).to_be_disabled()
         explorer.keep("service-down")
-        with running(tmp_path, port=port, GLLE_WORKERS="1"):
+        with running(tmp_path, GLLE_PORT=str(port), GLLE_WORKERS="1"):
             expect(explorer.at("service-down")).to_have_count(0, timeout=15_000)
             explorer.fit(count=2)
             assert explorer.state("draws")["count"] == 2
 
 
 def test_a_service_with_keys_asks_for_one(tab: Tab, tmp_path: Path) -> None:
-    """Without one and with a wrong one there is a form; with a right one the page is there, and the key in no address."""
+    """Without one and with a wrong one there is a form; with a right one the page is there. No address has the key."""
     with running(tmp_path, GLLE_AUTH="required", GLLE_WORKERS="1") as up, tab(up.url) as explorer:
         explorer.expected.append("401")
         explorer.page.goto(up.url)
