@@ -31,7 +31,7 @@ export function App() {
     <${Top} /><${Banner} />
     <div class="layout">
       <div class="setup" data-testid="setup"><${DataPanel} /><${MethodPanel} /><${FitPanel} /></div>
-      <main id="view" tabindex="-1"><${Tabs} /><${Problem} /><${Progress} /><${View} /><${ExportBar} /></main>
+      <main id="view" tabindex="-1"><div class="viewbar"><${Tabs} /><${Progress} /></div><${Problem} /><${View} /><${ExportBar} /></main>
       <${Inspector} />
     </div>
     <${Drag} /><${Keys} /><${Told} />

@@ -35,7 +35,9 @@ export function forget() {
 }
 
 /** The entry of the chosen method. */
-export const chosenMethod = () => state.methods.find((method) => method.name === state.method);
+export const chosenMethod = () => chosen(state.method);
+
+const chosen = (name) => state.methods.find((method) => method.name === name);
 
 /** How many draws are asked for at first: so many that a tab can hold them. */
 export function defaultCount() {
@@ -77,14 +79,21 @@ export async function openLinked(link) {
     const posterior = await askJson(`/v1/posteriors/${link.posterior}`);
     const dataset = await askJson(`/v1/datasets/${posterior.dataset}`);
     await choose(dataset);
-    const { dataset: _, method, ...values } = { ...posterior.spec, dataset: 0 };
+    const { method } = posterior.spec;
     const { count, seed, scale } = link;
-    set({ method, forms: { ...state.forms, [method]: values, draws: { count, seed, scale } } });
+    set({ method, forms: { ...state.forms, [method]: changedFrom(method, posterior.spec), draws: { count, seed, scale } } });
     await open(posterior);
     await draw();
     set({ frame: Math.min(link.frame, state.draws.count), view: link.view, color: link.color, shape: link.shape });
     if (link.view === 'scales') await drawScales();
   });
+}
+
+/** The settings that are not what the method's schema says anyway. */
+function changedFrom(method, spec) {
+  const { properties } = chosen(method).parameters;
+  const isOwn = ([name, value]) => name !== 'method' && name in properties && properties[name].default !== value;
+  return Object.fromEntries(Object.entries(spec).filter(isOwn));
 }
 
 /** Draw at each scale of the grid. */

@@ -25,7 +25,8 @@ export function bytes(count) {
 /** Seconds for people. */
 export function seconds(count) {
   if (count === null || count === undefined) return '';
-  if (count < 1) return 'under 1 s';
+  if (count < 0.095) return 'under 0.1 s';
+  if (count < 1) return `${count.toFixed(1)} s`;
   if (count < 90) return `${Math.round(count)} s`;
   return `${Math.round(count / 60)} min`;
 }

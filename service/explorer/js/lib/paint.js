@@ -40,11 +40,22 @@ function circles(context, xy, { x, y, sx, sy }, { index, palette }, radius, mask
   context.globalAlpha = 1;
 }
 
-/** Paint squares into the pixels themselves. */
+let kept = null; // the last image: most are of one size, and a new one a frame would be a megabyte a frame
+
+/** An image of so many pixels, none of them painted. */
+function emptyImage(width, height) {
+  if (kept?.image.width === width && kept.image.height === height) kept.words.fill(0);
+  else {
+    const image = new ImageData(width, height);
+    kept = { image, words: new Uint32Array(image.data.buffer) };
+  }
+  return kept;
+}
+
+/** Paint squares into the pixels of a canvas on which nothing is painted yet. */
 function pixels(context, xy, { x, y, sx, sy }, { index, palette }, radius, mask) {
   const { width, height } = context.canvas;
-  const image = context.getImageData(0, 0, width, height);
-  const words = new Uint32Array(image.data.buffer);
+  const { image, words } = emptyImage(width, height);
   const colors = Uint32Array.from(palette, (color) => packed(rgb(color), 255));
   const faint = Uint32Array.from(palette, (color) => packed(rgb(color), 45));
   const n = xy.length / 2;
@@ -53,8 +64,8 @@ function pixels(context, xy, { x, y, sx, sy }, { index, palette }, radius, mask)
     const tones = chosen ? colors : faint;
     for (let i = 0; i < n; i++) {
       if (mask && mask[i] !== chosen) continue;
-      const left = Math.round(x + sx * xy[2 * i] - side / 2);
-      const top = Math.round(y + sy * xy[2 * i + 1] - side / 2);
+      const left = (x + sx * xy[2 * i] - side / 2 + 0.5) | 0;
+      const top = (y + sy * xy[2 * i + 1] - side / 2 + 0.5) | 0;
       if (left < 0 || top < 0 || left + side > width || top + side > height) continue;
       const color = tones[index[i]];
       for (let row = top; row < top + side; row++) {

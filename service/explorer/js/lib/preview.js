@@ -4,6 +4,7 @@ import { npyHeader, readNpy } from '../npy.js';
 
 const HEAD_BYTES = 256 * 1024;
 const ROWS = 5;
+const MISSING = /^\s*([+-]?(nan|inf|infinity)|n\/?a|null|none|\?|-)?\s*$/i;
 const NUMBER = /^\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*$/i;
 
 /**
@@ -28,7 +29,11 @@ function ofCsv(text) {
   const hasHeader = !rows[0].some((cell) => NUMBER.test(cell));
   const names = hasHeader ? rows.shift() : rows[0].map((_, i) => String(i));
   const body = rows.slice(0, ROWS);
-  const words = names.filter((_, i) => body.some((row) => row[i] !== undefined && !NUMBER.test(row[i])));
+  const isWords = (i) => {
+    const told = body.map((row) => row[i] ?? '').filter((cell) => !MISSING.test(cell));
+    return told.length > 0 && !told.some((cell) => NUMBER.test(cell));
+  };
+  const words = names.filter((_, i) => isWords(i)); // a gap among numbers is no word: the service says where it is
   return { names, rows: body, text: words, total: null, numbered: !hasHeader };
 }
 

@@ -2,6 +2,8 @@
 
 import { number } from './html.js';
 
+const WORDS = { n_neighbors: 'neighbours', n_components: 'dimensions' };
+
 /**
  * Return the steps that a problem of the service allows.
  * @param {object} problem - problem+json: type, details
@@ -19,12 +21,13 @@ export function stepsOf(problem, spec = {}) {
   if (details.sizes && 'smallest_connecting_k' in details) {
     steps.push({ label: 'Bridge the pieces', values: { disconnected: 'bridge' } });
   }
-  const most = details.n_points ?? details.n;
-  if (code === 'too-few-points' && most > 3) {
-    steps.push({ label: `Use ${Math.min(10, most - 1)} neighbours`, values: { n_neighbors: Math.min(10, most - 1) } });
+  if (details.n_points > 3 && details.n_neighbors >= details.n_points) {
+    const k = Math.min(10, details.n_points - 1);
+    steps.push({ label: `Use ${k} neighbours`, values: { n_neighbors: k } });
   }
-  if (details.name in { n_neighbors: 1, n_components: 1 } && details.limit) {
-    steps.push({ label: `Use ${number(details.limit)}`, values: { [details.name]: details.limit } });
+  if (code === 'over-the-limit' && details.allowed) {
+    const name = Object.keys(WORDS).find((one) => problem.detail.startsWith(`${one}=`));
+    if (name) steps.push({ label: `Use ${number(details.allowed)} ${WORDS[name]}`, values: { [name]: details.allowed } });
   }
   return steps.filter(({ values }) => Object.entries(values).some(([name, value]) => spec[name] !== value));
 }

@@ -180,17 +180,18 @@ function Table({ names, rows, label, color, more = {} }) {
   const most = 30;
   const count = Math.min(most, rows[0].length);
   const beside = Object.entries(more).filter(([, values]) => values);
+  const side = (i) => (Number.isNaN(Number(String(rows[0][i]).replaceAll(',', ''))) ? 'words' : '');
   const role = (name) => (name && name === label ? ' (labels)' : name && name === color ? ' (colour)' : '');
   return html`<div class="table" tabindex="0" role="region" aria-label="First rows" data-testid="preview">
     <table>
       <thead><tr>
-        ${beside.map(([name]) => html`<th scope="col">${name === 'color' ? 'colour' : 'label'}</th>`)}
-        ${Array.from({ length: count }, (_, i) => html`<th scope="col">${names?.[i] ?? `x${i + 1}`}${role(names?.[i])}</th>`)}
+        ${beside.map(([name]) => html`<th scope="col" class="words">${name === 'color' ? 'colour' : 'label'}</th>`)}
+        ${Array.from({ length: count }, (_, i) => html`<th scope="col" class=${side(i)}>${names?.[i] ?? `x${i + 1}`}${role(names?.[i])}</th>`)}
         ${rows[0].length > most && html`<th scope="col">+${rows[0].length - most}</th>`}
       </tr></thead>
       <tbody>${rows.map((row, at) => html`<tr>
-        ${beside.map(([, values]) => html`<td>${String(values[at])}</td>`)}
-        ${row.slice(0, count).map((cell) => html`<td>${String(cell)}</td>`)}
+        ${beside.map(([, values]) => html`<td class="words">${String(values[at])}</td>`)}
+        ${row.slice(0, count).map((cell, i) => html`<td class=${side(i)}>${String(cell)}</td>`)}
       </tr>`)}</tbody>
     </table>
   </div>`;

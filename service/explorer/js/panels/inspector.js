@@ -1,6 +1,6 @@
 /** How the points look, and what is known of the one that is looked at. */
 
-import { MOST_SHAPES } from '../plot/overlay.js';
+import { MOST_SHAPES, MOST_TRAILS } from '../plot/overlay.js';
 import { choosePoints, neighborsOf } from '../actions/selection.js';
 import { dimension, points } from '../lib/frames.js';
 import { html, number, percent, useMemo } from '../lib/html.js';
@@ -37,7 +37,7 @@ function Appearance() {
   const { shape, trails, summary, draws, axes, selection } = told;
   const look = useMemo(() => lookOf(told, points()), [told.color, told.columns, summary, told.dataset]);
   const p = dimension();
-  const few = points() <= MOST_SHAPES || selection;
+  const count = selection?.list.length ?? points();
   const pick = (color) => {
     set({ color });
     writeLink();
@@ -59,9 +59,11 @@ function Appearance() {
       </div></div>`}
     ${shape === 'ellipse' && html`<p class="help">Around the average place of a point: half of the draws put it inside.</p>`}
     ${shape === 'halo' && html`<p class="help">Around the average place of a point, as wide as it moves from draw to draw.</p>`}
-    ${shape !== 'none' && !few && html`<p class="help">Shown for ${MOST_SHAPES} evenly chosen points; select some to see theirs.</p>`}
+    ${shape !== 'none' && count > MOST_SHAPES && html`<p class="help">Shown for ${MOST_SHAPES} evenly chosen points; select fewer to see theirs.</p>`}
     ${told.posterior && html`<label class="check"><input type="checkbox" data-testid="trails" disabled=${!draws} checked=${trails}
       onChange=${(event) => set({ trails: event.target.checked })} /> Trails: the way of points through the draws</label>`}
+    ${trails && count > MOST_TRAILS && html`<p class="help">Shown for ${MOST_TRAILS} evenly chosen points; select fewer, or point at one.</p>`}
+    ${p === 1 && html`<p class="help">One dimension runs from left to right; upwards are the rows in their order.</p>`}
     ${p > 2 && html`<div class="field wide"><span class="label">Axes</span><span class="axes">
       ${[0, 1].map((side) => html`<select aria-label=${side ? 'Upward' : 'To the right'} data-testid=${`axis-${side}`}
         value=${axes[side]} onChange=${(event) => {

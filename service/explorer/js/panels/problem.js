@@ -36,7 +36,7 @@ function KeyForm() {
     boot();
   };
   return html`<form class="banner key" role="alert" data-testid="key-form" onSubmit=${enter}>
-    <div><strong>This service asks for a key.</strong>
+    <div><strong>This service asks for a key.</strong>${' '}
       <span>${problem?.type?.endsWith('invalid-key') ? 'The last one was not accepted. ' : ''}
         Who runs it makes one with <code>glle keys create</code>. It is kept until you close this tab.</span></div>
     <input name="key" type="password" autocomplete="off" aria-label="Key" data-testid="key" required />

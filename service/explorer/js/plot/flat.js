@@ -9,6 +9,7 @@ const CLICK = 4; // a way shorter than so many pixels is a click
 
 /** Make the plot; see `createGlPlot`. */
 export function createFlatPlot(canvas, heard) {
+  canvas.getContext('2d', { willReadFrequently: true }); // its pixels are written here, not on the graphics card
   let [width, height] = [1, 1];
   let camera = { x: 0, y: 0, zoom: 1 };
   let from = null;

@@ -6,16 +6,18 @@ import { fitted } from '../lib/paint.js';
 import { state } from '../store.js';
 
 export const MOST_SHAPES = 400; // more would cover each other
-const MOST_TRAILS = 150;
+export const MOST_TRAILS = 150;
 const TAU = 2 * Math.PI;
 const DEVIATIONS = Math.sqrt(-2 * Math.log(1 - 0.5)); // the ellipse that holds half of a normal law's draws
 
-/** The points whose shape is drawn: the selected ones, or evenly many of all. */
-export function shapedPoints(n, selection, most) {
-  if (selection) return { rows: Array.from(selection.list.slice(0, most)), of: selection.list.length };
-  if (n <= most) return { rows: Array.from({ length: n }, (_, i) => i), of: n };
-  const step = n / most;
-  return { rows: Array.from({ length: most }, (_, i) => Math.floor(i * step)), of: n };
+/** The rows of which something is drawn: of the selected ones or of all, evenly chosen where they are more than `most`. */
+function shapedPoints(n, selection, most) {
+  const count = selection ? selection.list.length : n;
+  const step = Math.max(1, count / most);
+  return Array.from({ length: Math.min(count, most) }, (_, i) => {
+    const place = Math.floor(i * step);
+    return selection ? selection.list[place] : place;
+  });
 }
 
 /** Draw it all: `xy` are the places in the box, `screen` puts the box on the page. */
@@ -43,7 +45,7 @@ function onScreen(embedding, row, screen, box) {
 
 /** A halo as wide as the spread, or the ellipse of the covariance, around the consensus: draws move within. */
 function drawShapes(context, middle, screen, box, look) {
-  const { rows } = shapedPoints(points(), state.selection, MOST_SHAPES);
+  const rows = shapedPoints(points(), state.selection, MOST_SHAPES);
   const unit = Math.abs(screen.sx) * zoomOf(box);
   const p = dimension();
   const isEllipse = state.shape === 'ellipse' && p > 1;
@@ -83,7 +85,7 @@ function ellipse(context, x, y, row, p, unit) {
 
 /** The way of a point through all draws. */
 function drawTrails(context, screen, box, look) {
-  const { rows } = shapedPoints(points(), state.selection, MOST_TRAILS);
+  const rows = shapedPoints(points(), state.selection, MOST_TRAILS);
   const wanted = !state.selection && state.hover >= 0 ? [state.hover] : rows;
   const frames = Array.from({ length: state.draws.count }, (_, draw) => embeddingOf(draw + 1));
   context.lineWidth = 1;

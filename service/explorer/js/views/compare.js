@@ -31,7 +31,7 @@ function Choice({ names, isOpen }) {
     const now = compared();
     set({ compared: now.includes(name) ? now.filter((other) => other !== name) : [...now, name] });
   };
-  return html`<details class="more choice" open=${isOpen}><summary>Methods to compare</summary>
+  return html`<details class="more method-choice" open=${isOpen}><summary>Methods to compare</summary>
     ${[...families].map(([family, methods]) => html`<div class="family" role="group" aria-label=${family}>
       <span class="quiet">${family}</span><span class="chips">${methods.map((method) => {
         const why = hindrance(method);

@@ -27,6 +27,6 @@ export function Empty() {
       here you see many that the data allow, and which points stay where they are.</p>
     ${example && html`<button type="button" class="primary" data-testid="try-example"
       onClick=${() => synthesise({ name: example })}>Try it with an example</button>`}
-    <p class="quiet">or drop a CSV, npy or Parquet file anywhere on this page</p>
+    ${example && html`<p class="quiet">or drop a CSV, npy or Parquet file anywhere on this page</p>`}
   </div>`;
 }

@@ -23,7 +23,8 @@ export function Stage() {
   const { frame, single, posterior, draws } = useStore('frame', 'single', 'posterior', 'draws');
   const name = single ? single.title : titleOf(frame);
   return html`
-    <div class="stage" id="stage" data-testid="stage" tabindex="0" role="img" aria-label=${`Scatter plot: ${name}`}>
+    <div class="stage" id="stage" data-testid="stage" tabindex="0" role="group"
+      aria-label=${`Scatter plot: ${name}`}>
       <div class="plot-host" ref=${host}></div>
       <canvas class="overlay" ref=${overlay} aria-hidden="true"></canvas>
       <div class="stage-name" data-testid="frame-name">${posterior || single ? name : ''}
