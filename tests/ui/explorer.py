@@ -130,7 +130,7 @@ class Explorer:
 
     def seen(self, name: str = "stage") -> bytes:
         """Return the pixels of a part, as they are now."""
-        return self.at(name).first.screenshot()
+        return bytes(self.at(name).first.screenshot())
 
     def wait_still(self, name: str = "stage") -> bytes:
         """Wait until a part stops moving; return its pixels."""
