@@ -114,7 +114,7 @@ lock:
 	$(LOCK) --extra service --extra client --extra fast --extra otel --extra demo --extra sklearn \
 		--extra tsne --extra sdp --extra pictures --group dev -o requirements.lock
 	$(LOCK) --extra service --extra fast --extra otel --extra arrow --extra sklearn \
-		--extra tsne --extra sdp --extra pictures --group build -o requirements-service.lock
+		--extra tsne --extra sdp --extra pictures --group build --constraint requirements.lock -o requirements-service.lock
 	$(LOCK) --extra bench --constraint requirements.lock -o requirements-bench.lock
 	$(LOCK) --group ui --constraint requirements.lock -o requirements-ui.lock
 

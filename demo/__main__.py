@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 METHODS: tuple[Literal["em", "direct"], ...] = ("em", "direct")
 SCALES = (0.01, 0.1, 1.0, 5.0, 10.0)
 PROBES = 1000
+COMPARED = ("pca", "lle", "ltsa", "laplacian-eigenmaps", "diffusion-maps", "auto-reg-lle", "glle")
 
 T = TypeVar("T")
 
@@ -74,18 +75,18 @@ def main() -> int:
     try:
         with running_service(options.workers) as url:
             console.print(f"The service is at {url} with {options.workers} workers on embedded servers.")
-            cases = _run(url, console, options)
+            cases, drawn = _run(url, console, options)
     except KeyboardInterrupt:
         console.print("Interrupted; everything that was started is stopped.")
         return 130
     _table(console, cases, options.draws)
-    for path in _pictures(options.out, cases):
+    for path in [*_pictures(options.out, cases), *drawn]:
         console.print(f"Picture: {path}")
     return 0
 
 
-def _run(url: str, console: Console, options: argparse.Namespace) -> list[Case]:
-    """Upload, fit, draw, and ask for all of it again."""
+def _run(url: str, console: Console, options: argparse.Namespace) -> tuple[list[Case], list[Path]]:
+    """Upload, fit, draw, ask for all of it again, compare; return the cases, and the pictures that the service drew."""
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description:<34}"),
@@ -103,7 +104,20 @@ def _run(url: str, console: Console, options: argparse.Namespace) -> list[Case]:
                 _follow(lines, f"draws {case.title}", partial(_draw, posterior, case, options.draws))
             for case, posterior in zip(cases, fitted, strict=True):
                 _follow(lines, f"scale {case.title}", partial(_scales, posterior, case))
-    return cases
+            options.out.mkdir(parents=True, exist_ok=True)
+            roll = next(i for i, case in enumerate(cases) if case.name == "swiss_roll")
+            drawn = [options.out / "summary.png", options.out / "methods.png"]
+            _follow(lines, "summary Swiss roll", partial(fitted[roll].picture, "summary", out=drawn[0]))
+            _follow(lines, "methods Swiss roll", partial(_compared, client, cases[roll], drawn[1]))
+    return cases, drawn
+
+
+def _compared(client: Client, case: Case, path: Path) -> None:
+    """Have the service compare methods of the field on a data set, and draw them side by side."""
+    landmarks = {"method": "isomap", "parameters": {"n_landmarks": 200}}
+    scores = ["trustworthiness", "procrustes"]
+    compared = client.compare(case.dataset, [*COMPARED, landmarks], truth=case.dataset, scores=scores)
+    client.picture(f"/v1/jobs/{compared.job}/result.png", out=path)
 
 
 def _uploaded(client: Client, points: int) -> list[Case]:

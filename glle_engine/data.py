@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -65,7 +65,19 @@ def require_range(data: NDArray[np.float64]) -> None:
         )
 
 
-def require_enough_points(n: int, spec: FitSpec) -> None:
+class OfNeighbors(Protocol):
+    """Parameters with neighbourhoods."""
+
+    @property
+    def n_neighbors(self) -> int:
+        """The neighbours of a point, k."""
+
+    @property
+    def n_components(self) -> int:
+        """The dimensions, p."""
+
+
+def require_enough_points(n: int, spec: OfNeighbors) -> None:
     """Raise `TooFewPointsError` unless n points have k neighbours each and p dimensions between them."""
     if spec.n_neighbors >= n:
         raise TooFewPointsError(

@@ -25,8 +25,8 @@ class Manifold:
     name : str
     X : (n, 3) float64
     coordinates : (n, 2) float64
-        Where each point lies on the sheet: the arc or angle first, which colours pictures well, the
-        width or height second.
+        Where each point lies on the sheet: the length of the arc (of the bowl, which no plane is, the angle) first,
+        which colours pictures well, the width or height second.
 
     """
 
@@ -78,11 +78,16 @@ def _roll(t: NDArray[np.float64], height: NDArray[np.float64]) -> NDArray[np.flo
     return np.stack([t * np.cos(t), height, t * np.sin(t)], axis=1)
 
 
+def _arc(t: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the length of the spiral r = t from its centre, the integral of (1 + t^2)^(1/2)."""
+    return (t * np.hypot(1, t) + np.arcsinh(t)) / 2
+
+
 def _swiss_roll(n: int, rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The spiral r = t, t in [3 pi/2, 9 pi/2], width 21."""
+    """The spiral r = t, t in [3 pi/2, 9 pi/2], width 21; distances along the sheet are those of its coordinates."""
     t = 1.5 * np.pi * (1 + 2 * rng.random(n))
     height = 21 * rng.random(n)
-    return _roll(t, height), np.stack([t, height], axis=1)
+    return _roll(t, height), np.stack([_arc(t), height], axis=1)
 
 
 def _swiss_roll_hole(n: int, rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -93,7 +98,7 @@ def _swiss_roll_hole(n: int, rng: np.random.Generator) -> tuple[NDArray[np.float
 
     unit = _accepted(n, rng, inside)
     t, height = 1.5 * np.pi * (1 + 2 * unit[:, 0]), 21 * unit[:, 1]
-    return _roll(t, height), np.stack([t, height], axis=1)
+    return _roll(t, height), np.stack([_arc(t), height], axis=1)
 
 
 def _severed_bowl(n: int, rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -27,11 +27,12 @@ from scipy.linalg import eigh
 from scipy.sparse import csc_array
 from scipy.sparse.linalg import LinearOperator, eigsh, splu
 
+from glle_engine.data import require_enough_points
 from glle_engine.embedding import sign_convention
 from glle_engine.errors import DegenerateDataError, InvalidParameterError
 from glle_engine.methods.gaussian_field import log_likelihood
 from glle_engine.methods.method import Cost, Embedding, Method
-from glle_engine.methods.neighborhood import NeighborSpec, require_neighbors
+from glle_engine.methods.neighborhood import NeighborSpec
 from glle_engine.methods.parameters import indices, integer, number
 from glle_engine.progress import blocks
 
@@ -179,7 +180,7 @@ def run(
 
 def refuse(n: int, d: int, spec: AlleSpec) -> None:
     """Refuse too few points, an ordering that is not one of all points, and weights that nothing determines."""
-    require_neighbors(n, spec)
+    require_enough_points(n, spec)
     if not isinstance(spec.ordering, str) and (len(spec.ordering) != n or max(spec.ordering) != n - 1):
         raise InvalidParameterError(
             f"The ordering has {len(spec.ordering)} points of {n}.",

@@ -23,12 +23,13 @@ import numpy as np
 from scipy.spatial.distance import pdist
 
 from glle_engine.advice import advise
+from glle_engine.data import require_enough_points
 from glle_engine.errors import DisconnectedGraphError, InvalidParameterError
 from glle_engine.graph import closed_classes
 from glle_engine.methods import lle
 from glle_engine.methods.lle import LleSpec, lle_of
 from glle_engine.methods.method import Cost, Embedding, Method
-from glle_engine.methods.neighborhood import connected_neighbors, require_neighbors
+from glle_engine.methods.neighborhood import connected_neighbors
 from glle_engine.methods.parameters import MethodSpec, choice, integer, number
 from glle_engine.methods.rewired import first_connecting
 
@@ -144,7 +145,7 @@ def refuse(n: int, d: int, spec: AutoKLleSpec) -> None:
         raise InvalidParameterError(
             f"k_most={spec.k_most} needs more than {n} points.", remedy=f"Give k_most of at most {n - 1}."
         )
-    require_neighbors(n, spec.at(max(2, min(spec.k_most, n - 1))))
+    require_enough_points(n, spec.at(max(2, min(spec.k_most, n - 1))))
 
 
 def cost(n: int, d: int, spec: AutoKLleSpec) -> Cost:

@@ -22,12 +22,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from glle_engine.data import require_enough_points
 from glle_engine.diagnostics import Note
 from glle_engine.errors import InvalidParameterError
 from glle_engine.methods import lle
 from glle_engine.methods.lle import embedding_of
 from glle_engine.methods.method import Cost, Embedding, Method
-from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors, require_neighbors
+from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors
 from glle_engine.methods.parameters import choice, number
 from glle_engine.weights import Neighborhoods, affine_solution, inverse_factor, neighborhoods, normalised_precision
 
@@ -124,7 +125,7 @@ def _notes(bounded: int, n: int, spec: AutoRegLleSpec) -> tuple[Note, ...]:
 
 def refuse(n: int, d: int, spec: AutoRegLleSpec) -> None:
     """Refuse too few points."""
-    require_neighbors(n, spec)
+    require_enough_points(n, spec)
 
 
 def cost(n: int, d: int, spec: AutoRegLleSpec) -> Cost:

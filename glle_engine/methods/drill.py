@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from glle_engine.data import require_enough_points
 from glle_engine.diagnostics import Note
 from glle_engine.methods.gaussian_field import log_likelihood, principal_coordinates, second_moment, undirected
 from glle_engine.methods.graphical_lasso import regularized
 from glle_engine.methods.method import Cost, Embedding, Method
-from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors, require_neighbors
+from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors
 from glle_engine.methods.parameters import MethodSpec, integer, number
 from glle_engine.methods.refusals import require_points, require_size
 
@@ -107,7 +108,7 @@ def refuse(n: int, d: int, spec: DrillSpec) -> None:
     if isinstance(spec.n_neighbors, str):
         require_points(n, spec.n_components + 2, f"n_components={spec.n_components}")
     else:
-        require_neighbors(n, NeighborSpec(n_components=spec.n_components, n_neighbors=spec.n_neighbors))
+        require_enough_points(n, NeighborSpec(n_components=spec.n_components, n_neighbors=spec.n_neighbors))
     require_size(n, MOST_POINTS, "DRILL", "meu, or alle")
 
 

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.sparse.csgraph import dijkstra
 
+from glle_engine.data import require_enough_points
 from glle_engine.errors import TooFewPointsError
 from glle_engine.graph import components
 from glle_engine.methods import lle
 from glle_engine.methods.lle import LleSpec, lle_of
 from glle_engine.methods.method import Cost, Embedding, Method
-from glle_engine.methods.neighborhood import connected_neighbors, require_connected, require_neighbors
+from glle_engine.methods.neighborhood import connected_neighbors, require_connected
 from glle_engine.methods.parameters import integer
 from glle_engine.methods.rewired import first_connecting, smallest_of_rows, undirected
 from glle_engine.neighbors import kneighbors
@@ -116,7 +117,7 @@ def _replaced(straight: NDArray[np.int32], along: NDArray[np.int32]) -> float:
 
 def refuse(n: int, d: int, spec: IsolleSpec) -> None:
     """Refuse too few points, for the neighbours or for the graph."""
-    require_neighbors(n, spec)
+    require_enough_points(n, spec)
     if isinstance(spec.n_graph, int) and spec.n_graph >= n:
         raise TooFewPointsError(
             f"n_graph={spec.n_graph} needs more than {n} points.",

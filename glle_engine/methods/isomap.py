@@ -17,12 +17,13 @@ import scipy.linalg
 from scipy.sparse.csgraph import dijkstra
 from scipy.sparse.linalg import ArpackError, eigsh
 
+from glle_engine.data import require_enough_points
 from glle_engine.eigenpairs import start_vector
 from glle_engine.embedding import sign_convention
 from glle_engine.errors import ConvergenceError, DegenerateDataError, InvalidParameterError
 from glle_engine.methods.affinity import symmetric_graph
 from glle_engine.methods.method import Cost, Embedding, Method
-from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors, require_neighbors
+from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors
 from glle_engine.methods.parameters import integer
 from glle_engine.progress import blocks
 
@@ -145,7 +146,7 @@ def _leading(B: NDArray[np.float64], p: int) -> tuple[NDArray[np.float64], NDArr
 
 def refuse(n: int, d: int, spec: IsomapSpec) -> None:
     """Refuse too few points, and landmarks that do not span the embedding or are more than the points."""
-    require_neighbors(n, spec)
+    require_enough_points(n, spec)
     m, p = spec.n_landmarks, spec.n_components
     if m and not p < m <= n:
         raise InvalidParameterError(

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.sparse import csr_array, diags_array
 
+from glle_engine.data import require_enough_points
 from glle_engine.embedding import sign_convention
 from glle_engine.errors import InvalidParameterError
 from glle_engine.methods.affinity import heat_kernel, symmetric_graph
 from glle_engine.methods.method import Cost, Embedding, Method
-from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors, require_neighbors
+from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors
 from glle_engine.methods.parameters import boolean, choice, number
 from glle_engine.methods.spectrum import bottom_cost, bottom_pairs
 
@@ -80,7 +81,7 @@ def run(
 
 def refuse(n: int, d: int, spec: LaplacianEigenmapsSpec) -> None:
     """Refuse too few points."""
-    require_neighbors(n, spec)
+    require_enough_points(n, spec)
 
 
 def cost(n: int, d: int, spec: LaplacianEigenmapsSpec) -> Cost:

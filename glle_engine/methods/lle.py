@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from glle_engine.data import require_enough_points
 from glle_engine.embedding import Eigenproblem, require_pairs, scaled
 from glle_engine.graph import closed_classes, edges
 from glle_engine.methods.method import Cost, Embedding, Method
-from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors, require_neighbors
+from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors
 from glle_engine.methods.parameters import number
 from glle_engine.weights import lle_weights
 
@@ -83,7 +84,7 @@ def run(
 
 def refuse(n: int, d: int, spec: NeighborSpec) -> None:
     """Refuse too few points, and more components than are found."""
-    require_neighbors(n, spec)
+    require_enough_points(n, spec)
     require_pairs(n, spec.n_components)
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from glle_engine.data import require_enough_points
 from glle_engine.diagnostics import Note
 from glle_engine.errors import InvalidParameterError
 from glle_engine.methods.gaussian_field import (
@@ -25,7 +26,7 @@ from glle_engine.methods.gaussian_field import (
 )
 from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.multipliers import Unfolding, unfolded
-from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors, require_neighbors
+from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors
 from glle_engine.methods.parameters import choice, integer, number
 from glle_engine.methods.refusals import require_size
 
@@ -99,7 +100,7 @@ def _not_converged(spec: MeuSpec, violation: float) -> Note:
 
 def refuse(n: int, d: int, spec: MeuSpec) -> None:
     """Refuse too few points, too many, and a likelihood that is known to have no bound."""
-    require_neighbors(n, spec)
+    require_enough_points(n, spec)
     require_size(n, MOST_POINTS, "Maximum entropy unfolding", "alle")
     if spec.multipliers == "any" and spec.n_neighbors == n - 1 and d < n - 1:
         raise InvalidParameterError(

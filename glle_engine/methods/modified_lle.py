@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from glle_engine.data import require_enough_points
 from glle_engine.diagnostics import Note
 from glle_engine.embedding import scaled
 from glle_engine.errors import ConvergenceError, InvalidParameterError
 from glle_engine.methods.method import Cost, Embedding, Method
-from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors, require_neighbors
+from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors
 from glle_engine.methods.refusals import require_rank
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def _notes(tried: list[str]) -> tuple[Note, ...]:
 
 def refuse(n: int, d: int, spec: ModifiedLleSpec) -> None:
     """Refuse too few points, and fewer neighbours or features than components."""
-    require_neighbors(n, spec)
+    require_enough_points(n, spec)
     require_rank(n, d, spec.n_components)
     k, p = spec.n_neighbors, spec.n_components
     if k < p:

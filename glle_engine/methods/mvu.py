@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from glle_engine.data import require_enough_points
 from glle_engine.diagnostics import Note
 from glle_engine.errors import ConvergenceError, InvalidParameterError
 from glle_engine.methods.gaussian_field import principal_coordinates, require_apart, undirected
 from glle_engine.methods.method import Cost, Embedding, Method
-from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors, require_neighbors
+from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors
 from glle_engine.methods.parameters import choice, integer, number
 from glle_engine.methods.refusals import require_libraries, require_size
 from glle_engine.methods.semidefinite import Program, Unrolled, unrolled
@@ -120,7 +121,7 @@ def run(
 
 def refuse(n: int, d: int, spec: MvuSpec) -> None:
     """Refuse too few points, and more points or edges than can be solved for."""
-    require_neighbors(n, spec)
+    require_enough_points(n, spec)
     if spec.solver == "clarabel":
         require_libraries("Maximum variance unfolding by Clarabel", ("cvxpy", "clarabel"), "sdp")
         require_size(n, MOST_POINTS_CLARABEL, "Clarabel", "solver=barrier")

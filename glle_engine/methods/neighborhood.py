@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from glle_engine.errors import DisconnectedGraphError, TooFewPointsError
+from glle_engine.errors import DisconnectedGraphError
 from glle_engine.graph import components, smallest_connecting_k
 from glle_engine.methods.parameters import MethodSpec, integer
 from glle_engine.neighbors import kneighbors
@@ -22,22 +22,6 @@ class NeighborSpec(MethodSpec):
     """The parameters of a method on neighbourhoods."""
 
     n_neighbors: int = integer(10, "k, the number of neighbours of a point.", least=2)
-
-
-def require_neighbors(n: int, spec: NeighborSpec) -> None:
-    """Raise `TooFewPointsError` unless n points have k neighbours each, and p dimensions between them."""
-    if spec.n_neighbors >= n:
-        raise TooFewPointsError(
-            f"n_neighbors={spec.n_neighbors} needs more than {n} points.",
-            remedy=f"Give n_neighbors of at most {n - 1}, or more points.",
-            details={"n_points": n, "n_neighbors": spec.n_neighbors},
-        )
-    if spec.n_components > n - 2:
-        raise TooFewPointsError(
-            f"n_components={spec.n_components} needs at least {spec.n_components + 2} points, not {n}.",
-            remedy=f"Give n_components of at most {n - 2}, or more points.",
-            details={"n_points": n, "n_components": spec.n_components},
-        )
 
 
 def connected_neighbors(

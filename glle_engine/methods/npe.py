@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.sparse import csr_array
 
+from glle_engine.data import require_enough_points
 from glle_engine.diagnostics import Note
 from glle_engine.embedding import scaled
 from glle_engine.errors import DegenerateDataError
 from glle_engine.graph import components
 from glle_engine.methods.lle import LleSpec
 from glle_engine.methods.method import Cost, Embedding, Method
-from glle_engine.methods.neighborhood import require_neighbors
 from glle_engine.methods.parameters import number
 from glle_engine.methods.refusals import require_rank
 from glle_engine.neighbors import kneighbors
@@ -102,7 +102,7 @@ def run(
 
 def refuse(n: int, d: int, spec: NpeSpec) -> None:
     """Refuse too few points, and more components than dimensions."""
-    require_neighbors(n, spec)
+    require_enough_points(n, spec)
     require_rank(n, d, spec.n_components)
 
 

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.sparse import csr_array
 
+from glle_engine.data import require_enough_points
 from glle_engine.diagnostics import Note
 from glle_engine.embedding import scaled
 from glle_engine.methods.method import Cost, Embedding
-from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors, require_neighbors
+from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors
 from glle_engine.methods.refusals import require_rank
 from glle_engine.methods.spectrum import bottom_cost, bottom_pairs
 from glle_engine.progress import blocks
@@ -109,7 +110,7 @@ def _notes(values: NDArray[np.float64], size: float, p: int, flat: int) -> tuple
 
 def refuse(n: int, d: int, spec: NeighborSpec) -> None:
     """Refuse too few points, and more components than the data have dimensions."""
-    require_neighbors(n, spec)
+    require_enough_points(n, spec)
     require_rank(n, d, spec.n_components)
 
 

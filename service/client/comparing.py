@@ -9,11 +9,13 @@ import numpy as np
 from service.client.calls import Body, Call, Steps
 from service.client.datasets import dataset_id
 from service.client.operation import operation
+from service.client.pictures import pictured
 from service.client.requests import new_key, path_of
 from service.client.results import Result
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
     from typing import Unpack
 
     from service.client.session import Session
@@ -112,7 +114,8 @@ class Comparing:
         Returns
         -------
         Result
-            `rows`, one a method: its scores, seconds and notes, or its `problem`; and the embeddings by their labels.
+            `rows`, one a method: its scores, seconds and notes, or its `problem`; the embeddings by their labels; and
+            the id of the `job`.
 
         """
         body = {
@@ -123,6 +126,16 @@ class Comparing:
             **options,
         }
         return (yield from _result(self._session, "/v1/comparisons", body, timeout))
+
+    @operation
+    def picture(
+        self, path: str, /, *, out: str | Path | None = None, timeout: float | None = None, **options: Any
+    ) -> Steps[bytes]:
+        """Return a picture by its path, ``f"/v1/jobs/{compared.job}/result.png"`` or ``f"/v1/embeddings/{id}.svg"``.
+
+        With `out` it is written to that file, too. Options: `color`, `theme`, `width`.
+        """
+        return (yield from pictured(self._session, path, options, out, timeout))
 
     @operation
     def estimate(self, data: Any, method: str, /, **parameters: Any) -> Steps[EstimateOut]:
@@ -153,4 +166,4 @@ def _result(session: Session, path: str, body: dict[str, Any], timeout: float | 
     reply = yield from session.ask(Call("POST", path, body=Body.of_json(body), key=new_key()))
     job = yield from session.follow(reply.json(), timeout)
     reply = yield from session.settled(Call("GET", path_of("jobs", job["id"], "result")), timeout)
-    return Result.of_json(reply.json())
+    return Result.of_json({**reply.json(), "job": job["id"]})

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from service.client.calls import Body, Call, Steps
 from service.client.datasets import dataset_id
 from service.client.frames import frame_of
 from service.client.jobs import AsyncJob, Job
 from service.client.operation import Awaiting, Blocking, operation
+from service.client.pictures import pictured
 from service.client.requests import new_key, npy_call, npz_call, path_of
 from service.client.results import Result
 
@@ -125,6 +126,26 @@ class PosteriorMethods(Generic[JobT]):
         """Return what many draws say together: `consensus`, `covariance`, `spread`, `stability` and more."""
         call = Call("GET", path_of("posteriors", self.id, "summary"), {**options, "count": count})
         return Result.of_json((yield from self._session.settled(call, timeout)).json())
+
+    @operation
+    def picture(
+        self,
+        of: int | Literal["draws", "summary"] = "summary",
+        /,
+        *,
+        format: Literal["png", "svg"] = "png",  # noqa: A002 # as the path has it
+        out: str | Path | None = None,
+        timeout: float | None = None,
+        **options: Any,
+    ) -> Steps[bytes]:
+        """Return a picture of one draw (its index), of a sheet of draws, or of what many say together.
+
+        With `out` it is written to that file, too. Options: `color`, `theme`, `width`, `seed`, `scale`; of a sheet
+        `count` and `scales`, a row each.
+        """
+        name = f"draws/{of}.{format}" if isinstance(of, int) else f"{of}.{format}"
+        path = path_of("posteriors", self.id, name)
+        return (yield from pictured(self._session, path, options, out, timeout))
 
     @operation
     def transform(

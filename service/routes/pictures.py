@@ -1,10 +1,10 @@
 """Pictures: draws, summaries, embeddings and comparisons as PNG or SVG, for those who have no plotting library."""
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine.spec import Align
@@ -28,7 +28,10 @@ router = APIRouter(tags=["pictures"])
 MOST_PANELS = 64
 
 Format = Annotated[Literal["png", "svg"], Path(description="png, or svg, where many points are a bitmap within it.")]
-Width = Annotated[int, Query(ge=100, le=4000, description="Pixels.")]
+Width = Annotated[
+    Annotated[int, Query(ge=100, le=4000)] | None,
+    Query(description="Pixels; 800, or 1,200 where there are several panels."),
+]
 Theme = Annotated[Literal["light", "dark"], Query(description="Of paper and ink.")]
 Color = Annotated[
     Literal["auto", "label", "color", "sheet", "reference"],
@@ -37,6 +40,22 @@ Color = Annotated[
         "sheet, or the first component of the reference embedding; auto: the first of these that there is."
     ),
 ]
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a picture is to look; `width` of None is that of the kind of picture."""
+
+    color: str
+    theme: str
+    width: int | None
+
+
+def _look(color: Color = "auto", theme: Theme = "light", width: Width = None) -> Look:
+    return Look(color, theme, width)
+
+
+Looks = Annotated[Look, Depends(_look)]
 Number = Annotated[float, Query(ge=0, allow_inf_nan=False, description="Factor on the covariance.")]
 
 _PICTURE: dict[int | str, dict[str, Any]] = {
@@ -59,18 +78,16 @@ async def see_draw(
     format: Format,  # noqa: A002 # the name in the path
     request: Request,
     here: Here,
+    look: Looks,
     seed: Seed = 0,
     scale: Number = 1.0,
     source: Law = "posterior",
     align: Annotated[Align, Query(description="Rotate to the reference embedding, or not.")] = "procrustes",
-    color: Color = "auto",
-    theme: Theme = "light",
-    width: Width = 800,
     wait: Wait = 10.0,
 ) -> Response:
     """Return a picture of one draw, its first two components: immutable, with a strong ETag."""
     grid = Grid(first=index, seed=seed, scales=(scale,), source=source, align=align)
-    spec = _spec("draws", asdict(grid), color, format, theme, width)
+    spec = _spec("draws", asdict(grid), look, format)
     return await _seen(here, request, spec, id, wait, grid)
 
 
@@ -85,19 +102,17 @@ async def see_draws(
     format: Format,  # noqa: A002 # the name in the path
     request: Request,
     here: Here,
+    look: Looks,
     count: Annotated[int, Query(ge=1, le=MOST_PANELS, description="Draws at each scale.")] = 8,
     first: Annotated[int, Query(ge=0, le=COUNTER, description="The first draw of the stream.")] = 0,
     seed: Seed = 0,
     scales: Annotated[list[Number] | None, Query(description="Several: a row each.", max_length=MOST_PANELS)] = None,
     source: Law = "posterior",
-    color: Color = "auto",
-    theme: Theme = "light",
-    width: Width = 1200,
     wait: Wait = 10.0,
 ) -> Response:
     """Return a sheet of draws; with several `scales` (GLLE figure 4) a row a scale: immutable, with a strong ETag."""
     grid = Grid(count=count, first=first, seed=seed, scales=tuple(scales or [1.0]), source=source)
-    spec = _spec("draws", asdict(grid), color, format, theme, width)
+    spec = _spec("draws", asdict(grid), look, format)
     return await _seen(here, request, spec, id, wait, grid)
 
 
@@ -112,20 +127,18 @@ async def see_summary(
     format: Format,  # noqa: A002 # the name in the path
     request: Request,
     here: Here,
+    look: Looks,
     count: Annotated[int, Query(ge=2, le=MOST_SUMMARISED, description="Draws.")] = 100,
     first: Annotated[int, Query(ge=0, le=COUNTER, description="The first draw of the stream.")] = 0,
     seed: Seed = 0,
     scale: Number = 1.0,
     source: Law = "posterior",
-    color: Color = "auto",
-    theme: Theme = "light",
-    width: Width = 1000,
     wait: Wait = 10.0,
 ) -> Response:
     """Return the consensus of many draws, coloured by what is asked, by spread, by stability and by local trust."""
     grid = Grid(count=count, first=first, seed=seed, scales=(scale,), source=source)
     summary = SummarySpec(count=count, first=first, seed=seed, scale=scale, source=source)
-    spec = _spec("summary", summary.to_dict(), color, format, theme, width)
+    spec = _spec("summary", summary.to_dict(), look, format)
     return await _seen(here, request, spec, id, wait, grid)
 
 
@@ -140,15 +153,13 @@ async def see_embedding(
     format: Format,  # noqa: A002 # the name in the path
     request: Request,
     here: Here,
-    color: Color = "auto",
-    theme: Theme = "light",
-    width: Width = 800,
+    look: Looks,
     wait: Wait = 10.0,
 ) -> Response:
     """Return a picture of an embedding by any method, its first two components: immutable, with a strong ETag."""
     record = await run_in_threadpool(here.embeddings.fetch, id)
-    await run_in_threadpool(_require_color, here, record.recipe.dataset, color)
-    spec = _spec("embedding", record.spec.to_dict(), color, format, theme, width, dataset=record.recipe.dataset)
+    await run_in_threadpool(_require_color, here, record.recipe.dataset, look.color)
+    spec = _spec("embedding", record.spec.to_dict(), look, format, dataset=record.recipe.dataset)
     return await _drawn(here, request, spec, None, wait)
 
 
@@ -163,9 +174,7 @@ async def see_comparison(
     format: Format,  # noqa: A002 # the name in the path
     request: Request,
     here: Here,
-    color: Color = "auto",
-    theme: Theme = "light",
-    width: Width = 1200,
+    look: Looks,
     wait: Wait = 10.0,
 ) -> Response:
     """Return the embeddings of a comparison side by side, their scores below: immutable, with a strong ETag."""
@@ -181,23 +190,22 @@ async def see_comparison(
     if job.is_open:
         return accepted(job)
     require_success(job)
-    await run_in_threadpool(_require_color, here, job.subject, color)
-    spec = _spec("comparison", job.spec, color, format, theme, width, dataset=job.subject)
+    await run_in_threadpool(_require_color, here, job.subject, look.color)
+    spec = _spec("comparison", job.spec, look, format, dataset=job.subject)
     return await _drawn(here, request, spec, None, wait)
 
 
 def _spec(
     of: Subject,
     asked: dict[str, Any],
-    color: str,
+    look: Look,
     format_: str,
-    theme: str,
-    width: int,
     dataset: str | None = None,
 ) -> PictureSpec:
     require_pictures()
-    told = {"of": of, "asked": asked, "color": color, "format": format_, "theme": theme, "width": width}
-    return PictureSpec.from_dict({**told, "dataset": dataset})
+    width = look.width or (800 if of == "embedding" or asked.get("count") == 1 else 1200)
+    told = {**asdict(look), "width": width, "of": of, "asked": asked, "format": format_, "dataset": dataset}
+    return PictureSpec.from_dict(told)
 
 
 async def _seen(here: Stores, request: Request, spec: PictureSpec, posterior: str, wait: float, grid: Grid) -> Response:

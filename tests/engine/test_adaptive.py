@@ -44,8 +44,8 @@ def kept_of(posterior: Posterior) -> NDArray[np.bool_]:
 
 def jumps(roll: manifolds.Manifold, neighbors: NDArray[np.int32]) -> NDArray[np.bool_]:
     """Say which edges lead to another turn."""
-    turn = roll.coordinates[:, 0]
-    return np.asarray(np.abs(turn[neighbors] - turn[:, None]) > np.pi)
+    arc = roll.coordinates[:, 0]  # once round is 49 at least
+    return np.asarray(np.abs(arc[neighbors] - arc[:, None]) > 20)
 
 
 def test_short_circuits_are_dropped(roll: manifolds.Manifold, adapted: Posterior) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.spatial import procrustes
+from scipy.spatial import cKDTree, procrustes
 from sklearn.manifold import trustworthiness as reference
 
 from glle_engine import errors, manifolds
@@ -86,6 +86,17 @@ def test_sheets_refuse_nonsense() -> None:
         manifolds.make("torus", 10)
     with pytest.raises(errors.InvalidParameterError, match="noise"):
         manifolds.make("s_curve", 10, noise=-1)
-    hole = manifolds.make("swiss_roll_hole", 2000, seed=0).coordinates
-    middle = (np.abs(hole[:, 0] / (1.5 * np.pi) - 2) < 1 / 3) & (np.abs(hole[:, 1] - 10.5) < 3.5)
+    hole = manifolds.make("swiss_roll_hole", 2000, seed=0)
+    angle = np.hypot(hole.X[:, 0], hole.X[:, 2])  # of the spiral r = t
+    middle = (np.abs(angle / (1.5 * np.pi) - 2) < 1 / 3 - 1e-9) & (np.abs(hole.coordinates[:, 1] - 10.5) < 3.5 - 1e-9)
     assert not middle.any()
+
+
+@pytest.mark.parametrize("name", ["s_curve", "swiss_roll", "swiss_roll_hole"])
+def test_coordinates_of_a_developable_sheet_are_lengths(name: str) -> None:
+    """Between near points of the sheet its coordinates have the distance that space has."""
+    sheet = manifolds.make(name, 20_000, seed=1)
+    distance, index = cKDTree(sheet.coordinates).query(sheet.coordinates, 2)
+    in_space = np.linalg.norm(sheet.X[index[:, 1]] - sheet.X, axis=1)
+    near = distance[:, 1] > 0
+    np.testing.assert_allclose(in_space[near] / distance[near, 1], 1, atol=0.02)

@@ -16,6 +16,8 @@ from tests.system.conftest import synthetic
 from tests.system.test_main_job import npy
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import httpx
 
     from tests.system.conftest import Up
@@ -70,7 +72,7 @@ def test_cancel_is_heard_within_a_method(client: httpx.Client) -> None:
     assert time.monotonic() - started < 2
 
 
-def test_client_embeds_and_compares(up: Up) -> None:
+def test_client_embeds_and_compares(up: Up, tmp_path: Path) -> None:
     """Arrays in, arrays and tables out; words for classes; what would be refused is told before."""
     with Client(up.url, progress=False) as glle:
         found = glle.embed(SHEET.X, "lle", truth=SHEET.coordinates, scores=["procrustes"], n_neighbors=12)
@@ -83,6 +85,12 @@ def test_client_embeds_and_compares(up: Up) -> None:
         assert [row["label"] for row in table.rows] == ["pca", "twelve"]
         assert table.rows[1]["embedding"] == found.id
         assert table.twelve.shape == (N, 2)
+        seen = glle.picture(f"/v1/jobs/{table.job}/result.png", width=400, out=tmp_path / "seen.png")
+        assert seen.startswith(b"\x89PNG")
+        assert (tmp_path / "seen.png").read_bytes() == seen
+        posterior = glle.fit(SHEET.X)
+        assert b"<svg" in posterior.picture(3, format="svg")
+        assert posterior.picture("draws", count=2, scales=[0.1, 1]).startswith(b"\x89PNG")
         assert all(0.5 < row["scores"]["neighborhood_hit"] <= 1 for row in table.rows)
         assert {"pca", "lle"} <= {told["name"] for told in glle.methods(makes="embedding")}
         assert "trustworthiness" in {told["name"] for told in glle.scores()}

@@ -54,7 +54,11 @@ def _draws(desk: Desk, asked: dict[str, Any], color: str) -> Sheet:
     posterior = desk.posterior()
     colours = colours_of(desk, desk.dataset, color, posterior.embedding)
     panels = [
-        Panel(f"draw {key.index}" + (f" · scale {key.scale:g}" if key.scale != 1 else ""), draw.embedding, colours)
+        Panel(
+            f"draw {key.index}" + (f" · scale {key.scale:g}" if set(grid.scales) != {1.0} else ""),
+            draw.embedding,
+            colours,
+        )
         for key, draw in zip(grid.keys(), desk.draws(posterior, grid.keys()), strict=True)
     ]
     if len(panels) == 1:

@@ -60,7 +60,7 @@ def names(data: Path) -> list[str]:
         if (data / f"{name}.npy").exists():
             found.append(name)
         else:
-            print(f"{name}.npy is not in {data}: what is known of it stays as it is.")
+            print(f"{name}.npy is not in {data}: nothing is measured on it.")
     return found
 
 
@@ -68,10 +68,8 @@ def make(name: str, n: int, data: Path) -> DataSet:
     """Return n points of a set; all of a real one, which are few."""
     if name in SHEETS:
         sheet = manifolds.make(name, n, seed=0)
-        arc = sheet.coordinates[:, 0]
-        if name.startswith("swiss_roll"):  # in length, so that the truth is the sheet laid flat
-            arc = 0.5 * (arc * np.hypot(1, arc) + np.arcsinh(arc))
-        truth = np.stack([arc, sheet.coordinates[:, 1]], axis=1)
+        truth = sheet.coordinates
+        arc = truth[:, 0]
         strips = np.digitize(arc, np.quantile(arc, np.linspace(0, 1, STRIPS + 1)[1:-1])).astype(np.int64)
         return DataSet(name, SHEETS[name], sheet.X, 10, arc, truth, strips)
     if name == "digits":

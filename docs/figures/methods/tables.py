@@ -27,6 +27,7 @@ COLUMNS: dict[str, tuple[str, tuple[str, ...]]] = {
     "mocap_run1": ("motion capture", ("gplvm",)),
     "robot_wifi": ("robot", ("gplvm",)),
 }
+ABSENT = "not here"  # a real set that was not beside the repository
 FULL = 1000  # points of the sheets and the digits; where there were fewer, the cell says how many
 
 
@@ -73,7 +74,7 @@ def overview(rows: list[Row]) -> str:
         cells = [f"`{name}`"]
         for data, (_, chosen) in COLUMNS.items():
             row = found.get((name, data))
-            cells.append("" if row is None else _cell(row, chosen, reasons))
+            cells.append(ABSENT if row is None else _cell(row, chosen, reasons))
         lines.append(cells)
     head = ["method", *(f"{title}: {', '.join(map(_short, chosen))}" for title, chosen in COLUMNS.values())]
     notes = "\n".join(f"{place}. {reason}" for place, reason in enumerate(reasons, 1))
@@ -125,10 +126,11 @@ def penalties(rows: list[Likely]) -> str:
         for candidates in dict.fromkeys(row.option.split()[0] for row in rows if row.data == data):
             head.append(f"{title}, {candidates} neighbours" if candidates != "all" else f"{title}, all points")
             here = [row for row in rows if row.data == data and row.option.split()[0] == candidates]
-            best = max(row.value for row in here if row.value is not None)
+            best = max((row.value for row in here if row.value is not None), default=None)
             for row in here:
                 told = "refused" if row.value is None else f"{row.value:,.0f}"
-                lines.setdefault(row.option.split()[1], []).append(f"**{told}**" if row.value == best else told)
+                bold = row.value is not None and row.value == best
+                lines.setdefault(row.option.split()[1], []).append(f"**{told}**" if bold else told)
     return table(head, [[l1, *cells] for l1, cells in lines.items()])
 
 

@@ -4,11 +4,14 @@ import { boot, watch } from './actions/boot.js';
 import { App } from './app.js';
 import { listenToKeys } from './keyboard.js';
 import { html } from './lib/html.js';
+import { onTheme, theme } from './lib/theme.js';
+import { set } from './store.js';
 import { render } from '../vendor/htm-preact-3.1.1.min.js';
 
 const root = document.getElementById('app');
 root.replaceChildren();
 render(html`<${App} />`, root);
+onTheme(() => set({ theme: theme() }));
 listenToKeys();
 watch();
 boot();

@@ -20,6 +20,7 @@ export const state = {
   forms: {}, // values of each form that differ from the schema's defaults
   work: null, // what is being done: {label, done, total, stage, eta, job, cancelling}
   problem: null,
+  theme: null, // changes with what is shown: light or dark
   told: '', // for those who hear the page
   posterior: null,
   reference: null, // Float32Array (n, p)

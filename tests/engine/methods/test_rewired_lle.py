@@ -21,7 +21,7 @@ from glle_engine.methods.weighted_lle import relative_neighbors
 from glle_engine.neighbors import kneighbors
 from glle_engine.progress import silent
 
-TURN = 2.5  # radians: neighbours further apart are on two turns of the roll
+TURN = 20.0  # along the arc, of which once round is 49 at least: neighbours further apart are on two turns
 
 
 def embed(name: str, X: np.ndarray, labels: np.ndarray | None = None, **options: Any) -> Embedding:

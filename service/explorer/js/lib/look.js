@@ -1,6 +1,7 @@
 /** The colour of each point: a step of a palette, and the legend that explains it. */
 
 import { classes, gradient, PLAIN, STEPS } from './palettes.js';
+import { theme } from './theme.js';
 
 /** What the points can be coloured by, in words, with what is there. */
 export function choices({ dataset, columns, summary }) {
@@ -38,7 +39,7 @@ export function lookOf(state, n) {
   if (name === 'plain') return { name, index: new Uint16Array(n), palette: [PLAIN], legend: { kind: 'plain', title } };
   if (name === 'labels') return byClass(state.columns.labels, title);
   const kind = ['spread', 'stability', 'local_trust'].includes(name) ? 'spread' : 'value';
-  return byValue(valuesOf(state, name, n), name, title, gradient(kind));
+  return byValue(valuesOf(state, name, n), name, title, gradient(kind, theme()));
 }
 
 /** The numbers behind a choice. */

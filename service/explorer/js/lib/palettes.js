@@ -22,10 +22,14 @@ export const PLAIN = '#0072b2';
 export const OTHER = '#9a9a9a';
 export const STEPS = 64;
 
-/** A palette of values, of so many steps: `where` they are on the page, or how sure they are. */
-export function gradient(kind) {
+/** The part of a palette that is seen well on a light and on a dark page. */
+const SEEN = { light: [0, 0.95], dark: [0.16, 1] };
+
+/** A palette of values, of so many steps: those of the data, or how sure a point is. */
+export function gradient(kind, theme = 'light') {
   const stops = kind === 'spread' ? CIVIDIS : VIRIDIS;
-  return Array.from({ length: STEPS }, (_, i) => between(stops, i / (STEPS - 1)));
+  const [from, to] = SEEN[theme];
+  return Array.from({ length: STEPS }, (_, i) => between(stops, from + ((to - from) * i) / (STEPS - 1)));
 }
 
 /** A palette of classes; those beyond its end share the last colour, and the legend says so. */

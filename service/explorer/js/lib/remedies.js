@@ -55,6 +55,16 @@ const PLAIN = {
     'A neighbourhood cannot show more directions than it has points.',
     { label: `Use ${p + 4} neighbours`, values: { n_neighbors: p + 4 } },
   ],
+  'negative-variances': () => [
+    'The published equations reach impossible values here',
+    'Some variances come out below zero, and are used without their sign. The constrained variant cannot do that.',
+    { label: 'Use the constrained variant', values: { variant: 'constrained' } },
+  ],
+  'not-converged': () => ['The fit stopped before it settled', 'More iterations may change the picture: see “More settings”.'],
+  'near-duplicates': () => [
+    'Some rows are almost the same',
+    'What tells them apart is next to nothing, and their place among their neighbours rests on it.',
+  ],
   duplicates: () => ['Some rows are exact copies', 'They land on the same place. That is no fault, but it is good to know.'],
   'unequal-feature-scales': () => [
     'One column outweighs the others',
@@ -81,6 +91,24 @@ const PLAIN = {
     { label: 'Use the constrained variant', values: { variant: 'constrained' } },
   ],
 };
+
+/** In plain words what a refusal means, where the service's own are those of the field. */
+const REFUSED = {
+  'disconnected-graph': ({ n_neighbors: k, components, sizes, smallest_connecting_k: enough }) => [
+    `The data fall into ${components} separate pieces`,
+    `With ${k} neighbours a point no chain of neighbours leads from one piece to the next` +
+      `${sizes ? ` (they have ${sizes.slice(0, 5).join(', ')}${sizes.length > 5 ? ', …' : ''} points)` : ''}.`,
+    enough ? `From ${enough} neighbours on they hang together.` : 'No reasonable number of neighbours joins them: bridge them, or fit each alone.',
+  ],
+};
+
+/** Say a refusal in plain words: a title, a sentence, what helps; `own` are the service's words where these are others. */
+export function plainProblem({ type, title, detail, remedy, details }) {
+  const plain = REFUSED[(type ?? '').split(':').pop()];
+  if (!plain || !details) return { title, text: detail, remedy, own: '' };
+  const [plainTitle, text, help] = plain(details);
+  return { title: plainTitle, text, remedy: help, own: `${title}. ${detail} ${remedy}` };
+}
 
 /** Say a note in plain words: a title, a sentence, and the step that helps where there is one. */
 export function plainNote({ code, message }, spec) {

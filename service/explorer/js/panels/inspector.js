@@ -33,9 +33,9 @@ function Scores() {
 
 /** Colour, shape of the spread, trails, axes. */
 function Appearance() {
-  const told = useStore('color', 'shape', 'trails', 'columns', 'summary', 'dataset', 'axes', 'draws', 'selection', 'posterior');
+  const told = useStore('color', 'shape', 'trails', 'columns', 'summary', 'dataset', 'axes', 'draws', 'selection', 'posterior', 'theme');
   const { shape, trails, summary, draws, axes, selection } = told;
-  const look = useMemo(() => lookOf(told, points()), [told.color, told.columns, summary, told.dataset]);
+  const look = useMemo(() => lookOf(told, points()), [told.color, told.columns, summary, told.dataset, told.theme]);
   const p = dimension();
   const count = selection?.list.length ?? points();
   const pick = (color) => {

@@ -4,7 +4,7 @@ import { boot } from '../actions/boot.js';
 import { fit } from '../actions/fit.js';
 import { useKey } from '../api.js';
 import { html } from '../lib/html.js';
-import { stepsOf } from '../lib/remedies.js';
+import { plainProblem, stepsOf } from '../lib/remedies.js';
 import { set, state, useStore } from '../store.js';
 
 /** Take over settings of the method, and fit again. */
@@ -50,13 +50,15 @@ export function Problem() {
   if (!problem || service === 'down' || service === 'locked') return null;
   const steps = stepsOf(problem, forms[method] ?? {});
   const { errors } = problem.details ?? {};
+  const { title, text, remedy, own } = plainProblem(problem);
   return html`<div class="problem" role="alert" data-testid="problem">
-    <div class="panel-head"><strong data-testid="problem-title">${problem.title}</strong>
+    <div class="panel-head"><strong data-testid="problem-title">${title}</strong>
       <button type="button" class="link" aria-label="Dismiss" data-testid="dismiss"
         onClick=${() => set({ problem: null })}>×</button></div>
-    <p>${problem.detail}</p>
+    <p>${text}</p>
     ${errors?.length > 1 && html`<ul>${errors.map(({ at, message }) => html`<li>${at}: ${message}</li>`)}</ul>`}
-    ${problem.remedy && html`<p class="quiet" data-testid="remedy">${problem.remedy}</p>`}
+    ${remedy && html`<p class="quiet" data-testid="remedy">${remedy}</p>`}
+    ${own && html`<details class="more"><summary>In the service's words</summary><p class="quiet">${own}</p></details>`}
     ${steps.length > 0 && html`<div class="buttons">${steps.map(({ label, values }) => html`
       <button type="button" data-testid=${`remedy-${Object.keys(values)[0]}`} onClick=${() => tryWith(values)}>${label}</button>`)}
     </div>`}

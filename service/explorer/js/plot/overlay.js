@@ -56,7 +56,7 @@ function drawShapes(context, middle, screen, box, look) {
     context.beginPath();
     if (isEllipse) ellipse(context, x, y, row, p, unit);
     else context.arc(x, y, state.summary.spread[row] * unit, 0, TAU);
-    context.globalAlpha = rows.length > 150 ? 0.06 : 0.14;
+    context.globalAlpha = rows.length <= 150 ? 0.14 : isEllipse ? 0.06 : 0.025;
     context.fillStyle = color;
     context.fill();
     if (isEllipse) {

@@ -4,7 +4,7 @@ import { compare, compared, embedders, hindrance } from '../actions/compare.js';
 import { boxOf, placed } from '../lib/frames.js';
 import { html, number, seconds, useMemo } from '../lib/html.js';
 import { lookOf } from '../lib/look.js';
-import { stepsOf } from '../lib/remedies.js';
+import { plainProblem, stepsOf } from '../lib/remedies.js';
 import { set, state, useStore } from '../store.js';
 import { Empty } from './empty.js';
 import { Thumb } from './thumb.js';
@@ -45,10 +45,10 @@ function Choice({ names, isOpen }) {
 
 /** A picture a method. */
 function Cards() {
-  const told = useStore('comparison', 'selection', 'color', 'columns', 'summary', 'dataset');
+  const told = useStore('comparison', 'selection', 'color', 'columns', 'summary', 'dataset', 'theme');
   const { comparison, selection, dataset } = told;
   const n = dataset.n;
-  const look = useMemo(() => lookOf(told, n), [comparison, told.color, told.columns, told.summary]);
+  const look = useMemo(() => lookOf(told, n), [comparison, told.color, told.columns, told.summary, told.theme]);
   const places = useMemo(() => Object.fromEntries(Object.entries(comparison.places).map(([label, { data, p }]) => {
     const axes = [0, Math.min(1, p - 1)];
     return [label, placed(data, n, p, axes, boxOf([data], n, p, p === 1 ? [0, 1] : axes))];
@@ -78,12 +78,13 @@ function open(row) {
 /** Why there is no picture. */
 function Failed({ row }) {
   const steps = stepsOf(row.problem, row.parameters);
+  const { text, remedy, own } = plainProblem(row.problem);
   const again = (values) => {
     set({ forms: { ...state.forms, [row.method]: { ...state.forms[row.method], ...values } } });
     compare();
   };
   return html`<div class="thumb failed" data-testid="comparison-failed"><strong>${titleOf(row)}</strong>
-    <p>${row.problem.detail}</p><p class="quiet">${row.problem.remedy}</p>
+    <p title=${own}>${text}</p><p class="quiet">${remedy}</p>
     ${steps.filter(({ values }) => 'n_neighbors' in values).map(({ label, values }) => html`
       <button type="button" onClick=${() => again(values)}>${label}</button>`)}</div>`;
 }
@@ -98,7 +99,7 @@ function Scores() {
     <thead><tr><th scope="col">Score</th>${rows.map((row) => html`<th scope="col">${titleOf(row)}</th>`)}</tr></thead>
     <tbody>${shown.map(({ name, title, about, better }) => {
       const values = rows.map((row) => row.scores[name]).filter((value) => value !== undefined && value !== null);
-      const best = better === 'higher' ? Math.max(...values) : Math.min(...values);
+      const best = values.length < 2 ? null : better === 'higher' ? Math.max(...values) : Math.min(...values);
       return html`<tr><th scope="row" title=${about}>${title} <span class="quiet">${better === 'higher' ? '↑' : '↓'}</span></th>
         ${rows.map((row) => html`<td class=${row.scores[name] === best ? 'best' : ''}>${number(row.scores[name])}
           ${row.scores[name] === best && html`<span class="unseen"> (best)</span>`}</td>`)}</tr>`;

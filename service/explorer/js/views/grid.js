@@ -9,13 +9,13 @@ import { Empty } from './empty.js';
 import { Thumb } from './thumb.js';
 import { goTo } from './transport.js';
 
-const LOOK = ['color', 'columns', 'summary'];
+const LOOK = ['color', 'columns', 'summary', 'theme'];
 
 /** All draws as small pictures in one box. */
 export function Grid() {
   const state = useStore('draws', 'reference', 'selection', 'axes', 'frame', ...LOOK);
   const { draws, reference, selection, axes, frame } = state;
-  const look = useMemo(() => draws && lookOf(state, draws.n), [draws, state.color, state.columns, state.summary]);
+  const look = useMemo(() => draws && lookOf(state, draws.n), [draws, ...LOOK.map((name) => state[name])]);
   const cells = useMemo(() => {
     if (!draws) return [];
     const p = dimension();
@@ -42,7 +42,7 @@ export function Scales() {
   useEffect(() => {
     if (posterior && !scales && !state.work) drawScales();
   }, [posterior]);
-  const look = useMemo(() => scales && lookOf(state, scales.n), [scales, state.color, state.columns, state.summary]);
+  const look = useMemo(() => scales && lookOf(state, scales.n), [scales, ...LOOK.map((name) => state[name])]);
   const rows = useMemo(() => {
     if (!scales) return [];
     const { n, p, data } = scales;

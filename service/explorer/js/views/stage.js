@@ -11,6 +11,7 @@ import { set, state, subscribe, useStore } from '../store.js';
 
 const STEP = 700; // milliseconds a draw is on its way to the next, at speed 1
 const SETTLE = 350;
+const calm = matchMedia('(prefers-reduced-motion: reduce)'); // then draws follow each other without a way between
 
 /** What is on the stage, for the export. */
 export const onStage = { plot: null, overlay: null, xy: null, look: null, box: null };
@@ -67,6 +68,8 @@ function Tip() {
   </div>`;
 }
 
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
 /** Keep the plot as the state says; returns how to stop. */
 function direct(host, overlay) {
   let plot = null;
@@ -92,8 +95,9 @@ function direct(host, overlay) {
   }
 
   /** Show the frame that the state names. */
-  async function show(ms, quick = false) {
+  async function show(wantedMs, quick = false) {
     if (!plot || !onStage.box) return;
+    const ms = calm.matches ? 0 : wantedMs;
     const n = points();
     const embedding = embeddingOf(state.frame);
     if (onStage.xy?.length !== 2 * n) onStage.xy = new Float32Array(2 * n);
@@ -114,7 +118,7 @@ function direct(host, overlay) {
       following = true;
       set({ frame: next });
       following = false;
-      await show(STEP / state.speed, true);
+      await Promise.all([show(STEP / state.speed, true), pause(calm.matches ? STEP / state.speed : 0)]);
     }
     if (!ended && !state.playing) show(0); // with places that can be found under the pointer
   }
@@ -129,7 +133,7 @@ function direct(host, overlay) {
       if (onStage.box) show(has('draws') && state.draws ? 0 : SETTLE);
       else soon();
       overlay.hidden = !onStage.box;
-    } else if (has('color', 'columns', 'summary')) {
+    } else if (has('color', 'columns', 'summary', 'theme')) {
       measure();
       if (onStage.box) show(0);
     } else if (has('frame') && !following) {

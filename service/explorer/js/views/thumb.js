@@ -42,7 +42,7 @@ export function Thumb({ xy, look, selection, title, note, current, onOpen }) {
     <figure class=${`thumb${current ? ' current' : ''}`} data-testid="thumb">
       <canvas ref=${canvas} tabindex=${onOpen ? 0 : -1} role=${onOpen ? 'button' : 'img'} aria-label=${title}
         onKeyDown=${open}></canvas>
-      <figcaption><span>${title}</span>${note && html`<span class="quiet">${note}</span>`}</figcaption>
+      <figcaption title=${title}><span>${title}</span>${note && html`<span class="quiet">${note}</span>`}</figcaption>
     </figure>
   `;
 }
