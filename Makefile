@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo up test test-compose test-scale bench figures honesty methods lint format types openapi client-types fuzz lock clean
+.PHONY: help setup demo up test test-compose test-scale test-ui ui-picture bench figures honesty methods lint format types openapi client-types fuzz lock clean
 
 help:
 	@echo "make demo          start everything, run the main job on real data, leave pictures in out/"
@@ -20,6 +20,8 @@ help:
 	@echo "make methods       every method on the same data with the same scores: docs/methods.md (a quarter of an hour)"
 	@echo "make test-compose  the containers, for real (as root; installs a container engine)"
 	@echo "make test-scale    n of 100,000 (minutes)"
+	@echo "make test-ui       the explorer in the machine's own browser; pictures of it in out/ui/"
+	@echo "make ui-picture    the README's picture of the explorer"
 	@echo "make openapi       export openapi/openapi.json and docs/settings.md"
 	@echo "make client-types the Python client's types, from openapi/openapi.json"
 	@echo "make fuzz          every route with whatever its contract allows, and what it does not (minutes)"
@@ -52,6 +54,16 @@ test-compose: setup
 
 test-scale: setup
 	$(BIN)/python -m pytest -m scale tests/engine
+
+test-ui: $(VENV)/.ui
+	$(BIN)/python -m pytest -m ui tests/ui $(UI)
+
+ui-picture: $(VENV)/.ui
+	$(BIN)/python -m tests.ui.picture
+
+$(VENV)/.ui: $(STAMP) requirements-ui.lock
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-ui.lock
+	@touch $@
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m bench $(BENCH)
@@ -104,6 +116,7 @@ lock:
 	$(LOCK) --extra service --extra fast --extra otel --extra arrow --extra sklearn \
 		--extra tsne --extra sdp --extra pictures --group build --constraint requirements.lock -o requirements-service.lock
 	$(LOCK) --extra bench --constraint requirements.lock -o requirements-bench.lock
+	$(LOCK) --group ui --constraint requirements.lock -o requirements-ui.lock
 
 clean:
 	rm -rf $(VENV) out .mypy_cache .ruff_cache .pytest_cache .hypothesis

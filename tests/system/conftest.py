@@ -67,10 +67,11 @@ def command_line(pid: int) -> str:
 
 @contextmanager
 def running(folder: Path, **settings: str) -> Iterator[Up]:
-    """Run `glle up` on a free port; kill what is left of it."""
+    """Run `glle up`, on a free port where no GLLE_PORT is named; kill what is left of it."""
     log = folder / "up.log"
     environment = {**os.environ, "GLLE_HEARTBEAT": "1", "PYTHONPATH": str(ROOT), **settings}
-    command = [sys.executable, "-m", "service", "up", "--port", "0", "--data-dir", str(folder / "data")]
+    command = [sys.executable, "-m", "service", "up", "--port", settings.get("GLLE_PORT", "0")]
+    command += ["--data-dir", str(folder / "data")]
     with (
         log.open("w") as output,
         subprocess.Popen(

@@ -1,0 +1,32 @@
+"""The browser of the machine, driven by playwright: none is downloaded."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Browser
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+
+
+def installed() -> str | None:
+    """Return the path of a browser that is installed, None where there is none."""
+    return next((path for name in NAMES if (path := shutil.which(name))), None)
+
+
+@contextmanager
+def launched() -> Iterator[Browser]:
+    """Run the browser without a window; close it."""
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 -- of the dependency group `ui`, which few install
+
+    path = installed()
+    assert path, f"No browser: install one of {', '.join(NAMES)}."
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=path)
+        yield browser
+        browser.close()

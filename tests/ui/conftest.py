@@ -1,0 +1,84 @@
+"""One service and one browser for all tests of the explorer; a tab for each, in which nothing may go wrong unseen."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from tests.system.conftest import Up, fitted, running, synthetic
+from tests.ui.browser import launched
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+    from playwright.sync_api import Browser
+
+    from tests.ui.explorer import Explorer
+
+# Collected by every run, run by `make test-ui` alone: where playwright is not installed there is nothing to collect.
+collect_ignore_glob = [] if find_spec("playwright") else ["test_*.py"]
+FOLDER = Path(__file__).parent
+LAPTOP = {"width": 1280, "height": 800}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test of this folder, so that none needs to remember."""
+    for item in items:
+        if FOLDER in item.path.parents:
+            item.add_marker(pytest.mark.ui)
+
+
+@pytest.fixture(scope="session")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """One service for the session."""
+    with running(tmp_path_factory.mktemp("ui")) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """One browser for the session."""
+    with launched() as started:
+        yield started
+
+
+@pytest.fixture
+def tab(browser: Browser) -> Callable[..., AbstractContextManager[Explorer]]:
+    """Open tabs of one's own kind; when each is closed, it has had no complaint that was not expected."""
+
+    @contextmanager
+    def opened(url: str, **options: Any) -> Iterator[Explorer]:
+        from tests.ui.explorer import Explorer  # noqa: PLC0415 -- needs playwright, which may not be installed
+
+        context = browser.new_context(**{"viewport": LAPTOP, "reduced_motion": "no-preference", **options})
+        context.set_default_timeout(15_000)
+        try:
+            explorer = Explorer(context.new_page(), url)
+            yield explorer
+            assert explorer.unexpected() == []
+        finally:
+            context.close()
+
+    return opened
+
+
+@pytest.fixture
+def explorer(tab: Callable[..., AbstractContextManager[Explorer]], up: Up) -> Iterator[Explorer]:
+    """A tab of a laptop's size, not yet at the page."""
+    with tab(up.url) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def link(up: Up) -> str:
+    """A link to six draws of a fit of 150 points, which are there already."""
+    with httpx.Client(base_url=up.url, timeout=60) as client:
+        posterior = fitted(client, synthetic(client, 150, name="s_curve"), n_neighbors=8)
+        assert client.get(f"{posterior}/summary?count=6&wait=60").status_code == 200
+    return f"/#posterior={posterior.rsplit('/', 1)[1]}&count=6"

@@ -1,0 +1,45 @@
+"""The README's picture of the explorer: `make ui-picture`."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from PIL import Image
+from playwright.sync_api import expect
+
+from tests.system.conftest import running
+from tests.ui.browser import launched
+from tests.ui.explorer import Explorer
+
+PICTURE = Path(__file__).resolve().parents[2] / "docs" / "images" / "explorer.png"
+MOST_BYTES = 250_000
+COLORS = 256  # of a palette: a third of the bytes, and hardly another picture
+
+
+def main() -> None:
+    """Fit an S-curve, show a draw of it with the spread of its points, and save what is seen."""
+    with TemporaryDirectory() as folder, running(Path(folder)) as up, launched() as browser:
+        page = browser.new_page(viewport={"width": 1280, "height": 800}, color_scheme="light")
+        page.set_default_timeout(30_000)
+        explorer = Explorer(page, up.url)
+        explorer.open()
+        explorer.make("s_curve", 600)
+        explorer.fit(count=24)
+        explorer.at("shape-ellipse").click()
+        explorer.at("scrub").fill("3")
+        expect(explorer.at("frame-name")).to_contain_text("Draw 2")
+        page.mouse.move(640, 20)
+        page.evaluate("document.activeElement.blur()")
+        explorer.wait_still()
+        seen = Image.open(io.BytesIO(page.screenshot()))
+        seen.quantize(COLORS).save(PICTURE, optimize=True)
+    size = PICTURE.stat().st_size
+    if size > MOST_BYTES:
+        sys.exit(f"{PICTURE} has {size} bytes; {MOST_BYTES} are the most.")
+
+
+if __name__ == "__main__":
+    main()

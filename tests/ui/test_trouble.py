@@ -1,0 +1,65 @@
+"""The service is away, or asks for a key: the page says so, and goes on afterwards."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+
+from playwright.sync_api import expect
+
+from tests.fuzz.running import make_key
+from tests.system.conftest import running
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from tests.ui.explorer import Explorer
+
+    Tab = Callable[..., AbstractContextManager[Explorer]]
+
+
+def test_a_service_that_goes_away_is_told_and_comes_back(tab: Tab, tmp_path: Path) -> None:
+    """What was asked for meanwhile is not lost from sight: a banner, then all goes on without a reload."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with tab(f"http://127.0.0.1:{port}") as explorer:
+        explorer.expected += ["ERR_CONNECTION_REFUSED", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE"]
+        with running(tmp_path, GLLE_PORT=str(port), GLLE_WORKERS="1"):
+            explorer.open()
+            explorer.at("try-example").click()
+            expect(explorer.at("chosen")).to_be_visible()
+            expect(explorer.at("fit")).to_be_enabled()
+        explorer.at("fit").click()
+        expect(explorer.at("service-down")).to_contain_text("The service does not answer")
+        expect(explorer.at("chosen")).to_be_visible()
+        expect(explorer.at("fit")).to_be_disabled()
+        explorer.keep("service-down")
+        with running(tmp_path, GLLE_PORT=str(port), GLLE_WORKERS="1"):
+            expect(explorer.at("service-down")).to_have_count(0, timeout=15_000)
+            explorer.fit(count=2)
+            assert explorer.state("draws")["count"] == 2
+
+
+def test_a_service_with_keys_asks_for_one(tab: Tab, tmp_path: Path) -> None:
+    """Without one and with a wrong one there is a form; with a right one the page is there. No address has the key."""
+    with running(tmp_path, GLLE_AUTH="required", GLLE_WORKERS="1") as up, tab(up.url) as explorer:
+        explorer.expected.append("401")
+        explorer.page.goto(up.url)
+        expect(explorer.at("key-form")).to_contain_text("asks for a key")
+        expect(explorer.at("problem")).to_have_count(0)
+        explorer.keep("key")
+        explorer.at("key").fill("glle_wrong_wrong")
+        explorer.at("use-key").click()
+        expect(explorer.at("key-form")).to_contain_text("The last one was not accepted")
+        key = make_key(tmp_path)
+        asked: list[str] = []
+        explorer.page.on("request", lambda request: asked.append(request.url))
+        explorer.at("key").fill(key)
+        explorer.at("use-key").click()
+        expect(explorer.at("key-form")).to_have_count(0)
+        explorer.at("try-example").click()
+        explorer.fit(count=2)
+        assert asked
+        assert not [url for url in asked if key in url]
