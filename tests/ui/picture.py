@@ -22,7 +22,7 @@ COLORS = 256  # of a palette: a third of the bytes, and hardly another picture
 def main() -> None:
     """Fit an S-curve, show a draw of it with the spread of its points, and save what is seen."""
     with TemporaryDirectory() as folder, running(Path(folder)) as up, launched() as browser:
-        page = browser.new_page(viewport={"width": 1280, "height": 800}, color_scheme="light")
+        page = browser.new_page(viewport={"width": 1280, "height": 880}, color_scheme="light")
         page.set_default_timeout(30_000)
         explorer = Explorer(page, up.url)
         explorer.open()
@@ -32,7 +32,7 @@ def main() -> None:
         explorer.at("scrub").fill("3")
         expect(explorer.at("frame-name")).to_contain_text("Draw 2")
         page.mouse.move(640, 20)
-        page.evaluate("document.activeElement.blur()")
+        page.evaluate("document.activeElement.blur(); scrollTo(0, 0)")
         explorer.wait_still()
         seen = Image.open(io.BytesIO(page.screenshot()))
         seen.quantize(COLORS).save(PICTURE, optimize=True)
