@@ -23,7 +23,7 @@ export async function boot() {
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
     if (state.service === 'down') setTimeout(boot, RETRY);
-    else if (state.service !== 'locked') set({ problem: error.problem, service: 'ready' });
+    else set({ problem: error.problem, service: state.service === 'locked' ? 'locked' : 'ready' });
   }
 }
 

@@ -39,7 +39,7 @@ function KeyForm() {
     <div><strong>This service asks for a key.</strong>${' '}
       <span>${problem?.type?.endsWith('invalid-key') ? 'The last one was not accepted. ' : ''}
         Who runs it makes one with <code>glle keys create</code>. It is kept until you close this tab.</span></div>
-    <input name="key" type="password" autocomplete="off" aria-label="Key" data-testid="key" required />
+    <input name="key" type="password" autocomplete="off" placeholder="Key" aria-label="Key" data-testid="key" required />
     <button type="submit" class="primary" data-testid="use-key">Use it</button>
   </form>`;
 }
