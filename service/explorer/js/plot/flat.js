@@ -12,7 +12,9 @@ export function createFlatPlot(canvas, heard) {
   canvas.getContext('2d', { willReadFrequently: true }); // its pixels are written here, not on the graphics card
   let [width, height] = [1, 1];
   let camera = { x: 0, y: 0, zoom: 1 };
-  let from = null;
+  let from = null; // places at the start of a movement, and at its end: kept, not made anew
+  let to = null;
+  let arrived = null; // ends the wait for a movement, also when another takes its place
   let now = null; // places that are on the screen
   let look = null;
   let mask = null;
@@ -93,16 +95,20 @@ export function createFlatPlot(canvas, heard) {
     kind: 'canvas',
     show(xy, newLook, { ms = 0 } = {}) {
       cancelAnimationFrame(move);
+      arrived?.();
+      arrived = null;
       look = newLook;
       if (!now || now.length !== xy.length || !ms) {
-        now = Float32Array.from(xy);
+        if (now?.length !== xy.length) [now, from, to] = [1, 2, 3].map(() => new Float32Array(xy.length));
+        now.set(xy);
         draw();
         heard.view();
         return Promise.resolve();
       }
-      from = Float32Array.from(now);
-      const to = Float32Array.from(xy);
+      from.set(now);
+      to.set(xy);
       return new Promise((resolve) => {
+        arrived = resolve;
         const started = performance.now();
         const step = (at) => {
           const share = Math.min(1, Math.max(0, (at - started) / ms));
