@@ -5,13 +5,14 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.fuzz.running import make_key
 from tests.system.conftest import running
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -42,18 +43,23 @@ def test_a_service_that_goes_away_is_told_and_comes_back(tab: Tab, tmp_path: Pat
             assert explorer.state("draws")["count"] == 2
 
 
-def test_a_service_with_keys_asks_for_one(tab: Tab, tmp_path: Path) -> None:
-    """Without one and with a wrong one there is a form; with a right one the page is there. No address has the key."""
-    with running(tmp_path, GLLE_AUTH="required", GLLE_WORKERS="1") as up, tab(up.url) as explorer:
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """A service that asks for a key: its URL, and a key."""
+    folder = tmp_path_factory.mktemp("guarded")
+    with running(folder, GLLE_AUTH="required", GLLE_WORKERS="1") as up:
+        yield up.url, make_key(folder)
+
+
+def test_a_service_with_keys_asks_for_one(tab: Tab, guarded: tuple[str, str]) -> None:
+    """Without a key there is a form, with one all of the page is there. No address has the key."""
+    url, key = guarded
+    with tab(url) as explorer:
         explorer.expected.append("401")
-        explorer.page.goto(up.url)
+        explorer.page.goto(url)
         expect(explorer.at("key-form")).to_contain_text("asks for a key")
         expect(explorer.at("problem")).to_have_count(0)
         explorer.keep("key")
-        explorer.at("key").fill("glle_wrong_wrong")
-        explorer.at("use-key").click()
-        expect(explorer.at("key-form")).to_contain_text("The last one was not accepted")
-        key = make_key(tmp_path)
         asked: list[str] = []
         explorer.page.on("request", lambda request: asked.append(request.url))
         explorer.at("key").fill(key)
@@ -62,4 +68,15 @@ def test_a_service_with_keys_asks_for_one(tab: Tab, tmp_path: Path) -> None:
         explorer.at("try-example").click()
         explorer.fit(count=2)
         assert asked
-        assert not [url for url in asked if key in url]
+        assert not [address for address in asked if key in address]
+
+
+def test_a_key_that_is_not_accepted_is_told(tab: Tab, guarded: tuple[str, str]) -> None:
+    """The form stays, and says that it was the wrong one."""
+    url, _ = guarded
+    with tab(url) as explorer:
+        explorer.expected.append("401")
+        explorer.page.goto(url)
+        explorer.at("key").fill("glle_wrong_wrong")
+        explorer.at("use-key").click()
+        expect(explorer.at("key-form")).to_contain_text("The last one was not accepted")
