@@ -20,14 +20,20 @@ TELEPHONE = {"width": 390, "height": 844}
 READABLE = 4.5  # contrast of text with what is behind it, as WCAG 2 asks at level AA
 # Lightness of the page, and the least contrast of its texts with what is behind them (WCAG 2's definitions).
 LIGHTNESS = """() => {
-    const numbers = (text) => text.match(/[\\d.]+/g).map(Number);
+    const pixel = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+    const numbers = (text) => {
+        pixel.clearRect(0, 0, 1, 1);
+        pixel.fillStyle = text;
+        pixel.fillRect(0, 0, 1, 1);
+        return [...pixel.getImageData(0, 0, 1, 1).data];
+    };
     const luminance = (rgb) => rgb.slice(0, 3).map((c) => c / 255)
         .map((c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4))
         .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
     const behind = (element) => {
         for (let at = element; at; at = at.parentElement) {
             const rgb = numbers(getComputedStyle(at).backgroundColor);
-            if (rgb[3] !== 0) return rgb;
+            if (rgb[3] > 127) return rgb;
         }
         return [255, 255, 255];
     };
