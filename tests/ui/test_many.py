@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 N = 100_000
 SECONDS = 3
-# Least frames a second while playing. The plain canvas: 57 to 60 were measured in software on two busy cores. WebGL has
-# the screen's rate on a graphics card; where the processor does its work, 1 to 4 were measured.
-LEAST = {"flat": 20, "webgl": 0.5}
+# Least frames a second while playing, far below what is measured, since other work may have the processors. The plain
+# canvas: 52 to 60 on two busy cores. WebGL has the screen's rate on a graphics card; in software it had 1 to 6.
+LEAST = {"flat": 5, "webgl": 0.2}
 
 
 @pytest.fixture(scope="module")
