@@ -2,8 +2,9 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
+from service.command import CommandIn
 from service.problems import ProblemOut
 from worker.cache import Entry
 
@@ -22,20 +23,14 @@ Parameters = Annotated[
 ]
 
 
-class _In(BaseModel):
-    """Requests: unknown members, numbers in quotes and NaN are refused."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
-
-
-class MethodIn(_In):
+class MethodIn(CommandIn):
     """A method with its parameters."""
 
     method: str = Field(description="Name of an embedding method: GET /v1/methods.", examples=["pca"])
     parameters: Parameters
 
 
-class JudgedIn(_In):
+class JudgedIn(CommandIn):
     """A data set, and by what its embeddings are judged."""
 
     dataset: str = Field(description="Id of a data set.", examples=[_DATASET])

@@ -9,6 +9,7 @@ from glle_engine import FitSpec
 from glle_engine.advice import DEFAULT_RANGE
 from glle_engine.data import require_enough_points
 from glle_engine.errors import InvalidShapeError
+from service.analysis_models import AdviceIn, CalibrationIn, ReconstructionsIn, TransformIn
 from service.arrays import CSV, JSON, NPZ, negotiated
 from service.arrow import ARROW
 from service.checks import (
@@ -23,7 +24,7 @@ from service.checks import (
 from service.context import Deadline, Here, accepted, analysis_job, answered, settle
 from service.idempotency import IN_USE, Key, once
 from service.immutable import SCALE_DOCUMENTED
-from service.models import AdviceIn, CalibrationIn, First, JobOut, ReconstructionsIn, TransformIn
+from service.models import First, JobOut
 from service.problems import documented
 from service.readers import Limits
 from service.readers.json_table import table_of

@@ -1,0 +1,74 @@
+"""What the analyses are asked by: commands whose answers are results."""
+
+from typing import Annotated, Any, Self
+
+from pydantic import Field, WithJsonSchema, model_validator
+
+from glle_engine.advice import DEFAULT_RANGE
+from glle_engine.calibration import DRAWS, HALF_SAMPLES
+from glle_engine.spec import Source
+from service.command import CommandIn
+from service.models import First, Scale, Seed
+
+Rows = Annotated[list[Any], WithJsonSchema({"type": "array", "items": {"type": "array", "items": {"type": "number"}}})]
+
+
+class SampleIn(CommandIn):
+    """Which draws an analysis takes."""
+
+    seed: Seed = 0
+    first: First = 0
+    scale: Scale = 1.0
+    source: Source = Field(default="posterior", description="Which law of the weights to draw from.")
+
+
+class TransformIn(SampleIn):
+    """New points to place, as a data set or inline, and the draws to place them in."""
+
+    dataset: str | None = Field(default=None, description="Id of a data set: the new points.")
+    data: Rows | None = Field(
+        default=None, description="A few new points, a row each; stored as a data set. The whole body: 64 KB."
+    )
+    draws: int = Field(
+        default=0, ge=0, description="Draws for mean and covariance of each place: none, or at least two."
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if (self.dataset is None) == (self.data is None):
+            raise ValueError("give either dataset or data")
+        if self.draws == 1:
+            raise ValueError("one draw has no covariance: give draws=0, or at least 2")
+        unused = [name for name in SampleIn.model_fields if getattr(self, name) != SampleIn.model_fields[name].default]
+        if self.draws == 0 and unused:
+            raise ValueError(f"{', '.join(unused)} has a meaning with draws only: give draws, or leave it out")
+        return self
+
+
+class ReconstructionsIn(SampleIn):
+    """Data sets to generate from drawn weights."""
+
+    count: int = Field(ge=1, description="How many, one a draw.", examples=[4])
+
+
+class CalibrationIn(CommandIn):
+    """How closely the scale is to be calibrated."""
+
+    half_samples: int = Field(default=HALF_SAMPLES, ge=4, le=1000, description="Random halves of the data.")
+    draws: int = Field(default=DRAWS, ge=4, le=1000, description="Draws at each scale that is tried.")
+    seed: Seed = 0
+
+
+class AdviceIn(CommandIn):
+    """A range of parameters to judge on a data set."""
+
+    dataset: str = Field(description="Id of a data set.", examples=["ds_127ecc1c5da53ccc7b4b569022a22285"])
+    n_neighbors: list[Annotated[int, Field(ge=2)]] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=100,
+        description=f"The range of k; {', '.join(map(str, DEFAULT_RANGE))} unless told.",
+    )
+    n_components: int = Field(default=2, ge=1, description="p of the embeddings that are scored.")
+    max_components: int = Field(default=10, ge=1, description="How far the spectrum is looked at.")
+    reg: float = Field(default=1e-3, gt=0, description="The ridge of LLE, as in a posterior.")
