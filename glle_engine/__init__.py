@@ -13,9 +13,10 @@ from glle_engine.errors import GlleError
 from glle_engine.fit import fit, fit_spec
 from glle_engine.posterior import Posterior, load
 from glle_engine.spec import FitSpec
-from glle_engine.version import __version__
+from glle_engine.version import NUMBERS, __version__
 
 __all__ = [
+    "NUMBERS",
     "Diagnostics",
     "Draw",
     "DrawKey",

@@ -154,14 +154,14 @@ def much_outside() -> Posterior:
 
 
 def digits() -> Posterior:
-    """Return half of the digits."""
-    return fit(pytest.importorskip("sklearn.datasets").load_digits().data[:900], variance="ml")
+    """Return a third of the digits."""
+    return fit(pytest.importorskip("sklearn.datasets").load_digits().data[:600], variance="ml")
 
 
 HARD: dict[str, Callable[[], Posterior]] = {
-    "few neighbours": lambda: fit(manifolds.make("swiss_roll", 700, seed=1).X, n_neighbors=5),
+    "few neighbours": lambda: fit(manifolds.make("swiss_roll", 600, seed=1).X, n_neighbors=5),
     "many neighbours": lambda: fit(manifolds.make("s_curve", 500, seed=1).X, n_neighbors=30),
-    "ten components": lambda: fit(manifolds.make("s_curve", 600, seed=2).X, n_components=10, n_neighbors=14),
+    "ten components": lambda: fit(manifolds.make("s_curve", 400, seed=2).X, n_components=10, n_neighbors=14),
     "intrinsic dimension 5": five_dimensions,
     "clusters": clusters,
     "much outside the closed class": much_outside,
