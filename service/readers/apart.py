@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from service.readers.shape import is_text
 from worker.problems import ProblemError, refuse
 
 if TYPE_CHECKING:
@@ -35,22 +36,51 @@ def no_such_column(name: str, columns: str) -> ProblemError:
     return refuse("no-such-column", 422, f"There is no column {name!r}.", f"Name one of {columns}.")
 
 
-def text_labels(labels: Sequence[str]) -> np.ndarray[Any, Any]:
-    """Return labels that are text as an array.
+class Labels:
+    """Labels that are text, as they come; what is too much, or no text, is refused before more is kept.
 
-    Raises
-    ------
-    ProblemError
-        ``label-too-long``.
+    Attributes
+    ----------
+    found
+        Those that came.
 
     """
-    for row, label in enumerate(labels):
-        if len(label) > MOST_LABEL:
-            detail = f"The label of row {row + 1} has {len(label):,} characters; {MOST_LABEL:,} are allowed."
-            raise refuse("label-too-long", 422, detail, "Use shorter labels.", row=row + 1, allowed=MOST_LABEL)
-    longest = max(map(len, labels))
-    if longest * len(labels) > MOST_LABELS:
-        allowed = MOST_LABELS // len(labels)
-        detail = f"The longest of {len(labels):,} labels has {longest} characters; {allowed} are allowed of so many."
-        raise refuse("label-too-long", 422, detail, "Use shorter labels, such as numbers.", allowed=allowed)
-    return np.array(labels, np.str_)
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+        self._longest = 0
+
+    def add(self, labels: Sequence[str]) -> None:
+        """Take more of them.
+
+        Raises
+        ------
+        ProblemError
+            ``label-too-long``, ``invalid-label``.
+
+        """
+        for row, label in enumerate(labels, len(self.found) + 1):
+            if len(label) > MOST_LABEL:
+                detail = f"The label of row {row} has {len(label):,} characters; {MOST_LABEL:,} are allowed."
+                raise refuse("label-too-long", 422, detail, "Use shorter labels.", row=row, allowed=MOST_LABEL)
+            if not is_text(label):
+                detail = f"The label of row {row} is {label!r}: half a surrogate pair and U+0000 are no text."
+                raise refuse("invalid-label", 422, detail, "Leave that character out.", row=row)
+            self._longest = max(self._longest, len(label))
+        self.found += labels
+        if self._longest * len(self.found) > MOST_LABELS:
+            allowed = MOST_LABELS // len(self.found)
+            detail = f"The longest of {len(self.found):,} labels has {self._longest} characters; "
+            detail += f"{allowed} are allowed of so many."
+            raise refuse("label-too-long", 422, detail, "Use shorter labels, such as numbers.", allowed=allowed)
+
+    def array(self) -> np.ndarray[Any, Any]:
+        """Return them as an array."""
+        return np.array(self.found, np.str_)
+
+
+def text_labels(labels: Sequence[str]) -> np.ndarray[Any, Any]:
+    """Return labels that are text as an array; problems as `Labels.add`."""
+    kept = Labels()
+    kept.add(labels)
+    return kept.array()

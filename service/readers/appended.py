@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from worker.problems import ProblemError, refuse
+
+if TYPE_CHECKING:
+    from service.readers.shape import Limits
 
 _ALIGNED = 64
 
@@ -44,6 +47,12 @@ class Appended:
         rows = (self._end - self._begin) // (self._dtype.itemsize * self._features)
         shape = (rows, self._features)
         return np.memmap(self._file, self._dtype, "r", self._begin, shape, order)  # type: ignore[call-overload, no-any-return] # IO[bytes] will do
+
+
+def check_inflated(what: str, size: int, limits: Limits) -> None:
+    """Refuse a body that takes more bytes unpacked than is allowed."""
+    if size > limits.inflated:
+        raise too_large(what, size, limits.inflated)
 
 
 def too_large(what: str, size: int, allowed: int) -> ProblemError:

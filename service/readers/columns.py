@@ -8,8 +8,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from service.readers.apart import no_such_column, text_labels
-from service.readers.appended import Appended, too_large
+from service.readers.apart import MOST_LABEL, Labels, no_such_column
+from service.readers.appended import Appended, check_inflated
 from service.readers.shape import check_names
 from worker.blocks import EXACT
 from worker.cells import REMEDIES, BadRows, bad_cell
@@ -81,7 +81,7 @@ def table_of(
     features = len(columns.features)
     appended = Appended(file, columns.dtype, features)
     color: list[Array] = []
-    labels: list[Any] = []
+    labels, numbers = Labels(), []
     bad, found, count = BadRows(), None, 0
     rows = max(1, BLOCK_VALUES // max(1, len(columns.names)))
     for batch in batches:
@@ -98,8 +98,10 @@ def table_of(
                 appended.write(matrix.reshape(-1).view(np.uint8).data)
                 if columns.color is not None:
                     color.append(_numbers(block, columns.color).astype(np.float64))
-                if columns.label is not None:
-                    labels += block.column(columns.label).to_pylist()
+                if columns.label is not None and _kind(block.column(columns.label).type) == "s":
+                    labels.add(_texts(block.column(columns.label), count))
+                elif columns.label is not None:
+                    numbers += block.column(columns.label).to_pylist()
             count += block.num_rows
     if found is not None:
         raise bad.told(found)
@@ -107,7 +109,7 @@ def table_of(
     return Table(
         values=appended.values(),
         names=[columns.names[column] for column in columns.features],
-        labels=None if columns.label is None else _labels(labels),
+        labels=None if columns.label is None else np.array(numbers, np.float64) if numbers else labels.array(),
         color=np.concatenate(color) if color else None,
         source={"kind": "upload", "format": source},
     )
@@ -116,17 +118,14 @@ def table_of(
 def check_size(rows: int, columns: Columns, limits: Limits) -> None:
     """Refuse what is too large, before it is unpacked."""
     limits.check((rows, len(columns.features)))
-    size = rows * len(columns.features) * columns.dtype.itemsize
-    if size > limits.inflated:
-        raise too_large("The table", size, limits.inflated)
+    check_inflated("The table", rows * len(columns.features) * columns.dtype.itemsize, limits)
 
 
 def _faults(block: pa.RecordBatch, columns: Columns) -> Array:
     """Return where (rows, columns) cells are missing, not finite or not exact."""
     faults = np.zeros((block.num_rows, len(columns.names)), bool)
     for column, array in enumerate(block.columns):
-        if array.null_count:
-            faults[:, column] = array.is_null().to_numpy(zero_copy_only=False)
+        faults[:, column] = _is_null(array)
         if column != columns.label:
             values = _numbers(block, column)
             faults[:, column] |= (
@@ -155,8 +154,32 @@ def _numbers(block: pa.RecordBatch, column: int) -> Array:
     return values
 
 
-def _labels(labels: list[Any]) -> Array:
-    return text_labels(labels) if isinstance(labels[0], str) else np.array(labels, np.float64)
+def _texts(array: pa.Array, start: int) -> list[str]:
+    """Return a column of texts; one that many rows share is looked at, and there, once."""
+    import pyarrow as pa  # noqa: PLC0415 # an extra
+    from pyarrow import compute  # noqa: PLC0415 # likewise
+
+    rows = None
+    if pa.types.is_dictionary(array.type):
+        used, rows = np.unique(array.indices.to_numpy(), return_inverse=True)
+        array = array.dictionary.take(pa.array(used))
+    if (compute.max(compute.utf8_length(array)).as_py() or 0) > MOST_LABEL:
+        detail = f"A label from row {start + 1} on has more than {MOST_LABEL:,} characters."
+        raise refuse("label-too-long", 422, detail, "Use shorter labels.", allowed=MOST_LABEL)
+    words: list[str] = array.to_pylist()
+    return words if rows is None else [words[row] for row in rows]
+
+
+def _is_null(array: pa.Array) -> Array:
+    """Return where a column has no value; that of a dictionary may be a place in it that has none."""
+    import pyarrow as pa  # noqa: PLC0415 # an extra
+    from pyarrow import compute  # noqa: PLC0415 # likewise
+
+    null = array.is_null()
+    if pa.types.is_dictionary(array.type):
+        null = compute.fill_null(array.dictionary.is_null().take(array.indices), fill_value=True)
+    found: Array = null.to_numpy(zero_copy_only=False)
+    return found
 
 
 def _kind(kind: pa.DataType) -> str:

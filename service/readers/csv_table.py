@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import csv
-import io
 import itertools
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from service.readers.apart import no_such_column, text_labels
+from service.readers.apart import Labels, no_such_column
+from service.readers.appended import Appended, check_inflated
+from service.readers.csv_lines import Lines
 from service.readers.shape import check_names
 from worker.cells import REMEDIES, BadRows, bad_cell
 from worker.datasets import Table
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
     from service.readers.apart import Apart
     from service.readers.shape import Limits
 
-_BLOCK_ROWS = 1024
+_BLOCK_CELLS, _BLOCK_CHARACTERS = 2**16, 2**22  # of rows that are text at a time: a cell takes some sixty bytes
+_LINES_A_POINT = 4  # blank ones between them, and those within quotes
+_MOST_CELL = 1000  # characters of a number
+_MOST_TOLD = 100  # names of columns that a problem lists
 _EXACT_DIGITS = 15  # an integer of so many digits is a float64 without loss
 
 
@@ -38,11 +42,8 @@ def read_csv(file: IO[bytes], limits: Limits, apart: Apart, *, header: bool | No
         ``bad-cell`` or ``ragged-row`` with the row (of the data, from 1) and the column, and others.
 
     """
-    text = io.TextIOWrapper(file, "utf-8-sig", newline="")
-    try:
-        return _table(_rows(text), limits, apart, header)
-    finally:
-        text.detach()  # the file belongs to whoever opened it
+    lines = Lines(file, _LINES_A_POINT * (limits.points + 1))
+    return _table(file, lines, limits, apart, header)
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,11 @@ class _Layout:
         return [*self.features, *([] if self.color is None else [self.color])]
 
 
-def _table(rows: Iterator[list[str]], limits: Limits, apart: Apart, headed: bool | None) -> Table:  # noqa: FBT001 # three states, from one place
+def _table(file: IO[bytes], lines: Lines, limits: Limits, apart: Apart, headed: bool | None) -> Table:  # noqa: FBT001 # three states, from one place
+    rows = _rows(lines)
     first = next(rows, [])
+    if len(first) > limits.features + 2:  # a label and a colour are none; before every cell is looked at
+        limits.check((1, len(first)))
     headed = not any(_is_number(cell) for cell in first) if headed is None else headed
     header = [cell.strip() for cell in first] if headed else None
     data = rows if headed else itertools.chain([first], rows)
@@ -78,30 +82,36 @@ def _table(rows: Iterator[list[str]], limits: Limits, apart: Apart, headed: bool
     names = header and [header[column] for column in layout.features]
     limits.check((1, features))
     check_names(names, features)
-    blocks: list[np.ndarray[Any, np.dtype[np.float64]]] = []
-    labels: list[str] = []
+    appended = Appended(file, np.dtype(np.float64), max(1, features))
+    color: list[np.ndarray[Any, Any]] = []
+    labels = Labels()
     count = 0
-    while block := list(itertools.islice(data, _BLOCK_ROWS)):
-        _check_widths(block, len(first), count)
+    for block in _blocks(data, lines, layout.width):
         if layout.label is not None:
-            labels += [row[layout.label].strip() for row in block]
-        blocks.append(_numbers(block, count, layout, data))
+            labels.add([row[layout.label].strip() for row in block])
+        numbers = _numbers(block, count, layout, data)
         count += len(block)
         limits.check((count, features))
+        check_inflated("The table", 8 * count * features, limits)
+        appended.write(np.ascontiguousarray(numbers[:, :features]).reshape(-1).view(np.uint8).data)
+        if layout.color is not None:
+            color.append(np.ascontiguousarray(numbers[:, features]))
     limits.check((count, features))
-    numbers = np.concatenate(blocks)
     return Table(
-        values=numbers[:, :features],
+        values=appended.values(),
         names=names,
         labels=None if layout.label is None else _label_array(labels),
-        color=None if layout.color is None else np.ascontiguousarray(numbers[:, features]),
+        color=None if layout.color is None else np.concatenate(color),
         source={"kind": "upload", "format": "csv"},
     )
 
 
-def _rows(text: IO[str]) -> Iterator[list[str]]:
+def _rows(lines: Lines) -> Iterator[list[str]]:
     try:
-        yield from (row for row in csv.reader(text, strict=True) if row)  # blank lines are no rows
+        for row in csv.reader(lines, strict=True):
+            if row:  # blank lines are no rows
+                yield row
+            lines.row = 0
     except UnicodeDecodeError as error:
         remedy = "Save it as UTF-8; an npy file belongs in application/x-npy."
         raise refuse("malformed-csv", 422, f"The body is not UTF-8 text: {error.reason}.", remedy) from None
@@ -115,7 +125,7 @@ def _is_number(cell: str) -> bool:
         float(cell)
     except ValueError:
         return False
-    return "_" not in cell  # Python's digit groups are no CSV
+    return "_" not in cell and len(cell) <= _MOST_CELL  # Python's digit groups are no CSV
 
 
 def _column(name: str | None, header: list[str] | None, width: int) -> int | None:
@@ -124,13 +134,16 @@ def _column(name: str | None, header: list[str] | None, width: int) -> int | Non
         return None
     if header and name in header:
         return header.index(name)
-    if name.isascii() and name.isdigit() and int(name) < width:
+    if name.isascii() and name.isdigit() and len(name) < 10 and int(name) < width:
         return int(name)
-    raise no_such_column(name, ", ".join(header) if header else f"0 to {width - 1} (there is no header)")
+    raise no_such_column(name, ", ".join(header[:_MOST_TOLD]) if header else f"0 to {width - 1} (there is no header)")
 
 
-def _check_widths(block: list[list[str]], width: int, start: int) -> None:
-    for number, row in enumerate(block, start + 1):
+def _blocks(rows: Iterator[list[str]], lines: Lines, width: int) -> Iterator[list[list[str]]]:
+    """Yield the rows in blocks that take little memory, however wide they are."""
+    block: list[list[str]] = []
+    characters = 0
+    for number, row in enumerate(rows, 1):
         if len(row) != width:
             raise refuse(
                 "ragged-row",
@@ -139,6 +152,13 @@ def _check_widths(block: list[list[str]], width: int, start: int) -> None:
                 "Give every row the same number of cells, separated by commas.",
                 row=number,
             )
+        block.append(row)
+        characters += lines.row
+        if len(block) * width >= _BLOCK_CELLS or characters >= _BLOCK_CHARACTERS:
+            yield block
+            block, characters = [], 0
+    if block:
+        yield block
 
 
 def _numbers(block: list[list[str]], start: int, layout: _Layout, rest: Iterator[list[str]]) -> np.ndarray[Any, Any]:
@@ -152,7 +172,7 @@ def _numbers(block: list[list[str]], start: int, layout: _Layout, rest: Iterator
     except ValueError:
         values = np.full((1, 1), np.nan)  # some cell is no number: found below
     plain = bool((np.abs(values) < 10**_EXACT_DIGITS).all())  # NaN and infinity are not
-    if plain and not any("_" in cell for row in picked for cell in row):
+    if plain and not any("_" in cell or len(cell) > _MOST_CELL for row in picked for cell in row):
         return values
     found: ProblemError | None = None
     bad = BadRows()
@@ -195,6 +215,6 @@ def _bad(cell: str, row: int, column: int, names: list[str] | None) -> ProblemEr
     return None
 
 
-def _label_array(labels: list[str]) -> np.ndarray[Any, Any]:
-    numeric = all(_is_number(cell) and np.isfinite(float(cell)) for cell in labels)
-    return np.array([float(cell) for cell in labels]) if numeric else text_labels(labels)
+def _label_array(labels: Labels) -> np.ndarray[Any, Any]:
+    numeric = all(_is_number(cell) and np.isfinite(float(cell)) for cell in labels.found)
+    return np.array([float(cell) for cell in labels.found]) if numeric else labels.array()

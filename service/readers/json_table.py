@@ -10,6 +10,7 @@ import numpy as np
 
 from service.readers.apart import text_labels
 from service.readers.shape import check_names
+from worker.blocks import EXACT
 from worker.cells import REMEDIES, BadRows, bad_cell
 from worker.datasets import Table
 from worker.problems import ProblemError, refuse
@@ -32,14 +33,22 @@ def read_json(file: IO[bytes], limits: Limits, apart: Apart) -> Table:
     """
     apart.refuse_all("a JSON body has members.", 'Give the members "labels" and "color" instead.')
     try:
-        body = json.load(file)
+        body = json.load(file, object_pairs_hook=_members)
     except (ValueError, RecursionError) as error:
         remedy = "Send a JSON array of arrays of numbers."
-        raise refuse("malformed-json", 422, f"The body is not JSON: {error}.", remedy) from None
+        raise refuse("malformed-json", 422, f"The body is not JSON: {str(error)[:200]}.", remedy) from None
     members = body if isinstance(body, dict) else {"data": body}
     if unknown := sorted(set(members) - _MEMBERS):
-        raise _malformed(f"The member {unknown[0]!r} is not known.")
+        raise _malformed(f"The member {unknown[0][:50]!r} is not known.")
     return table_of(members, limits)
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object; one that says the same twice would lose what it said first."""
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("a member is there twice")
+    return members
 
 
 def table_of(members: dict[str, Any], limits: Limits) -> Table:
@@ -95,11 +104,14 @@ def _row(row: Any, number: int, features: int, names: list[str] | None) -> list[
         raise refuse("ragged-row", 422, detail, "Give every row the same number of values.", row=number + 1)
     for column, value in enumerate(row):
         if type(value) not in {int, float}:  # true is no number here, "1.5" neither
-            shown, remedy = json.dumps(value)[:50], "Send a number, or remove the row."
+            shown = (
+                "an array" if isinstance(value, list) else "an object" if isinstance(value, dict) else json.dumps(value)
+            )
+            remedy = "Send a number, or remove the row."
             raise bad_cell("bad-cell", shown, number, column, names=names, remedy=remedy)
-        if isinstance(value, int) and abs(value) > 2**53:
+        if isinstance(value, int) and abs(value) > EXACT:
             remedy = REMEDIES["inexact-integer"]
-            raise bad_cell("inexact-integer", str(value)[:50], number, column, names=names, remedy=remedy)
+            raise bad_cell("inexact-integer", str(value), number, column, names=names, remedy=remedy)
         if not math.isfinite(value):
             raise bad_cell("not-finite", str(value), number, column, names=names, remedy=REMEDIES["not-finite"])
     return row
@@ -110,16 +122,20 @@ def _labels(labels: Any, points: int) -> np.ndarray[Any, Any]:
         raise _malformed(f'"labels" is not an array of {points} values, one a point.')
     if all(isinstance(value, str) for value in labels):
         return text_labels(labels)
-    if all(type(value) in {int, float} and math.isfinite(value) for value in labels):
+    if all(map(_is_exact, labels)):
         return np.array(labels, np.float64)
-    raise _malformed('"labels" must be all strings, or all finite numbers.')
+    raise _malformed('"labels" must be all strings, or all finite numbers (integers to 2^53).')
 
 
 def _color(color: Any, points: int) -> np.ndarray[Any, Any]:
-    numbers = isinstance(color, list) and all(type(value) in {int, float} and math.isfinite(value) for value in color)
-    if not numbers or len(color) != points:
-        raise _malformed(f'"color" is not an array of {points} finite numbers, one a point.')
+    if not isinstance(color, list) or len(color) != points or not all(map(_is_exact, color)):
+        raise _malformed(f'"color" is not an array of {points} finite numbers (integers to 2^53), one a point.')
     return np.array(color, np.float64)
+
+
+def _is_exact(value: Any) -> bool:
+    """Say whether a value is a number that float64 has."""
+    return abs(value) <= EXACT if type(value) is int else type(value) is float and math.isfinite(value)
 
 
 def _malformed(detail: str) -> ProblemError:

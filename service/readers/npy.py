@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import os
 from typing import IO, TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from worker.datasets import Table
+from worker.npy_headers import ALONE
 from worker.problems import ProblemError, refuse
 
 if TYPE_CHECKING:
@@ -17,7 +19,8 @@ if TYPE_CHECKING:
     from service.readers.shape import Limits
 
 _NUMBERS = "fiu"
-_HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+_HEADERS = {(1, 0): (2, npy.read_array_header_1_0), (2, 0): (4, npy.read_array_header_2_0)}  # bytes of its length
+_MOST_HEADER = 10_000  # bytes: numpy's own limit, which it looks at when it has read them all
 
 
 def read_npy(file: IO[bytes], limits: Limits, apart: Apart) -> Table:
@@ -70,8 +73,13 @@ def check_length(shape: tuple[int, ...], dtype: np.dtype[Any], came: int) -> Non
 def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Return shape, whether it is in Fortran order, and dtype; `file` then stands at the values."""
     try:
-        version = npy.read_magic(file)
-        shape, fortran, dtype = _HEADERS[version](file)
+        length, parse = _HEADERS[npy.read_magic(file)]
+        prefix = file.read(length)
+        # One that is longer is read as far as numpy refuses: what announces four gigabytes brings them.
+        announced = min(int.from_bytes(prefix, "little"), _MOST_HEADER + 1)
+        header = io.BytesIO(prefix + file.read(announced))
+        with ALONE:
+            shape, fortran, dtype = parse(header)
     except Exception as error:  # noqa: BLE001 # its parser evaluates the text: any kind may come
         raise _malformed(str(error)) from None
     # The parser takes any int for a length, True and -1 among them.

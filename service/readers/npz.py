@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
+import struct
+import sys
 import zipfile
 import zlib
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from service.readers.apart import text_labels
-from service.readers.appended import Appended, too_large
+from service.readers.apart import MOST_LABEL, MOST_LABELS, text_labels
+from service.readers.appended import Appended, check_inflated
 from service.readers.npy import check_length, check_matrix, read_header
 from service.readers.shape import check_names
 from worker.datasets import Table
@@ -48,8 +51,12 @@ def read_npz(file: IO[bytes], limits: Limits, apart: Apart) -> Table:
         _check_directory(file)
         with zipfile.ZipFile(file) as archive:
             return _table(archive, file, limits, apart)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, UnicodeDecodeError) as error:
+    except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError, ValueError) as error:
         raise _malformed(str(error)) from None
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a place before the body's begin; anything else is of the disk
+            raise
+        raise _malformed("a member is not within it") from None
 
 
 def _table(archive: zipfile.ZipFile, file: IO[bytes], limits: Limits, apart: Apart) -> Table:
@@ -70,7 +77,7 @@ def _table(archive: zipfile.ZipFile, file: IO[bytes], limits: Limits, apart: Apa
         )
     values = _matrix(archive, members[data], file, limits)
     n, d = values.shape
-    names = _names(archive, members["names"]) if "names" in members else None
+    names = _names(archive, members["names"], d) if "names" in members else None
     check_names(names, d)
     return Table(
         values=values,
@@ -106,8 +113,7 @@ def _members(archive: zipfile.ZipFile, limits: Limits) -> Members:
         if info.flag_bits & 1 or info.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
             raise _malformed(f"its member {info.filename!r} is encrypted, or not deflated")
         found[name] = info
-    if (total := sum(info.file_size for info in found.values())) > limits.inflated:
-        raise too_large("The npz file", total, limits.inflated)
+    check_inflated("The npz file", sum(info.file_size for info in found.values()), limits)
     return found
 
 
@@ -137,8 +143,8 @@ def _matrix(archive: zipfile.ZipFile, info: zipfile.ZipInfo, file: IO[bytes], li
         shape, fortran, dtype = read_header(stream)
         check_matrix(shape, dtype, limits)
         check_length(shape, dtype, info.file_size - stream.tell())
-        if (size := math.prod(shape) * max(dtype.itemsize, 4 if dtype == np.float32 else 8)) > limits.inflated:
-            raise too_large("The matrix", size, limits.inflated)  # as it is stored
+        stored = max(dtype.itemsize, 4 if dtype == np.float32 else 8)
+        check_inflated("The matrix", math.prod(shape) * stored, limits)
         appended = Appended(file, dtype, shape[1])
         for piece in _pieces(stream):
             appended.write(piece)
@@ -150,26 +156,27 @@ def _pieces(stream: IO[bytes]) -> Iterator[bytes]:
         yield piece
 
 
-def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, kinds: str, shape: tuple[int, ...] | None) -> Array:
-    """Return a small member; `shape` is what it must have, None for any vector."""
+def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, kinds: str, shape: tuple[int, ...]) -> Array:
+    """Return a small member of this shape."""
     with archive.open(info) as stream:
         found, fortran, dtype = read_header(stream)
-        if (
-            not dtype.itemsize
-            or dtype.kind not in kinds
-            or 0 in found
-            or (found != shape if shape else len(found) != 1)
-        ):
-            wanted = f"the shape {shape}" if shape else "one dimension"
+        if not dtype.itemsize or dtype.kind not in kinds or 0 in found or found != shape:
             raise refuse(
                 "invalid-member",
                 422,
                 f"The member {info.filename!r} has shape {found} and dtype {dtype}.",
-                f"Give it {wanted}, of numbers{' or text' if 'U' in kinds else ''}.",
+                f"Give it the shape {shape}, of numbers{' or text' if 'U' in kinds else ''}.",
                 member=info.filename,
             )
+        most = min(MOST_LABEL, MOST_LABELS // math.prod(found))
+        if dtype.kind == "U" and dtype.itemsize > 4 * most:
+            detail = f"The texts of the member {info.filename!r} have room for {dtype.itemsize // 4:,} characters each."
+            raise refuse("label-too-long", 422, detail, "Use shorter texts.", allowed=most)
         check_length(found, dtype, info.file_size - stream.tell())
         flat = np.frombuffer(stream.read(), dtype)
+        if dtype.kind == "U" and (flat.view(dtype.byteorder + "u4") > sys.maxunicode).any():
+            detail = f"The member {info.filename!r} has characters that there are not."
+            raise refuse("invalid-label", 422, detail, "Write texts with numpy.str_.", member=info.filename)
     return flat.reshape(found, order="F" if fortran else "C")
 
 
@@ -185,8 +192,8 @@ def _coordinates(archive: zipfile.ZipFile, info: zipfile.ZipInfo, points: int) -
     return _finite(_array(archive, info, "fiu", (points, 2)), info)
 
 
-def _names(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> list[str]:
-    return [str(name) for name in _array(archive, info, "U", None)]
+def _names(archive: zipfile.ZipFile, info: zipfile.ZipInfo, features: int) -> list[str]:
+    return [str(name) for name in _array(archive, info, "U", (features,))]
 
 
 def _finite(array: Array, info: zipfile.ZipInfo) -> Array:

@@ -1,11 +1,13 @@
-"""Parquet bodies: what the footer announces is checked before anything is unpacked."""
+"""Parquet bodies: what the footer and the pages announce is checked before anything is unpacked."""
 
 from __future__ import annotations
 
-from typing import IO, TYPE_CHECKING
+import mmap
+from typing import IO, TYPE_CHECKING, Any
 
-from service.readers.appended import too_large
+from service.readers.appended import check_inflated
 from service.readers.columns import BLOCK_VALUES, Columns, check_size, table_of
+from service.readers.pages import unpacked_sizes
 from worker.problems import ProblemError, refuse
 
 if TYPE_CHECKING:
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from service.readers.shape import Limits
     from worker.datasets import Table
 
+_MOST_PAGE = 2**26  # bytes: a column of a million numbers takes eight million
 _MOST_FOOTER = 2**20  # bytes of a string, and members of a list, in the footer
 
 
@@ -30,14 +33,14 @@ def read_parquet(file: IO[bytes], limits: Limits, apart: Apart) -> Table:
     from pyarrow import parquet  # noqa: PLC0415 # likewise
 
     try:
-        with parquet.ParquetFile(
+        footer = parquet.ParquetFile(
             file, thrift_string_size_limit=_MOST_FOOTER, thrift_container_size_limit=_MOST_FOOTER
-        ) as body:
-            columns = Columns.of(body.schema_arrow, apart, limits)
-            check_size(body.metadata.num_rows, columns, limits)
-            groups = [body.metadata.row_group(number) for number in range(body.metadata.num_row_groups)]
-            if (size := sum(group.total_byte_size for group in groups)) > limits.inflated:
-                raise too_large("The Parquet file", size, limits.inflated)
+        )
+        columns = Columns.of(footer.schema_arrow, apart, limits)
+        check_size(footer.metadata.num_rows, columns, limits)
+        _check_pages(file, footer.metadata, limits)
+        once = [] if apart.label is None else [apart.label]  # a long label that many rows have is unpacked once
+        with parquet.ParquetFile(file, metadata=footer.metadata, read_dictionary=once) as body:
             rows = max(1, BLOCK_VALUES // len(columns.names))
             return table_of(file, columns, body.iter_batches(rows, use_threads=False), limits, source="parquet")
     except (pa.ArrowException, ValueError) as error:
@@ -46,6 +49,18 @@ def read_parquet(file: IO[bytes], limits: Limits, apart: Apart) -> Table:
         if error.errno is not None:  # of the disk, and not of the file
             raise
         raise _malformed(str(error)) from None
+
+
+def _check_pages(file: IO[bytes], metadata: Any, limits: Limits) -> None:
+    """Refuse pages that take much memory unpacked, whatever the footer says: each is unpacked as a whole."""
+    with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as body:
+        total = 0
+        for size in unpacked_sizes(body, metadata):
+            total += size
+            check_inflated("The Parquet file", total, limits)
+            if size > _MOST_PAGE:
+                detail = f"A page of the Parquet file takes {size:,} bytes unpacked; {_MOST_PAGE:,} are allowed."
+                raise refuse("page-too-large", 413, detail, "Write smaller pages (data_page_size).", allowed=_MOST_PAGE)
 
 
 def _malformed(reason: str) -> ProblemError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
@@ -10,6 +11,11 @@ from worker.problems import refuse
 
 if TYPE_CHECKING:
     from worker.settings import Settings
+
+
+MOST_NAME = 1000  # characters
+_MOST_TOLD = 20  # names that a problem lists
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,15 @@ def check_names(names: list[str] | None, features: int) -> None:
     if len(names) != features:
         detail = f"There are {len(names)} names for {features} features."
         raise refuse("invalid-names", 422, detail, "Give one name a feature.")
+    for name in names:
+        if len(name) > MOST_NAME or not is_text(name):
+            detail = f"The name {name[:50]!r} has {len(name):,} characters, or one that is no text."
+            raise refuse("invalid-names", 422, detail, f"Use text of at most {MOST_NAME:,} characters.")
     if twice := sorted(name for name, times in Counter(names).items() if times > 1):
         detail = f"The name {twice[0]!r} is given to several features."
-        raise refuse("invalid-names", 422, detail, "Give each feature a name of its own.", names=twice)
+        raise refuse("invalid-names", 422, detail, "Give each feature a name of its own.", names=twice[:_MOST_TOLD])
+
+
+def is_text(text: str) -> bool:
+    """Say whether a string can be sent as UTF-8, and be kept in an array, which takes U+0000 for its end."""
+    return _NO_TEXT.search(text) is None

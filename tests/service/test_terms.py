@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from glle_engine import FitSpec
+from tests.service.conftest import beating
 from tests.service.test_resources import upload
 from worker.clock import now_iso
 from worker.posteriors import PosteriorRecord
@@ -117,3 +118,16 @@ def test_a_long_job_is_not_interactive(
     answer = client.post(posterior + "/draws", json={**body, "priority": "interactive"})
     assert (answer.status_code, answer.json()["type"]) == (422, "urn:glle:problem:not-interactive")
     assert stores.queue.length() == 0
+
+
+def test_a_job_is_shared_by_the_workers_at_work(client: httpx.Client, stores: Stores, posterior: str) -> None:
+    """By as many as there are when it is posted, where it is long enough; it is the same job when more have come."""
+    for name in "abcdef":
+        beating(stores, name)
+    beating(stores, "gone", seconds=3600)
+    job = client.post(posterior + "/draws", json={"count": 5000}).json()["id"]
+    assert stores.jobs.fetch(job).chains == 6
+    beating(stores, "g")
+    assert client.post(posterior + "/draws", json={"count": 5000}).json()["id"] == job
+    short = client.post(posterior + "/draws", json={"count": 8}).json()["id"]
+    assert stores.jobs.fetch(short).chains == 4

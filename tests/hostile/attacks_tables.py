@@ -1,0 +1,243 @@
+"""Arrow streams and Parquet files that are made to do harm."""
+
+from __future__ import annotations
+
+import io
+import struct
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
+
+from tests.hostile.attacks_npy import Payload
+from tests.hostile.caps import MAX_BODY, MAX_INFLATED
+from tests.hostile.case import Attack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_LONG = "\N{GRINNING FACE}" * (MAX_BODY // 64)
+_PLACES = 1 + 2 * 2**32  # of the second and third of texts of one letter, as they stand one after the other
+
+
+def streamed(table: Any, **options: Any) -> bytes:
+    """Return the Arrow stream of a table, in one batch."""
+    buffer = io.BytesIO()
+    with pa.ipc.new_stream(buffer, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        writer.write_table(table)
+    return buffer.getvalue()
+
+
+def packed(table: Any, **options: Any) -> bytes:
+    """Return the Parquet file of a table."""
+    buffer = io.BytesIO()
+    parquet.write_table(table, buffer, **options)
+    return buffer.getvalue()
+
+
+def frame(rows: int = 6, **more: Any) -> Any:
+    """Return a table of a feature and more columns."""
+    return pa.table({"x": np.arange(float(rows)), **more})
+
+
+def with_words(rows: int, words: list[Any]) -> Any:
+    """Return a table with a label that is a place in a dictionary, the first word in every row."""
+    labels = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array(words, pa.string()))
+    return frame(rows, l=labels)
+
+
+def patched(body: bytes, old: int, new: int, form: str = "<q", *, which: int = 0) -> bytes:
+    """Return a body in which a number, the one after so many others, is another."""
+    place = -1
+    for _ in range(which + 1):
+        place = body.index(struct.pack(form, old), place + 1)
+    return body[:place] + struct.pack(form, new) + body[place + struct.calcsize(form) :]
+
+
+def zigzag(value: int, length: int = 0) -> bytes:
+    """Return a number as thrift's compact protocol has it, of at least so many bytes."""
+    coded, found = value << 1 if value >= 0 else (-value << 1) - 1, bytearray()
+    while coded > 127 or len(found) + 1 < length:
+        found.append(coded & 127 | 128)
+        coded >>= 7
+    return bytes([*found, coded])
+
+
+def lying(body: bytes, old: int, new: int) -> bytes:
+    """Return a Parquet file whose footer says another number, wherever it says the old one."""
+    (length,) = struct.unpack("<I", body[-8:-4])
+    footer, was = body[-8 - length : -8], zigzag(old)
+    assert was in footer
+    return body[: -8 - length] + footer.replace(was, zigzag(new, len(was))) + body[-8:]
+
+
+def arrow_attacks() -> Iterator[Attack]:
+    """Yield Arrow streams."""
+
+    def arrow(name: str, build: Callable[[], bytes], *, taken: bool | None = False, **query: str) -> Attack:
+        return Attack("arrow", name, build, query, taken)
+
+    words = pa.array(["a", "b", "c", "d", "e", "f"])
+    yield arrow("one long word, many rows", lambda: streamed(with_words(MAX_BODY // 32, [_LONG])), label="l")
+    yield arrow("a word that is none", lambda: streamed(with_words(6, [None])), label="l")
+    yield arrow("a long label", lambda: streamed(frame(1, l=[_LONG])), label="l")
+    yield arrow("a very long name", lambda: streamed(pa.table({_LONG: np.zeros(6)})))
+    yield arrow("half a surrogate pair as a name", lambda: streamed(frame(zz=np.zeros(6))).replace(b"zz", b"\xed\xa0"))
+    yield arrow(
+        "labels that are no UTF-8",
+        lambda: streamed(frame(1, l=["zzzz"])).replace(b"zzzz", b"\xff\xfe\xfd\xfc"),
+        label="l",
+    )
+    yield arrow("a byte of zero in a label", lambda: streamed(frame(1, l=["a\0"])), label="l")
+    yield arrow("very many columns", lambda: streamed(pa.table({f"c{i}": [0.0] for i in range(20_000)})))
+    yield arrow("structs within structs", lambda: streamed(frame(1, s=pa.nulls(1, _nested(60)))))
+    for value in (-1, 2**31, 2**62, 2**63 - 1, 5, 7):
+        for which in range(2):
+            yield arrow(
+                f"{value} for a length, the {which}th",
+                lambda v=value, w=which: patched(streamed(frame(6)), 6, v, which=w),  # type: ignore[misc] # bound now, not when it is called
+            )
+        yield arrow(f"{value} for a buffer", lambda v=value: patched(streamed(frame(6)), 48, v))  # type: ignore[misc] # bound now, not when it is called
+        yield arrow(
+            f"{value} for a place in a text",
+            lambda v=value: patched(streamed(frame(6, l=words)), _PLACES, 1 + (v % 2**31 << 32)),  # type: ignore[misc] # bound now, not when it is called
+            label="l",
+            taken=None,
+        )
+        yield arrow(f"{value} for a message's length", lambda v=value: _message(v & 0xFFFFFFFF))  # type: ignore[misc] # bound now, not when it is called
+    yield arrow(
+        "a place outside of the dictionary", lambda: patched(streamed(_placed(77_777)), 77_777, 2**30, "<i"), label="l"
+    )
+    yield arrow("compressed", lambda: streamed(frame(200_000), compression="zstd"))
+    yield arrow("a stream of no batches", lambda: streamed(frame(0)))
+    yield arrow("nulls alone", lambda: streamed(pa.table({"x": pa.nulls(MAX_BODY // 32, pa.float64())})))
+    yield arrow("an extension that is a pickle", _pickled, taken=True)  # a column like others: nothing unpickles it
+    yield arrow("a file and no stream", lambda: b"ARROW1\0\0" + streamed(frame()))
+    yield arrow("a stream that goes on", lambda: streamed(frame()) + b"\xff" * 10_000, taken=True)  # after its end
+
+
+def parquet_attacks() -> Iterator[Attack]:
+    """Yield Parquet files."""
+
+    def pq(name: str, build: Callable[[], bytes], *, taken: bool | None = False, **query: str) -> Attack:
+        return Attack("parquet", name, build, query, taken)
+
+    rows = MAX_INFLATED // 2
+    zeros = pa.table({"x": np.zeros(rows, np.int8)})
+    whole = {
+        "data_page_size": 2**31 - 1,
+        "use_dictionary": False,
+        "max_rows_per_page": 2**31 - 1,
+        "row_group_size": rows,
+    }
+    for compression in ("snappy", "gzip", "zstd", "brotli", "lz4"):
+        yield pq(f"a bomb by {compression}", lambda c=compression: packed(zeros, compression=c))  # type: ignore[misc] # bound now, not when it is called
+    yield pq(
+        "one page of which the footer tells little",
+        lambda: _told_little(packed(zeros, compression="zstd", **whole), rows),
+    )
+    yield pq(
+        "pages of which the footer tells little",
+        lambda: _told_little(packed(zeros, compression="zstd"), rows),
+        taken=None,
+    )
+    yield pq("one long word, many rows", lambda: packed(with_words(MAX_BODY // 32, [_LONG])), label="l")
+    yield pq(
+        "one long word, many rows, by a schema that knows no dictionaries",
+        lambda: packed(with_words(MAX_BODY // 32, [_LONG]), store_schema=False),
+        label="l",
+    )
+    yield pq(
+        "words told by their differences",
+        lambda: packed(
+            frame(2000, l=[_LONG[:8192]] * 2000),
+            use_dictionary=False,
+            column_encoding={"l": "DELTA_BYTE_ARRAY", "x": "PLAIN"},
+        ),
+        label="l",
+    )
+    yield pq(
+        "lengths of words told by their differences",
+        lambda: packed(
+            frame(6, l=list("abcdef")),
+            use_dictionary=False,
+            column_encoding={"l": "DELTA_LENGTH_BYTE_ARRAY", "x": "PLAIN"},
+        ),
+        label="l",
+    )
+    for value in (-1, 0, 5, 7, 2**31, 2**62):
+        yield pq(f"{value} rows of 4,096", lambda v=value: lying(packed(frame(4096)), 4096, v), taken=None)  # type: ignore[misc] # bound now, not when it is called
+    for value in (-1, 2**31, 2**62):
+        yield pq(
+            f"{value} for a column's place",
+            lambda v=value: lying(packed(frame(4096), use_dictionary=False, compression=None), 4, v),  # type: ignore[misc] # bound now, not when it is called
+        )
+    for length in (0, 2**31, 2**32 - 1):
+        yield pq(
+            f"a footer of {length:,} bytes",
+            lambda n=length: packed(frame())[:-8] + struct.pack("<I", n) + b"PAR1",  # type: ignore[misc] # bound now, not when it is called
+        )
+    yield pq("encrypted", lambda: packed(frame())[:-4] + b"PARE")
+    yield pq("ends alone", lambda: b"PAR1" * 3)
+    yield pq("a footer of lists without end", lambda: _footer(b"\x19" * 2**16))
+    yield pq("a footer of structs without end", lambda: _footer(b"\x1c" * 2**18))
+    yield pq("a footer of zeros", lambda: _footer(bytes(2**20)))
+    yield pq("a footer of a list of 2^31", lambda: _footer(b"\x15\x02\x19\xfc" + b"\xff\xff\xff\xff\x07" + bytes(100)))
+    yield pq("very many columns", lambda: packed(pa.table({f"c{i}": [0.0] for i in range(5000)})))
+    yield pq("very many groups of rows", lambda: packed(frame(3000), row_group_size=1), taken=True)
+    yield pq("structs within structs", lambda: packed(frame(1, s=pa.nulls(1, _nested(60)))))
+    yield pq("a schema that is no Arrow", lambda: packed(frame(), store_schema=True).replace(b"/////", b"AAAAA"))
+    yield pq(
+        "labels that are no UTF-8",
+        lambda: packed(frame(1, l=["zzzz"]), compression=None).replace(b"zzzz", b"\xff\xfe\xfd\xfc"),
+        label="l",
+    )
+    yield pq("a label of structs", lambda: packed(frame(1, l=[{"a": "b"}])), label="l")
+    yield pq("a label by a path", lambda: packed(frame(1, l=[{"a": "b"}])), label="l.a")
+    yield pq("nulls alone", lambda: packed(pa.table({"x": pa.nulls(900_000, pa.float64())})))
+
+
+def _nested(depth: int) -> Any:
+    """Return structs within structs."""
+    kind: Any = pa.float64()
+    for _ in range(depth):
+        kind = pa.struct([("s", kind)])
+    return kind
+
+
+def _message(length: int) -> bytes:
+    """Return a stream whose first message announces another length."""
+    body = streamed(frame())
+    return body[:4] + struct.pack("<I", length) + body[8:]
+
+
+def _placed(place: int) -> Any:
+    """Return a table whose labels are at one place of a long dictionary."""
+    words = pa.array([str(i) for i in range(place + 1)])
+    return frame(6, l=pa.DictionaryArray.from_arrays(pa.array(np.full(6, place, np.int32)), words))
+
+
+def _pickled() -> bytes:
+    """Return a stream with a column whose type was a pickle in older versions of pyarrow."""
+    import pickle  # noqa: PLC0415 # written, never read
+
+    told = {
+        b"ARROW:extension:name": b"arrow.py_extension_type",
+        b"ARROW:extension:metadata": pickle.dumps(Payload()),
+    }
+    schema = pa.schema([pa.field("x", pa.float64(), metadata=told)])
+    return streamed(pa.table([np.arange(6.0)], schema=schema))
+
+
+def _footer(content: bytes) -> bytes:
+    """Return a Parquet file that is nothing but a footer."""
+    return b"PAR1" + content + struct.pack("<I", len(content)) + b"PAR1"
+
+
+def _told_little(body: bytes, rows: int) -> bytes:
+    """Return a Parquet file of zeros whose footer tells of a hundred rows."""
+    told = parquet.read_metadata(io.BytesIO(body)).row_group(0)
+    for old, new in ((rows, 100), (told.total_byte_size, 800)):
+        body = lying(body, old, new)
+    return body

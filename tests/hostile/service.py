@@ -1,0 +1,99 @@
+"""The service in this process, without servers: an upload needs none. Small caps, so that small bodies are large."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from pathlib import Path
+from typing import Self
+
+import httpx
+
+from service.app import create_app
+from tests.hostile.caps import MAX_BODY, MAX_INFLATED, MAX_JSON
+from tests.hostile.case import KINDS, Told
+from worker.settings import Settings
+from worker.stores import Stores
+
+NOWHERE = "redis://127.0.0.1:1"
+GOOD = b"x,y\n1,2\n3,4\n"
+
+
+class Service:
+    """Takes uploads.
+
+    Parameters
+    ----------
+    folder
+        Of the data, empty.
+
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        settings = Settings(
+            redis_url=NOWHERE, cache_url=NOWHERE, data_dir=str(folder), max_body=MAX_BODY, max_inflated=MAX_INFLATED,
+            max_json=MAX_JSON, max_features=1000,
+        )  # fmt: skip
+        self._runner = asyncio.Runner()
+        app = create_app(Stores.connect(settings))
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        self._client = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1")
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """End it."""
+        self._runner.run(self._client.aclose())
+        self._runner.close()
+
+    def upload(self, reader: str, body: bytes, query: dict[str, str] | None = None) -> Told:
+        """Upload a body; return what came of it. Data sets that it made are deleted again."""
+        _forget_peak()
+        before, started = _memory("VmRSS"), time.process_time()
+        answer = self._runner.run(
+            self._client.post(
+                "/v1/datasets", content=body, headers={"Content-Type": KINDS[reader]}, params=query, timeout=None
+            )
+        )
+        seconds, peak = time.process_time() - started, max(0, _memory("VmHWM") - before)
+        told = answer.json()
+        code = told["type"].rpartition(":")[2] if "type" in told else ""
+        if answer.is_success:
+            for path in (self._folder / "datasets").glob(f"{told['id']}.*"):  # to delete it by a route takes a server
+                path.unlink()
+        return Told(answer.status_code, answer.headers["content-type"], code, seconds, peak, self._left())
+
+    def takes_a_good_one(self) -> bool:
+        """Say whether the next upload that is good is taken."""
+        return self.upload("csv", GOOD).status == 201
+
+    def _left(self) -> list[str]:
+        """Return the files of the data folder, but for the one that writers lock: it is nobody's upload."""
+        there = {str(path.relative_to(self._folder)) for path in self._folder.rglob("*") if path.is_file()}
+        return sorted(there - {"datasets.lock"})
+
+
+def _forget_peak() -> None:
+    """Have the kernel count the largest memory from now on."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def _memory(what: str) -> int:
+    """Return bytes of a row of this process's status, 0 where there is none."""
+    try:
+        status = Path("/proc/self/status").read_text()
+    except FileNotFoundError:
+        return 0
+    found = next((line for line in status.splitlines() if line.startswith(what + ":")), f"{what}: 0 kB")
+    return int(found.split()[1]) * 1024
+
+
+def encoded(told: Told) -> bytes:
+    """Return what came as a line."""
+    return json.dumps(told.to_dict()).encode() + b"\n"

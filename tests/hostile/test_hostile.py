@@ -1,0 +1,72 @@
+"""A small run against the readers, in this process; `make hostile` is the large one, in a process that may die."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+from tests.hostile.attacks import ATTACKS
+from tests.hostile.case import KINDS, Told
+from tests.hostile.judging import faults
+from tests.hostile.mutations import bodies, good
+from tests.hostile.service import Service
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service with small caps and nothing in its folder."""
+    with Service(tmp_path_factory.mktemp("hostile")) as made:
+        yield made
+
+
+@pytest.mark.parametrize("reader", KINDS)
+@pytest.mark.filterwarnings("ignore")  # what numpy's parser of headers has to say of them
+def test_bodies_made_by_hand_are_refused(service: Service, reader: str) -> None:
+    """A problem each, in bounded time and memory, nothing left on disk, and the next good upload is taken."""
+    attacks = [attack for attack in ATTACKS if attack.reader == reader and not attack.is_slow]
+    assert len(attacks) > 20
+    bad = {
+        attack.name: found
+        for attack in attacks
+        if (found := faults(service.upload(reader, attack.build(), attack.query), taken=attack.taken))
+    }
+    assert bad == {}
+    assert service.takes_a_good_one()
+
+
+@pytest.mark.parametrize("reader", KINDS)
+@pytest.mark.filterwarnings("ignore")  # likewise
+def test_bodies_made_by_chance_are_tables_or_problems(service: Service, reader: str) -> None:
+    """Good bodies are taken; whatever is changed in them, the answer is a table or a problem of the client's."""
+    assert [service.upload(reader, body).status for body in good(reader)[:1]] == [201]
+
+    @settings(
+        max_examples=15, database=None, deadline=None, derandomize=True, phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    @given(bodies(reader))
+    def check(body: bytes) -> None:
+        assert faults(service.upload(reader, body)) == []
+
+    check()
+
+
+def test_what_is_wrong_is_seen() -> None:
+    """Each fault of an answer is one by itself."""
+    problem = "application/problem+json"
+    assert faults(Told(422, problem, "bad-cell", 0.1, 0, []), taken=False) == []
+    wrong = [
+        (Told(500, problem, "internal-error", 0.1, 0, []), None),
+        (Told(422, "text/plain", "bad-cell", 0.1, 0, []), None),
+        (Told(422, problem, "bad-cell", 100.0, 0, []), None),
+        (Told(422, problem, "bad-cell", 0.1, 2**40, []), None),
+        (Told(422, problem, "bad-cell", 0.1, 0, ["incoming/x"]), None),
+        (Told(422, problem, "bad-cell", 0.1, 0, []), True),
+        (Told(201, "application/json", "", 0.1, 0, []), False),
+    ]
+    assert [len(faults(told, taken=taken)) for told, taken in wrong] == [1] * len(wrong)
