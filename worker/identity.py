@@ -32,9 +32,9 @@ def content_sha256(told: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) 
     return found.hexdigest()
 
 
-def posterior_id(dataset: str, spec: dict[str, Any], engine_version: str) -> str:
-    """Return the id of the posterior of a data set under a full specification."""
-    return "post_" + digest(dataset, spec, engine_version)
+def posterior_id(dataset: str, spec: dict[str, Any], numbers: str) -> str:
+    """Return the id of the posterior of a data set under a full specification, with the numbers of an engine."""
+    return "post_" + digest(dataset, spec, numbers)
 
 
 def new_job_id() -> str:

@@ -15,6 +15,7 @@ def provenance() -> dict[str, str]:
     """Return the versions and the machine of this process."""
     return {
         "engine": glle_engine.__version__,
+        "numbers": glle_engine.NUMBERS,
         "numpy": np.__version__,
         "scipy": scipy.__version__,
         "python": platform.python_version(),

@@ -1,0 +1,1 @@
+"""Drills: upgrades between versions, and backups put back, with real processes."""

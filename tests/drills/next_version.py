@@ -1,0 +1,49 @@
+"""`glle` as a later version may be: the same command with other versions of its formats, or with other numbers.
+
+What differs is named in the variable DRILL: `formats`, `numbers`, or both with a comma.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import glle_engine
+from glle_engine import Posterior
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from glle_engine import Draw
+
+NUMBERS = "9.9.9"
+OTHER = 1 + 2.0**-30  # what its draws are multiplied by: other bits, and the same picture
+
+
+def change() -> None:
+    """Become the later version, before anything of the worker or the service is imported."""
+    differs = os.environ["DRILL"].split(",")
+    if "numbers" in differs:
+        glle_engine.NUMBERS = NUMBERS
+        original = Posterior.draws_of
+
+        def draws_of(self: Posterior, *keys: Any, **law: Any) -> Iterator[Draw]:
+            for draw in original(self, *keys, **law):
+                yield replace(draw, embedding=draw.embedding * OTHER)
+
+        Posterior.draws_of = draws_of  # type: ignore[method-assign] # it is another version
+    if "formats" in differs:
+        from worker import formats  # noqa: PLC0415 -- once the numbers are changed
+
+        for kind in ("job", "task", "dataset", "posterior", "calibration", "embedding", "entry"):
+            formats.VERSIONS[kind] += 1
+            formats.MIGRATIONS[kind, 1] = dict
+
+
+if __name__ == "__main__":
+    change()
+    from service.cli import main
+
+    sys.exit(main())

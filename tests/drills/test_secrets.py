@@ -1,0 +1,140 @@
+"""Keys and passwords of a whole tree, under debug logs and requests that name the key wherever it is out of place."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from tests.conftest import until
+from tests.system.conftest import ROOT, Up, command_line, fitted, running, synthetic
+from worker import lifeline
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import redis
+
+pytestmark = [pytest.mark.drill, pytest.mark.skipif(not lifeline.LINUX, reason="reads /proc")]
+
+WAIT_SECONDS = 20.0  # in which a worker has started and was refused
+SERVERS = ("GLLE_REDIS_URL", "GLLE_CACHE_URL")
+
+
+def glle(data: Path, *arguments: str, **settings: str) -> str:
+    """Run a command beside the service and return all that it prints."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "GLLE_DATA_DIR": str(data), **settings}
+    command = [sys.executable, "-m", "service", *arguments]
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            out, err = process.communicate(timeout=WAIT_SECONDS if arguments[0] == "worker" else None)
+        except subprocess.TimeoutExpired:  # a worker that is not let in waits until it is
+            process.terminate()
+            out, err = process.communicate()
+        return out + err
+
+
+def misplaced(key: str) -> list[httpx.Request]:
+    """Return requests that have the key in every place but the one where it belongs."""
+    url, json_ = "http://glle", {"Content-Type": "application/json"}
+    secret = key.split("_", 2)[2]
+    places = [
+        httpx.Request("GET", f"{url}/v1/datasets?key={key}&limit={key}"),
+        httpx.Request("GET", f"{url}/v1/datasets/{key}"),
+        httpx.Request("GET", f"{url}/{key}"),
+        httpx.Request("GET", f"{url}/v1/jobs/{key}/events"),
+        httpx.Request("POST", f"{url}/v1/posteriors", json={"dataset": key, "key": key}),
+        httpx.Request("POST", f"{url}/v1/posteriors", json={"dataset": "x", "n_neighbors": key}),
+        httpx.Request("POST", f"{url}/v1/posteriors", content=f'{{"dataset": {key}', headers=json_),
+        httpx.Request("POST", f"{url}/v1/posteriors", json={"dataset": "x"}, headers={"Idempotency-Key": key}),
+        httpx.Request("POST", f"{url}/v1/datasets", content=f"x,y\n1,{key}\n", headers={"Content-Type": "text/csv"}),
+        httpx.Request("POST", f"{url}/v1/datasets", content="x", headers={"Content-Type": key}),
+        httpx.Request("GET", f"{url}/v1/info", headers={"Accept": key, "X-Request-Id": key}),
+        httpx.Request("GET", f"{url}/v1/info", headers={"Host": key}),
+    ]
+    logins = [f"Bearer {key}", f"Bearer {key}x", f"Bearer  {key}", f"Basic {key}", key, f"Bearer {secret}", ""]
+    return [
+        httpx.Request(one.method, one.url, content=one.content, headers=[*one.headers.raw, (b"Authorization", login)])
+        for one in places
+        for login in (text.encode() for text in logins)
+    ]
+
+
+def kept(server: redis.Redis) -> str:
+    """Return every key and value of a server, as text."""
+    found = []
+    for name in server.scan_iter(count=1000):
+        found += [name, server.dump(name) or b""]
+    return b"\n".join(found).decode("latin-1")
+
+
+def folder(data: Path) -> dict[str, str]:
+    """Return what stands in the files of a data folder, but for the addresses, which its owner alone reads."""
+    (addresses,) = data.rglob("servers.json")
+    assert addresses.stat().st_mode & 0o077 == 0
+    return {
+        str(path.relative_to(data)): path.read_text(encoding="latin-1")
+        for path in data.rglob("*")
+        if path.is_file() and path != addresses
+    }
+
+
+def asked(up: Up, key: str) -> dict[str, str]:
+    """Return every answer, head and body, to good requests, bad ones, and those with the key out of place."""
+    answers = {}
+    with httpx.Client(base_url=up.url, timeout=60) as client:
+        for number, request in enumerate(misplaced(key)):
+            request.url = request.url.copy_with(host=urlsplit(up.url).hostname, port=urlsplit(up.url).port)
+            answer = client.send(request)
+            answers[f"{number} {request.method} {answer.status_code}"] = f"{answer.headers!r} {answer.text}"
+        client.headers["Authorization"] = f"Bearer {key}"
+        path = fitted(client, synthetic(client, 100))
+        for good in ("/metrics", "/v1/info", "/v1/jobs", f"{path}/draws/0?wait=30", path, "/readyz", "/openapi.json"):
+            answer = client.get(good)
+            answers[good] = f"{answer.headers!r} {answer.text}"
+    return answers
+
+
+def where(texts: dict[str, str], secrets: dict[str, str]) -> list[tuple[str, str]]:
+    """Return where which of the secrets stands."""
+    return [(place, name) for place, text in texts.items() for name, secret in secrets.items() if secret in text]
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_no_secret_is_anywhere_but_where_it_is_kept(tmp_path: Path, form: str) -> None:
+    """Answers, logs, command lines, files, both servers' keys and values, and what the commands print."""
+    data = tmp_path / "data"
+    with running(tmp_path, GLLE_AUTH="required", GLLE_LOG_FORMAT=form, GLLE_LOG_LEVEL="debug") as up:
+        key = glle(data, "keys", "create", "--scope", "admin").splitlines()[0]
+        urls = {name: up.redis_url(name) for name in SERVERS}
+        secrets = {name: str(urlsplit(url).password) for name, url in urls.items()} | {"key": key.split("_", 2)[2]}
+        assert all(len(secret) >= 32 for secret in secrets.values())
+        texts = asked(up, key)
+        assert len({place.rpartition(" ")[2] for place in texts}) > 5, "answers of many kinds"
+        server = up.children("valkey-server")[0]
+        os.kill(server, 9)  # so that the tree tells of errors, with tracebacks where it has any
+        with httpx.Client(base_url=up.url, headers={"Authorization": f"Bearer {key}"}, timeout=60) as client:
+            answer = client.get("/v1/jobs")
+            texts["while a server is away"] = f"{answer.headers!r} {answer.text}"
+            until(lambda: client.get("/readyz").status_code == 200)
+        texts["doctor"] = glle(data, "doctor", "--url", up.url, **urls, GLLE_KEY=key)
+        wrong = {name: url.replace("redis://:", "redis://:not-") for name, url in urls.items()}
+        for command in (("doctor",), ("worker",), ("settings", "--current")):
+            texts[f"{command[0]}, wrong passwords"] = glle(data, *command, **wrong)
+        texts["settings"] = glle(data, "settings", "--current", **urls)
+        assert "password" in texts["worker, wrong passwords"]
+        assert "***@" in texts["settings"]
+        texts["keys list"] = glle(data, "keys", "list")
+        texts |= {f"process {pid}": command_line(pid) for pid in up.tree()}
+        texts |= {name: kept(up.redis(name)) for name in SERVERS}
+        texts |= folder(data)
+    texts["log"] = up.log.read_text()
+    assert '"level": "debug"' in texts["log"] or " debug " in texts["log"]
+    assert where(texts, secrets) == []

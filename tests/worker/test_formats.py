@@ -1,0 +1,336 @@
+"""Formats and their versions: what other versions wrote is read, migrated or refused, and never misread or changed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from glle_engine import NUMBERS, FitSpec
+from service.idempotency import once
+from worker import formats, queue, tasks
+from worker.analyses import CalibrationSpec
+from worker.datasets import Table
+from worker.draws import DrawKey
+from worker.embeddings import Recipe
+from worker.identity import digest, posterior_id
+from worker.jobs import job_key
+from worker.problems import ProblemError
+from worker.safe_queue import NAME, SERIALIZER, SafeQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from worker.jobs import Job
+    from worker.settings import Settings
+    from worker.stores import Stores
+
+DATA = "ds_0123456789abcdef0123456789abcdef"
+KEY = {
+    "id": "abc", "tenant": "alice", "name": "", "scopes": ["read"], "created": "2025-01-01", "expires": None,
+    "secrets": [],
+}  # fmt: skip
+
+# Records as they were written before versions were told.
+FIRST: dict[formats.Format, dict[str, Any]] = {
+    "posterior": {
+        "id": "post_1", "dataset": DATA, "n": 3, "d": 2, "spec": {}, "diagnostics": {}, "eigenvalues": [],
+        "seconds": 0.1, "arrays": {}, "nbytes": 0, "provenance": {"engine": "0.1.0"}, "job": "job_1", "created": "now",
+    },
+    "calibration": {"scale": 0.5},
+    "embedding": {
+        "recipe": {"dataset": DATA, "method": "isomap", "parameters": {}, "labels": None, "engine": "0.1.0"},
+        "job": "job_1", "tenant": "default",
+    },
+    "dataset": {
+        "id": DATA, "sha256": "", "n": 3, "d": 2, "dtype": "float64", "nbytes": 48, "names": None, "has_labels": False,
+        "has_coordinates": False, "source": {}, "created": "now",
+    },
+    "idempotency": {"asked": digest("POST", {}), "made": "job_1"},
+    "job": {
+        "id": "job_1", "kind": "fit", "status": "succeeded", "done": "1", "total": "1", "stage": "done",
+        "created": "now", "spec": "{}", "round": "0", "touched": "0",
+    },
+}  # fmt: skip
+
+
+def put(stores: Stores, kind: formats.Format, raw: str) -> None:
+    """Write a record as another version may have."""
+    if kind == "job":
+        fields = json.loads(raw) if raw.startswith("{") else {"id": "job_1", "status": raw}
+        stores.client.hset(job_key("job_1"), mapping=fields)
+    elif kind == "dataset":
+        folder = stores.datasets._folder
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{DATA}.json").write_text(raw)
+    elif kind == "keys":
+        stores.keys.path.write_text(raw)
+    else:
+        stores.client.set(NAMES[kind], raw)
+
+
+NAMES = {
+    "posterior": "glle:posterior:post_1",
+    "calibration": "glle:calibration:post_1",
+    "embedding": "glle:embedding:emb_1",
+    "idempotency": f"glle:idempotency:{digest('word')}",
+}
+
+
+def held(stores: Stores, kind: formats.Format) -> Any:
+    """Return what is kept, to the last byte."""
+    if kind == "job":
+        return stores.client.hgetall(job_key("job_1"))
+    if kind == "dataset":
+        return (stores.datasets._folder / f"{DATA}.json").read_bytes()
+    return stores.keys.path.read_bytes() if kind == "keys" else stores.client.get(NAMES[kind])
+
+
+def _never() -> Job:
+    raise AssertionError
+
+
+READERS: dict[formats.Format, tuple[Callable[[Stores], Any], ...]] = {
+    "posterior": (
+        lambda stores: stores.posteriors.fetch("post_1").n,
+        lambda stores: stores.posteriors.rename("post_1", {"name": "mine"}),
+    ),
+    "calibration": (
+        lambda stores: stores.posteriors.calibration("post_1"),
+        lambda stores: stores.posteriors.calibrate("post_1", {"scale": 9.0}),
+    ),
+    "embedding": (lambda stores: stores.embeddings.fetch("emb_1").recipe.method,),
+    "dataset": (
+        lambda stores: stores.datasets.get(DATA),
+        lambda stores: list(stores.datasets.newest()),
+        lambda stores: stores.datasets.rename(DATA, {"name": "mine"}),
+        lambda stores: stores.datasets.delete(DATA),
+    ),
+    "idempotency": (lambda stores: once(stores, "word", ("POST", {}), _never),),
+    "job": (
+        lambda stores: stores.jobs.fetch("job_1").kind,
+        lambda stores: stores.jobs.cancel("job_1"),
+    ),
+    "keys": (
+        lambda stores: stores.keys.all(),
+        lambda stores: stores.keys.verify("glle_abc_x"),
+        lambda stores: stores.keys.create("alice", ("read",), "", None),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", FIRST)
+def test_records_without_a_version_are_read(stores: Stores, kind: formats.Format) -> None:
+    """What was written before there were versions is version 1."""
+    put(stores, "job", json.dumps(FIRST["job"]))
+    put(stores, kind, json.dumps(FIRST[kind]))
+    assert READERS[kind][0](stores) is not None
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_what_a_newer_version_wrote_is_refused_and_left_alone(stores: Stores, kind: formats.Format) -> None:
+    """Reading, changing and deleting it are all refused, with the remedy; not a byte of it changes."""
+    put(stores, "job", json.dumps(FIRST["job"]))
+    put(stores, kind, json.dumps({**FIRST.get(kind, {"keys": [KEY]}), "format": 2, "what": "is new"}))
+    before = held(stores, kind)
+    for reader in READERS[kind]:
+        with pytest.raises(ProblemError) as refused:
+            reader(stores)
+        problem = refused.value.problem
+        assert (problem.code, problem.status) == ("written-by-newer-version", 503)
+        assert "docs/upgrades.md" in problem.remedy
+    assert held(stores, kind) == before
+
+
+@pytest.mark.parametrize("raw", ["{", "[]", '{"format": 0}', '{"format": true}', '{"format": "x"}', '{"a": 1}'])
+@pytest.mark.parametrize("kind", ["posterior", "embedding", "dataset"])
+def test_garbage_is_refused(stores: Stores, kind: formats.Format, raw: str) -> None:
+    """A damaged record is a problem that says so, not an error within."""
+    put(stores, kind, raw)
+    with pytest.raises(ProblemError) as refused:
+        READERS[kind][0](stores)
+    assert (refused.value.problem.code, refused.value.problem.status) == ("record-unreadable", 500)
+
+
+@pytest.mark.parametrize("fields", [{"kind": "divination"}, {"status": "asleep"}, {"done": "some"}, {"spec": "{"}])
+def test_a_job_that_cannot_be_read_is_refused(stores: Stores, fields: dict[str, str]) -> None:
+    """A kind, a status or a number that this version does not know."""
+    put(stores, "job", json.dumps({**FIRST["job"], **fields}))
+    with pytest.raises(ProblemError) as refused:
+        stores.jobs.get("job_1")
+    assert refused.value.problem.code == "record-unreadable"
+
+
+def test_an_older_record_is_migrated_or_refused(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next version reads this one's records by its migration; without one it refuses, and changes nothing."""
+    put(stores, "posterior", json.dumps(FIRST["posterior"]))
+    monkeypatch.setitem(formats.VERSIONS, "posterior", 3)
+    monkeypatch.setitem(formats.MIGRATIONS, ("posterior", 1), lambda told: {**told, "n": told["n"] + 1})
+    with pytest.raises(ProblemError) as refused:
+        stores.posteriors.fetch("post_1")
+    assert refused.value.problem.code == "written-by-older-version"
+    monkeypatch.setitem(formats.MIGRATIONS, ("posterior", 2), lambda told: {**told, "n": 10 * told["n"]})
+    assert stores.posteriors.fetch("post_1").n == 40
+    stores.posteriors.rename("post_1", {"name": "mine"})
+    assert json.loads(held(stores, "posterior"))["format"] == 3
+    assert (stores.posteriors.fetch("post_1").n, stores.posteriors.fetch("post_1").name) == (40, "mine")
+
+
+def test_keys_of_the_next_version_tell_it(settings: Settings, stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The list of keys becomes an object with a version; the next version reads both, this one only the list."""
+    put(stores, "keys", json.dumps([KEY]))
+    assert [key.tenant for key in stores.keys.all()] == ["alice"]
+    monkeypatch.setitem(formats.VERSIONS, "keys", 2)
+    monkeypatch.setitem(formats.MIGRATIONS, ("keys", 1), dict)
+    stores.keys.create("bob", ("read",), "", None)
+    assert json.loads(stores.keys.path.read_text())["format"] == 2
+    assert [key.tenant for key in stores.keys.all()] == ["alice", "bob"]
+
+
+def test_two_versions_of_cache_entries_live_side_by_side(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither finds, nor overwrites, nor deletes the other's: each makes its own."""
+    key = DrawKey(0, 0, 1.0, "posterior", "none")
+    stores.cache.put(key.cache_key("post_1"), {}, {"a": np.zeros(2)})
+    monkeypatch.setitem(formats.VERSIONS, "entry", 2)
+    assert stores.cache.get(key.cache_key("post_1")) is None
+    assert CalibrationSpec().cache_key("post_1").startswith("v2:result:post_1:")
+    stores.cache.put(key.cache_key("post_1"), {}, {"a": np.ones(2)})
+    monkeypatch.setitem(formats.VERSIONS, "entry", 1)
+    entry = stores.cache.get(key.cache_key("post_1"))
+    assert entry is not None
+    np.testing.assert_array_equal(entry.arrays["a"], np.zeros(2))
+
+
+def test_ids_are_those_of_every_version_so_far(tmp_path: Path, stores: Stores) -> None:
+    """Existing deployments find what they have; whoever changes one of these has to say what becomes of it."""
+    X = np.arange(12.0).reshape(4, 3)
+    beside: dict[str, Any] = {"labels": np.array(["x", "y", "x", "z"]), "color": np.arange(4.0)}
+    dataset, _ = stores.datasets.add(Table(values=X, names=["a", "b", "c"], source={"kind": "test"}, **beside))
+    assert dataset.id == "ds_26831868551925ad32832b765d585aa9"
+    alices, _ = stores.datasets.of("alice", 0).add(Table(values=X, source={"kind": "test"}))
+    assert alices.id == "ds_dda17b6d8f274f125e9017203b77453f"
+    posterior = posterior_id(DATA, FitSpec().to_dict(), "0.1.0")
+    assert posterior == "post_d19429aa4f35251c4b5c749820cfb50f"
+    recipe = Recipe(dataset=DATA, method="isomap", parameters={"n_neighbors": 10}, engine="0.1.0")
+    assert recipe.id == "emb_e926747954f9e26662c37c825e11ffc3"
+    assert recipe.cache_key == f"result:{DATA}:coordinates:{recipe.id}"
+    draw = DrawKey(7, 3, 0.5, "posterior", "none").cache_key(posterior)
+    assert draw == f"draw:{posterior}:7:3:0.5:posterior:none"
+    calibration = CalibrationSpec(engine="0.1.0").cache_key(posterior)
+    assert calibration == f"result:{posterior}:calibration:c69b4c188ce36b3846f3735f3165c866"
+
+
+def test_queues_are_named_by_what_their_workers_can_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another format of a task, or of what it reads, and other numbers: another queue, and none comes again."""
+    monkeypatch.setattr(formats, "NUMBERS", "0.1.0")
+    names = [formats.queue_name()]
+    for kind in ("job", "task", "dataset", "posterior", "task"):
+        monkeypatch.setitem(formats.VERSIONS, kind, formats.VERSIONS[kind] + 1)
+        names.append(formats.queue_name())
+    monkeypatch.setattr(formats, "NUMBERS", "0.2.0")
+    names.append(formats.queue_name())
+    assert names[0] == "glle"
+    assert len(set(names)) == len(names)
+    monkeypatch.setitem(formats.VERSIONS, "keys", 7)  # no worker reads them
+    assert formats.queue_name() == names[-1]
+
+
+def test_a_job_of_other_numbers_is_not_made(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that is handed one all the same refuses it: the same id never has two results."""
+    monkeypatch.setattr(tasks, "stores", lambda: stores)
+    job, _ = stores.jobs.create(kind="fit", claim="c", posterior="post_1", spec={}, total=1)
+    stores.client.hset(job_key(job.id), "numbers", "9.9.9")
+    tasks.fit(job.id)
+    ended = stores.jobs.fetch(job.id)
+    assert ended.error is not None
+    assert (ended.status, ended.error.code, ended.error.status) == ("failed", "other-numbers", 409)
+
+
+def test_a_posterior_of_other_numbers_is_not_drawn_from(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor fitted again when its arrays were evicted, nor summarised under its id."""
+    monkeypatch.setattr(tasks, "stores", lambda: stores)
+    put(stores, "posterior", json.dumps({**FIRST["posterior"], "provenance": {"numbers": "9.9.9"}}))
+    job, _ = stores.jobs.create(
+        kind="calibration", claim="c", posterior="post_1", spec=CalibrationSpec().to_dict(), total=1
+    )
+    tasks.analyse(job.id, 0)
+    ended = stores.jobs.fetch(job.id)
+    assert ended.error is not None
+    assert ended.error.code == "other-numbers"
+    assert "Posterior post_1" in ended.error.detail
+
+
+def test_an_analysis_of_other_numbers_is_not_made(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One whose id tells the numbers: an embedding that was evicted, asked for after the upgrade."""
+    monkeypatch.setattr(tasks, "stores", lambda: stores)
+    spec = CalibrationSpec(engine="9.9.9")
+    job, _ = stores.jobs.create(kind="calibration", claim="c", posterior="post_1", spec=spec.to_dict(), total=1)
+    tasks.analyse(job.id, 0)
+    ended = stores.jobs.fetch(job.id)
+    assert ended.error is not None
+    assert ended.error.details == {"numbers": "9.9.9", "own": NUMBERS}
+
+
+def test_a_result_of_other_numbers_is_not_made_again(stores: Stores) -> None:
+    """A succeeded job whose result is evicted stays as it is where its bits cannot be had."""
+    put(stores, "job", json.dumps({**FIRST["job"], "numbers": "9.9.9"}))
+    with pytest.raises(ProblemError) as refused:
+        stores.jobs.reopen(stores.jobs.fetch("job_1"))
+    assert refused.value.problem.code == "other-numbers"
+    assert stores.jobs.fetch("job_1").status == "succeeded"
+
+
+def elsewhere(stores: Stores, name: str, **fields: str) -> Job:
+    """Return a silent job whose task waits in the queue of another version."""
+    spec = {"dataset": DATA, "spec": {}}
+    job, _ = stores.jobs.create(kind="fit", claim=f"claim {name}", posterior="post_1", spec=spec, total=1)
+    stores.client.hset(job_key(job.id), items=["queue", "glle-other", *sum(fields.items(), ())])
+    other = SafeQueue("glle-other", connection=stores.client, serializer=SERIALIZER)
+    other.enqueue_call("worker.tasks.fit", args=[job.id], job_id=job.id)
+    return silent(stores, job.id, queue.STALE_SECONDS)
+
+
+def silent(stores: Stores, id_: str, seconds: float) -> Job:
+    """Return a job as if its record had not changed for so long."""
+    job = stores.jobs.fetch(id_)
+    return replace(job, touched=job.touched - int(1000 * seconds) - 1)
+
+
+def waiting(stores: Stores) -> tuple[int, int]:
+    """Return how many tasks wait in this version's queue and in the other's."""
+    return stores.queue.length(), int(stores.client.llen("rq:queue:glle-other"))
+
+
+def test_a_job_of_another_queue_is_left_to_its_workers(stores: Stores) -> None:
+    """As long as one of them lives."""
+    job = elsewhere(stores, "left")
+    stores.client.sadd("rq:workers:glle-other", "rq:worker:theirs")
+    stores.client.hset("rq:worker:theirs", "last_heartbeat", datetime.now(UTC).isoformat())
+    assert stores.queue.repair(job).queue == "glle-other"
+    assert waiting(stores) == (0, 1)
+
+
+def test_a_job_whose_workers_are_gone_is_taken_over(stores: Stores) -> None:
+    """Where the numbers are the same: its task moves, once, and nothing of it stays behind."""
+    job = elsewhere(stores, "moved")
+    stores.client.zadd("rq:wip:glle-other", {f"{job.id}:x": 1})
+    assert [stores.queue.repair(job).queue for _ in range(2)] == [NAME] * 2
+    assert waiting(stores) == (1, 0)
+    assert not stores.client.exists("rq:wip:glle-other")
+    assert stores.jobs.fetch(job.id).status == "queued"
+
+
+def test_a_job_of_other_numbers_whose_workers_stay_away_fails(stores: Stores) -> None:
+    """After a minute, with the remedy; until then they may come back."""
+    job = elsewhere(stores, "abandoned", numbers="9.9.9")
+    assert stores.queue.repair(job).status == "queued"
+    assert waiting(stores) == (0, 1)
+    ended = stores.queue.repair(silent(stores, job.id, queue.ABANDONED_SECONDS))
+    assert ended.error is not None
+    assert (ended.status, ended.error.code) == ("failed", "other-numbers")
+    assert waiting(stores) == (0, 0)
