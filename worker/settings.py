@@ -54,28 +54,63 @@ class Settings:
     workers: int = _setting(2, "Worker processes that `glle up` starts.", at_least=1)
     max_body: int = _setting(512 * 2**20, "Bytes of an uploaded body that is not JSON.", at_least=1)
     max_json: int = _setting(4 * 2**20, "Bytes of an uploaded JSON body.", at_least=1)
-    max_inflated: int = _setting(2**30, "Bytes of an uploaded npz, Arrow or Parquet body, unpacked.", at_least=1)
+    max_inflated: int = _setting(2**30, "Bytes of an uploaded npz, CSV, Arrow or Parquet body, unpacked.", at_least=1)
     max_points: int = _setting(1_000_000, "Points (rows) of a data set.", at_least=1)
     max_features: int = _setting(10_000, "Features (columns) of a data set.", at_least=1)
     max_neighbors: int = _setting(200, "n_neighbors of a posterior.", at_least=2)
     max_components: int = _setting(50, "n_components of a posterior.", at_least=1)
     max_draws: int = _setting(10_000, "Draws of one job, all scales together.", at_least=1)
     max_wait: float = _setting(60.0, "Seconds a request may wait for a job (`?wait=`).")
+    patience: float = _setting(
+        30.0,
+        "Seconds for a request's head, and for the begin of its body; an unused connection ends with them.",
+        at_least=0.1,
+    )
+    least_speed: int = _setting(1024, "Bytes a second that a body must bring after its begin; 0: any.")
+    max_connections: int = _setting(1000, "Connections that each API process holds at once; 0: any number.")
     max_streams: int = _setting(100, "Streams of events or draws that each API process keeps open.", at_least=0)
     cache_bytes: int = _setting(2**30, "Bytes of the array cache; no value may exceed half.", at_least=2**20)
     queue_bytes: int = _setting(256 * 2**20, "Bytes of the embedded queue server.", at_least=2**20)
-    warm_bytes: int = _setting(256 * 2**20, "Bytes of posteriors that each worker keeps at hand.", at_least=0)
+    queue_fsync: str = _setting(
+        "always",
+        "When the embedded queue server writes to disk: always, before each answer, so that nothing accepted is lost; "
+        "or everysec, which is faster on slow disks, and loses the last seconds in a power cut.",
+        choices=("always", "everysec"),
+    )
+    warm_bytes: int = _setting(
+        256 * 2**20,
+        "Bytes of posteriors that each worker keeps at hand; a larger one stays alone, 0: none.",
+        at_least=0,
+    )
     recent_bytes: int = _setting(64 * 2**20, "Bytes of answers that each API process keeps at hand.", at_least=0)
     cache_ttl: int = _setting(30 * 86400, "Seconds an array stays cached, if space allows.", at_least=1)
+    store_url: str = _setting(
+        "",
+        "Object store behind the cache, any fsspec URL (extra storage): file:///..., s3://bucket/prefix. Empty: none.",
+        secret=True,
+    )
+    store_posteriors: str = _setting(
+        "auto",
+        "Which posteriors are stored beside the cache: auto (fitted for longer than reading takes), always, never.",
+        choices=("auto", "always", "never"),
+    )
+    store_bytes: int = _setting(2**36, "Bytes that the object store may hold; 0: any number.")
+    store_seconds: float = _setting(15.0, "Seconds that the object store may take for 8 MB.", at_least=0.01)
     job_timeout: int = _setting(600, "Seconds one task of a job may take.", at_least=1)
     cost_margin: float = _setting(
         2.0, "Factor of safety on the seconds that an embedding is expected to take.", at_least=1
     )
     method_bytes: int = _setting(2 * 2**30, "Bytes of working memory that an embedding may take.", at_least=2**20)
     job_ttl: int = _setting(7 * 86400, "Seconds a job's record is kept after its end.", at_least=1)
+    idempotency_ttl: int = _setting(86400, "Seconds for which an Idempotency-Key has its answer.", at_least=60)
     heartbeat: int = _setting(5, "Seconds between a busy worker's signs of life; 4 missed: redone.", at_least=1)
-    shard_seconds: float = _setting(2.0, "Work in one shard of a draws job, so that jobs interleave.")
-    stop_grace: float = _setting(8.0, "Seconds `glle up` waits for running work when it stops.")
+    redis_patience: float = _setting(60.0, "Seconds a worker waits for a Redis that is away or changes its master.")
+    replicas: int = _setting(0, "Replicas of the queue's Redis that have a job before it is accepted.")
+    shard_seconds: float = _setting(2.0, "Most work in one shard of a draws job, so that jobs interleave.")
+    stop_grace: float = _setting(8.0, "Seconds a stopping API, and `glle up`, wait for what is under way.")
+    drain: float = _setting(
+        0.0, "Seconds a stopping `glle serve` goes on, not ready, so that a balancer notices.", at_least=0
+    )
     log_format: str = _setting("text", "Log lines for people, or JSON objects for machines.", choices=("text", "json"))
     log_level: str = _setting(
         "info", "Least level of a log line that is written.", choices=("debug", "info", "warning", "error")
@@ -149,7 +184,14 @@ class Row:
         """Return a value as anyone may see it: a URL without its password, no other secret at all."""
         if not self.secret or not value:
             return str(value)
-        parts = urlsplit(str(value))
+        try:
+            parts = urlsplit(str(value))
+        except ValueError:
+            return "***"
+        if "@" in str(value) and "@" not in parts.netloc:  # the password may be in what seems to be host, port or path
+            return "***"
+        if parts.scheme == "file" and not parts.netloc and not parts.query:
+            return str(value)
         if not parts.hostname:
             return "***"
         login = "***@" if "@" in parts.netloc else ""

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-import redis
-from redis.backoff import ExponentialBackoff
-from redis.retry import Retry
-
-from worker.cache import ArrayCache
+from worker.breaker import Breaker
+from worker.connections import connect_cache, connect_queue
 from worker.counts import Counts
 from worker.datasets import DatasetStore
 from worker.embedding_records import EmbeddingStore
@@ -18,14 +15,20 @@ from worker.job_scripts import CHANGED, ENDED
 from worker.jobs import JobStore
 from worker.keys import KeyStore
 from worker.news import News
+from worker.object_store import ObjectStore
+from worker.patience import Patience
 from worker.posteriors import PosteriorStore
 from worker.queue import TaskQueue
 from worker.quotas import Quotas
-from worker.settings import Settings, SettingsError
+from worker.settings import Settings
+from worker.tiers import TieredCache
 from worker.warm import WarmPosteriors
 
-READ_SIZE = 2**20  # redis-py's 32 KB halves the speed of large values
-ARRAY_SECONDS = 60.0  # its 5 s are too short for hundreds of MB on a busy machine
+ANSWER_SECONDS = 5.0  # for which a server may be silent
+WRITE_SECONDS = 20.0  # for which many small arrays may be on their way to it at once
+
+if TYPE_CHECKING:
+    import redis
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class Stores:
 
     settings: Settings
     client: redis.Redis
-    cache: ArrayCache
+    cache: TieredCache
     datasets: DatasetStore
     posteriors: PosteriorStore
     embeddings: EmbeddingStore
@@ -49,19 +52,34 @@ class Stores:
     tenant: str | None = None
 
     @classmethod
-    def connect(cls, settings: Settings) -> Self:
+    def connect(cls, settings: Settings, *, patient: bool = False) -> Self:
         """Return the stores of these settings; nothing is sent yet.
+
+        Parameters
+        ----------
+        patient
+            Whether each call waits for a server that is away or changes (GLLE_REDIS_PATIENCE), as a worker's does; a
+            request has no time for that when one before it had no answer: see `worker.breaker`.
 
         Raises
         ------
         SettingsError
-            When a server's URL is missing or malformed, or `quotas` cannot be read.
+            When a server's URL is missing or malformed, `store_url` has no back end, or `quotas` cannot be read.
 
         """
-        client = connect_queue(settings)
-        arrays = _connect(settings.cache_url, "GLLE_CACHE_URL", timeout=ARRAY_SECONDS)
+        arrays_seconds = WRITE_SECONDS if patient else ANSWER_SECONDS
+        client, arrays = (
+            connect(settings, seconds, Patience(settings.redis_patience) if patient else Breaker(seconds))
+            for connect, seconds in ((connect_queue, ANSWER_SECONDS), (connect_cache, arrays_seconds))
+        )
         counts = Counts(client)
-        cache = ArrayCache(arrays, budget=settings.cache_bytes, ttl=settings.cache_ttl, counts=counts)
+        cache = TieredCache(
+            arrays,
+            budget=settings.cache_bytes,
+            ttl=settings.cache_ttl,
+            counts=counts,
+            objects=ObjectStore.of(settings, client, counts),
+        )
         jobs = JobStore(client, ttl=settings.job_ttl)
         return cls(
             settings=settings,
@@ -72,8 +90,8 @@ class Stores:
             embeddings=EmbeddingStore(client, ttl=settings.job_ttl),
             jobs=jobs,
             queue=TaskQueue(client, jobs, settings),
-            endings=News(client, ENDED),
-            changes=News(client, CHANGED),
+            endings=News(connect_queue(settings), ENDED),  # of their own: silence of the news means nothing
+            changes=News(connect_queue(settings), CHANGED),
             warm=WarmPosteriors(settings.warm_bytes),
             counts=counts,
             keys=KeyStore.under(settings.data_dir),
@@ -102,25 +120,5 @@ class Stores:
 
 @cache
 def stores() -> Stores:
-    """Return the stores of this process's environment, connected once."""
-    return Stores.connect(Settings.from_env())
-
-
-def connect_queue(settings: Settings) -> redis.Redis:
-    """Return a client of the queue's Redis."""
-    return _connect(settings.redis_url, "GLLE_REDIS_URL", timeout=5.0)
-
-
-def _connect(url: str, variable: str, *, timeout: float) -> redis.Redis:
-    if not url:
-        raise SettingsError(f"{variable} is not set. Set it to the Redis to use, or start `glle up`.")
-    try:
-        return redis.Redis.from_url(
-            url,
-            socket_timeout=timeout,
-            socket_connect_timeout=2.0,
-            socket_read_size=READ_SIZE,
-            retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), 2),
-        )
-    except ValueError as error:
-        raise SettingsError(f"{variable} is not a Redis URL: {error}") from error
+    """Return the stores of this process's environment, as a worker has them, connected once."""
+    return Stores.connect(Settings.from_env(), patient=True)

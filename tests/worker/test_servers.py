@@ -45,19 +45,32 @@ def test_queue_survives_kill(server: Server) -> None:
     """What was written is there after the server was killed and started again, at the same address."""
     with redis.Redis.from_url(server.url) as client:
         client.set("key", "kept")
-        client.wait(0, 0)
-        client.bgrewriteaof()
         assert client.config_get("maxmemory-policy") in (
             {"maxmemory-policy": "noeviction"},
             {b"maxmemory-policy": b"noeviction"},
         )
     url = server.url
-    server.stop()
+    assert server.process is not None
+    server.process.kill()
+    server.process.wait()
     server.spawn()
     server.wait()
     assert server.url == url
     with redis.Redis.from_url(server.url) as client:
         assert client.get("key") == b"kept"
+
+
+@pytest.mark.parametrize("fsync", ["always", "everysec"])
+def test_when_the_queue_is_on_disk_is_a_setting(tmp_path: Path, fsync: str) -> None:
+    """Unless told, it is on disk before it is answered: what is accepted is not lost, whatever is killed."""
+    assert Settings().queue_fsync == "always"
+    server = queue_server(Settings(data_dir=str(tmp_path), queue_fsync=fsync))
+    server.spawn()
+    try:
+        with redis.Redis.from_url(server.wait().url, decode_responses=True) as client:
+            assert client.config_get("appendfsync", "appendonly") == {"appendfsync": fsync, "appendonly": "yes"}
+    finally:
+        server.stop()
 
 
 def test_server_that_does_not_start_says_why(tmp_path: Path) -> None:

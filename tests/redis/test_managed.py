@@ -1,0 +1,181 @@
+"""A managed Redis: TLS with certificates of both sides, users with few rights, no CONFIG, connections cut when idle."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+import subprocess
+import threading
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+import pytest
+import redis
+
+from tests.redis.conftest import deployed
+from tests.redis.nodes import CACHE, PASSWORD, QUEUE, Node, free_port, started
+from tests.redis.workload import commands, everything, worker_killed
+from tests.system.conftest import ROOT
+from worker import doctor
+from worker.connections import connect_cache, connect_queue
+from worker.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+IDLE_SECONDS = 3.0
+PAGE = (ROOT / "docs" / "redis.md").read_text()
+RULES = dict(re.findall(r"^    user (glle-\w+) on >PASSWORD (.+)$", PAGE, re.MULTILINE))
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An authority, a server's certificate for 127.0.0.1 and a client's."""
+    folder = tmp_path_factory.mktemp("certificates")
+
+    def openssl(*arguments: str) -> None:
+        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)  # noqa: S607 # wherever it is
+
+    new = ("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+    openssl(*new, "-x509", "-days", "2", "-subj", "/CN=authority", "-keyout", "ca.key", "-out", "ca.pem")
+    (folder / "names").write_text("subjectAltName=IP:127.0.0.1\n")
+    for name in ("server", "client"):
+        openssl(*new, "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr")
+        by = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "names")
+        openssl("x509", "-req", "-in", f"{name}.csr", *by, "-out", f"{name}.pem")
+    return folder
+
+
+@contextmanager
+def balanced(port: int, certificates: Path) -> Iterator[tuple[int, list[int]]]:
+    """Put a load balancer before a server: TLS for who has a certificate, and idle connections are cut; count those."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(certificates / "ca.pem"))
+    context.load_cert_chain(certificates / "server.pem", certificates / "server.key")
+    context.verify_mode = ssl.CERT_REQUIRED
+    loop, mine, cut = asyncio.new_event_loop(), free_port(), [0]
+
+    async def pass_on(source: asyncio.StreamReader, target: asyncio.StreamWriter, active: list[float]) -> None:
+        with suppress(OSError):
+            while data := await source.read(2**18):
+                active[0] = loop.time()
+                target.write(data)
+                await target.drain()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, here = await asyncio.open_connection("127.0.0.1", port)
+        active = [loop.time()]
+        ways = {asyncio.create_task(pass_on(reader, here, active)), asyncio.create_task(pass_on(there, writer, active))}
+        try:
+            while not any(way.done() for way in ways):
+                await asyncio.wait(ways, timeout=0.2, return_when=asyncio.FIRST_COMPLETED)
+                if loop.time() - active[0] > IDLE_SECONDS:
+                    cut[0] += 1
+                    break
+        finally:
+            for way in ways:
+                way.cancel()
+            here.transport.abort()
+            writer.transport.abort()
+
+    async def end() -> None:
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
+    server = loop.run_until_complete(asyncio.start_server(serve, "127.0.0.1", mine, ssl=context))
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        yield mine, cut
+    finally:
+        loop.call_soon_threadsafe(server.close)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.run_until_complete(end())
+        loop.close()
+
+
+Managed = tuple[dict[str, str], dict[str, Node], list[list[int]]]
+
+
+@pytest.fixture(scope="module")
+def managed(tmp_path_factory: pytest.TempPathFactory, certificates: Path) -> Iterator[Managed]:
+    """Both servers as a provider has them, with the users of docs/redis.md; their URLs."""
+    folder = tmp_path_factory.mktemp("managed")
+    nodes, urls = {}, {}
+    for name, lines in (("queue", QUEUE), ("cache", CACHE)):
+        users = (f"user default on >{PASSWORD} ~* &* +@all", f"user glle-{name} on >{PASSWORD} {RULES[f'glle-{name}']}")
+        nodes[name] = Node(folder, *lines, *users)
+    files = f"ssl_ca_certs={certificates}/ca.pem"
+    files += f"&ssl_certfile={certificates}/client.pem&ssl_keyfile={certificates}/client.key"
+    with (
+        started(list(nodes.values())),
+        balanced(nodes["queue"].port, certificates) as (queue, cut),
+        balanced(nodes["cache"].port, certificates) as (cache, cut_too),
+    ):
+        urls["GLLE_REDIS_URL"] = f"rediss://glle-queue:{PASSWORD}@127.0.0.1:{queue}/0?{files}"
+        urls["GLLE_CACHE_URL"] = f"rediss://glle-cache:{PASSWORD}@127.0.0.1:{cache}/0?{files}"
+        yield urls, nodes, [cut, cut_too]
+
+
+def test_all_of_it_works_with_the_rights_of_the_page(
+    managed: Managed, tmp_path: Path, figure: Callable[[str, object], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every kind of work with TLS and those rights: no server refused a command, though idle connections were cut."""
+    urls, nodes, cuts = managed
+    told = {**urls, "GLLE_STORE_URL": f"file://{tmp_path}/objects", "GLLE_STORE_POSTERIORS": "always"}
+    with deployed(tmp_path, **told, GLLE_QUOTAS="default=requests:100000,jobs:1000") as (up, client):
+        everything(client)
+        worker_killed(up, client)
+        for name, value in told.items():
+            monkeypatch.setenv(name, value)
+        commands(tmp_path)
+        refused = [entry for node in nodes.values() for entry in node.client.acl_log()]
+    assert refused == []
+    cut = sum(count for (count,) in cuts)
+    assert cut > 0
+    figure("managed (TLS, users with few rights): commands refused, idle connections cut", f"0, {cut}")
+
+
+def test_doctor_copes_without_config(managed: Managed) -> None:
+    """It asks for nothing that those rights do not have, and finds both policies."""
+    urls, nodes, _ = managed
+    settings = Settings(redis_url=urls["GLLE_REDIS_URL"], cache_url=urls["GLLE_CACHE_URL"])
+    checks = {check.name: check.state for check in doctor.deployment(settings)}
+    assert (checks["queue policy"], checks["cache policy"], checks["queue persistence"]) == ("ok", "ok", "ok")
+    assert [entry for node in nodes.values() for entry in node.client.acl_log()] == []
+
+
+def test_rights_are_no_more_than_the_service_needs(managed: Managed) -> None:
+    """With them nobody empties or reconfigures a server, or reads another program's keys."""
+    urls, _, _ = managed
+    settings = Settings(redis_url=urls["GLLE_REDIS_URL"], cache_url=urls["GLLE_CACHE_URL"])
+    for client in (connect_queue(settings), connect_cache(settings)):
+        for command in (
+            ("FLUSHALL",),
+            ("CONFIG", "GET", "*"),
+            ("KEYS", "*"),
+            ("SHUTDOWN",),
+            ("ACL", "LIST"),
+            ("DEBUG", "JMAP"),
+        ):
+            with pytest.raises(redis.RedisError):
+                client.execute_command(*command)  # type: ignore[no-untyped-call] # redis-py's
+        client.close()
+    queue = connect_queue(settings)
+    with pytest.raises(redis.exceptions.NoPermissionError):
+        queue.get("another:program")
+    queue.close()
+
+
+def test_without_its_certificate_nobody_gets_in(managed: Managed) -> None:
+    """The authority that signed the server's is checked, and the client's is asked for."""
+    urls, _, _ = managed
+    for url in (re.sub(r"&ssl_certfile=.*", "", urls["GLLE_REDIS_URL"]), urls["GLLE_REDIS_URL"].partition("?")[0]):
+        client = connect_queue(Settings(redis_url=url))
+        with pytest.raises(redis.ConnectionError):
+            client.ping()
+        client.close()

@@ -1,0 +1,124 @@
+"""Masters with replicas, which sentinels watch: killed in the middle of work."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from tests.conftest import until
+from tests.redis.conftest import alone, array, deployed, followed, load, outcome, patiently, prepared, serving
+from tests.redis.nodes import CACHE, QUEUE, watched
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.redis.nodes import Watched
+    from tests.system.conftest import Up
+
+Behind = tuple["Up", httpx.Client, dict[str, "Watched"], str]
+BODY = {"count": 500, "seed": 1}
+
+
+@pytest.fixture(scope="module")
+def behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Behind]:
+    """The service on a queue with two replicas and a cache with one, and a posterior."""
+    folder = tmp_path_factory.mktemp("sentinel")
+    bound = ("min-replicas-to-write 1", "min-replicas-max-lag 5")
+    with watched(folder, queue=(2, (*QUEUE, *bound)), cache=(1, CACHE)) as services:
+        urls = {"GLLE_REDIS_URL": services["queue"].url, "GLLE_CACHE_URL": services["cache"].url}
+        with deployed(folder / "up", **urls, GLLE_REPLICAS="1") as (up, client):
+            yield up, client, services, prepared(client)
+
+
+def test_queue_master_killed_in_the_middle_of_a_job(behind: Behind, figure: Callable[[str, object], None]) -> None:
+    """The job ends with the bits of the engine alone, every accepted job ends, and refusals say come again."""
+    up, client, services, posterior = behind
+    expected = alone(client, posterior, BODY)
+    job = client.post(posterior + "/draws", json=BODY).json()
+    with followed(up.url, job["links"]["events"]) as seen, load(up.url, posterior, first=1000) as answers:
+        until(lambda: client.get(job["links"]["self"]).json()["progress"]["done"] >= 50)
+        gone, since = services["queue"].kill_master()
+        assert outcome(client, job["id"]) == "succeeded"
+        figure("sentinel, queue master killed: the job ended after", time.monotonic() - since)
+        until(
+            lambda: any(status < 300 for at, status in answers.statuses if at > since + 1) and bool(answers.refused())
+        )
+        time.sleep(2)
+    until(lambda: seen[-1:] != [] and seen[-1][1] == "end", 60)
+    assert {outcome(client, id_) for id_ in answers.accepted} == {"succeeded"}
+    assert {status for _, status in answers.statuses} <= {200, 202, 503}
+    assert answers.without_retry == []
+    assert array(client, job["links"]["self"] + "/result") == expected
+    figure("sentinel, queue master killed: requests accepted again after", answers.healed(since))
+    figure("sentinel, queue master killed: accepted, refused, lost", f"{len(answers.accepted)}, {answers.refused()}, 0")
+    gone.start()
+    until(lambda: gone.client.info("replication")["role"] == "slave", 30)
+
+
+def test_cache_master_killed_in_the_middle_of_a_job(behind: Behind, figure: Callable[[str, object], None]) -> None:
+    """Workers wait for the new master; what was not replicated is drawn again, the same bits."""
+    _, client, services, posterior = behind
+    body = {**BODY, "seed": 2}
+    expected = alone(client, posterior, body)
+    job = client.post(posterior + "/draws", json=body).json()
+    until(lambda: client.get(job["links"]["self"]).json()["progress"]["done"] >= 50)
+    gone, since = services["cache"].kill_master()
+    assert outcome(client, job["id"]) == "succeeded"
+    figure("sentinel, cache master killed: the job ended after", time.monotonic() - since)
+    answer = patiently(client, "GET", job["links"]["self"] + "/result")
+    if answer.status_code == 202:  # some draws went with the master: they are made again
+        assert outcome(client, job["id"]) == "succeeded"
+    assert array(client, job["links"]["self"] + "/result") == expected
+    assert patiently(client, "GET", "/readyz").status_code == 200
+    gone.start()
+    until(lambda: gone.client.info("replication")["role"] == "slave", 30)
+
+
+def test_nothing_is_lost_by_a_master_that_lives_on(
+    behind: Behind, figure: Callable[[str, object], None], tmp_path: Path
+) -> None:
+    """Where all replicas must have a job: the old master accepts none that the promoted replica does not know."""
+    _, client, services, posterior = behind
+    queue = services["queue"]
+    before = queue.master()
+    urls = {"GLLE_REDIS_URL": queue.url, "GLLE_CACHE_URL": services["cache"].url}
+    with serving(tmp_path, **urls, GLLE_REPLICAS="2", GLLE_DATA_DIR=str(behind[0].log.parent / "data")) as url:
+        until(lambda: _all_follow(queue))
+        with load(url, posterior, first=5000) as answers:
+            until(lambda: len(answers.accepted) >= 5)
+            since = time.monotonic()
+            queue.sentinels[0].command("SENTINEL", "FAILOVER", "queue")
+            until(lambda: queue.master() is not before, 30)
+            until(lambda: answers.refused() and answers.healed(since) < float("inf"), 60)
+            healed = answers.healed(since)
+    assert {status for _, status in answers.statuses} <= {200, 202, 503}
+    assert answers.without_retry == []
+    assert {outcome(client, id_) for id_ in answers.accepted} == {"succeeded"}
+    figure("sentinel, failover by hand: requests accepted again after", healed)
+    figure("sentinel, failover by hand: accepted, refused, lost", f"{len(answers.accepted)}, {answers.refused()}, 0")
+
+
+def _all_follow(queue: Watched) -> bool:
+    """Say whether every server but the master is a replica in step with it."""
+    return bool(queue.master().client.info("replication")["connected_slaves"] == len(queue.nodes) - 1)
+
+
+def test_without_its_replicas_nothing_is_accepted(behind: Behind) -> None:
+    """A master that is alone answers 503 with the reason, and accepts again when a replica is back."""
+    _, client, services, posterior = behind
+    replicas = [node for node in services["queue"].nodes if node is not services["queue"].master()]
+    for node in replicas:
+        node.kill()
+    body = {"count": 2, "seed": 9001}
+    answer = client.post(posterior + "/draws", json=body)
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+    assert answer.json()["type"] in {"urn:glle:problem:not-replicated", "urn:glle:problem:redis-unavailable"}
+    for node in replicas:
+        node.start()
+    answer = patiently(client, "POST", posterior + "/draws", json=body)
+    assert answer.status_code in {200, 202}
+    assert outcome(client, answer.json()["id"]) == "succeeded"

@@ -1,0 +1,201 @@
+"""Where a Redis is, by its URL, and patience with one that is away."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+import traceback
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import pytest
+import redis
+from redis.exceptions import ClusterDownError, RedisClusterException
+from redis.sentinel import Sentinel
+from rq.timeouts import JobTimeoutException
+
+from worker.addresses import address
+from worker.breaker import Breaker
+from worker.connections import connect_cache, connect_queue
+from worker.patience import Patience, passes
+from worker.settings import Settings, SettingsError, rows
+from worker.stores import Stores
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_sentinels_and_their_service() -> None:
+    """Hosts with and without ports, the servers' login and the sentinels', the database, parameters."""
+    told = address("sentinel://me:p%40ss@a,[::1]:5,b:7/main/3?sentinel_password=other&health_check_interval=9")
+    assert (told.kind, told.service, told.encrypted) == ("sentinel", "main", False)
+    assert told.hosts == (("a", 26379), ("::1", 5), ("b", 7))
+    assert told.login == {"password": "other"}
+    assert told.options == {"username": "me", "password": "p@ss", "db": 3, "health_check_interval": 9}
+    assert address("sentinels://a/main").encrypted
+    assert address("sentinel://a/main").options["db"] == 0
+
+
+def test_cluster_and_its_hosts() -> None:
+    """Some of its nodes, with a login and TLS."""
+    told = address("rediss+cluster://:secret@a:1,b")
+    assert (told.kind, told.encrypted, told.hosts) == ("cluster", True, (("a", 1), ("b", 6379)))
+    assert told.options["password"] == "secret"
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("http://a:1", "GLLE_CACHE_URL is not a Redis URL"),
+        ("sentinel://a:26379", "name the service"),
+        ("sentinel://a/main/x", "name the service"),
+        ("sentinel:///main", "is no host:port"),
+        ("sentinel://a:port/main", "is no host:port"),
+        ("redis+cluster://a:1,/0", "is no host:port"),
+        ("redis+cluster://a:1/2", "no database but 0"),
+        ("redis://a:1?no_such=1", "no_such"),
+        ("sentinel://a/main?no_such=1", "no_such"),
+        ("redis://a?health_check_interval=often", "health_check_interval"),
+        ("rediss://a:1?ssl_ca_certs=/nowhere/ca.pem", "ssl_ca_certs=/nowhere/ca.pem cannot be read"),
+        ("rediss+cluster://a:1?ssl_keyfile=/nowhere/key", "cannot be read"),
+    ],
+)
+def test_what_is_no_url_is_told_at_the_start(url: str, said: str) -> None:
+    """Nothing has to be asked for first, and the message names the variable and the part."""
+    with pytest.raises(SettingsError, match=said) as caught:
+        connect_cache(Settings(cache_url=url))
+    assert "GLLE_CACHE_URL" in str(caught.value)
+
+
+def test_the_queue_is_on_one_server() -> None:
+    """A cluster is refused with what can be had in its place."""
+    with pytest.raises(SettingsError, match=r"cannot be a cluster.*sentinels"):
+        connect_queue(Settings(redis_url="redis+cluster://a:1"))
+
+
+def test_passwords_of_every_form_are_hidden() -> None:
+    """As `glle settings --current` shows them."""
+    row = next(row for row in rows() if row.name == "redis_url")
+    for url in ("sentinel://u:hidden@a:1,b:2/main/0?sentinel_password=hidden", "redis+cluster://:hidden@a:1,b:2"):
+        assert "hidden" not in row.shown(url)
+        assert "a:1,b:2" in row.shown(url)
+
+
+@pytest.mark.parametrize("login", ["me:12hid/den", "me:hid#den", ":hid?den", "me:hid℀den", ":hid[den", ":hid/den"])
+@pytest.mark.parametrize("form", ["redis://{}@a:1", "sentinel://{}@a:1/main", "redis+cluster://{}@a:1"])
+def test_a_password_that_a_url_cannot_hold_is_in_no_message(form: str, login: str) -> None:
+    """Python's own complaint of such a URL quotes what it takes for the port; `glle settings` took it for a path."""
+    url = form.format(login)
+    row = next(row for row in rows() if row.name == "redis_url")
+    assert not re.search("hid|den", row.shown(url))
+    with pytest.raises(SettingsError, match="%2F") as caught:
+        connect_cache(Settings(cache_url=url))
+    assert not re.search("hid|den", "".join(traceback.format_exception(caught.value)))
+
+
+class Away:
+    """A server that fails some times, then answers."""
+
+    def __init__(self, error: Exception, times: int) -> None:
+        self.error, self.left, self.failures = error, times, 0
+
+    def ask(self) -> str:
+        """Answer or fail."""
+        if self.left:
+            self.left -= 1
+            raise self.error
+        return "answer"
+
+    def hang_up(self, _: Exception) -> None:
+        """Count what failed."""
+        self.failures += 1
+
+
+PASSING = [
+    redis.ConnectionError("away"),
+    redis.TimeoutError("late"),
+    redis.ReadOnlyError("demoted"),
+    ClusterDownError("slots"),
+    RedisClusterException("no nodes"),
+    redis.ResponseError("Command # 1 (SET a) of pipeline caused error: NOREPLICAS Not enough good replicas to write."),
+]
+
+
+@pytest.mark.parametrize("error", PASSING, ids=lambda error: type(error).__name__)
+def test_what_passes_is_tried_again(error: Exception) -> None:
+    """Until it has passed, with the connection hung up each time."""
+    server = Away(error, 4)
+    assert Patience(30.0).call_with_retry(server.ask, server.hang_up) == "answer"
+    assert server.failures == 4
+
+
+@pytest.mark.parametrize("error", [redis.AuthenticationError("no"), redis.ResponseError("WRONGTYPE"), ValueError("x")])
+def test_what_does_not_pass_is_raised_at_once(error: Exception) -> None:
+    """A password, a command refused, a mistake: waiting would not help."""
+    server = Away(error, 1)
+    with pytest.raises(type(error)):
+        Patience(30.0).call_with_retry(server.ask, server.hang_up)
+    assert (server.left, server.failures) == (0, 0)
+
+
+def test_a_request_has_little_patience() -> None:
+    """Two tries more, within the blink of an eye; then the failure is told."""
+    server, began = Away(redis.ConnectionError("away"), 99), time.monotonic()
+    with pytest.raises(redis.ConnectionError):
+        Patience(0.0).call_with_retry(server.ask, server.hang_up)
+    assert server.failures == 3
+    assert time.monotonic() - began < 5
+    assert not passes(ValueError())
+
+
+def test_workers_are_patient_and_requests_are_not(tmp_path: Path) -> None:
+    """The clients of a worker have the seconds of GLLE_REDIS_PATIENCE, those of a request a breaker."""
+    settings = Settings(redis_url="redis://a", cache_url="redis://b", data_dir=str(tmp_path), redis_patience=7.0)
+    for patient, kind in ((True, Patience), (False, Breaker)):
+        stores = Stores.connect(settings, patient=patient)
+        for client in (stores.client, stores.cache.client):
+            retry = client.connection_pool.connection_kwargs["retry"]
+            assert isinstance(retry, kind)
+            assert not patient or retry._seconds == 7.0
+        stores.close()
+
+
+def test_a_connection_that_broke_asks_for_the_master_anew(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not made again to the master of before, which may be dead, or back without what came since."""
+    parts = urlsplit(settings.redis_url)
+    where = [("127.0.0.1", parts.port)]
+    monkeypatch.setattr(Sentinel, "discover_master", lambda *_: where[0])
+    client = connect_queue(Settings(redis_url=f"sentinel://:{parts.password}@nowhere/main"))
+    connection = client.connection_pool.get_connection()
+    assert (connection.port, client.ping()) == (parts.port, True)
+    connection.disconnect()  # type: ignore[no-untyped-call] # redis-py's
+    where[0] = ("127.0.0.1", 1)
+    with pytest.raises(redis.ConnectionError):
+        connection.send_command("PING")  # type: ignore[no-untyped-call] # redis-py's
+    assert connection.port == 1
+    client.close()
+
+
+def test_a_reply_that_a_signal_interrupts_is_not_the_next_ones(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Time is over within a reply: the connection is hung up, so that no command gets the answer of another."""
+    parts = urlsplit(settings.redis_url)
+    monkeypatch.setattr(Sentinel, "discover_master", lambda *_: ("127.0.0.1", parts.port))
+    client = connect_queue(Settings(redis_url=f"sentinel://:{parts.password}@nowhere/main"))
+
+    def over(*_: object) -> None:
+        raise JobTimeoutException
+
+    before = signal.signal(signal.SIGALRM, over)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(JobTimeoutException):
+            client.blpop(["glle:nothing"], timeout=1)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    time.sleep(1.2)  # the late answer has come
+    assert client.echo("mine") == b"mine"
+    client.close()

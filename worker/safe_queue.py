@@ -1,0 +1,91 @@
+"""RQ's queue and task, held so that they run the project's own tasks and lose none.
+
+Tasks carry JSON only, and a worker runs a task because its name is in a table here, not because it can be imported.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from rq import Queue
+from rq.intermediate_queue import IntermediateQueue
+from rq.job import Job as RqJob
+
+from worker import places
+from worker.formats import queue_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from redis.client import Pipeline
+    from rq.job import JobStatus
+
+NAME = queue_name()  # of the tasks that this version's workers can do; other versions have queues of their own
+SERIALIZER = "json"
+TASKS = frozenset({"worker.tasks.fit", "worker.tasks.draw", "worker.tasks.analyse"})
+MAINTENANCE_SECONDS = 30
+TAKEN_SECONDS = 3.0  # from taking a task off the queue to its being in work: moments, unless its worker was killed
+
+
+class SafeJob(RqJob):
+    """An RQ job that calls a function of `TASKS` or refuses; callbacks and webhooks never run."""
+
+    success_callback = None  # names of functions in the job's data: never followed
+    failure_callback = None
+    stopped_callback = None
+
+    def send_webhooks(self, status: str | JobStatus, *, exc_string: str | None = None) -> None:
+        """Send nothing."""
+
+    def _execute(self) -> Any:
+        if self.instance is not None or self.func_name not in TASKS:
+            raise PermissionError(f"{self.func_name!r} is not a task of this worker.")
+        return task(self.func_name)(*self.args, **self.kwargs)
+
+
+class Taken(IntermediateQueue):
+    """The tasks that were taken off the queue and are not in work yet; one whose worker was killed is done again."""
+
+    def set_first_seen(self, job_id: str) -> bool:
+        """Note that a task is here, for a minute: it may be here again, and well, another time."""
+        return bool(self.connection.set(self.get_first_seen_key(job_id), datetime.now(UTC).timestamp(), nx=True, ex=60))
+
+    def should_be_cleaned_up(self, job_id: str) -> bool:
+        """Say whether a task has been here for so long that its worker must be gone (RQ: a minute)."""
+        seen = self.get_first_seen(job_id)
+        return seen is not None and datetime.now(UTC) - seen > timedelta(seconds=TAKEN_SECONDS)
+
+
+class SafeQueue(Queue):
+    """The queue with places, and a maintenance lock that a killed worker cannot hold for 15 minutes."""
+
+    job_class = SafeJob
+
+    @property
+    def intermediate_queue(self) -> Taken:
+        """The tasks that were just taken off it."""
+        return Taken(self.key, connection=self.connection)
+
+    def push_job_id(self, job_id: str, pipeline: Pipeline | None = None, at_front: bool = False) -> None:  # noqa: FBT001, FBT002 # RQ's signature
+        """Put a task that is tried again in its place."""
+        if at_front:
+            super().push_job_id(job_id, pipeline, at_front=True)
+        else:
+            (self.connection if pipeline is None else pipeline).eval(places.PUSH, 1, self.key, job_id)
+
+    def acquire_maintenance_lock(self) -> bool:
+        """Take the lock, for half a minute at most."""
+        return bool(self.connection.set(self.registry_cleaning_key, 1, nx=True, ex=MAINTENANCE_SECONDS))
+
+
+def task(name: str) -> Callable[..., None]:
+    """Return the task of this name; imported late, because the API needs the names alone."""
+    from worker import tasks  # noqa: PLC0415 # the API needs the names alone
+
+    functions: dict[str, Callable[..., None]] = {
+        "worker.tasks.fit": tasks.fit,
+        "worker.tasks.draw": tasks.draw,
+        "worker.tasks.analyse": tasks.analyse,
+    }
+    return functions[name]
