@@ -4,7 +4,7 @@ A value is one Redis hash, so it is evicted and expires as one: field `head` (JS
 arrays' names, dtypes and shapes) and fields `0`, `1`, ... with the arrays' bytes, one after the other and cut into
 pieces of 1 MB (larger pieces were slower, and past 512 MB a server hangs up). A small one is written in one
 transaction; a larger one under a temporary key, renamed by one script that counts the pieces: a reader sees all of it
-or none.
+or none. The temporary key `{key}:tmp:...` has its key in braces, so that both lie on one server of a cluster.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from worker.cache_index import CacheIndex
 from worker.problems import refuse
 
 if TYPE_CHECKING:
@@ -71,9 +72,9 @@ class ArrayCache:
     def __init__(self, client: redis.Redis, *, budget: int, ttl: int, counts: Counts | None = None) -> None:
         self._client = client
         self._counts = counts
-        self._publish = client.register_script(_PUBLISH)
         self.budget = budget
         self._ttl = ttl
+        self._index = CacheIndex(client, ttl)
 
     def check_size(self, nbytes: int, what: str) -> None:
         """Raise the problem ``cache-too-small`` when `nbytes` are more than half of the budget."""
@@ -82,7 +83,7 @@ class ArrayCache:
                 "cache-too-small",
                 422,
                 f"{what} takes {nbytes:,} bytes; the cache of {self.budget:,} bytes allows half of that.",
-                "Ask for less at a time, or raise GLLE_CACHE_BYTES and the cache server's memory.",
+                "Ask for less at a time, raise GLLE_CACHE_BYTES and the cache server's memory, or set GLLE_STORE_URL.",
                 bytes=nbytes,
                 allowed=self.budget // 2,
             )
@@ -100,7 +101,9 @@ class ArrayCache:
 
     def put_many(self, entries: Mapping[str, Entry]) -> None:
         """Write entries, each as `put` does; the small ones of them in one round trip."""
+        large: list[tuple[str, str, str, list[bytes | memoryview]]] = []
         with self._client.pipeline(transaction=True) as together:
+            self._index.note(together, entries)
             for key, entry in entries.items():
                 whole = [np.asarray(array, order="C") for array in entry.arrays.values()]
                 size = sum(array.nbytes for array in whole)
@@ -111,13 +114,15 @@ class ArrayCache:
                 head = json.dumps(told, allow_nan=False)
                 pieces = list(_pieces(whole))
                 if size > PIECE:
-                    self._put_alone(key, f"{key}:tmp:{generation}", head, pieces)
+                    large.append((key, f"{{{key}}}:tmp:{generation}", head, pieces))
                     continue
                 fields: dict[Any, Any] = {str(number): piece for number, piece in enumerate(pieces)}
                 together.unlink(key)  # what is there may have more pieces
                 together.hset(key, mapping={**fields, "head": head})
                 together.expire(key, self._ttl)
             together.execute()
+        for one in large:
+            self._put_alone(*one)
 
     def _put_alone(self, key: str, temporary: str, head: str, pieces: list[bytes | memoryview]) -> None:
         """Write a large entry piece by piece, and publish it when it is whole."""
@@ -125,13 +130,17 @@ class ArrayCache:
         self._client.expire(temporary, TEMPORARY_SECONDS)
         for number, piece in enumerate(pieces):
             self._client.hset(temporary, str(number), piece)  # sent uncopied
-        if not self._publish(keys=[temporary, key], args=[len(pieces) + 1, self._ttl]):
+        if not self._publish(temporary, key, len(pieces) + 1):
             raise refuse(
                 "cache-too-small",
                 422,
                 f"{key} was evicted while it was being written.",
                 "Raise GLLE_CACHE_BYTES and the cache server's memory, or run fewer jobs at once.",
             )
+
+    def _publish(self, temporary: str, key: str, fields: int) -> bool:
+        """Give a value its name, if all its fields are there."""
+        return bool(self._client.eval(_PUBLISH, 2, temporary, key, fields, self._ttl))
 
     def head(self, key: str) -> dict[str, Any] | None:
         """Return an entry's meta without its arrays, or None."""
@@ -206,10 +215,13 @@ class ArrayCache:
         """Forget an entry, if it is there."""
         self._client.unlink(key)
 
-    def delete_prefix(self, prefix: str) -> None:
-        """Forget every entry whose key begins with `prefix`."""
-        for key in self._client.scan_iter(match=prefix + "*", count=1000):
-            self._client.unlink(key)
+    def begin(self, subject: str) -> None:
+        """Know from now on by name what is cached about a subject; nothing is yet."""
+        self._index.begin(subject)
+
+    def forget(self, subject: str) -> None:
+        """Forget every entry about a subject: each whose key is `<kind>:<subject>:...`."""
+        self._index.forget(subject)
 
     def close(self) -> None:
         """Close the connections."""

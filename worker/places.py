@@ -57,7 +57,26 @@ redis.call('HSET', KEYS[2], ARGV[2], ARGV[3])
 return 1
 """
 
+# Forgets a task, whether it waits or was begun. KEYS: the queue's list, the set of those begun. ARGV: the task's id.
+FORGET = f"""
+redis.call('LREM', KEYS[1], 0, ARGV[1])
+redis.call('DEL', '{TASKS}' .. ARGV[1])
+for _, begun in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do
+  if string.sub(begun, 1, #ARGV[1] + 1) == ARGV[1] .. ':' then redis.call('ZREM', KEYS[2], begun) end
+end
+"""
+
 # KEYS: the queue's list. ARGV: the task's id.
 WITHDRAW = f"""
 if redis.call('LREM', KEYS[1], 1, ARGV[1]) == 1 then redis.call('DEL', '{TASKS}' .. ARGV[1]) end
+"""
+
+# Forgets a task that is lost: one that RQ knows of, and that neither waits nor is in work. KEYS: the queue's list, the
+# list of those just taken off it, the set of those in work. ARGV: the task's id. Returns whether it was lost.
+FORGET_LOST = f"""
+if redis.call('LPOS', KEYS[1], ARGV[1]) or redis.call('LPOS', KEYS[2], ARGV[1]) then return 0 end
+for _, execution in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do
+  if string.sub(execution, 1, #ARGV[1] + 1) == ARGV[1] .. ':' then return 0 end
+end
+return redis.call('DEL', '{TASKS}' .. ARGV[1])
 """

@@ -8,7 +8,7 @@ from rq.job import JobStatus
 
 from worker.draws import DrawsSpec
 from worker.places import MOST_PASSED
-from worker.queue import SERIALIZER, SafeJob
+from worker.safe_queue import SERIALIZER, SafeJob
 from worker.terms import Priority, Terms, quick_draws, quick_fit
 
 if TYPE_CHECKING:
@@ -127,8 +127,8 @@ def test_a_batch_does_not_go_on_while_someone_waits(stores: Stores) -> None:
 
 def test_what_takes_a_moment(stores: Stores) -> None:
     """Draws are measured by their estimate, fits by their size."""
-    assert quick_draws(DrawsSpec(**{**draws_spec(100, n=5000).to_dict(), "shard_seconds": 2.0}))
-    assert not quick_draws(DrawsSpec(**{**draws_spec(1000, n=5000).to_dict(), "shard_seconds": 2.0}))
+    assert quick_draws(draws_spec(100, n=5000), 2.0)
+    assert not quick_draws(draws_spec(1000, n=5000), 2.0)
     spec = {"n_neighbors": 10, "variant": "constrained"}
     assert quick_fit(2000, 100, spec)
     for n, d, more in (

@@ -1,0 +1,153 @@
+"""The layout of an object, and arrays that are read in slices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays_of
+
+from worker import objects, sliced
+from worker.cache import Entry
+from worker.objects import Head, Packed, TornError
+from worker.sliced import Payload, SlicedArray
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+DTYPES = st.sampled_from([np.dtype(kind) for kind in ("<f8", "<f4", "<i8", "u1", "?", ">f8")])
+ARRAYS = DTYPES.flatmap(
+    lambda dtype: arrays_of.arrays(dtype, arrays_of.array_shapes(min_dims=0, max_dims=2, min_side=0, max_side=5))
+)
+ENTRIES = st.dictionaries(st.text("abc", min_size=1, max_size=3), ARRAYS, max_size=4)
+
+
+@pytest.fixture(autouse=True)
+def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of 64 bytes, so that small arrays have several."""
+    monkeypatch.setattr(objects, "BLOCK", 64)
+    monkeypatch.setattr(sliced, "BLOCK", 64)
+
+
+def raw_of(entry: Entry) -> bytes:
+    """Return an entry as an object."""
+    packed = Packed.of("result:post_a:x", entry)
+    raw = b"".join(packed.parts())
+    assert len(raw) == packed.size
+    return raw
+
+
+def read(raw: bytes) -> Entry:
+    """Return the entry of an object, checked."""
+    head = Head.read(raw)
+    payload = np.frombuffer(raw, np.uint8)[head.start :]
+    head.check_all(payload.data)
+    return Entry(head.meta, {name: head.array(name, payload) for name in head.arrays})
+
+
+@settings(max_examples=40, deadline=None)
+@given(ENTRIES)
+def test_what_is_put_is_what_is_got(arrays: dict[str, Array]) -> None:
+    """Every bit, of every shape and dtype, in the order of the arrays."""
+    entry = read(raw_of(Entry({"a": [1, "b"]}, arrays)))
+    assert entry.meta == {"a": [1, "b"]}
+    assert list(entry.arrays) == list(arrays)
+    for name, array in arrays.items():
+        found = entry.arrays[name]
+        assert (found.dtype, found.shape, found.tobytes()) == (array.dtype, array.shape, array.tobytes())
+
+
+@settings(max_examples=40, deadline=None)
+@given(ENTRIES, st.data())
+def test_a_torn_object_is_never_read(arrays: dict[str, Array], data: st.DataObject) -> None:
+    """Cut anywhere, or with one bit changed anywhere, it is seen."""
+    raw = raw_of(Entry({"a": 1}, arrays))
+    place = data.draw(st.integers(0, len(raw) - 1))
+    changed = bytearray(raw)
+    changed[place] ^= 1 << data.draw(st.integers(0, 7))
+    for torn in (raw[:place], bytes(changed)):
+        with pytest.raises(TornError):
+            read(torn)
+
+
+def test_an_object_of_another_layout_is_not_read() -> None:
+    """Its name says so."""
+    with pytest.raises(TornError):
+        Head.read(raw_of(Entry({}, {})).replace(b"GLLEOBJ1", b"GLLEOBJ2"))
+
+
+class Counting:
+    """An object whose reads are counted."""
+
+    def __init__(self, raw: bytes) -> None:
+        self.raw = raw
+        self.bytes = 0
+
+    def fetch(self, start: int, stop: int, keep: Callable[[bytes], None]) -> None:
+        """Read bytes, and count them."""
+        self.bytes += stop - start
+        keep(self.raw[start:stop])
+
+    def array(self, name: str) -> Array:
+        """Return an array of it, to be sliced."""
+        payload = Payload(Head.read(self.raw), self.fetch)
+        return cast("Array", SlicedArray(payload, payload.head.arrays[name]))
+
+
+@st.composite
+def slices(draw: st.DrawFn, size: int) -> slice:
+    """Return a slice of an axis that has something in it."""
+    start = draw(st.integers(0, size - 1))
+    return slice(start, draw(st.integers(start + 1, size)))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.tuples(st.integers(1, 5), st.integers(1, 40), st.integers(1, 3)), st.data())
+def test_slices_are_numpys(shape: tuple[int, int, int], data: st.DataObject) -> None:
+    """Slices, lists of positions and single positions, one after the other, small rows and large ones."""
+    array = np.random.default_rng(0).normal(size=shape)
+    lazy = Counting(raw_of(Entry({}, {"x": array}))).array("x")
+    first, second = data.draw(slices(shape[0])), data.draw(slices(shape[1]))
+    places = data.draw(st.lists(st.integers(0, shape[1] - 1), min_size=1, max_size=4))
+    for found, expected in (
+        (lazy, array),
+        (lazy[first], array[first]),
+        (lazy[:, second][first], array[:, second][first]),
+        (np.take(lazy, places, 1), np.take(array, places, 1)),
+        (np.take(lazy[first], places, 1)[:, :1], np.take(array[first], places, 1)[:, :1]),
+        (lazy[first][:, :, -1], array[first][:, :, -1]),
+        (next(iter(lazy))[second], array[0][second]),
+    ):
+        assert found.shape == expected.shape
+        np.testing.assert_array_equal(np.asarray(found), expected)
+        assert np.asarray(found, np.float32).dtype == np.float32
+
+
+def test_a_slice_reads_its_blocks_alone() -> None:
+    """Of rows, and of a part of large rows; what is at hand is not read again."""
+    array = np.arange(4000.0).reshape(10, 200, 2)
+    counting = Counting(raw_of(Entry({}, {"x": array, "y": np.arange(4000.0)})))
+    np.testing.assert_array_equal(np.asarray(counting.array("y")[100:110]), np.arange(100.0, 110.0))
+    assert counting.bytes <= 3 * 64
+    counting.bytes = 0
+    lazy = counting.array("x")
+    np.testing.assert_array_equal(np.asarray(lazy[:, 3:5]), array[:, 3:5])
+    assert counting.bytes <= 10 * 2 * 64
+    counting.bytes = 0
+    np.testing.assert_array_equal(np.asarray(lazy[:, 3:5, 1]), array[:, 3:5, 1])
+    assert counting.bytes == 0
+
+
+def test_a_torn_block_is_seen_when_it_is_read() -> None:
+    """And the others are read."""
+    raw = bytearray(raw_of(Entry({}, {"x": np.arange(100.0)})))
+    raw[-1] ^= 1
+    lazy = Counting(bytes(raw)).array("x")
+    assert np.asarray(lazy[:8]).tolist() == list(range(8))
+    with pytest.raises(TornError):
+        np.asarray(lazy)
