@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
-from glle_engine import __version__
+from glle_engine import NUMBERS
+from worker.formats import named
 from worker.identity import digest
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class AnalysisSpec:
     Parameters
     ----------
     engine
-        The version of the engine that the result is of.
+        The version of the engine's numbers that the result is of.
 
     """
 
@@ -77,7 +78,7 @@ class AnalysisSpec:
     main: ClassVar[str | None] = None  # the array that stands for the result where there is room for one
     may_be_nan: ClassVar[frozenset[str]] = frozenset()  # arrays in which NaN has a meaning
 
-    engine: str = __version__
+    engine: str = NUMBERS
 
     @property
     def total(self) -> int:
@@ -104,4 +105,4 @@ class AnalysisSpec:
 
 def results_prefix(subject: str) -> str:
     """Return what the cache keys of all results about a posterior, or a data set, begin with."""
-    return f"result:{subject}:"
+    return named("entry", f"result:{subject}:")

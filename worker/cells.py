@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 LISTED = 20
+SHOWN = 50  # characters of a bad value
 
 REMEDIES = {
     "not-finite": "Remove the row, or fill the value in before uploading.",
@@ -43,7 +44,8 @@ class BadRows:
 
 
 def bad_cell(code: str, value: str, row: int, column: int, *, names: list[str] | None, remedy: str) -> ProblemError:
-    """Return the problem of one value of a body; `row` and `column` count from 0."""
+    """Return the problem of one value of a body; `row` and `column` count from 0. A long value is told in part."""
+    value = value[:SHOWN]
     where = f"row {row + 1}, column {column + 1}" + (f" ({names[column]})" if names else "")
     return refuse(
         code,

@@ -5,84 +5,33 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+from bisect import bisect_left
+from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from worker.blocks import BLOCK, checked_blocks
+from worker.catalogue import SUFFIXES, Catalogue
 from worker.clock import now_iso
-from worker.identity import index_member
+from worker.dataset import Array, Dataset, Table, record_of
+from worker.formats import written
 from worker.lock import locked
 from worker.naming import renamed
+from worker.npy_headers import ALONE
 from worker.problems import ProblemError, refuse
 from worker.quotas import too_many_bytes
 from worker.tenants import DEFAULT, dataset_id
-from worker.writing import size, temporary
+from worker.writing import remove_abandoned, temporary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from contextlib import AbstractContextManager
 
-Array = np.ndarray[Any, np.dtype[Any]]
+__all__ = ["Array", "Dataset", "DatasetStore", "Table", "all_points_equal", "not_found"]
 
-_SUFFIXES = (".json", ".npy", ".labels.npy", ".color.npy", ".coordinates.npy")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """What a reader found in a body.
-
-    Parameters
-    ----------
-    values
-        (n, d) array of any real dtype and memory order; may be mapped from a file.
-    names
-        Names of the d features.
-    labels
-        (n,) classes of the points, float64 or str.
-    color
-        (n,) a number of each point to colour it by, float64.
-    coordinates
-        (n, 2) true coordinates, known of synthetic data.
-    source
-        Where it comes from, JSON-able.
-
-    """
-
-    values: Array
-    source: dict[str, Any]
-    names: list[str] | None = None
-    labels: Array | None = None
-    color: Array | None = None
-    coordinates: Array | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Dataset:
-    """The record of a data set; `sha256` is the digest of its content, and `id` is made of it."""
-
-    id: str
-    sha256: str
-    n: int
-    d: int
-    dtype: str
-    nbytes: int
-    names: list[str] | None
-    has_labels: bool
-    has_coordinates: bool
-    source: dict[str, Any]
-    created: str
-    tenant: str = DEFAULT
-    # Records of before there were these have them not.
-    has_color: bool = False
-    name: str | None = None
-    tags: list[str] = field(default_factory=list)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as a JSON-able dictionary."""
-        return asdict(self)
+COPY_BYTES = 2**20
 
 
 class DatasetStore:
@@ -98,11 +47,16 @@ class DatasetStore:
         Whose data sets are seen, and made; None sees everyone's and makes the default tenant's.
     most_bytes
         What the files of the tenant's data sets may take together; 0: anything.
+    catalogue
+        What is remembered of the folder; None: nothing yet.
 
     """
 
-    def __init__(self, folder: Path, tenant: str | None = None, most_bytes: int = 0) -> None:
+    def __init__(
+        self, folder: Path, tenant: str | None = None, most_bytes: int = 0, catalogue: Catalogue | None = None
+    ) -> None:
         self._folder = folder
+        self._catalogue = catalogue or Catalogue(folder)
         self._tenant = tenant
         self._most_bytes = most_bytes
 
@@ -113,7 +67,7 @@ class DatasetStore:
 
     def of(self, tenant: str, most_bytes: int) -> Self:
         """Return the same store as a tenant sees it."""
-        return type(self)(self._folder, tenant, most_bytes)
+        return type(self)(self._folder, tenant, most_bytes, self._catalogue)
 
     def add(self, table: Table) -> tuple[Dataset, bool]:
         """Store a table; return its record and whether it is new.
@@ -159,7 +113,10 @@ class DatasetStore:
                 created=now_iso(),
                 tenant=tenant,
             )
-            with self._room_for(dataset.nbytes + sum(extra.nbytes for extra in extras.values() if extra is not None)):
+            nbytes = dataset.nbytes + sum(extra.nbytes for extra in extras.values() if extra is not None)
+            with self._room_for(nbytes), self._alone():  # or a deletion at the same time takes a part of it
+                if (known := self.get(id_)) is not None:
+                    return known, False
                 file.publish(self._path(id_, ".npy"))
                 self._publish_rest(dataset, extras)
         return dataset, True
@@ -180,12 +137,12 @@ class DatasetStore:
         return dataset
 
     def _alone(self) -> AbstractContextManager[None]:
-        """Hold the folder, so that no record changes, or goes, between a read and a write of it."""
+        """Hold the folder, so that no data set comes, changes or goes between a read and a write of it."""
         return locked(self._folder.with_name(self._folder.name + ".lock"))
 
     def _write(self, dataset: Dataset) -> None:
         with temporary(self._folder) as file:
-            file.write(json.dumps(dataset.to_dict()).encode())
+            file.write(written("dataset", dataset.to_dict()).encode())
             file.publish(self._path(dataset.id, ".json"))
 
     def get(self, id_: str) -> Dataset | None:
@@ -193,27 +150,28 @@ class DatasetStore:
         if not _is_id(id_):  # the id comes from a URL and becomes a file's name
             return None
         try:
-            found = Dataset(**json.loads(self._path(id_, ".json").read_bytes()))
+            raw = self._path(id_, ".json").read_bytes()
         except FileNotFoundError:
             return None
+        found = record_of(id_, raw)
         return found if self._tenant in {None, found.tenant} else None
 
     def newest(self, before: str | None = None) -> Iterator[tuple[str, Dataset]]:
         """Yield (cursor, record) from the newest on, or from the one after the cursor `before`."""
-        found = [self.get(path.stem) for path in self._folder.glob("ds_*.json")]
-        placed = {index_member(dataset.created, dataset.id): dataset for dataset in found if dataset is not None}
-        for place in sorted(placed, reverse=True):
-            if before is None or place < before:
-                yield place, placed[place]
+        places = self._catalogue.places()
+        end = len(places) if before is None else bisect_left(places, before, key=attrgetter("member"))
+        for place in places[end - 1 :: -1] if end else ():
+            if self._tenant in {None, place.tenant} and (dataset := self.get(place.id)) is not None:
+                yield place.member, dataset
+
+    def ids(self) -> list[str]:
+        """Return the ids of all tenants' data sets."""
+        return sorted(path.stem for path in self._folder.glob("ds_*.json"))
 
     def usage(self) -> tuple[int, int]:
         """Return the number of data sets, and the bytes of all their files."""
-        count = size = 0
-        for path in self._folder.glob("ds_*"):
-            with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
-                size += path.stat().st_size
-                count += path.suffix == ".json"
-        return count, size
+        places = self._catalogue.places()
+        return len(places), sum(place.nbytes for place in places)
 
     def values(self, id_: str) -> Array:
         """Return the (n, d) values, mapped from the file.
@@ -228,22 +186,64 @@ class DatasetStore:
 
     def beside(self, dataset: Dataset) -> dict[str, Array]:
         """Return what is kept beside the values: `labels` (n,), `color` (n,), `coordinates` (n, 2), where there are."""
-        there = {"labels": dataset.has_labels, "color": dataset.has_color, "coordinates": dataset.has_coordinates}
-        return {name: self._load(dataset.id, f".{name}.npy") for name, has in there.items() if has}
+        return {name: self._load(dataset.id, f".{name}.npy") for name in dataset.extras}
+
+    @contextlib.contextmanager
+    def opened(self, id_: str) -> Iterator[dict[str, IO[bytes]] | None]:
+        """Yield all files of a data set by their suffixes, the record's first; None when it is not (wholly) there.
+
+        They are of one data set and stay readable, whether it is deleted meanwhile or not.
+        """
+        with contextlib.ExitStack() as held:
+            try:
+                files: dict[str, IO[bytes]] = {".json": held.enter_context(self._path(id_, ".json").open("rb"))}
+                dataset = record_of(id_, files[".json"].read())
+                files[".json"].seek(0)
+                for suffix in (".npy", *(f".{name}.npy" for name in dataset.extras)):
+                    files[suffix] = held.enter_context(self._path(id_, suffix).open("rb"))
+            except FileNotFoundError:  # deleted
+                yield None
+            else:
+                yield files
+
+    def put(self, dataset: Dataset, files: Mapping[str, IO[bytes]]) -> bool:
+        """Store a data set as it was, its files by their suffixes; return whether it was not there already."""
+        if self.get(dataset.id) is not None:
+            return False
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for suffix, source in files.items():
+            with temporary(self._folder) as file:
+                while piece := source.read(COPY_BYTES):
+                    file.write(piece)
+                file.publish(self._path(dataset.id, suffix))
+        self._write(dataset)
+        return True
 
     def delete(self, id_: str) -> bool:
         """Remove a data set; return whether it was there. Readers that have it mapped keep it."""
         with self._alone():
             if self.get(id_) is None:
                 return False
-            for suffix in _SUFFIXES:
+            for suffix in SUFFIXES:
                 self._path(id_, suffix).unlink(missing_ok=True)
         return True
 
+    def remove_abandoned(self) -> int:
+        """Remove what was left by who was killed in the middle of an upload or a deletion; return how many files."""
+        if not self._folder.is_dir():
+            return 0
+        with self._alone():
+            found = remove_abandoned(self._folder)
+            known = {path.stem for path in self._folder.glob("ds_*.json")}
+            for path in self._folder.glob("ds_*"):
+                if path.name.partition(".")[0] not in known:
+                    path.unlink()
+                    found += 1
+        return found
+
     def stored_bytes(self) -> int:
         """Return the bytes on disk of all data sets that are seen."""
-        files = [self._path(dataset.id, suffix) for _, dataset in self.newest() for suffix in _SUFFIXES]
-        return sum(map(size, files))
+        return sum(place.nbytes for place in self._catalogue.places() if self._tenant in {None, place.tenant})
 
     @contextlib.contextmanager
     def _room_for(self, nbytes: int) -> Iterator[None]:
@@ -269,7 +269,8 @@ class DatasetStore:
         if self._tenant is not None and self.get(id_) is None:
             raise not_found(id_)
         try:
-            return np.load(self._path(id_, suffix), mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
+            with ALONE:
+                return np.load(self._path(id_, suffix), mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
         except FileNotFoundError:
             raise not_found(id_) from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,8 +16,10 @@ from worker.analyses import CalibrationSpec, calibration_told
 from worker.cache import Entry
 from worker.datasets import not_found
 from worker.drawing import cached_draw, draw_and_cache, group_size
+from worker.draws import draws_bytes
+from worker.formats import require_own_numbers
 from worker.identity import content_sha256
-from worker.problems import refuse
+from worker.problems import ProblemError, refuse
 from worker.watch import stage
 
 if TYPE_CHECKING:
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
     from worker.jobs import Job
     from worker.posteriors import PosteriorRecord
     from worker.stores import Stores
+
+log = logging.getLogger(__name__)
 
 TOLD_SECONDS = 0.05  # at most so often is progress written and the wish to cancel looked up
 
@@ -87,12 +92,13 @@ class WorkerDesk:
     def draws(self, posterior: Posterior, keys: Iterable[DrawKey]) -> Iterator[Draw]:
         """Yield draws, from the cache where they are there."""
         keys, id_, size = list(keys), self.record.id, group_size(posterior)
+        keep = self.here.cache.keep_together(draws_bytes(self.record.n, self.record.spec["n_components"], len(keys)))
         for start in range(0, len(keys), size):
             group = keys[start : start + size]
             entries = {key: self.here.cache.get(key.cache_key(id_)) for key in group}
             known = {key: cached_draw(key, entry) for key, entry in entries.items() if entry}
             if missing := [key for key in group if key not in known]:
-                made = draw_and_cache(self.here.cache, id_, posterior, missing)
+                made = draw_and_cache(self.here.cache, id_, posterior, missing, keep)
                 known.update(zip(missing, made, strict=True))
             for done, key in enumerate(group, start=start + 1):
                 yield known[key]
@@ -126,15 +132,34 @@ def _put(here: Stores, key: str, entry: Entry) -> Entry:
 
 
 def posterior_of(here: Stores, job: Job, record: PosteriorRecord) -> Posterior:
-    """Return the posterior that a job uses, fitted again when its arrays were evicted."""
-    posterior = here.warm.get(record.id) or here.posteriors.load(record.id)
+    """Return the posterior that a job uses, fitted again when its arrays were evicted.
+
+    Raises
+    ------
+    ProblemError
+        ``other-numbers``: neither its draws nor the fit would have their bits here.
+
+    """
+    require_own_numbers(f"Posterior {record.id}", record.numbers)
+    posterior = here.warm.get(record.id) or _loaded(here, record)
     if posterior is None:
         told = teller(here, job, "fitting again: ")
         values = here.datasets.values(record.dataset)
         with stage("fitting again"):
             posterior = glle_engine.fit_spec(values, FitSpec.from_dict(record.spec), on_progress=told)
-        here.posteriors.cache(record.id, posterior)
+        here.posteriors.cache(record.id, posterior, record.seconds)
     return posterior
+
+
+def _loaded(here: Stores, record: PosteriorRecord) -> Posterior | None:
+    """Read a posterior; of a store that does not answer nothing is waited for that can be fitted again and cached."""
+    try:
+        return here.posteriors.load(record.id)
+    except ProblemError as error:
+        if not here.cache.fits(record.nbytes):
+            raise
+        log.warning("Posterior %s is fitted again: %s", record.id, error)
+        return None
 
 
 def teller(here: Stores, job: Job, prefix: str = "") -> Callable[[int, int, str], None]:

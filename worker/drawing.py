@@ -18,7 +18,7 @@ from worker.watch import drew, stage
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from worker.cache import ArrayCache
+    from worker.tiers import Keep, TieredCache
 
 
 def group_size(posterior: Posterior) -> int:
@@ -26,7 +26,7 @@ def group_size(posterior: Posterior) -> int:
     return posterior.lane_solver.lanes if posterior.lane_solver else 1
 
 
-def with_neighbors(cache: ArrayCache, id_: str, key: DrawKey, size: int) -> list[DrawKey]:
+def with_neighbors(cache: TieredCache, id_: str, key: DrawKey, size: int) -> list[DrawKey]:
     """Return a draw and those others of its lane group that are not cached yet: they cost next to nothing."""
     first = key.index - key.index % size
     others = [
@@ -38,10 +38,12 @@ def with_neighbors(cache: ArrayCache, id_: str, key: DrawKey, size: int) -> list
     return [key, *(other for other, there in zip(others, present, strict=True) if not there)]
 
 
-def draw_and_cache(cache: ArrayCache, id_: str, posterior: Posterior, keys: Sequence[DrawKey]) -> list[Draw]:
+def draw_and_cache(
+    cache: TieredCache, id_: str, posterior: Posterior, keys: Sequence[DrawKey], keep: Keep = "cache"
+) -> list[Draw]:
     """Make draws of one source and alignment, and cache them; raises as `store_draws`."""
     made, seconds = drawn(posterior, keys)
-    store_draws(cache, id_, keys, made, seconds)
+    store_draws(cache, id_, keys, made, seconds, keep)
     return made
 
 
@@ -60,13 +62,20 @@ def drawn(posterior: Posterior, keys: Sequence[DrawKey]) -> tuple[list[Draw], fl
     return made, round((time.perf_counter() - started) / len(made), 6)
 
 
-def store_draws(cache: ArrayCache, id_: str, keys: Sequence[DrawKey], made: Sequence[Draw], seconds: float) -> None:
-    """Cache draws.
+def store_draws(
+    cache: TieredCache,
+    id_: str,
+    keys: Sequence[DrawKey],
+    made: Sequence[Draw],
+    seconds: float,
+    keep: Keep = "cache",
+) -> None:
+    """Cache draws, or store those of a job that is larger than the cache.
 
     Raises
     ------
     ProblemError
-        ``no-convergence``: a draw is not finite. ``cache-too-small``.
+        ``no-convergence``: a draw is not finite. And as `worker.tiers.TieredCache.put_many`.
 
     """
     entries: dict[str, Entry] = {}
@@ -90,7 +99,7 @@ def store_draws(cache: ArrayCache, id_: str, keys: Sequence[DrawKey], made: Sequ
         }
         entries[key.cache_key(id_)] = Entry(meta, {"embedding": draw.embedding, "eigenvalues": draw.eigenvalues})
     with stage("caching"):
-        cache.put_many(entries)
+        cache.put_many(entries, keep)
 
 
 def cached_draw(key: DrawKey, entry: Entry) -> Draw:

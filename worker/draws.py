@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from glle_engine.lanes import LANES
 from worker.cache import entry_bytes
+from worker.formats import named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 AUTO: Literal["auto"] = "auto"  # in place of a scale: the one that half-sampling suggests
-CHAINS = 4  # shards of one job that may be in work at once; each enqueues its successor
+CHAINS = 4  # shards of one job that may be in work at once, at least; each enqueues its successor
 MOST_PER_SHARD = 64
+PIECES = 24  # shards of a job that is long enough: so many divide evenly between a handful of workers
+LEAST_SECONDS = 0.05  # of work in a shard, beside which what a shard costs is little: some 2 ms
 SECONDS_PER_VALUE = 1e-6  # a draw of many takes about this times n (p + 1) / 3, measured at n = 5,000 and 20,000
 
 
@@ -30,7 +33,7 @@ class DrawKey:
 
     def cache_key(self, posterior: str) -> str:
         """Return where its embedding is cached."""
-        return f"draw:{posterior}:{self.seed}:{self.index}:{self.scale!r}:{self.source}:{self.align}"
+        return f"{cache_prefix(posterior)}{self.seed}:{self.index}:{self.scale!r}:{self.source}:{self.align}"
 
 
 def draws_bytes(n: int, p: int, count: int) -> int:
@@ -43,9 +46,14 @@ def draw_seconds(n: int, p: int) -> float:
     return SECONDS_PER_VALUE * n * (p + 1) / 3
 
 
+def shard_seconds(n: int, p: int, total: int, most: float) -> float:
+    """Return the seconds of work in one shard of `total` draws: `most`, less where that gave too few to divide."""
+    return min(most, max(LEAST_SECONDS, total * draw_seconds(n, p) / PIECES))
+
+
 def cache_prefix(posterior: str) -> str:
     """Return what the cache keys of all draws of a posterior begin with."""
-    return f"draw:{posterior}:"
+    return named("entry", f"draw:{posterior}:")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +69,9 @@ class DrawsSpec:
         see `at`.
     grid
         Whether the scales are an axis of the result, or there is just the one.
+    shard_seconds
+        The work in one shard, by estimate. It is recorded, as all that the shards are a function of: workers of
+        another version, that would choose another one, have the same shards.
 
     """
 
@@ -116,6 +127,14 @@ class DrawsSpec:
     def shards(self) -> int:
         """The number of shards."""
         return math.ceil(self.total / self.per_shard)
+
+    def chains(self, workers: int) -> int:
+        """Return how many shards may be in work at once, where so many workers are.
+
+        As many as there are workers, so that no other job waits for longer than a task takes; but each is to have two
+        shards to make of the posterior that it reads first.
+        """
+        return max(CHAINS, min(workers, self.shards // 2))
 
     def shard_size(self, shard: int) -> int:
         """Return the number of draws in a shard; the last has the rest."""

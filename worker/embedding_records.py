@@ -5,16 +5,20 @@ A record is kept for as long as those of jobs, from when it was last asked for; 
 
 from __future__ import annotations
 
-import json
+from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
+
+import redis
 
 from worker.embeddings import EmbeddingSpec, Recipe
+from worker.formats import read, written
+from worker.identity import text
 from worker.problems import refuse
 from worker.tenants import DEFAULT
 
 if TYPE_CHECKING:
-    import redis
+    from collections.abc import Iterator
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +61,26 @@ class EmbeddingStore:
     def note(self, recipe: Recipe, job: str) -> None:
         """Write the record of an embedding that a job is to make."""
         record = EmbeddingRecord(recipe=recipe, job=job, tenant=self._tenant or DEFAULT)
-        self._client.set(_key(recipe.id), json.dumps(asdict(record), allow_nan=False), ex=self._ttl)
+        self._client.set(_key(recipe.id), written("embedding", asdict(record)), ex=self._ttl)
+
+    def all(self) -> Iterator[tuple[str, str, int]]:
+        """Yield (id, record as it is written, milliseconds it is still kept) of all tenants'; perhaps one twice."""
+        for raw in self._client.scan_iter(match=_key("*"), count=1000):
+            with self._client.pipeline(transaction=True) as both:
+                both.get(raw)
+                both.pttl(raw)
+                record, left = both.execute()
+            if record is not None and left > 0:
+                yield text(raw).removeprefix(_key("")), text(record), left
+
+    def exists(self, id_: str) -> bool:
+        """Say whether there is a record."""
+        return bool(self._client.exists(_key(id_)))
+
+    def put(self, record: EmbeddingRecord, left: int) -> bool:
+        """Write a record as it was, kept for so many milliseconds; return whether there was none."""
+        raw = written("embedding", asdict(record))
+        return bool(self._client.set(_key(record.recipe.id), raw, px=left, nx=True))
 
     def fetch(self, id_: str) -> EmbeddingRecord:
         """Return a record, which is then kept anew.
@@ -69,8 +92,8 @@ class EmbeddingStore:
 
         """
         raw = self._client.get(_key(id_))
-        told = None if raw is None else json.loads(raw)
-        if told is None or self._tenant not in {None, told["tenant"]}:
+        record = None if raw is None else record_of(id_, raw)
+        if record is None or self._tenant not in {None, record.tenant}:
             raise refuse(
                 "embedding-not-found",
                 404,
@@ -78,8 +101,18 @@ class EmbeddingStore:
                 "Ask for it with POST /v1/embeddings: what is known already is not computed twice.",
                 embedding=id_,
             )
-        self._client.expire(_key(id_), self._ttl)
+        with suppress(redis.ResponseError):  # a server that is full is read all the same
+            self._client.expire(_key(id_), self._ttl)
+        return record
+
+
+def record_of(id_: str, raw: str | bytes) -> EmbeddingRecord:
+    """Return a record as it was written; raises as `worker.formats.read`."""
+
+    def made(told: dict[str, Any]) -> EmbeddingRecord:
         return EmbeddingRecord(**{**told, "recipe": Recipe(**told["recipe"])})
+
+    return read("embedding", f"The record of embedding {id_}", raw, made)
 
 
 def _key(id_: str) -> str:

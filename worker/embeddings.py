@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glle_engine import GlleError, __version__
+from glle_engine import NUMBERS, GlleError
 from glle_engine.methods import METHODS, method
 from glle_engine.scores import score
 from worker.analysis import AnalysisSpec, results_prefix
@@ -35,7 +35,7 @@ class Recipe:
     labels
         The data set of the classes; None for a method that takes none.
     engine
-        The version of the engine.
+        The version of the engine's numbers.
 
     """
 
@@ -43,7 +43,7 @@ class Recipe:
     method: str
     parameters: dict[str, Any]
     labels: str | None = None
-    engine: str = __version__
+    engine: str = NUMBERS
 
     @property
     def id(self) -> str:

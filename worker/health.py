@@ -12,15 +12,20 @@ from typing import TYPE_CHECKING, Any, Literal
 import redis
 
 from worker.identity import text
-from worker.queue import NAME, worker_ttl
+from worker.problems import ProblemError
+from worker.roster import WorkerState, at_work
+from worker.safe_queue import NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from worker.object_store import ObjectStore
     from worker.stores import Stores
 
 QUEUES = (NAME,)
 _LOOKED_AT = 200  # tasks at the head of a queue among which the oldest is looked for
+
+UNTOLD = "unknown"  # what a managed server does not say of itself
 
 State = Literal["ok", "warning", "problem"]
 
@@ -48,14 +53,6 @@ class Check:
 
 
 @dataclass(frozen=True)
-class WorkerState:
-    """A worker that gave a sign of life lately."""
-
-    name: str
-    busy: bool
-
-
-@dataclass(frozen=True)
 class QueueState:
     """A queue: what waits in it, since when, and who works on it."""
 
@@ -70,9 +67,15 @@ class QueueState:
         return sum(worker.busy for worker in self.workers)
 
 
-def queue_states(here: Stores) -> list[QueueState]:
-    """Return all queues; raises `redis.RedisError`."""
-    return [_queue_state(here, name) for name in QUEUES]
+def queue_states(here: Stores, names: Sequence[str] | None = None) -> list[QueueState]:
+    """Return the queues of these names, by default this version's; raises `redis.RedisError`."""
+    return [_queue_state(here, name) for name in (QUEUES if names is None else names)]
+
+
+def other_queues(here: Stores) -> list[str]:
+    """Return the names of the queues that other versions made; raises `redis.RedisError`."""
+    found = {text(raw).removeprefix("rq:queue:") for raw in here.client.smembers("rq:queues")}
+    return sorted(found - set(QUEUES))
 
 
 def _queue_state(here: Stores, name: str) -> QueueState:
@@ -81,22 +84,13 @@ def _queue_state(here: Stores, name: str) -> QueueState:
     with here.client.pipeline(transaction=False) as together:
         together.llen(key)
         together.lrange(key, 0, _LOOKED_AT - 1)
-        together.smembers(f"rq:workers:{name}")
-        length, ids, names = together.execute()
+        length, ids = together.execute()
     with here.client.pipeline(transaction=False) as together:
         for id_ in ids:
             together.hget(f"rq:job:{text(id_)}", "enqueued_at")
-        for worker in names:
-            together.hmget(text(worker), "last_heartbeat", "state")
-        found = together.execute()
-    since = [datetime.fromisoformat(text(raw)) for raw in found[: len(ids)] if raw is not None]
-    alive = tuple(
-        WorkerState(text(worker).removeprefix("rq:worker:"), state == b"busy")
-        for worker, (beat, state) in sorted(zip(names, found[len(ids) :], strict=True))
-        if beat is not None and (now - datetime.fromisoformat(text(beat))).total_seconds() < worker_ttl(here.settings)
-    )
+        since = [datetime.fromisoformat(text(raw)) for raw in together.execute() if raw is not None]
     oldest = max(((now - at).total_seconds() for at in since), default=0.0)
-    return QueueState(name, int(length), max(0.0, oldest), alive)
+    return QueueState(name, int(length), max(0.0, oldest), at_work(here.client, here.settings, name))
 
 
 def readiness(here: Stores) -> list[Check]:
@@ -106,6 +100,7 @@ def readiness(here: Stores) -> list[Check]:
         _answering("cache server", lambda: Check("cache server", "ok", f"{used(here.cache.info())} in use.")),
         *(_answering(f"workers of {name}", partial(_workers, here, name)) for name in QUEUES),
         data_folder(Path(here.settings.data_dir)),
+        *([] if here.cache.objects is None else [_object_store(here.cache.objects)]),
     ]
 
 
@@ -119,9 +114,19 @@ def _answering(name: str, look: Callable[[], Check]) -> Check:
         return Check(name, "problem", detail, remedy, "redis-unavailable")
 
 
+def _object_store(objects: ObjectStore) -> Check:
+    """Check that the store answers; away, it is no reason to send requests elsewhere: most need it not."""
+    name = "object store"
+    try:
+        objects.bucket.probe()
+    except ProblemError as error:
+        return Check(name, "warning", error.problem.detail, error.problem.remedy, error.problem.code)
+    return Check(name, "ok", "It answers.")
+
+
 def _queue_server(info: dict[str, Any]) -> Check:
-    policy = info.get("maxmemory_policy")
-    if policy != "noeviction":
+    policy = info.get("maxmemory_policy", UNTOLD)
+    if policy not in {"noeviction", UNTOLD}:
         return Check(
             "queue server",
             "problem",
@@ -163,5 +168,5 @@ def existing(folder: Path) -> Path:
 
 def used(info: dict[str, Any]) -> str:
     """Return how much of a server's memory is in use, in words."""
-    most = int(info.get("maxmemory", 0))
-    return f"{int(info['used_memory']):,} of {f'{most:,}' if most else 'unlimited'} bytes"
+    most, is_used = int(info.get("maxmemory", 0)), info.get("used_memory")
+    return f"{UNTOLD if is_used is None else f'{int(is_used):,}'} of {f'{most:,}' if most else 'unlimited'} bytes"

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from worker.clock import now_ms
+from worker.draws import CHAINS
+from worker.formats import FIRST_NUMBERS, FIRST_QUEUE, MEMBER, opened, unreadable
 from worker.identity import text
 from worker.problems import Problem
 from worker.tenants import DEFAULT
@@ -33,7 +35,7 @@ OPEN = ("queued", "running", "cancelling")
 FIELDS = (
     "id", "kind", "status", "done", "total", "stage", "created", "started", "finished",
     "posterior", "spec", "error", "round", "touched", "sequence", "since", "base", "deadline", "priority",
-    "tenant",
+    "tenant", "numbers", "queue", "chains", MEMBER,
 )  # fmt: skip
 
 
@@ -59,6 +61,12 @@ class Job:
         Its terms: `worker.terms`.
     tenant
         Whose it is.
+    numbers
+        The version of the engine's numbers that its results are to have.
+    queue
+        The name of the queue of its tasks (`worker.formats.queue_name`).
+    chains
+        Of a draws job: how many of its shards may be in work at once.
 
     """
 
@@ -82,6 +90,9 @@ class Job:
     deadline: int | None
     priority: Priority
     tenant: str
+    numbers: str
+    queue: str
+    chains: int
 
     @property
     def dataset(self) -> str | None:
@@ -121,17 +132,44 @@ class Job:
         return round((self.total - self.done) * took / made, 3)
 
 
+def job_key(id_: str) -> str:
+    """Return where a job's record is."""
+    return f"glle:job:{id_}"
+
+
 def job_of(values: list[Any]) -> Job | None:
-    """Return the job of a record's `FIELDS`, as Redis sent them; None when there is no record."""
+    """Return the job of a record's `FIELDS`, as Redis sent them; None when there is no record.
+
+    Raises
+    ------
+    ProblemError
+        As `worker.formats.opened`.
+
+    """
     record = {name: text(raw) for name, raw in zip(FIELDS, values, strict=True) if raw is not None}
     if "id" not in record:
         return None
-    assert record["kind"] in get_args(Kind)
-    assert record["status"] in get_args(Status)
+    try:
+        return _read(opened("job", f"The record of job {record['id']}", record))
+    except (ValueError, KeyError, TypeError) as error:
+        raise unreadable(f"The record of job {record['id']}") from error
+
+
+def job_from(record: dict[str, str]) -> Job:
+    """Return the job of a record as it is written, all its fields; raises as `job_of`."""
+    job = job_of([record.get(name) for name in FIELDS])
+    if job is None:
+        raise unreadable("The record of a job")
+    return job
+
+
+def _read(record: dict[str, Any]) -> Job:
+    if record["kind"] not in get_args(Kind) or record["status"] not in get_args(Status):
+        raise ValueError(record)
     return Job(
         id=record["id"],
-        kind=record["kind"],  # type: ignore[arg-type] # asserted above
-        status=record["status"],  # type: ignore[arg-type] # asserted above
+        kind=record["kind"],
+        status=record["status"],
         done=int(record["done"]),
         total=int(record["total"]),
         stage=record["stage"],
@@ -149,4 +187,7 @@ def job_of(values: list[Any]) -> Job | None:
         deadline=int(record["deadline"]) if record.get("deadline") else None,
         priority="interactive" if record.get("priority") == "interactive" else "batch",
         tenant=record.get("tenant", DEFAULT),
+        numbers=record.get("numbers", FIRST_NUMBERS),
+        queue=record.get("queue", FIRST_QUEUE),
+        chains=int(record.get("chains", CHAINS)),
     )

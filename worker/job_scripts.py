@@ -3,15 +3,19 @@
 Each change is numbered in the record and published; of the progress of a job, at most ten changes a second are.
 """
 
+from worker.formats import FIRST_QUEUE, VERSIONS
+
 ENDED = "glle:ended"  # the channel of the ids of jobs that end
 CHANGED = "glle:changed"  # the channel of the ids of jobs whose records change
 OPEN = "glle:open"  # the set of the default tenant's jobs that are to end yet; `worker.tenants.own` names the others'
+ALL_OPEN = "glle:unfinished"  # the set of everyone's
 TELL_MS = 100  # between two publications of a job's progress
 
 # Makes the terms of an open job, `record`, as kind as `deadline` and `priority`, each empty where there is none.
-_SHARE = """
+_SHARE = f"""
 local function share(record, deadline, priority)
-  local is = redis.call('HMGET', record, 'status', 'deadline')
+  local is = redis.call('HMGET', record, 'status', 'deadline', 'format')
+  if tonumber(is[3] or '1') > {VERSIONS["job"]} then return end
   if is[1] ~= 'queued' and is[1] ~= 'running' then return end
   if is[2] and is[2] ~= '' and (deadline == '' or tonumber(deadline) > tonumber(is[2])) then
     redis.call('HSET', record, 'deadline', deadline)
@@ -28,7 +32,8 @@ share(KEYS[1], ARGV[1], ARGV[2])
 
 # KEYS: claim, record, index, stats, the tenant's open jobs. ARGV: prefix of records, id, index member, claim's seconds,
 # statuses (comma between and around) whose holder is returned instead, deadline, priority, most open jobs (0: any
-# number), then the record's fields. Returns the empty string where there would be more.
+# number), then the record's fields. Returns the empty string where there would be more. Of the index three members are
+# looked at, and dropped when their records have expired: so at most a third of it is of those, however long it grows.
 CREATE = f"""
 {_SHARE}
 local holder = redis.call('GET', KEYS[1])
@@ -42,19 +47,23 @@ end
 local most = tonumber(ARGV[8])
 if most > 0 and redis.call('SCARD', KEYS[5]) >= most then return '' end
 redis.call('SADD', KEYS[5], ARGV[2])
+redis.call('SADD', '{ALL_OPEN}', ARGV[2])
 redis.call('SET', KEYS[1], ARGV[2], 'EX', ARGV[4])
 redis.call('HSET', KEYS[2], 'deadline', ARGV[6], 'priority', ARGV[7], unpack(ARGV, 9))
 redis.call('ZADD', KEYS[3], 0, ARGV[3])
+for _, member in ipairs(redis.call('ZRANDMEMBER', KEYS[3], 3)) do
+  if redis.call('EXISTS', ARGV[1] .. string.match(member, '[^ ]*$')) == 0 then redis.call('ZREM', KEYS[3], member) end
+end
 redis.call('HINCRBY', KEYS[4], redis.call('HGET', KEYS[2], 'kind') .. ':queued', 1)
 return ARGV[2]
 """
 
 # KEYS: record, stats. ARGV: JSON of {from: to}, seconds kept after the end, now, touched, then fields to set.
-MOVE = """
+MOVE = f"""
 local status = redis.call('HGET', KEYS[1], 'status')
 if not status then return false end
 local to = cjson.decode(ARGV[1])[status]
-if not to then return {status, status} end
+if not to then return {{status, status}} end
 local id, tenant, open = string.match(KEYS[1], '[^:]*$'), redis.call('HGET', KEYS[1], 'tenant'), 'glle:open'
 if tenant and tenant ~= 'default' then open = 'glle:tenant:' .. tenant .. ':open' end
 redis.call('HSET', KEYS[1], 'status', to, 'touched', ARGV[4], unpack(ARGV, 5))
@@ -65,13 +74,21 @@ if to == 'succeeded' or to == 'failed' or to == 'cancelled' then
   redis.call('HSET', KEYS[1], 'finished', ARGV[3])
   redis.call('EXPIRE', KEYS[1], ARGV[2])
   redis.call('SREM', open, id)
+  redis.call('SREM', '{ALL_OPEN}', id)
   redis.call('PUBLISH', 'glle:ended', id)
 else
   redis.call('SADD', open, id)
+  redis.call('SADD', '{ALL_OPEN}', id)
   redis.call('PERSIST', KEYS[1])
 end
 redis.call('PUBLISH', 'glle:changed', id)
-return {status, to}
+return {{status, to}}
+"""
+
+# As MOVE, into the round after the one that is there: who asks may know of an earlier one.
+REOPEN = f"""
+if redis.call('HGET', KEYS[1], 'status') == 'succeeded' then redis.call('HINCRBY', KEYS[1], 'round', 1) end
+{MOVE}
 """
 
 # As MOVE, of a job whose deadline has passed.
@@ -90,6 +107,25 @@ if tonumber(ARGV[1]) - tonumber(redis.call('HGET', KEYS[1], 'told') or '0') >= {
 end
 """
 
+# KEYS: record, index. ARGV: milliseconds it is kept, index member, then the record's fields. Returns 0 if there is one.
+PUT = """
+if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
+for field = 3, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[field], ARGV[field + 1]) end
+redis.call('PEXPIRE', KEYS[1], ARGV[1])
+redis.call('ZADD', KEYS[2], 0, ARGV[2])
+return 1
+"""
+
+# KEYS: record. ARGV: the queue it is in, the queue it is to be in. Returns 1 to who comes first.
+HAND_OVER = f"""
+local is = redis.call('HMGET', KEYS[1], 'status', 'queue')
+if (is[1] ~= 'queued' and is[1] ~= 'running' and is[1] ~= 'cancelling') or (is[2] or '{FIRST_QUEUE}') ~= ARGV[1] then
+  return 0
+end
+redis.call('HSET', KEYS[1], 'queue', ARGV[2])
+return 1
+"""
+
 # KEYS: record. ARGV: now, then fields to set while it runs. Returns the status.
 TOUCH = f"""
 local was = redis.call('HMGET', KEYS[1], 'status', 'stage', 'done')
@@ -105,12 +141,14 @@ end
 return was[1]
 """
 
-# KEYS: record. ARGV: now, round, field of the shard, its count. Returns status, done, total.
+# KEYS: record. ARGV: now, round, field of the shard, its count. Returns status, done, total. A count only grows: who
+# was cut off, and comes back to a shard that another has gone on with, takes nothing away.
 ADVANCE = f"""
 local is = redis.call('HMGET', KEYS[1], 'status', 'round', 'total', ARGV[3])
 if is[2] ~= ARGV[2] or (is[1] ~= 'running' and is[1] ~= 'cancelling') then return false end
-local more = tonumber(ARGV[4]) - tonumber(is[4] or '0')
-redis.call('HSET', KEYS[1], ARGV[3], ARGV[4], 'touched', ARGV[1])
+local was = tonumber(is[4] or '0')
+local more = math.max(tonumber(ARGV[4]) - was, 0)
+redis.call('HSET', KEYS[1], ARGV[3], was + more, 'touched', ARGV[1])
 local done = redis.call('HINCRBY', KEYS[1], 'done', more)
 {_TELL}
 return {{is[1], done, tonumber(is[3])}}

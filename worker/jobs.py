@@ -13,29 +13,35 @@ adds up, and the shard that completes the sum ends the job. A redone shard chang
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
+import redis
+
+from glle_engine import NUMBERS
 from worker import job_scripts
 from worker.clock import iso, now_iso, now_ms
+from worker.draws import CHAINS
+from worker.formats import named, queue_name, require_own_numbers, stamped
 from worker.identity import index_member, member_name, new_job_id, text
-from worker.job import FIELDS, OPEN, Job, Kind, Status, job_of
+from worker.job import FIELDS, OPEN, Job, Kind, Status, job_key, job_of
 from worker.problems import refuse, too_late
 from worker.quotas import too_many_jobs
+from worker.shards import count_field
 from worker.tenants import DEFAULT, own
 from worker.terms import ANY_TIME, Terms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    import redis
     from redis.commands.core import Script
 
     from worker.problems import Problem
 
-__all__ = ["OPEN", "Cancelled", "Job", "JobStore", "Kind", "Status", "job_key", "taker_field"]
+__all__ = ["INDEX", "OPEN", "Cancelled", "Job", "JobStore", "Kind", "Status", "job_key"]
 
-_INDEX = "glle:jobs"
-_STATS = "glle:jobs:entered"
+INDEX = "glle:jobs"
+_STATS = named("counts", "glle:jobs:entered")
 
 
 class Cancelled(Exception):  # noqa: N818 # not an error: the user's wish
@@ -68,6 +74,8 @@ class JobStore:
         self._touch = client.register_script(job_scripts.TOUCH)
         self._advance = client.register_script(job_scripts.ADVANCE)
         self._share = client.register_script(job_scripts.SHARE)
+        self._hand_over = client.register_script(job_scripts.HAND_OVER)
+        self._reopen = client.register_script(job_scripts.REOPEN)
         self._expire = client.register_script(job_scripts.EXPIRE)
 
     def of(self, tenant: str, most_open: int) -> Self:
@@ -84,6 +92,7 @@ class JobStore:
         total: int,
         reuse: tuple[Status, ...] = ("queued", "running"),
         terms: Terms = ANY_TIME,
+        chains: int = CHAINS,
     ) -> tuple[Job, bool]:
         """Create a job, or return the one that holds `claim` with a status in `reuse`.
 
@@ -95,6 +104,9 @@ class JobStore:
             The posterior it fits or uses; None for a job that needs none.
         terms
             Of a job that is shared, the kindest of all requests count.
+        chains
+            Of a draws job: how many of its shards may be in work at once. A program of before this was recorded takes
+            four for it; that is as right: whoever opens a shard, and how often, it is made once.
 
         Returns
         -------
@@ -111,13 +123,15 @@ class JobStore:
         fields = {
             "id": new, "kind": kind, "status": "queued", "done": 0, "total": total, "stage": "queued",
             "created": created, "spec": json.dumps(spec, allow_nan=False), "round": 0, "touched": now_ms(),
-            "tenant": tenant, **({} if posterior is None else {"posterior": posterior}),
+            "tenant": tenant, "numbers": NUMBERS, "queue": queue_name(),
+            **({} if chains == CHAINS else {"chains": chains}),
+            **({} if posterior is None else {"posterior": posterior}),
         }  # fmt: skip
         holder = self._create(
-            keys=[self._claim(claim), job_key(new), own(_INDEX, tenant), _STATS, own(job_scripts.OPEN, tenant)],
+            keys=[self._claim(claim), job_key(new), own(INDEX, tenant), _STATS, own(job_scripts.OPEN, tenant)],
             args=[
                 job_key(""), new, index_member(created, new), self._ttl, f",{','.join(reuse)},", *_told(terms),
-                self._most_open, *_flat(fields),
+                self._most_open, *_flat(stamped("job", fields)),
             ],
         ).decode()  # fmt: skip
         if not holder:
@@ -153,16 +167,21 @@ class JobStore:
         raw = self._client.get(self._claim(claim))
         return None if raw is None else self.get(text(raw))
 
+    def some_open(self, most: int) -> list[str]:
+        """Return ids of jobs that are to end yet, whosever: all of them, or `most` by lot."""
+        return [text(raw) for raw in self._client.srandmember(job_scripts.ALL_OPEN, most) or ()]
+
     def newest(self, before: str | None = None) -> Iterator[tuple[str, Job]]:
         """Yield (cursor, job) from the newest on, or from the one after the cursor `before`."""
-        index = own(_INDEX, self._tenant or DEFAULT)
+        index = own(INDEX, self._tenant or DEFAULT)
         upper = "+" if before is None else f"({before}"
         while members := self._client.zrevrangebylex(index, upper, "-", start=0, num=100):
             for raw in members:
                 member = text(raw)
                 job = self.get(member_name(member))
                 if job is None:  # its record has expired
-                    self._client.zrem(index, member)
+                    with suppress(redis.ResponseError):  # a server that is full is read all the same
+                        self._client.zrem(index, member)
                 else:
                     yield member, job
             upper = f"({text(members[-1])}"
@@ -219,7 +238,7 @@ class JobStore:
             When the job is no longer wanted, or is in another round.
 
         """
-        raw = self._advance(keys=[job_key(id_)], args=[now_ms(), round_, _shard_field(round_, shard), count])
+        raw = self._advance(keys=[job_key(id_)], args=[now_ms(), round_, count_field(round_, shard), count])
         if raw is None:
             raise Cancelled
         status, done, total = raw
@@ -227,18 +246,6 @@ class JobStore:
             self.succeed(id_)
         elif status != b"running":
             raise Cancelled
-
-    def shard_counts(self, id_: str, round_: int, shards: int) -> list[int]:
-        """Return how many draws each shard of a round has done."""
-        fields = [_shard_field(round_, shard) for shard in range(shards)]
-        return [int(value or 0) for value in self._client.hmget(job_key(id_), fields)]
-
-    def takers(self, id_: str, round_: int, shards: list[int]) -> list[int | None]:
-        """Return by which shard's task each of these was last taken, None where by none."""
-        if not shards:
-            return []
-        found = self._client.hmget(job_key(id_), [taker_field(round_, shard) for shard in shards])
-        return [None if raw is None else int(raw) for raw in found]
 
     def succeed(self, id_: str) -> None:
         """Enter ``succeeded``: the work is done, even if a wish to cancel came meanwhile."""
@@ -251,6 +258,7 @@ class JobStore:
 
     def cancel(self, id_: str) -> Job:
         """Cancel a queued job at once, tell a running one to stop; one that has ended stays as it is."""
+        self.fetch(id_)  # of a newer version it is left alone
         self._transition(id_, {"queued": "cancelled", "running": "cancelling"}, stage="cancelled")
         return self.fetch(id_)
 
@@ -274,24 +282,29 @@ class JobStore:
         Raises
         ------
         ProblemError
-            ``quota-exceeded``.
+            ``quota-exceeded``. ``other-numbers``: the result would not be the same.
 
         """
+        require_own_numbers(f"Job {job.id}", job.numbers)
         if self._most_open and self._client.scard(own(job_scripts.OPEN, job.tenant)) >= self._most_open:
             raise too_many_jobs(self._tenant, self._most_open)
         deadline, priority = _told(terms)
-        fields = {"round": job.round + 1, "done": 0, "stage": "queued", "finished": ""}
-        moved = self._run(self._move, job.id, {"succeeded": "queued"}, **fields, deadline=deadline, priority=priority)
+        fields = {"done": 0, "stage": "queued", "finished": "", "queue": queue_name()}
+        moved = self._run(self._reopen, job.id, {"succeeded": "queued"}, **fields, deadline=deadline, priority=priority)
         if moved == ("succeeded", "queued"):
             return True
         self._share(keys=[job_key(job.id)], args=[deadline, priority])
         return False
 
+    def hand_over(self, job: Job) -> bool:
+        """Have an open job's tasks in this version's queue; return whether it was this call that did."""
+        return bool(self._hand_over(keys=[job_key(job.id)], args=[job.queue, queue_name()]))
+
     def entered(self) -> dict[tuple[str, str], int]:
         """Return how often jobs entered each (kind, status), ever."""
         counts = self._client.hgetall(_STATS)
-        named = {text(name).partition(":"): int(count) for name, count in counts.items()}
-        return {(kind, status): count for (kind, _, status), count in named.items()}
+        told = {text(name).partition(":"): int(count) for name, count in counts.items()}
+        return {(kind, status): count for (kind, _, status), count in told.items()}
 
     def _claim(self, claim: str) -> str:
         return own(f"glle:claim:{claim}", self._tenant or DEFAULT)
@@ -306,20 +319,6 @@ class JobStore:
             args=[json.dumps(moves), self._ttl, now_iso(), now_ms(), *_flat(fields)],
         )
         return None if raw is None else (raw[0].decode(), raw[1].decode())
-
-
-def job_key(id_: str) -> str:
-    """Return where a job's record is."""
-    return f"glle:job:{id_}"
-
-
-def _shard_field(round_: int, shard: int) -> str:
-    return f"shard:{round_}:{shard}"
-
-
-def taker_field(round_: int, shard: int) -> str:
-    """Return the field of a job's record that tells which shard's task took this one."""
-    return f"taker:{round_}:{shard}"
 
 
 def _told(terms: Terms) -> tuple[str, str]:

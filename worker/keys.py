@@ -20,13 +20,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from worker.clock import iso, now_iso, now_ms
+from worker.formats import MEMBER, opened, stamped
 from worker.lock import locked
 from worker.problems import ProblemError, refuse
 from worker.tenants import is_name
 from worker.writing import temporary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 Scope = Literal["read", "write", "admin"]
 
@@ -145,6 +146,17 @@ class KeyStore:
         key = self._change(rotated)[id_]
         return key, _spoken(key, secret)
 
+    def put(self, restored: Iterable[Key]) -> int:
+        """Add keys as they were, beside those that are there; return how many were not. Raises as `create`."""
+        added: list[Key] = []
+
+        def more(keys: dict[str, Key]) -> dict[str, Key]:
+            added[:] = [key for key in restored if key.id not in keys]
+            return {**keys, **{key.id: key for key in added}}
+
+        self._change(more)
+        return len(added)
+
     def revoke(self, id_: str) -> Key:
         """Forget a key; return what it was.
 
@@ -210,8 +222,7 @@ class KeyStore:
         try:
             stat = self.path.stat()
             if (seen := (stat.st_ino, stat.st_mtime_ns, stat.st_size)) != self._seen:
-                kept = json.loads(self.path.read_bytes())
-                self._keys, self._seen = {key["id"]: Key.from_dict(key) for key in kept}, seen
+                self._keys, self._seen = keys_of(self.path.read_bytes()), seen
         except FileNotFoundError:
             self._keys, self._seen = {}, None
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -226,12 +237,25 @@ class KeyStore:
                 self._look_again = 0.0
                 keys = change(self._look())
                 self._look_again = 0.0
-                file.write(json.dumps([asdict(key) for key in keys.values()], indent=1).encode())
+                file.write(keys_text(keys).encode())
                 file.publish(self.path)
         except OSError as error:
             remedy = "Run the command as the service's user, with its GLLE_DATA_DIR."
             raise refuse("keys-unwritable", 507, f"The keys cannot be written: {error}.", remedy) from error
         return keys
+
+
+def keys_of(raw: bytes) -> dict[str, Key]:
+    """Return the keys of a file by their ids; raises as `worker.formats.opened`, ValueError, KeyError, TypeError."""
+    told = json.loads(raw)
+    told = opened("keys", "The file of the keys", {"keys": told} if isinstance(told, list) else told)
+    return {key["id"]: Key.from_dict(key) for key in told["keys"]}
+
+
+def keys_text(keys: dict[str, Key]) -> str:
+    """Return the file of these keys: a list, which from version 2 on has the version beside it."""
+    told = stamped("keys", {"keys": [asdict(key) for key in keys.values()]})
+    return json.dumps(told if MEMBER in told else told["keys"], indent=1)
 
 
 def _known(keys: dict[str, Key], id_: str) -> Key:

@@ -8,6 +8,7 @@ import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from worker.masking import masked
 from worker.origin import JOB_ID, REQUEST_ID
 from worker.tracing import TRACING
 
@@ -25,7 +26,7 @@ class TextLines(logging.Formatter):
         told = " ".join(f"{name}={value}" for name, value in _fields(record).items())
         line = f"{_time(record)} {record.levelname.lower()} {record.name}: {record.getMessage()}"
         line += f" [{told}]" if told else ""
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        return masked(f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line)
 
 
 class JsonLines(logging.Formatter):
@@ -42,7 +43,7 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info:
             told["exception"] = self.formatException(record.exc_info)
-        return json.dumps(told, default=str)
+        return masked(json.dumps(told, default=str))
 
 
 def configure(settings: Settings) -> None:

@@ -33,9 +33,14 @@ class News:
     Parameters
     ----------
     client
-        The queue's Redis.
+        The queue's Redis; closed with the news.
     channel
         Of the news.
+
+    Attributes
+    ----------
+    is_over : bool
+        Whether waiting has no sense any more: see `end`.
 
     """
 
@@ -46,6 +51,7 @@ class News:
         self._waiters: defaultdict[str, set[Waiter]] = defaultdict(set)
         self._thread: threading.Thread | None = None
         self._closed = threading.Event()
+        self.is_over = False
 
     @contextmanager
     def of(self, job: str) -> Iterator[asyncio.Event]:
@@ -62,6 +68,11 @@ class News:
                 if not self._waiters[job]:
                     del self._waiters[job]
 
+    def end(self) -> None:
+        """Have nobody wait any more: the process is about to stop."""
+        self.is_over = True
+        self.wake_all()
+
     def wake_all(self) -> None:
         """Wake everyone who waits, as if there were news of every job."""
         with self._lock:
@@ -74,6 +85,7 @@ class News:
         self._closed.set()
         if self._thread is not None:
             self._thread.join()
+        self._client.close()
 
     def _listen(self) -> None:
         if self._thread is None and not self._closed.is_set():

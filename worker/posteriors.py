@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from glle_engine import Posterior
-from worker.analysis import results_prefix
-from worker.draws import cache_prefix
+from worker.formats import FIRST_NUMBERS, named, read, written
 from worker.identity import content_sha256, index_member, member_name, text
 from worker.naming import renamed
 from worker.problems import refuse
@@ -19,7 +17,8 @@ if TYPE_CHECKING:
 
     import redis
 
-    from worker.cache import ArrayCache, Entry
+    from worker.cache import Entry
+    from worker.tiers import TieredCache
 
 _INDEX = "glle:posteriors"
 
@@ -69,13 +68,28 @@ class PosteriorRecord:
     name: str | None = None
     tags: list[str] = field(default_factory=list)
 
+    @property
+    def numbers(self) -> str:
+        """The version of the engine's numbers that it has."""
+        return self.provenance.get("numbers", FIRST_NUMBERS)
+
     def to_dict(self) -> dict[str, Any]:
         """Return it as a JSON-able dictionary."""
         return asdict(self)
 
 
+def record_of(id_: str, raw: str | bytes) -> PosteriorRecord:
+    """Return a record as it was written; raises as `worker.formats.read`."""
+    return read("posterior", f"The record of posterior {id_}", raw, lambda told: PosteriorRecord(**told))
+
+
+def calibration_of(id_: str, raw: str | bytes) -> dict[str, Any]:
+    """Return a calibration as it was written; raises as `worker.formats.read`."""
+    return read("calibration", f"The calibration of posterior {id_}", raw, dict)
+
+
 class PosteriorStore:
-    """Keeps records in the queue's Redis and arrays in the cache.
+    """Keeps records in the queue's Redis and arrays in the cache, or behind it.
 
     Parameters
     ----------
@@ -88,7 +102,7 @@ class PosteriorStore:
 
     """
 
-    def __init__(self, client: redis.Redis, cache: ArrayCache, tenant: str | None = None) -> None:
+    def __init__(self, client: redis.Redis, cache: TieredCache, tenant: str | None = None) -> None:
         self._client = client
         self._cache = cache
         self._tenant = tenant
@@ -97,20 +111,43 @@ class PosteriorStore:
         """Return the same store as a tenant sees it."""
         return type(self)(self._client, self._cache, tenant)
 
-    def cache(self, id_: str, posterior: Posterior) -> None:
-        """Write a posterior's arrays (again, after they were evicted), and their digest."""
+    def cache(self, id_: str, posterior: Posterior, seconds: float = 0.0) -> None:
+        """Write a posterior's arrays (again, after they were evicted), and their digest; `seconds` its fit took."""
         head, arrays = posterior.head(), posterior.arrays()
-        self._cache.put(_cache_key(id_), {"head": head, "sha256": content_sha256(head, arrays)}, arrays)
+        keep = self._cache.keep_made(seconds, sum(array.nbytes for array in arrays.values()))
+        self._cache.put(_cache_key(id_), {"head": head, "sha256": content_sha256(head, arrays)}, arrays, keep)
 
-    def record(self, record: PosteriorRecord) -> None:
-        """Write a record; one that is known stays as it is."""
-        if self.get(record.id) is not None:
-            return
-        with self._client.pipeline() as pipeline:
-            pipeline.set(_key(record.id), json.dumps(record.to_dict(), allow_nan=False))
+    def record(self, record: PosteriorRecord, while_running: str | None = None) -> bool:
+        """Write a record; one that is known stays as it is. Return whether there is one now.
+
+        Parameters
+        ----------
+        while_running
+            The key of its job's record: nothing is written unless that one runs. A posterior is deleted with the job
+            that would bring it back.
+
+        """
+
+        def write(pipeline: redis.client.Pipeline) -> bool:
+            if self.get(record.id) is not None:
+                return True
+            if while_running is not None and self._client.hget(while_running, "status") != b"running":
+                return False
+            pipeline.multi()
+            pipeline.set(_key(record.id), written("posterior", record.to_dict()))
             pipeline.zadd(own(_INDEX, record.tenant), {_member(record): 0})
             pipeline.sadd(_of_dataset(record.dataset), record.id)
-            pipeline.execute()
+            return True
+
+        is_new = self.get(record.id) is None
+        if is_new:
+            self._cache.begin(record.id)
+        watched = [_key(record.id)] if while_running is None else [_key(record.id), while_running]
+        # Done again if one of them changed meanwhile.
+        is_there = bool(self._client.transaction(write, *watched, value_from_callable=True))  # type: ignore[arg-type] # of a callable with a value
+        if is_new and not is_there:
+            self._cache.forget(record.id)
+        return is_there
 
     def rename(self, id_: str, changes: dict[str, Any]) -> PosteriorRecord:
         """Change name and tags, as `worker.naming.renamed` does, and return the record; raises as `fetch`."""
@@ -118,7 +155,7 @@ class PosteriorStore:
         def change(pipeline: redis.client.Pipeline) -> PosteriorRecord:
             record = renamed(self.fetch(id_), changes)
             pipeline.multi()
-            pipeline.set(_key(id_), json.dumps(record.to_dict(), allow_nan=False))
+            pipeline.set(_key(id_), written("posterior", record.to_dict()))
             return record
 
         # Done again if the record changed meanwhile.
@@ -129,7 +166,7 @@ class PosteriorStore:
     def get(self, id_: str) -> PosteriorRecord | None:
         """Return the record, or None."""
         raw = self._client.get(_key(id_))
-        found = None if raw is None else PosteriorRecord(**json.loads(raw))
+        found = None if raw is None else record_of(id_, raw)
         return found if found is not None and self._tenant in {None, found.tenant} else None
 
     def exists(self, id_: str) -> bool:
@@ -171,13 +208,21 @@ class PosteriorStore:
 
         The first one stays: `auto` is one number for everyone, whatever machine or cache comes later.
         """
-        self._client.set(_calibration_key(id_), json.dumps(found, allow_nan=False), nx=True)
+        self._client.set(_calibration_key(id_), written("calibration", found), nx=True)
         return self.calibration(id_) or found
 
     def calibration(self, id_: str) -> dict[str, Any] | None:
         """Return a posterior's own calibration, or None when there was none yet."""
         raw = self._client.get(_calibration_key(id_))
-        return None if raw is None else dict(json.loads(raw))
+        return None if raw is None else calibration_of(id_, raw)
+
+    def all(self) -> Iterator[tuple[str, str, str | None]]:
+        """Yield (id, record, calibration) of all tenants' posteriors as they are written; perhaps one of them twice."""
+        for raw in self._client.scan_iter(match=_key("*"), count=1000):
+            id_ = text(raw).removeprefix(_key(""))
+            record, calibration = self._client.mget(raw, _calibration_key(id_))
+            if record is not None:  # deleted meanwhile
+                yield id_, text(record), None if calibration is None else text(calibration)
 
     def of_dataset(self, dataset: str) -> list[str]:
         """Return the ids of the posteriors fitted on a data set."""
@@ -185,8 +230,8 @@ class PosteriorStore:
         return sorted(text(raw) for raw in members)
 
     def arrays(self, id_: str) -> Entry | None:
-        """Return the cached arrays, or None when they were evicted."""
-        return self._cache.get(_cache_key(id_))
+        """Return the arrays to look at parts of (`TieredCache.view`), or None when they were evicted."""
+        return self._cache.view(_cache_key(id_))
 
     def arrays_sha256(self, id_: str) -> str | None:
         """Return the digest of the cached arrays, or None when they were evicted; they are not read."""
@@ -194,20 +239,25 @@ class PosteriorStore:
         return None if head is None else head.get("sha256")
 
     def load(self, id_: str) -> Posterior | None:
-        """Return the posterior from the cache, or None when it was evicted."""
-        entry = self.arrays(id_)
+        """Return the posterior, or None when its arrays were evicted."""
+        entry = self._cache.get(_cache_key(id_))
         return None if entry is None else Posterior.from_parts(entry.meta["head"], entry.arrays)
 
     def delete(self, record: PosteriorRecord) -> None:
         """Forget a posterior, its draws, and what was made of them."""
         with self._client.pipeline() as pipeline:
-            pipeline.delete(_key(record.id), _calibration_key(record.id))
+            pipeline.delete(_key(record.id))
             pipeline.zrem(own(_INDEX, record.tenant), _member(record))
             pipeline.srem(_of_dataset(record.dataset), record.id)
             pipeline.execute()
-        self._cache.delete(_cache_key(record.id))
-        self._cache.delete_prefix(cache_prefix(record.id))
-        self._cache.delete_prefix(results_prefix(record.id))
+        self.forget(record.id)
+
+    def forget(self, id_: str, *, is_drawn: bool = True) -> None:
+        """Forget what is kept beside a posterior's record; `is_drawn`: its draws and what was made of them, too."""
+        self._client.delete(_calibration_key(id_))
+        self._cache.delete(_cache_key(id_))
+        if is_drawn:
+            self._cache.forget(id_)
 
 
 def _key(id_: str) -> str:
@@ -227,4 +277,4 @@ def _of_dataset(dataset: str) -> str:
 
 
 def _cache_key(id_: str) -> str:
-    return f"posterior:{id_}"
+    return named("entry", f"posterior:{id_}")

@@ -7,35 +7,51 @@ back to the queue.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
+import time
+from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from rq import Worker
+import redis
+from rq import Worker, worker_registration
+from rq.utils import now
 
 import glle_engine
 import worker.tasks  # the engine is loaded before the fork, not once a task
 from worker import lifeline, logs, tracing
+from worker.connections import connect_queue
 from worker.overseer import Overseer
-from worker.queue import NAME, SERIALIZER, TASKS, SafeJob, SafeQueue, worker_ttl
+from worker.patience import Patience
+from worker.roster import worker_ttl
+from worker.safe_queue import NAME, SERIALIZER, TASKS, SafeJob, SafeQueue
 from worker.settings import Settings
-from worker.stores import connect_queue, stores
+from worker.stores import stores
 
 if TYPE_CHECKING:
     from types import FrameType
 
+    from redis.client import Pipeline
     from rq.job import Job
     from rq.queue import Queue
 
 _WITH_POSTERIOR = frozenset(f"{task.__module__}.{task.__name__}" for task in (worker.tasks.draw, worker.tasks.analyse))
+MAINTAINED = "glle:maintained"  # there while nobody need look
+SWEPT = "glle:swept"  # there while no worker need look at the open jobs
+AGAIN_SECONDS = 1.0  # between two attempts to reach a server
 MISSED = 4  # heartbeats after which a task counts as abandoned
+
+log = logging.getLogger(__name__)
 
 
 class GlleWorker(Worker):
     """A worker of the queue."""
+
+    max_connection_wait_time = 2.0  # between two attempts to reach the queue's Redis (RQ: a minute)
 
     def get_heartbeat_ttl(self, job: Job) -> int:  # noqa: ARG002 # RQ's signature
         """Return the seconds without a sign of life after which a task counts as abandoned.
@@ -47,13 +63,70 @@ class GlleWorker(Worker):
     @property
     def dequeue_timeout(self) -> int:
         """Seconds to block for a task; maintenance is looked at in between (RQ: worker_ttl - 15)."""
-        return max(1, int(self.worker_ttl) // 3)
+        return int(self.job_monitoring_interval)
+
+    def run_maintenance_tasks(self) -> None:
+        """Look after what the dead left: tasks in work, and jobs that nobody asks for."""
+        super().run_maintenance_tasks()  # type: ignore[no-untyped-call] # RQ's
+        if self.connection.set(SWEPT, 1, nx=True, ex=int(self.job_monitoring_interval)):  # one worker is enough
+            stores().queue.sweep()
+
+    def clean_registries(self) -> None:
+        """Look after what the dead left, unless another worker did within a heartbeat.
+
+        Each look is at every worker and every task in work: were each worker to look, it would grow as their square.
+        """
+        if self.connection.set(MAINTAINED, 1, nx=True, ex=max(1, int(self.job_monitoring_interval))):
+            super().clean_registries()  # type: ignore[no-untyped-call] # RQ's
+        self.last_cleaned_at = now()  # type: ignore[assignment] # RQ's class says None alone
 
     def register_birth(self) -> None:
         """Enter the registry, with what `glle doctor` compares."""
         super().register_birth()  # type: ignore[no-untyped-call] # RQ's
+        self._describe()
+
+    def _describe(self) -> None:
         threads = os.environ.get("OPENBLAS_NUM_THREADS", "")
         self.connection.hset(self.key, mapping={"engine": glle_engine.__version__, "threads": threads})
+
+    def heartbeat(self, timeout: int | None = None, pipeline: Pipeline | None = None) -> None:
+        """Give a sign of life, and enter the registry again where the server has lost what it knew.
+
+        It was restarted from a copy that is older than this worker, or has not heard of it for so long that it forgot.
+        """
+        super().heartbeat(timeout, pipeline)
+        with self.connection.pipeline(transaction=False) as both:
+            both.hexists(self.key, "hostname")
+            both.sismember(f"rq:workers:{NAME}", self.key)
+            known = all(both.execute())
+        if not known:
+            log.warning("Worker %s was forgotten, and enters the registry again", self.name)
+            with self.connection.pipeline() as anew:
+                anew.hset(self.key, mapping=self.serialize())
+                worker_registration.register(self, anew)
+                anew.execute()
+            self._describe()
+
+    def maintain_heartbeats(self, job: Job) -> None:
+        """Give a sign of life while a task is in work; one that reaches nobody is no reason to stop working."""
+        with suppress(redis.RedisError):
+            super().maintain_heartbeats(job)
+
+    def set_current_job_working_time(self, current_job_working_time: float, pipeline: Pipeline | None = None) -> None:
+        """Write how long the task is in work; likewise."""
+        with suppress(redis.RedisError):
+            super().set_current_job_working_time(current_job_working_time, pipeline)
+
+    def dequeue_job_and_maintain_ttl(
+        self, timeout: int | None, max_idle_time: int | None = None
+    ) -> tuple[Job, Queue] | None:
+        """Take a task; a server that is silent is waited for, as RQ waits for one that refuses connections."""
+        while True:
+            try:
+                return super().dequeue_job_and_maintain_ttl(timeout, max_idle_time)
+            except redis.TimeoutError as error:
+                log.warning("The queue's Redis does not answer: %s", error)
+                time.sleep(AGAIN_SECONDS)
 
     def main_work_horse(self, job: Job, queue: Queue) -> None:
         """Run a task in the forked child, which dies with its worker."""
@@ -104,22 +177,36 @@ def main(name: str | None = None) -> int:
         from glle_engine.lanes.solver import warm  # noqa: PLC0415 -- before the fork, not once a task
 
         warm()
+    connection = connect_queue(settings, retry=Patience(settings.redis_patience))
+    _reach(connection)
     worker = GlleWorker(
         [NAME],
         name=name,
-        connection=connect_queue(settings),
+        connection=connection,
         serializer=SERIALIZER,
         job_class=SafeJob,
         queue_class=SafeQueue,
         worker_ttl=worker_ttl(settings),
         job_monitoring_interval=settings.heartbeat,
-        maintenance_interval=2 * settings.heartbeat,
+        maintenance_interval=settings.heartbeat,
         log_job_description=False,
     )
     worker.log_result_lifespan = False
     worker.work(logging_level=settings.log_level.upper())
     asked = worker._stop_requested or worker._shutdown_requested_date is not None  # noqa: SLF001 # RQ tells nowhere else
     return 0 if asked else 1
+
+
+def _reach(connection: redis.Redis) -> None:
+    """Wait until a server answers: who ends and is started again waits longer each time."""
+    while True:
+        try:
+            connection.ping()
+        except redis.RedisError as error:
+            log.warning("The queue's Redis does not answer: %s", error)
+            time.sleep(AGAIN_SECONDS)
+        else:
+            return
 
 
 if __name__ == "__main__":

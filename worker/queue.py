@@ -1,94 +1,48 @@
-"""The RQ queue, held so that it runs the project's own tasks and loses none.
+"""The tasks of the jobs in the queue: enqueued, taken, withdrawn, and put right when they got lost.
 
 One queue for all work: short shards interleave, so no job starves another, and what someone waits for stands before
-the rest (`worker.places`). Tasks carry JSON only, and a worker runs a task because its name is in a table here, not
-because it can be imported.
+the rest (`worker.places`).
 """
 
 from __future__ import annotations
 
 import logging
-from datetime import UTC, datetime
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from rq import Queue, Retry
+import redis
+from rq import Retry
 from rq.exceptions import DuplicateJobError, NoSuchJobError
-from rq.job import Job as RqJob
 from rq.job import JobStatus
 from rq.registry import StartedJobRegistry
 
+from glle_engine import NUMBERS
 from worker import places
-from worker.draws import CHAINS, DrawsSpec
+from worker.draws import DrawsSpec
 from worker.identity import text
-from worker.jobs import job_key, taker_field
+from worker.jobs import job_key
 from worker.origin import luggage
-from worker.problems import Problem
+from worker.problems import Problem, ProblemError
+from worker.roster import at_work
+from worker.safe_queue import NAME, SERIALIZER, SafeJob, SafeQueue
+from worker.shards import counts, taker_field, takers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import redis
-    from redis.client import Pipeline
-
     from worker.jobs import Job, JobStore
     from worker.settings import Settings
 
-NAME = "glle"
-SERIALIZER = "json"
-TASKS = frozenset({"worker.tasks.fit", "worker.tasks.draw", "worker.tasks.analyse"})
 RETRIES = 3  # of a task whose worker was killed; a task that fails by itself is not repeated
 ENDED_SECONDS = 60  # RQ's own memory of a task that ended; ours is the job record
 FAILED_SECONDS = 86400
-MAINTENANCE_SECONDS = 30
+ABANDONED_SECONDS = 60.0  # after which a job fails whose queue has no worker left, and that no other version can do
 STALE_SECONDS = 2.0  # an open job that has been silent for so long is checked against the queue
+LOOKED_AT = 200  # open jobs that one sweep looks at, by lot where there are more
+_LOST = frozenset({JobStatus.QUEUED, JobStatus.STARTED, JobStatus.FINISHED})  # of a task that nobody will do
 
 log = logging.getLogger(__name__)
-
-
-class SafeJob(RqJob):
-    """An RQ job that calls a function of `TASKS` or refuses; callbacks and webhooks never run."""
-
-    success_callback = None  # names of functions in the job's data: never followed
-    failure_callback = None
-    stopped_callback = None
-
-    def send_webhooks(self, status: str | JobStatus, *, exc_string: str | None = None) -> None:
-        """Send nothing."""
-
-    def _execute(self) -> Any:
-        if self.instance is not None or self.func_name not in TASKS:
-            raise PermissionError(f"{self.func_name!r} is not a task of this worker.")
-        return task(self.func_name)(*self.args, **self.kwargs)
-
-
-class SafeQueue(Queue):
-    """The queue with places, and a maintenance lock that a killed worker cannot hold for 15 minutes."""
-
-    job_class = SafeJob
-
-    def push_job_id(self, job_id: str, pipeline: Pipeline | None = None, at_front: bool = False) -> None:  # noqa: FBT001, FBT002 # RQ's signature
-        """Put a task that is tried again in its place."""
-        if at_front:
-            super().push_job_id(job_id, pipeline, at_front=True)
-        else:
-            (self.connection if pipeline is None else pipeline).eval(places.PUSH, 1, self.key, job_id)
-
-    def acquire_maintenance_lock(self) -> bool:
-        """Take the lock, for half a minute at most."""
-        return bool(self.connection.set(self.registry_cleaning_key, 1, nx=True, ex=MAINTENANCE_SECONDS))
-
-
-def task(name: str) -> Callable[..., None]:
-    """Return the task of this name; imported late, because the API needs the names alone."""
-    from worker import tasks  # noqa: PLC0415 # the API needs the names alone
-
-    functions: dict[str, Callable[..., None]] = {
-        "worker.tasks.fit": tasks.fit,
-        "worker.tasks.draw": tasks.draw,
-        "worker.tasks.analyse": tasks.analyse,
-    }
-    return functions[name]
 
 
 class TaskQueue:
@@ -111,6 +65,8 @@ class TaskQueue:
         self._take = client.register_script(places.TAKE)
         self._promote = client.register_script(places.PROMOTE)
         self._withdraw = client.register_script(places.WITHDRAW)
+        self._forget_lost = client.register_script(places.FORGET_LOST)
+        self._forget = client.register_script(places.FORGET)
 
     def enqueue(self, job: Job) -> None:
         """Enqueue the first task of a job; a draws job's first shard opens the other chains."""
@@ -129,7 +85,7 @@ class TaskQueue:
     def promote(self, job: Job) -> None:
         """Put what waits of a job that has become interactive before what is not."""
         for id_ in self._waiting(job):
-            self._promote(keys=[self._queue.key], args=[id_])
+            self._promote(keys=[_queue_key(job)], args=[id_])
 
     def take_shard(self, job: Job, taker: int) -> int | None:
         """Take a shard of a draws job off the queue for the task of another that has time left.
@@ -139,7 +95,7 @@ class TaskQueue:
         """
         for shard in self._next_shards(job):
             id_ = _shard_task(job, shard)
-            keys = [self._queue.key, job_key(job.id)]
+            keys = [_queue_key(job), job_key(job.id)]
             if self._take(keys=keys, args=[id_, taker_field(job.round, shard), taker]):
                 return shard
         return None
@@ -147,14 +103,14 @@ class TaskQueue:
     def give_back(self, job: Job, taker: int) -> None:
         """Enqueue again what the task of a shard had taken and not done, when it died."""
         shards = self._next_shards(job)
-        for shard, took in zip(shards, self._jobs.takers(job.id, job.round, shards), strict=True):
+        for shard, took in zip(shards, takers(self._client, job, shards), strict=True):
             if took == taker:
                 self.enqueue_shard(job, shard)
 
     def withdraw(self, job: Job) -> Job:
         """Take what waits of an unwanted job off the queue; return the job, cancelled when nothing of it is in work."""
         for id_ in self._waiting(job):
-            self._withdraw(keys=[self._queue.key], args=[id_])
+            self._withdraw(keys=[_queue_key(job)], args=[id_])
         if job.status == "cancelling" and not self._in_work(job):
             self._jobs.cancelled(job.id)
         return self._jobs.fetch(job.id)
@@ -162,8 +118,9 @@ class TaskQueue:
     def repair(self, job: Job) -> Job:
         """Return the job as it is after comparing it with the queue, if it has been silent for a while.
 
-        A job that is late fails. A task that vanished is enqueued again; one that failed beyond its retries ends the
-        job with a problem; a wish to cancel whose worker is gone comes true.
+        A job that is late fails. A task that vanished, or that neither waits nor is in work, is enqueued again; one
+        that failed beyond its retries ends the job with a problem; a wish to cancel whose worker is gone comes true. A
+        job of another version's queue is left to its workers while there are any.
         """
         if job.is_late:
             job = self._jobs.expire(job.id)
@@ -171,14 +128,27 @@ class TaskQueue:
                 return self.withdraw(job)
         if not job.is_open or job.idle_seconds < STALE_SECONDS:
             return job
+        if job.queue != NAME:
+            job = self._handed_over(job)
+            if job.queue != NAME or not job.is_open:
+                return job
         for id_, again in self._awaited(job):
             status = self._status(id_)
+            if status in _LOST and self._is_lost(id_):
+                status = None
             if status is None and job.status != "cancelling":
                 again()
             elif status in {None, JobStatus.FAILED, JobStatus.STOPPED, JobStatus.CANCELED}:
                 self._jobs.cancelled(job.id)
                 self._jobs.fail(job.id, _worker_lost(job))  # changes nothing once it is cancelled
         return self._jobs.get(job.id) or job
+
+    def sweep(self) -> None:
+        """Repair open jobs, whether or not anybody asks for them."""
+        for id_ in self._jobs.some_open(LOOKED_AT):
+            with suppress(ProblemError):  # a record of a later version is left to its workers
+                if (job := self._jobs.get(id_)) is not None:
+                    self.repair(job)
 
     def recover(self, worker: str) -> None:
         """Enqueue again at once what a worker was doing when it died (its heartbeat would tell, later)."""
@@ -194,19 +164,40 @@ class TaskQueue:
             finally:
                 self._queue.release_maintenance_lock()  # type: ignore[no-untyped-call] # RQ's
 
+    def knows(self, worker: str) -> bool:
+        """Say whether a worker has entered the registry."""
+        try:
+            return bool(self._client.exists(f"rq:worker:{worker}"))
+        except redis.RedisError:  # nobody can enter then
+            return False
+
     def length(self) -> int:
         """Return the number of tasks that wait."""
         return int(self._client.llen(self._queue.key))
 
-    def live_workers(self) -> int:
-        """Return the number of workers that gave a sign of life lately."""
-        alive = 0
-        for raw in self._client.smembers(f"rq:workers:{NAME}"):
-            beat = self._client.hget(raw, "last_heartbeat")
-            if beat is not None:
-                at = datetime.fromisoformat(text(beat))
-                alive += (datetime.now(UTC) - at).total_seconds() < worker_ttl(self._settings)
-        return alive
+    def live_workers(self, queue: str = NAME) -> int:
+        """Return the number of workers of a queue that gave a sign of life lately."""
+        return len(at_work(self._client, self._settings, queue))
+
+    def _handed_over(self, job: Job) -> Job:
+        """Take over a job of another version's queue once none of its workers is left; return it as it is then.
+
+        Its tasks are enqueued anew in this version's queue where they give the same bits. Where they do not, the job is
+        failed with a problem, but only after a minute of silence: its workers may come back.
+        """
+        if self.live_workers(job.queue):
+            return job
+        if job.numbers == NUMBERS:
+            if self._jobs.hand_over(job):
+                registry = StartedJobRegistry(queue=_queue(job, self._client), job_class=SafeJob)
+                for id_ in self._waiting(job):
+                    self._forget(keys=[_queue_key(job), registry.key], args=[id_])
+                log.info("Taken over from queue %s", job.queue, extra={"fields": {"job_id": job.id}})
+        elif job.idle_seconds > ABANDONED_SECONDS:
+            self._jobs.cancelled(job.id)
+            self._jobs.fail(job.id, _left_behind(job))
+            return self.withdraw(self._jobs.fetch(job.id))
+        return self._jobs.fetch(job.id)
 
     def _awaited(self, job: Job) -> list[tuple[str, Callable[[], None]]]:
         """Return the tasks a job waits for, each with what enqueues it again."""
@@ -225,16 +216,23 @@ class TaskQueue:
 
     def _in_work(self, job: Job) -> bool:
         """Say whether a worker has a task of the job, or has just taken one off the queue."""
-        taken = self._client.lrange(self._queue.intermediate_queue_key, 0, -1)
-        started = self._client.zrange(StartedJobRegistry(queue=self._queue, job_class=SafeJob).key, 0, -1)
+        queue = _queue(job, self._client)
+        taken = self._client.lrange(queue.intermediate_queue_key, 0, -1)
+        started = self._client.zrange(StartedJobRegistry(queue=queue, job_class=SafeJob).key, 0, -1)
         return any(text(task).startswith(job.id) for task in (*taken, *started))
 
     def _next_shards(self, job: Job) -> list[int]:
         """Return the earliest shard of each chain that is not done."""
         spec = DrawsSpec.from_dict(job.spec)
-        counts = self._jobs.shard_counts(job.id, job.round, spec.shards)
-        missing = [shard for shard, count in enumerate(counts) if count < spec.shard_size(shard)]
-        return sorted({shard % CHAINS: shard for shard in reversed(missing)}.values())
+        done = counts(self._client, job, spec.shards)
+        missing = [shard for shard, count in enumerate(done) if count < spec.shard_size(shard)]
+        return sorted({shard % job.chains: shard for shard in reversed(missing)}.values())
+
+    def _is_lost(self, id_: str) -> bool:
+        """Say whether RQ knows a task that nobody will do, which it then forgets."""
+        registry = StartedJobRegistry(queue=self._queue, job_class=SafeJob)
+        keys = [self._queue.key, self._queue.intermediate_queue_key, registry.key]
+        return bool(self._forget_lost(keys=keys, args=[id_]))
 
     def _status(self, id_: str) -> JobStatus | None:
         try:
@@ -264,9 +262,13 @@ class TaskQueue:
             self._promote(keys=[self._queue.key], args=[id_])
 
 
-def worker_ttl(settings: Settings) -> int:
-    """Return the seconds after which a worker that gave no sign of life counts as gone."""
-    return 6 * settings.heartbeat
+def _queue(job: Job, client: redis.Redis) -> SafeQueue:
+    """Return the queue that a job's tasks are in, which may be another version's."""
+    return SafeQueue(job.queue, connection=client, serializer=SERIALIZER)
+
+
+def _queue_key(job: Job) -> str:
+    return f"{SafeQueue.redis_queue_namespace_prefix}{job.queue}"
 
 
 def _only_task(job: Job) -> str:
@@ -277,10 +279,20 @@ def _shard_task(job: Job, shard: int) -> str:
     return f"{job.id}-r{job.round}-s{shard}"
 
 
+def _left_behind(job: Job) -> Problem:
+    return Problem(
+        code="other-numbers",
+        status=409,
+        detail=f"Job {job.id} was begun for engine {job.numbers}, of which no worker is left; here is {NUMBERS}.",
+        remedy="Send the request that created it again: the results of this engine have ids of their own.",
+        details={"numbers": job.numbers, "own": NUMBERS},
+    )
+
+
 def _worker_lost(job: Job) -> Problem:
     return Problem(
         code="worker-lost",
         status=503,
-        detail=f"The workers of job {job.id} died {RETRIES + 1} times in a row.",
+        detail=f"The workers of job {job.id} died, or had no answer from a server, {RETRIES + 1} times in a row.",
         remedy="Look into the workers' log: most often the machine has too little memory for the data set.",
     )

@@ -2,13 +2,14 @@
 
 A task may run twice, after its worker was killed: everything it writes is named by its content, so the
 second run finds or repeats the first one's work. What fails in a task ends its job with a problem; only what
-kills the worker is tried again, and a server that does not answer.
+kills the worker is tried again, and a server that does not answer is waited for.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
@@ -21,59 +22,90 @@ from glle_engine import FitSpec, GlleError, Posterior
 from glle_engine.progress import StageClock
 from worker.behind import Behind
 from worker.clock import now_iso
+from worker.datasets import not_found
 from worker.desk import WorkerDesk, keep, posterior_of, teller
 from worker.drawing import drawn, group_size, store_draws, with_neighbors
-from worker.draws import CHAINS, DrawsSpec
-from worker.jobs import Cancelled, Job
+from worker.draws import DrawsSpec
+from worker.formats import require_own_numbers
+from worker.jobs import Cancelled, Job, job_key
 from worker.kinds import analysis_of
+from worker.leftovers import forget_gone
 from worker.posteriors import PosteriorRecord
 from worker.problems import Problem, ProblemError, internal_error, out_of_memory, timed_out
 from worker.provenance import provenance
 from worker.stores import Stores, stores
-from worker.watch import fitted, stage, watched
+from worker.watch import Watch, fitted, stage, watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+AWAY_SECONDS = 300.0  # for which a task waits for a server; then its worker is free, and RQ has the task done again
+AGAIN_SECONDS = 0.5
 
 log = logging.getLogger(__name__)
 
 
 def fit(job_id: str) -> None:
     """Fit the posterior of a job."""
-    _recorded(job_id, _fit)
+    _done(job_id, _fit)
 
 
 def draw(job_id: str, round_: int, shard: int) -> None:
     """Make the draws of a shard, and enqueue what follows it."""
-    _recorded(job_id, partial(_draw, round_=round_, shard=shard))
+    _done(job_id, partial(_draw, round_=round_, shard=shard))
 
 
 def analyse(job_id: str, round_: int) -> None:
     """Make the analysis of a job."""
-    _recorded(job_id, partial(_analyse, round_=round_))
+    _done(job_id, partial(_analyse, round_=round_))
+
+
+def _done(job_id: str, work: Callable[[Stores, Job], None]) -> None:
+    """Work on a job, and leave nothing of what was deleted meanwhile."""
+    _recorded(job_id, work)
+    forget_gone(stores(), job_id)
 
 
 def _recorded(job_id: str, work: Callable[[Stores, Job], None]) -> None:
-    """Start a job, work on it, and record how that ended."""
+    """Work on a job and record how that ended; while a server does not answer, wait for it, and begin again."""
     here = stores()
     with watched(here, job_id) as watch:
-        try:
-            work(here, watch.begun(here.jobs.start(job_id)))
-        except Cancelled:
-            here.jobs.cancelled(job_id)
-        except redis.RedisError:
-            raise  # nothing can be recorded: RQ tries again
-        except GlleError as error:
-            here.jobs.fail(job_id, Problem.from_engine(error))
-        except ProblemError as error:
-            here.jobs.fail(job_id, error.problem)
-        except JobTimeoutException:
-            here.jobs.fail(job_id, timed_out(here.settings.job_timeout))
-        except MemoryError as error:
-            here.jobs.fail(job_id, out_of_memory(str(error)))
-        except Exception as error:
-            log.exception("Job %s failed", job_id)
-            here.jobs.fail(job_id, internal_error(error))
+        until = time.monotonic() + min(AWAY_SECONDS, here.settings.job_timeout / 2)
+        while True:
+            try:
+                _attempt(here, watch, job_id, work)
+            except redis.RedisError as error:
+                if time.monotonic() > until:
+                    raise  # nothing can be recorded: RQ tries again
+                log.warning("Job %s waits for a Redis server: %s", job_id, error)
+                with suppress(redis.RedisError, Cancelled):
+                    here.jobs.stage(job_id, "waiting for a server")
+                time.sleep(AGAIN_SECONDS)
+            else:
+                return
+
+
+def _attempt(here: Stores, watch: Watch, job_id: str, work: Callable[[Stores, Job], None]) -> None:
+    """Start a job, work on it, and record how that ended; a server that does not answer ends the attempt alone."""
+    try:
+        job = watch.begun(here.jobs.start(job_id))
+        require_own_numbers(f"Job {job_id}", job.numbers)
+        work(here, job)
+    except Cancelled:
+        here.jobs.cancelled(job_id)
+    except redis.RedisError:
+        raise
+    except GlleError as error:
+        here.jobs.fail(job_id, Problem.from_engine(error))
+    except ProblemError as error:
+        here.jobs.fail(job_id, error.problem)
+    except JobTimeoutException:
+        here.jobs.fail(job_id, timed_out(here.settings.job_timeout))
+    except MemoryError as error:
+        here.jobs.fail(job_id, out_of_memory(str(error)))
+    except Exception as error:
+        log.exception("Job %s failed", job_id)
+        here.jobs.fail(job_id, internal_error(error))
 
 
 def _fit(here: Stores, job: Job) -> None:
@@ -85,27 +117,30 @@ def _fit(here: Stores, job: Job) -> None:
     fitted(stages)
     here.jobs.stage(job.id, "caching")
     with stage("caching"):
-        here.posteriors.cache(job.subject, posterior)
+        here.posteriors.cache(job.subject, posterior, sum(stages.values()))
     arrays = posterior.arrays()
-    here.posteriors.record(
-        PosteriorRecord(
-            id=job.subject,
-            dataset=dataset,
-            n=posterior.n_points,
-            d=values.shape[1],
-            spec=posterior.spec.to_dict(),
-            diagnostics=posterior.diagnostics.to_dict(),
-            eigenvalues=[float(value) for value in posterior.eigenvalues],
-            seconds=round(sum(stages.values()), 6),
-            stages={stage: round(seconds, 6) for stage, seconds in stages.items()},
-            arrays={name: {"shape": list(a.shape), "dtype": a.dtype.name} for name, a in arrays.items()},
-            nbytes=sum(array.nbytes for array in arrays.values()),
-            provenance=provenance(),
-            job=job.id,
-            created=now_iso(),
-            tenant=job.tenant,
-        )
+    record = PosteriorRecord(
+        id=job.subject,
+        dataset=dataset,
+        n=posterior.n_points,
+        d=values.shape[1],
+        spec=posterior.spec.to_dict(),
+        diagnostics=posterior.diagnostics.to_dict(),
+        eigenvalues=[float(value) for value in posterior.eigenvalues],
+        seconds=round(sum(stages.values()), 6),
+        stages={stage: round(seconds, 6) for stage, seconds in stages.items()},
+        arrays={name: {"shape": list(a.shape), "dtype": a.dtype.name} for name, a in arrays.items()},
+        nbytes=sum(array.nbytes for array in arrays.values()),
+        provenance=provenance(),
+        job=job.id,
+        created=now_iso(),
+        tenant=job.tenant,
     )
+    if not here.posteriors.record(record, while_running=job_key(job.id)):
+        raise Cancelled
+    if here.datasets.get(dataset) is None:  # deleted by who could not know of this posterior
+        here.posteriors.delete(record)
+        raise not_found(dataset)
     here.jobs.succeed(job.id)
 
 
@@ -116,7 +151,7 @@ def _draw(here: Stores, job: Job, *, round_: int, shard: int) -> None:
     spec = DrawsSpec.from_dict(job.spec)
     if spec.is_auto:
         spec = spec.at(_calibrated_scale(here, job))
-    until = time.monotonic() + spec.shard_seconds
+    until = time.monotonic() + here.settings.shard_seconds
     here.queue.give_back(job, taker=shard)
     with Behind() as behind:
         work = _Shards(here, job, spec, behind)
@@ -146,12 +181,12 @@ class _Shards:
     def make(self, shard: int) -> None:
         """Make the draws that are not there yet, open or continue the job's chains, and tell how far it is."""
         here, job, spec = self.here, self.job, self.spec
-        keys = spec.shard_keys(shard)
+        keys, keep = spec.shard_keys(shard), here.cache.keep_together(spec.nbytes)
         present = here.cache.present([key.cache_key(job.subject) for key in keys])
         size = len(keys) if all(present) else group_size(self.posterior)
         here.jobs.stage(job.id, "drawing")
         if shard == 0:  # the posterior is there now: the other chains need not fit it each
-            self.behind.do(partial(self._open, range(1, min(CHAINS, spec.shards))))
+            self.behind.do(partial(self._open, range(1, min(job.chains, spec.shards))))
         for start in range(0, len(keys), size):
             done = min(start + size, len(keys))
             missing = [key for key, there in zip(keys[start:done], present[start:done], strict=True) if not there]
@@ -159,9 +194,9 @@ class _Shards:
                 if spec.total == 1:
                     missing = with_neighbors(here.cache, job.subject, keys[0], size)
                 made, seconds = drawn(self.posterior, missing)
-                self.behind.do(partial(store_draws, here.cache, job.subject, missing, made, seconds))
-            if done == len(keys) and shard + CHAINS < spec.shards:
-                self.behind.do(partial(self._open, [shard + CHAINS]))
+                self.behind.do(partial(store_draws, here.cache, job.subject, missing, made, seconds, keep))
+            if done == len(keys) and shard + job.chains < spec.shards:
+                self.behind.do(partial(self._open, [shard + job.chains]))
             self.behind.do(partial(here.jobs.advance, job.id, job.round, shard, done))
 
     def _open(self, shards: Iterable[int]) -> None:
@@ -173,6 +208,7 @@ def _analyse(here: Stores, job: Job, *, round_: int) -> None:
     if job.round != round_:  # reopened since: another task has it
         return
     spec = analysis_of(job)
+    require_own_numbers(f"What job {job.id} is to make", spec.engine)
     key = spec.cache_key(job.subject)
     result = None
     if not all(here.cache.present([key])):

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import redis
 
+from worker.problems import ProblemError
+
 if TYPE_CHECKING:
     from glle_engine import Posterior
     from worker.posteriors import PosteriorStore
@@ -25,7 +27,7 @@ class WarmPosteriors:
     Parameters
     ----------
     budget
-        Bytes of arrays; a posterior that is larger by itself is not kept.
+        Bytes of arrays; one that is larger by itself is kept alone, as long as no other is asked for. 0: none.
 
     """
 
@@ -43,21 +45,26 @@ class WarmPosteriors:
     def keep(self, id_: str, posterior: Posterior) -> None:
         """Keep a posterior, and forget those used longest ago where there is no room."""
         size = _bytes(posterior)
-        if id_ in self._kept or size > self._budget:
+        if id_ in self._kept or not self._budget:
             return
         self._kept[id_] = posterior
         self._bytes += size
-        while self._bytes > self._budget:
+        while self._bytes > self._budget and len(self._kept) > 1:
             _, oldest = self._kept.popitem(last=False)
             self._bytes -= _bytes(oldest)
 
     def fetch(self, id_: str, posteriors: PosteriorStore) -> None:
         """Read a posterior and what its draws share, unless it is at hand; what fails here the task tells."""
         try:
-            if self.get(id_) is None and (posterior := posteriors.load(id_)) is not None:
+            if self.get(id_) is not None:
+                return
+            if self._bytes > self._budget:  # of one: the next need not stand beside it
+                self._kept.clear()
+                self._bytes = 0
+            if (posterior := posteriors.load(id_)) is not None:
                 _ = posterior.lane_solver  # analysed once, not once a task
                 self.keep(id_, posterior)
-        except redis.RedisError:
+        except (redis.RedisError, ProblemError):
             log.warning("Posterior %s could not be read beforehand", id_, exc_info=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,7 +10,9 @@ import pytest
 
 from worker import blocks, datasets
 from worker.datasets import DatasetStore, Table, all_points_equal
+from worker.npy_headers import ALONE
 from worker.problems import ProblemError
+from worker.writing import PREFIX, temporary
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -171,3 +174,48 @@ def test_all_points_equal(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     if n > 1:
         values[-1, -1] = 2
         assert not all_points_equal(values)
+
+
+def test_what_killed_writers_left_is_removed(store: DatasetStore, tmp_path: Path) -> None:
+    """Files without a record, and temporaries that nobody holds; never one that is being written, or a data set."""
+    dataset, _ = store.add(table(X, labels=np.zeros(50)))
+    folder = tmp_path / "datasets"
+    before = {path.name for path in folder.iterdir()}
+    (folder / "ds_0123.npy").write_bytes(b"published, and its record not")
+    (folder / f"{PREFIX}dead").write_bytes(b"begun")
+    with temporary(folder) as file:
+        file.write(b"being written")
+        assert store.remove_abandoned() == 2
+        assert len(list(folder.glob(PREFIX + "*"))) == 1
+        file.publish(folder / "other")
+    assert {path.name for path in folder.iterdir()} == before | {"other"}
+    np.testing.assert_array_equal(store.values(dataset.id), X)
+    assert DatasetStore(tmp_path / "none").remove_abandoned() == 0
+
+
+def test_upload_waits_for_a_deletion(store: DatasetStore, tmp_path: Path) -> None:
+    """Of a data set that is being deleted nothing is published: the deletion would take a part of it."""
+    with ThreadPoolExecutor() as pool:
+        with store._alone():
+            begun = pool.submit(store.add, table(X))
+            with pytest.raises(TimeoutError):
+                begun.result(0.3)
+            assert not list((tmp_path / "datasets").glob("ds_*"))
+        dataset, new = begun.result(10)
+    assert new
+    assert len(store.values(dataset.id)) == 50
+
+
+def test_headers_are_parsed_one_at_a_time(store: DatasetStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python 3.11 may fail at two at once, seldom: so what is tested is that there is one."""
+    dataset, _ = store.add(table(X))
+    load, held = np.load, []
+
+    def seen(*arguments: Any, **options: Any) -> Any:
+        held.append(ALONE.locked())
+        return load(*arguments, **options)
+
+    monkeypatch.setattr(np, "load", seen)
+    assert store.values(dataset.id).shape == X.shape
+    assert held == [True]
+    assert not ALONE.locked()

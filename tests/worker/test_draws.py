@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.draws import AUTO, MOST_PER_SHARD, DrawKey, DrawsSpec
+from worker.draws import AUTO, LEAST_SECONDS, MOST_PER_SHARD, PIECES, DrawKey, DrawsSpec, draw_seconds, shard_seconds
 
 
 def spec(
@@ -59,6 +59,38 @@ def test_few_draws_are_spread_over_the_chains() -> None:
     assert (spec(count=64).per_shard, spec(count=64).shards) == (16, 4)
     assert (spec(count=8).per_shard, spec(count=8).shards) == (4, 2), "no lane stays empty"
     assert (spec(count=18).per_shard, spec(count=1).shards) == (8, 1)
+
+
+@pytest.mark.parametrize("n", [5000, 20_000, 100_000])
+def test_a_long_job_divides_evenly_between_a_handful_of_workers(n: int) -> None:
+    """Three workers have about as many draws each, in shards that are worth their while and no longer than allowed."""
+    seconds = shard_seconds(n, 2, 256, 2.0)
+    job = spec(n=n, count=256, seconds=seconds)
+    assert LEAST_SECONDS <= seconds <= 2.0
+    rounds = -(-job.shards // 3)
+    assert rounds * job.per_shard <= 1.2 * 256 / 3
+    assert shard_seconds(n, 2, 10**6, 2.0) == 2.0
+    assert shard_seconds(n, 2, 1, 2.0) == max(LEAST_SECONDS, draw_seconds(n, 2) / PIECES)
+    assert shard_seconds(n, 2, 256, 0.01) == 0.01
+
+
+def test_a_long_job_is_shared_by_all_workers_there_are() -> None:
+    """By four at least, and by so many at most that each has two shards to make of the posterior that it reads."""
+    long = spec(n=5000, count=256, seconds=shard_seconds(5000, 2, 256, 2.0))
+    assert long.shards == 22
+    assert [long.chains(workers) for workers in (0, 1, 4, 5, 8, 11, 12, 1000)] == [4, 4, 4, 5, 8, 11, 11, 11]
+    assert spec(count=16).chains(1000) == 4
+    assert spec(n=100_000, count=10_000).chains(100) == 100
+
+
+def test_shards_are_a_function_of_the_record() -> None:
+    """The record tells all of it, whatever a later version would choose: these are the shards of every version."""
+    first = {
+        "n": 5000, "p": 2, "count": 256, "first": 0, "seed": 0, "scales": [1.0], "grid": False,
+        "source": "posterior", "align": "procrustes", "shard_seconds": 2.0,
+    }  # fmt: skip
+    assert DrawsSpec.from_dict(first).per_shard == 64
+    assert DrawsSpec.from_dict({**first, "shard_seconds": 256 * 0.005 / 24}).per_shard == 12
 
 
 def test_auto_is_a_number_once_it_is_known() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from worker.jobs import Cancelled, Job, Status
 from worker.problems import Problem, ProblemError
+from worker.shards import counts
 
 if TYPE_CHECKING:
     from worker.stores import Stores
@@ -147,13 +148,13 @@ def test_work_done_before_it_was_told_counts(stores: Stores) -> None:
 
 
 def test_shards_add_up_and_the_last_ends_the_job(stores: Stores) -> None:
-    """Counts of shards add up whatever the order, a redone shard counts once."""
+    """Counts of shards add up whatever the order; a redone shard counts once, and takes nothing away."""
     job, _ = create(stores, total=5)
     stores.jobs.start(job.id)
-    for shard, count, done in ((0, 1, 1), (1, 1, 2), (0, 2, 3), (0, 1, 2), (0, 2, 3), (1, 2, 4)):
+    for shard, count, done in ((0, 1, 1), (1, 1, 2), (0, 2, 3), (0, 1, 3), (0, 2, 3), (1, 2, 4)):
         stores.jobs.advance(job.id, 0, shard, count)
         assert stores.jobs.fetch(job.id).done == done
-    assert stores.jobs.shard_counts(job.id, 0, 3) == [2, 2, 0]
+    assert counts(stores.client, job, 3) == [2, 2, 0]
     stores.jobs.advance(job.id, 0, 2, 1)
     assert stores.jobs.fetch(job.id).status == "succeeded"
 
@@ -173,6 +174,9 @@ def test_reopened_once_for_a_new_round(stores: Stores) -> None:
     stores.jobs.start(job.id)
     stores.jobs.advance(job.id, 1, 0, 1)
     assert stores.jobs.fetch(job.id).status == "succeeded"
+    assert stores.jobs.reopen(ended), "an answer of many minutes knows of the first round alone"
+    assert (again := stores.jobs.fetch(job.id)).round == 2
+    assert counts(stores.client, again, 1) == [0]
 
 
 def test_listing_pages_and_forgets_expired_records(stores: Stores) -> None:
@@ -197,3 +201,14 @@ def test_entered_counts_every_status(stores: Stores) -> None:
         job, _ = create(stores, f"claim{number}")
         bring(stores, job, "succeeded")
     assert stores.jobs.entered() == {("draws", "queued"): 2, ("draws", "running"): 2, ("draws", "succeeded"): 2}
+
+
+def test_the_index_forgets_what_has_expired(stores: Stores) -> None:
+    """Records expire and nobody lists them: the index stays as long as what is there, not as what ever was."""
+    for number in range(400):
+        claim = f"claim {number}"
+        job, _ = stores.jobs.create(kind="fit", claim=claim, posterior="post_1", spec={}, total=1)
+        if number % 10:
+            stores.client.delete(f"glle:job:{job.id}")
+    assert stores.client.zcard("glle:jobs") < 2 * 40 + 20
+    assert len(list(stores.jobs.newest())) == 40

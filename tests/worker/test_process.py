@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+import redis
+from rq import Worker
 
 import glle_engine
 from glle_engine import FitSpec, manifolds
@@ -19,6 +21,9 @@ from tests.conftest import until
 from worker import lifeline
 from worker.datasets import Table
 from worker.identity import posterior_id
+from worker.jobs import job_key
+from worker.process import MAINTAINED, GlleWorker
+from worker.safe_queue import NAME, SERIALIZER, SafeJob, SafeQueue
 from worker.terms import ANY_TIME
 
 if TYPE_CHECKING:
@@ -50,6 +55,24 @@ def worker(settings: Settings, name: str) -> Iterator[subprocess.Popen[bytes]]:
         finally:
             if process.poll() is None:
                 process.kill()
+
+
+def test_one_worker_looks_after_the_dead_for_all(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many workers that would look at the registries one does, and again when a heartbeat has passed."""
+    looked: list[str] = []
+    monkeypatch.setattr(Worker, "clean_registries", lambda self: looked.append(self.name))
+    workers = [
+        GlleWorker([NAME], name=name, connection=stores.client, queue_class=SafeQueue, job_monitoring_interval=5)
+        for name in ("a", "b", "c")
+    ]
+    for one in workers:
+        one.clean_registries()
+    assert looked == ["a"]
+    assert 0 < stores.client.ttl(MAINTAINED) <= 5
+    stores.client.delete(MAINTAINED)
+    workers[1].clean_registries()
+    assert looked == ["a", "b"]
+    assert not any(one.should_run_maintenance_tasks for one in workers)
 
 
 def fit_job(stores: Stores, n: int, terms: Terms = ANY_TIME) -> Job:
@@ -88,6 +111,15 @@ def test_killed_worker_takes_its_task_along_and_another_does_it(stores: Stores, 
     assert np.isfinite(posterior.embedding).all()
 
 
+def test_idle_worker_does_what_nobody_enqueued_or_asks_for(stores: Stores, settings: Settings) -> None:
+    """A job whose request died before it enqueued it is done all the same: an idle worker looks every heartbeat."""
+    job = fit_job(stores, 100)
+    stores.client.delete(f"rq:job:{job.id}")
+    stores.client.delete(stores.queue._queue.key)
+    with worker(settings, "looking"):
+        until(lambda: stores.client.hget(job_key(job.id), "status") == b"succeeded", 20)
+
+
 def test_second_signal_hands_the_task_back(stores: Stores, settings: Settings) -> None:
     """A first SIGTERM waits for the task; a second kills it, puts it back into the queue and ends the worker."""
     job = fit_job(stores, 60_000)
@@ -110,3 +142,47 @@ def test_idle_worker_stops_at_once(stores: Stores, settings: Settings) -> None:
         process.send_signal(signal.SIGTERM)
         assert process.wait(5) == 0
     assert stores.queue.live_workers() == 0
+
+
+def here(stores: Stores) -> GlleWorker:
+    """Return a worker of this process, entered."""
+    made = GlleWorker(
+        [NAME],
+        name="here",
+        connection=stores.client,
+        serializer=SERIALIZER,
+        job_class=SafeJob,
+        queue_class=SafeQueue,
+    )
+    made.register_birth()
+    return made
+
+
+@pytest.mark.parametrize("lost", ["rq:worker:here", f"rq:workers:{NAME}"])
+def test_a_worker_that_was_forgotten_enters_the_registry_again(stores: Stores, lost: str) -> None:
+    """After a server lost what it knew of a worker, its next sign of life restores all of it."""
+    alive = here(stores)
+    known = stores.client.hmget("rq:worker:here", "hostname", "engine", "queues")
+    stores.client.delete(lost)
+    alive.heartbeat()
+    assert stores.client.hmget("rq:worker:here", "hostname", "engine", "queues") == known
+    assert stores.queue.live_workers() == 1
+
+
+def test_a_silent_server_is_waited_for(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that gets no answer goes on asking, idle or at work."""
+    alive, asked = here(stores), []
+
+    def silent(*_: object) -> None:
+        asked.append("task")
+        if len(asked) < 3:
+            raise redis.TimeoutError
+
+    monkeypatch.setattr("rq.Worker.dequeue_job_and_maintain_ttl", silent)
+    monkeypatch.setattr("worker.process.AGAIN_SECONDS", 0)
+    assert alive.dequeue_job_and_maintain_ttl(1) is None
+    assert len(asked) == 3
+    monkeypatch.setattr(alive.connection, "execute_command", silent)
+    asked.clear()
+    alive.set_current_job_working_time(1.0)
+    assert asked == ["task"]

@@ -11,9 +11,10 @@ import pytest
 from rq import SimpleWorker
 from rq.job import JobStatus
 
-from worker import queue, tasks
-from worker.draws import DrawsSpec
-from worker.queue import NAME, SERIALIZER, TASKS, SafeJob, SafeQueue, TaskQueue, task
+from worker import queue, safe_queue, tasks
+from worker.draws import CHAINS, DrawsSpec
+from worker.queue import TaskQueue
+from worker.safe_queue import NAME, SERIALIZER, TASKS, SafeJob, SafeQueue, task
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,13 +28,15 @@ def fit_job(stores: Stores, claim: str = "claim") -> Job:
     return stores.jobs.create(kind="fit", claim=claim, posterior="post_1", spec={}, total=1)[0]
 
 
-def draws_job(stores: Stores) -> Job:
+def draws_job(stores: Stores, chains: int = CHAINS) -> Job:
     """Create a record of ten shards of one lane group each."""
     spec = DrawsSpec(
         n=10, p=2, count=40, first=0, seed=0, scales=(1.0,), grid=False, source="posterior", align="none",
         shard_seconds=0.0,
     )  # fmt: skip
-    return stores.jobs.create(kind="draws", claim="d", posterior="post_1", spec=spec.to_dict(), total=40)[0]
+    return stores.jobs.create(
+        kind="draws", claim="d", posterior="post_1", spec=spec.to_dict(), total=40, chains=chains
+    )[0]
 
 
 def work(stores: Stores) -> None:
@@ -139,9 +142,12 @@ def test_analysis_is_enqueued_once_a_round(stores: Stores) -> None:
     assert stores.queue._queue.get_job_ids() == [f"{job.id}-r1"]
 
 
-def test_repair_enqueues_the_first_missing_shard_of_each_chain(stores: Stores) -> None:
+@pytest.mark.parametrize(("chains", "next_ones"), [(4, (3, 5, 6)), (5, (3, 5, 6, 7, 9))])
+def test_repair_enqueues_the_first_missing_shard_of_each_chain(
+    stores: Stores, chains: int, next_ones: tuple[int, ...]
+) -> None:
     """Chains go on where they broke; before the first shard is done, it alone is enqueued."""
-    job = draws_job(stores)
+    job = draws_job(stores, chains)
     stores.queue.repair(silent(job))
     assert stores.queue._queue.get_job_ids() == [f"{job.id}-r0-s0"]
     stores.client.delete(f"rq:job:{job.id}-r0-s0")
@@ -150,7 +156,21 @@ def test_repair_enqueues_the_first_missing_shard_of_each_chain(stores: Stores) -
     for shard in (0, 1, 2, 4, 8):
         stores.jobs.advance(job.id, 0, shard, 4)
     stores.queue.repair(silent(stores.jobs.fetch(job.id)))
-    assert sorted(stores.queue._queue.get_job_ids()) == [f"{job.id}-r0-s{shard}" for shard in (3, 5, 6)]
+    assert sorted(stores.queue._queue.get_job_ids()) == [f"{job.id}-r0-s{shard}" for shard in next_ones]
+
+
+def test_repair_enqueues_what_ended_unnoticed(stores: Stores) -> None:
+    """A task that ended, but whose last draws a dying server took along, is done again at once, and once."""
+    job = draws_job(stores)
+    stores.queue.enqueue(job)
+    (ended,) = stores.queue._queue.get_jobs()
+    stores.queue._queue.remove(ended)
+    stores.jobs.start(job.id)
+    stores.jobs.advance(job.id, 0, 0, 3)
+    ended.set_status(JobStatus.FINISHED)
+    for _ in range(2):
+        stores.queue.repair(silent(stores.jobs.fetch(job.id)))
+    assert stores.queue._queue.get_job_ids() == [ended.id]
 
 
 @pytest.mark.parametrize("status", [JobStatus.FAILED, JobStatus.STOPPED, JobStatus.CANCELED])
@@ -183,6 +203,64 @@ def test_repair_waits_for_what_runs(stores: Stores) -> None:
     stores.jobs.start(job.id)
     SafeJob.fetch(job.id, connection=stores.client, serializer=SERIALIZER).set_status(JobStatus.STARTED)
     assert stores.queue.repair(silent(stores.jobs.fetch(job.id))).status == "running"
+
+
+@pytest.mark.parametrize("status", [JobStatus.QUEUED, JobStatus.STARTED, JobStatus.FINISHED])
+def test_repair_enqueues_what_nobody_will_do(stores: Stores, status: JobStatus) -> None:
+    """A task that the queue knows of, and that neither waits nor is in work, is enqueued again."""
+    job = fit_job(stores)
+    stores.queue.enqueue(job)
+    stores.client.delete(stores.queue._queue.key)
+    SafeJob.fetch(job.id, connection=stores.client, serializer=SERIALIZER).set_status(status)
+    stores.queue.repair(silent(job))
+    assert stores.queue._queue.get_job_ids() == [job.id]
+
+
+def test_repair_leaves_what_was_just_taken_or_is_in_work(stores: Stores) -> None:
+    """Between the queue and its work-horse a task is in a list of its own, then among those in work: both are left."""
+    job = fit_job(stores)
+    stores.queue.enqueue(job)
+    taken = stores.queue._queue
+    stores.client.lmove(taken.key, taken.intermediate_queue_key, "LEFT", "RIGHT")
+    stores.queue.repair(silent(job))
+    assert stores.queue.length() == 0
+    worker = SimpleWorker([NAME], connection=stores.client, serializer=SERIALIZER, job_class=SafeJob)
+    begun = SafeJob.fetch(job.id, connection=stores.client, serializer=SERIALIZER)
+    worker.prepare_execution(begun)
+    worker.prepare_job_execution(begun, remove_from_intermediate_queue=True)
+    stores.queue.repair(silent(job))
+    assert stores.queue.length() == 0
+
+
+def test_taken_by_a_dead_worker_is_done_again(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task whose worker was killed just after it took it off the queue goes back within seconds, not a minute."""
+    job = fit_job(stores)
+    stores.queue.enqueue(job)
+    taken = stores.queue._queue
+    stores.client.lmove(taken.key, taken.intermediate_queue_key, "LEFT", "RIGHT")
+    worker = SimpleWorker(
+        [NAME], connection=stores.client, serializer=SERIALIZER, job_class=SafeJob, queue_class=SafeQueue
+    )
+    taken.intermediate_queue.cleanup(worker, taken)
+    taken.intermediate_queue.cleanup(worker, taken)
+    assert stores.queue.length() == 0, "it may be about to begin"
+    monkeypatch.setattr(safe_queue, "TAKEN_SECONDS", 0.0)
+    taken.intermediate_queue.cleanup(worker, taken)
+    assert taken.get_job_ids() == [job.id]
+    assert stores.client.llen(taken.intermediate_queue_key) == 0
+    assert 0 < stores.client.ttl(taken.intermediate_queue.get_first_seen_key(job.id)) <= 60
+
+
+def test_sweep_repairs_what_nobody_asks_for(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs of every tenant whose request died before it enqueued them are enqueued; those that ended are forgotten."""
+    monkeypatch.setattr(queue, "STALE_SECONDS", -1.0)
+    mine, over = fit_job(stores), fit_job(stores, "over")
+    other = stores.of("other")
+    theirs = other.jobs.create(kind="fit", claim="c", posterior="post_2", spec={}, total=1)[0]
+    stores.jobs.cancel(over.id)
+    assert sorted(stores.jobs.some_open(10)) == sorted([mine.id, theirs.id])
+    stores.queue.sweep()
+    assert sorted(stores.queue._queue.get_job_ids()) == sorted([mine.id, theirs.id])
 
 
 def test_maintenance_lock_goes_by_itself_soon(stores: Stores) -> None:

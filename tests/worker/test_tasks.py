@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,8 +16,9 @@ from glle_engine import FitSpec, manifolds
 from worker import desk, drawing, tasks
 from worker.behind import FAR
 from worker.datasets import Table
-from worker.draws import DrawsSpec
+from worker.draws import CHAINS, DrawsSpec
 from worker.identity import digest, posterior_id
+from worker.posteriors import PosteriorStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,10 +26,17 @@ if TYPE_CHECKING:
     from glle_engine import Draw, Posterior
     from worker.draws import DrawKey
     from worker.jobs import Job
+    from worker.settings import Settings
     from worker.stores import Stores
 
 N = 200
 SHEET = manifolds.make("s_curve", N, seed=1)
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """Settings by which a task has no time for another shard than its own."""
+    return replace(settings, shard_seconds=0.0)
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +54,7 @@ def fit_job(stores: Stores, values: Any = SHEET.X, **parameters: Any) -> Job:
     return stores.jobs.create(kind="fit", claim=id_, posterior=id_, spec=asked, total=1)[0]
 
 
-def draws_job(stores: Stores, posterior: str, **more: Any) -> tuple[Job, DrawsSpec]:
+def draws_job(stores: Stores, posterior: str, *, chains: int = CHAINS, **more: Any) -> tuple[Job, DrawsSpec]:
     """Create a job of draws in shards of one lane group."""
     asked: dict[str, Any] = {
         "n": N, "p": 2, "count": 9, "first": 0, "seed": 0, "scales": (1.0,), "grid": False,
@@ -53,7 +62,12 @@ def draws_job(stores: Stores, posterior: str, **more: Any) -> tuple[Job, DrawsSp
     }  # fmt: skip
     spec = DrawsSpec(**asked)
     job, _ = stores.jobs.create(
-        kind="draws", claim=digest(spec.to_dict()), posterior=posterior, spec=spec.to_dict(), total=spec.total
+        kind="draws",
+        claim=digest(spec.to_dict()),
+        posterior=posterior,
+        spec=spec.to_dict(),
+        total=spec.total,
+        chains=chains,
     )
     return job, spec
 
@@ -116,9 +130,28 @@ def test_chains_enqueue_each_shard_once(stores: Stores, fitted: str) -> None:
     assert waiting.get_job_ids() == names
 
 
-def test_a_task_goes_on_with_what_waits(stores: Stores, fitted: str) -> None:
+def test_more_chains_where_there_are_more_workers(stores: Stores, fitted: str) -> None:
+    """So many as the record tells are opened, and each shard enqueues that many after it; every draw is made once."""
+    job, spec = draws_job(stores, fitted, chains=7, count=64)
+    assert (spec.shards, job.chains) == (16, 7)
+    stores.queue.enqueue(job)
+    waiting = stores.queue._queue
+    names = [f"{job.id}-r0-s{shard}" for shard in range(16)]
+    tasks.draw(job.id, 0, 0)
+    assert waiting.get_job_ids() == names[:8]
+    for shard in range(1, 16):
+        assert names[shard] in waiting.get_job_ids()
+        tasks.draw(job.id, 0, shard)
+    assert waiting.get_job_ids() == names
+    ended = stores.jobs.fetch(job.id)
+    assert (ended.status, ended.done) == ("succeeded", 64)
+
+
+def test_a_task_goes_on_with_what_waits(stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Within its time it takes the other shards off the queue, in order, and all draws are made by one task."""
-    job, spec = draws_job(stores, fitted, count=64, shard_seconds=60.0)
+    patient = replace(stores, settings=replace(stores.settings, shard_seconds=60.0))
+    monkeypatch.setattr(tasks, "stores", lambda: patient)
+    job, spec = draws_job(stores, fitted, count=64, shard_seconds=16e-6 * N)
     assert spec.shards == 4
     stores.queue.enqueue(job)
     tasks.draw(job.id, 0, 0)
@@ -241,13 +274,35 @@ def raiser(error: Exception) -> Callable[..., None]:
     return fail
 
 
-def test_redis_that_is_away_leaves_the_task(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing can be recorded then: the exception reaches RQ, which tries again."""
+def test_redis_that_stays_away_leaves_the_task(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing can be recorded then: after a while the exception reaches RQ, which has the task done again."""
     job = fit_job(stores)
+    monkeypatch.setattr(tasks, "AWAY_SECONDS", -1.0)
     monkeypatch.setattr(glle_engine, "fit_spec", raiser(redis.ConnectionError("gone")))
     with pytest.raises(redis.ConnectionError):
         tasks.fit(job.id)
     assert stores.jobs.fetch(job.id).status == "running"
+
+
+def test_redis_that_comes_back_is_waited_for(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The task tells what it waits for, begins again, and ends well: no attempt of RQ's is used up."""
+    job = fit_job(stores)
+    monkeypatch.setattr(tasks, "AGAIN_SECONDS", 0.0)
+    write, seen = stores.posteriors.cache, []
+
+    def refused_twice(id_: str, posterior: Posterior, seconds: float) -> None:
+        seen.append(id_)
+        if len(seen) <= 2:
+            raise redis.OutOfMemoryError("command not allowed when used memory > 'maxmemory'.")
+        write(id_, posterior, seconds)
+
+    told: list[str] = []
+    monkeypatch.setattr(stores.posteriors, "cache", refused_twice)
+    monkeypatch.setattr("worker.tasks.time.sleep", lambda _: told.append(stores.jobs.fetch(job.id).stage))
+    tasks.fit(job.id)
+    assert stores.jobs.fetch(job.id).status == "succeeded"
+    assert len(seen) == 3
+    assert told == ["waiting for a server"] * 2
 
 
 def test_cancelled_job_is_not_begun(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -324,6 +379,57 @@ def test_deleted_posterior_is_a_problem_of_the_job(stores: Stores, fitted: str) 
     assert (failed.code, failed.status) == ("posterior-not-found", 404)
     assert stores.posteriors.get(fitted) is None
     assert list(stores.posteriors.newest()) == []
+    assert list(stores.cache._client.scan_iter("*")) == []
+
+
+def test_draws_of_what_is_deleted_at_work_leave_nothing(
+    stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is cached after the deletion goes with the task: no key is left of a posterior that is not there."""
+    job, _ = draws_job(stores, fitted, count=1)
+
+    def draw_and_delete(posterior: Posterior, keys: Sequence[DrawKey]) -> tuple[list[Draw], float]:
+        stores.posteriors.delete(stores.posteriors.fetch(fitted))
+        stores.posteriors.calibrate(fitted, {"scale": 1.0})
+        return drawing.drawn(posterior, keys)
+
+    monkeypatch.setattr(tasks, "drawn", draw_and_delete)
+    tasks.draw(job.id, 0, 0)
+    assert list(stores.cache._client.scan_iter("*")) == []
+    assert stores.posteriors.calibration(fitted) is None
+
+
+def last_moment(stores: Stores, monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:
+    """Have something happen when a fit caches its arrays, after its last look at its job."""
+    real = PosteriorStore.cache
+
+    def cache(store: PosteriorStore, id_: str, posterior: Posterior, seconds: float) -> None:
+        real(store, id_, posterior, seconds)
+        happens()
+
+    monkeypatch.setattr(PosteriorStore, "cache", cache)
+
+
+def test_fit_of_data_deleted_at_the_last_moment_leaves_nothing(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A data set that goes while its first posterior is fitted takes it along: who deletes it cannot know of it."""
+    job = fit_job(stores)
+    last_moment(stores, monkeypatch, lambda: stores.datasets.delete(str(job.dataset)))
+    tasks.fit(job.id)
+    failed = stores.jobs.fetch(job.id).error
+    assert failed is not None
+    assert failed.code == "dataset-not-found"
+    assert list(stores.posteriors.newest()) == []
+    assert stores.posteriors.of_dataset(str(job.dataset)) == []
+    assert list(stores.cache._client.scan_iter("*")) == []
+
+
+def test_fit_cancelled_at_the_last_moment_brings_nothing_back(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that is cancelled because its posterior is deleted does not record it again, however late it is."""
+    job = fit_job(stores)
+    last_moment(stores, monkeypatch, lambda: stores.jobs.cancel(job.id))
+    tasks.fit(job.id)
+    assert stores.jobs.fetch(job.id).status == "cancelled"
+    assert stores.posteriors.get(job.subject) is None
     assert list(stores.cache._client.scan_iter("*")) == []
 
 

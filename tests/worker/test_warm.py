@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import redis
 
+import glle_engine
 from glle_engine import Posterior, fit, manifolds
 from worker import drawing, tasks
 from worker.draws import DrawKey, DrawsSpec
@@ -41,6 +42,18 @@ def test_what_is_too_large_is_not_kept(posteriors: dict[str, Posterior]) -> None
     warm = WarmPosteriors(0)
     warm.keep("post_0", posteriors["post_0"])
     assert warm.get("post_0") is None
+
+
+def test_one_that_is_too_large_stays_alone_until_another_is_asked_for(
+    stores: Stores, posteriors: dict[str, Posterior]
+) -> None:
+    """Its tasks share it; the next does not stand beside it."""
+    warm = WarmPosteriors(1)
+    for id_ in ("post_0", "post_1"):
+        stores.posteriors.cache(id_, posteriors[id_])
+        warm.fetch(id_, stores.posteriors)
+    assert warm.get("post_0") is None
+    assert warm.get("post_1") is not None
 
 
 def test_a_posterior_is_read_once(stores: Stores, posteriors: dict[str, Posterior]) -> None:
@@ -95,7 +108,10 @@ def test_a_draws_job_does_not_overdo_it(
     """Draws that nobody asked for come with single ones alone: a job of five makes five."""
     stores.warm.keep("post_0", posteriors["post_0"])
     monkeypatch.setattr(tasks, "stores", lambda: stores)
-    monkeypatch.setattr(stores.posteriors, "fetch", lambda id_: type("Record", (), {"id": id_})())
+    monkeypatch.setattr(
+        stores.posteriors, "fetch", lambda id_: type("Record", (), {"id": id_, "numbers": glle_engine.NUMBERS})()
+    )
+    monkeypatch.setattr(stores.posteriors, "exists", lambda id_: id_ == "post_0")
     spec = DrawsSpec(
         n=120, p=2, count=5, first=2, seed=0, scales=(1.0,), grid=False, source="posterior", align="none",
         shard_seconds=9.0,

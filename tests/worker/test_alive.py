@@ -1,0 +1,31 @@
+"""Whether a worker of a machine lives."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from rq import SimpleWorker
+
+from worker.alive import is_alive
+from worker.safe_queue import NAME, SERIALIZER
+
+if TYPE_CHECKING:
+    from worker.stores import Stores
+
+
+def test_alive_is_whose_heartbeat_stands_in_the_queue(stores: Stores) -> None:
+    """Not one that never was, nor one of another machine; once its record has expired, no more."""
+    worker = SimpleWorker([NAME], connection=stores.client, serializer=SERIALIZER)
+    host = str(worker.hostname)
+    assert not is_alive(stores.settings, host)
+    worker.register_birth()  # type: ignore[no-untyped-call] # RQ's
+    assert is_alive(stores.settings, host)
+    assert not is_alive(stores.settings, "elsewhere")
+    stores.client.delete(worker.key)
+    assert not is_alive(stores.settings, host)
+
+
+def test_nobody_dies_of_a_queue_that_is_away(stores: Stores) -> None:
+    """Without an answer it counts as alive: a restart would only lose its task."""
+    assert is_alive(replace(stores.settings, redis_url="redis://127.0.0.1:1/0"), "anywhere")

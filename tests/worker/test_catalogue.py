@@ -1,0 +1,83 @@
+"""What is remembered of a folder of data sets."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from worker import catalogue
+from worker.catalogue import Catalogue, Place
+from worker.datasets import DatasetStore, Table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def add(store: DatasetStore, number: int) -> str:
+    """Store a small data set and return its id."""
+    values = np.arange(6.0).reshape(3, 2) + number
+    return store.add(Table(values=values, color=np.ones(3), source={"kind": "test"}))[0].id
+
+
+def size_of(folder: Path) -> int:
+    """Return the bytes of the files of a folder."""
+    return sum(path.stat().st_size for path in folder.iterdir())
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The ids whose records were read for their places."""
+    found: list[str] = []
+    read = Catalogue._read
+
+    def noted(self: Catalogue, id_: str) -> Place | None:
+        found.append(id_)
+        return read(self, id_)
+
+    monkeypatch.setattr(Catalogue, "_read", noted)
+    return found
+
+
+def test_a_record_is_read_once_for_its_place(tmp_path: Path, reads: list[str]) -> None:
+    """What another process adds and deletes is seen; what is known is not read again, whoever lists."""
+    here, elsewhere = DatasetStore(tmp_path), DatasetStore(tmp_path)
+    assert here.usage() == (0, 0)
+    ids = [add(elsewhere, number) for number in range(3)]
+    assert here.usage() == (3, size_of(tmp_path))
+    assert {dataset.id for _, dataset in here.newest()} == set(ids) == set(reads)
+    assert len(reads) == 3
+    ids.append(add(elsewhere, 3))
+    elsewhere.delete(ids.pop(0))
+    assert {dataset.id for _, dataset in here.of("default", 0).newest()} == set(ids)
+    assert here.usage() == (3, size_of(tmp_path))
+    assert here.of("default", 0).stored_bytes() == size_of(tmp_path)
+    assert here.of("another", 0).stored_bytes() == 0
+    assert list(here.of("another", 0).newest()) == []
+    assert len(reads) == 4
+
+
+def test_a_folder_is_looked_through_only_when_it_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not while nothing happens in it, but always while its time may not tell yet."""
+    looks: list[Catalogue] = []
+    look = Catalogue._look
+
+    def noted(self: Catalogue) -> None:
+        looks.append(self)
+        look(self)
+
+    monkeypatch.setattr(Catalogue, "_look", noted)
+    store = DatasetStore(tmp_path)
+    add(store, 0)
+    for _ in range(3):
+        store.usage()
+    assert len(looks) == 3
+    long_ago = tmp_path.stat().st_mtime_ns - 2 * catalogue.SETTLED_NS
+    os.utime(tmp_path, ns=(long_ago, long_ago))
+    for _ in range(3):
+        store.usage()
+    assert len(looks) == 4
+    add(store, 1)
+    assert store.usage()[0] == 2

@@ -1,0 +1,32 @@
+"""Whether a worker of this machine lives: what an orchestrator asks by `python -m worker.alive`.
+
+Alive is whose heartbeat stands in the queue. While the queue's Redis does not answer nobody knows: that is no reason to
+kill workers, which wait for it themselves.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+
+import redis
+
+from worker.connections import connect_queue
+from worker.roster import at_work
+from worker.safe_queue import NAME
+from worker.settings import Settings
+
+
+def is_alive(settings: Settings, host: str) -> bool:
+    """Say whether a worker of a host gave a sign of life lately, or nobody can say."""
+    client = connect_queue(settings)
+    try:
+        return host in {worker.host for worker in at_work(client, settings, NAME)}
+    except redis.RedisError:
+        return True
+    finally:
+        client.close()
+
+
+if __name__ == "__main__":
+    sys.exit(not is_alive(Settings.from_env(), socket.gethostname()))

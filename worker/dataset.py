@@ -1,0 +1,81 @@
+"""A data set as its record has it, and what it is made of."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from worker.formats import read
+from worker.tenants import DEFAULT
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+EXTRAS = ("labels", "color", "coordinates")  # what may be kept beside the values, in the order of the digest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """What a reader found in a body.
+
+    Parameters
+    ----------
+    values
+        (n, d) array of any real dtype and memory order; may be mapped from a file.
+    names
+        Names of the d features.
+    labels
+        (n,) classes of the points, float64 or str.
+    color
+        (n,) a number of each point to colour it by, float64.
+    coordinates
+        (n, 2) true coordinates, known of synthetic data.
+    source
+        Where it comes from, JSON-able.
+
+    """
+
+    values: Array
+    source: dict[str, Any]
+    names: list[str] | None = None
+    labels: Array | None = None
+    color: Array | None = None
+    coordinates: Array | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset:
+    """The record of a data set; `sha256` is the digest of its content, and `id` is made of it."""
+
+    id: str
+    sha256: str
+    n: int
+    d: int
+    dtype: str
+    nbytes: int
+    names: list[str] | None
+    has_labels: bool
+    has_coordinates: bool
+    source: dict[str, Any]
+    created: str
+    tenant: str = DEFAULT
+    # Records of before there were these have them not.
+    has_color: bool = False
+    name: str | None = None
+    tags: list[str] = field(default_factory=list)
+
+    @property
+    def extras(self) -> tuple[str, ...]:
+        """Those of `EXTRAS` that are kept beside the values."""
+        there = {"labels": self.has_labels, "color": self.has_color, "coordinates": self.has_coordinates}
+        return tuple(name for name in EXTRAS if there[name])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as a JSON-able dictionary."""
+        return asdict(self)
+
+
+def record_of(id_: str, raw: bytes) -> Dataset:
+    """Return a record as it was written; raises as `worker.formats.read`."""
+    return read("dataset", f"The record of data set {id_}", raw, lambda told: Dataset(**told))

@@ -1,0 +1,45 @@
+"""Who works on a queue: the workers that gave a sign of life lately."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from worker.identity import text
+
+if TYPE_CHECKING:
+    import redis
+
+    from worker.settings import Settings
+
+_TOLD = ("last_heartbeat", "state", "hostname")
+
+
+@dataclass(frozen=True)
+class WorkerState:
+    """A worker that gave a sign of life lately."""
+
+    name: str
+    host: str
+    busy: bool
+
+
+def worker_ttl(settings: Settings) -> int:
+    """Return the seconds after which a worker that gave no sign of life counts as gone."""
+    return 6 * settings.heartbeat
+
+
+def at_work(client: redis.Redis, settings: Settings, queue: str) -> tuple[WorkerState, ...]:
+    """Return the workers of a queue, by name; two round trips. Raises `redis.RedisError`."""
+    keys = sorted(text(raw) for raw in client.smembers(f"rq:workers:{queue}"))
+    with client.pipeline(transaction=False) as together:
+        for key in keys:
+            together.hmget(key, _TOLD)
+        found = [[None if raw is None else text(raw) for raw in told] for told in together.execute()]
+    now = datetime.now(UTC)
+    return tuple(
+        WorkerState(key.removeprefix("rq:worker:"), host or "", state == "busy")
+        for key, (beat, state, host) in zip(keys, found, strict=True)
+        if beat is not None and (now - datetime.fromisoformat(beat)).total_seconds() < worker_ttl(settings)
+    )
