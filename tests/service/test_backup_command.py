@@ -1,0 +1,123 @@
+"""`glle backup` and `glle restore`: whether the service runs or not; after a restore every answer is the same."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from service.cli import main
+from service.folder import held, reached, told
+from service.starting import StartError
+from worker.clock import now_iso
+from worker.datasets import Table
+from worker.settings import Settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import httpx
+
+    from worker.stores import Stores
+
+
+@pytest.fixture
+def _named(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands' environment names the app's servers and folder."""
+    for variable, value in stores.settings.to_env().items():
+        monkeypatch.setenv(variable, value)
+
+
+def answers(client: httpx.Client, posterior: str) -> dict[str, tuple[int, bytes, str | None]]:
+    """Return status, body and ETag of what was there."""
+    dataset = client.get(posterior).json()["dataset"]
+    paths = ["/v1/datasets", f"/v1/datasets/{dataset}/data", "/v1/posteriors", posterior, f"{posterior}/arrays"]
+    paths += [f"{posterior}/draws/{i}" for i in range(4)]
+    found = {path: client.get(path, headers={"Accept": "*/*"}) for path in paths}
+    return {path: (got.status_code, got.content, got.headers.get("ETag")) for path, got in found.items()}
+
+
+@pytest.mark.usefixtures("_named")
+def test_after_a_restore_every_answer_is_the_same(
+    client: httpx.Client, drawn: str, stores: Stores, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With what the cache held: bodies and ETags, to the last byte; a dry run and --verify say what there is."""
+    client.patch(drawn, json={"name": "mine"}, headers={"Content-Type": "application/merge-patch+json"})
+    before = answers(client, drawn)
+    assert main(["backup", str(tmp_path), "--arrays"]) == 0
+    (path,) = tmp_path.glob("glle-*.tar")
+    assert path.stat().st_mode & 0o077 == 0
+    stores.client.flushall()
+    stores.cache.client.flushall()
+    for file in stores.datasets._folder.iterdir():
+        file.unlink()
+    assert client.get(drawn).status_code == 404
+    capsys.readouterr()
+    assert main(["backup", "--verify", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["cached arrays"] == {"in the backup": 5}
+    assert main(["restore", str(path), "--dry-run", "--json"]) == 0
+    planned = json.loads(capsys.readouterr().out)
+    assert client.get(drawn).status_code == 404
+    assert main(["restore", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == planned
+    assert planned["posteriors"]["restored"] == 1
+    assert answers(client, drawn) == before
+    assert main(["restore", str(path)]) == 0
+    assert "there already" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("_named")
+def test_what_cannot_be_done_is_said_and_changes_nothing(
+    stores: Stores, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file that is no backup ends with 1, one that is not there, or cannot be written, with 2."""
+    (tmp_path / "foreign").write_bytes(b"no backup" * 1000)
+    assert main(["restore", str(tmp_path / "foreign")]) == 1
+    assert main(["backup", "--verify", str(tmp_path / "foreign")]) == 1
+    assert main(["restore", str(tmp_path / "absent")]) == 2
+    assert main(["backup", str(tmp_path / "absent" / "backup.tar")]) == 2
+    said = capsys.readouterr().err
+    assert said.count("is no backup of glle") == 2
+    assert "cannot be read: No such file" in said
+    assert "cannot be written: No such file" in said
+    assert stores.client.dbsize() == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["foreign"]
+
+
+def test_a_folder_is_reached_whether_its_servers_run_or_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Stopped, its servers are started for the moment; running, they are found by what was written for the owner."""
+    stopped = Settings(data_dir=str(tmp_path))
+    with reached(stopped) as here:
+        here.client.set("glle:one", now_iso())
+        here.datasets.add(Table(values=np.ones((2, 2)), source={}))
+        running = here.settings
+        with told(tmp_path, running):
+            assert (tmp_path / "servers.json").stat().st_mode & 0o077 == 0
+            with reached(stopped) as there:
+                assert there.settings.redis_url == running.redis_url
+                assert there.client.get("glle:one") == here.client.get("glle:one")
+            backup = ["backup", str(tmp_path / "backup.tar"), "--data-dir", str(tmp_path)]
+            assert main(backup) == 0
+        assert not (tmp_path / "servers.json").exists()
+        assert main(backup) == 2
+    assert "where its servers are cannot be read" in capsys.readouterr().err
+    with reached(stopped) as again:
+        assert again.client.get("glle:one")
+
+
+def test_who_holds_a_folder_is_alone(tmp_path: Path) -> None:
+    """A second tree, or a restore beside one that just starts, is refused; half an address is, too."""
+    with held(tmp_path), pytest.raises(StartError, match="uses"), held(tmp_path):
+        pass
+    with pytest.raises(StartError, match="Set both"), reached(replace(Settings(), redis_url="redis://127.0.0.1:1")):
+        pass
+
+
+def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A misspelled one has nothing to back up."""
+    assert main(["backup", str(tmp_path), "--data-dir", str(tmp_path / "misspelled")]) == 2
+    assert "There is no data folder" in capsys.readouterr().err
+    assert not (tmp_path / "misspelled").exists()

@@ -1,0 +1,353 @@
+"""Backups: what comes back, what stays as it is, and what is refused before anything is changed."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import glle_engine
+from glle_engine import FitSpec
+from worker import formats
+from worker.backups.archive import Archive, Writer
+from worker.backups.restore import restore
+from worker.backups.take import KINDS, Chosen, take
+from worker.cache import Entry
+from worker.datasets import Table
+from worker.draws import DrawKey
+from worker.embeddings import Recipe
+from worker.identity import posterior_id
+from worker.posteriors import PosteriorRecord
+from worker.problems import ProblemError
+from worker.stores import Stores
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from worker.settings import Settings
+
+EVERYTHING = Chosen(arrays=True, keys=True)
+Member = tuple[tarfile.TarInfo, bytes]
+
+
+def fill(here: Stores, tenant: str, seed: int = 0) -> str:
+    """Give a tenant one of each kind; return the id of the data set."""
+    mine, rng = here.of(tenant), np.random.default_rng(seed)
+    beside: dict[str, Any] = {"labels": np.array(list("abab")), "color": np.arange(4.0)}
+    beside["coordinates"] = np.asfortranarray(rng.normal(size=(4, 2)))
+    dataset, _ = mine.datasets.add(Table(values=rng.normal(size=(4, 3)), source={"kind": "test"}, **beside))
+    mine.datasets.rename(dataset.id, {"name": "mine", "tags": ["a", "b"]})
+    id_ = posterior_id(dataset.id, FitSpec().to_dict(), glle_engine.NUMBERS)
+    mine.posteriors.record(
+        PosteriorRecord(
+            id=id_, dataset=dataset.id, n=4, d=3, spec=FitSpec().to_dict(), diagnostics={}, seconds=0.1, nbytes=0,
+            eigenvalues=[], arrays={}, provenance={}, job="job_1", created="2025-01-01", tenant=tenant,
+        )
+    )  # fmt: skip
+    mine.posteriors.calibrate(id_, {"scale": 0.5})
+    job, _ = mine.jobs.create(kind="fit", claim=id_, posterior=id_, spec={"dataset": dataset.id}, total=1)
+    mine.jobs.start(job.id)
+    mine.jobs.succeed(job.id)
+    mine.jobs.create(kind="fit", claim="open", posterior=id_, spec={}, total=1)
+    mine.embeddings.note(Recipe(dataset=dataset.id, method="isomap", parameters={}), job.id)
+    mine.keys.create(tenant, ("read",), "", None)
+    key = DrawKey(0, 0, 1.0, "posterior", "none").cache_key(id_)
+    mine.cache.put(key, {"sha256": "x"}, {"embedding": rng.normal(size=(4, 2)), "eigenvalues": np.ones(2)})
+    return dataset.id
+
+
+def state(here: Stores) -> dict[str, Any]:
+    """Return everything that a backup is to keep, to the last byte; times to live left out."""
+    told: dict[str, Any] = {path.name: path.read_bytes() for path in here.datasets._folder.glob("ds_*")}
+    for raw in here.client.scan_iter():
+        key = raw.decode()
+        kind = here.client.type(raw)
+        if kind == b"string" and ":claim:" not in key:
+            told[key] = here.client.get(raw)
+        elif kind == b"hash" and here.client.pttl(raw) > 0:
+            told[key] = here.client.hgetall(raw)
+    for raw in here.cache.client.scan_iter(_type="HASH"):  # the others are indexes, which are made again
+        entry = here.cache.get(raw.decode())
+        assert entry is not None
+        told[raw.decode()] = entry.meta, {name: array.tobytes() for name, array in entry.arrays.items()}
+    for tenant in ("default", "alice"):
+        told[tenant] = [cursor for cursor, _ in here.of(tenant).posteriors.newest()]
+        told[tenant] += [cursor for cursor, job in here.of(tenant).jobs.newest() if not job.is_open]
+    return {**told, "keys": here.keys.all()}
+
+
+def taken(here: Stores, chosen: Chosen = EVERYTHING) -> bytes:
+    """Return a backup."""
+    file = io.BytesIO()
+    take(here, Writer(file), chosen)
+    return file.getvalue()
+
+
+@pytest.fixture
+def full(stores: Stores) -> Stores:
+    """A deployment in which two tenants have one of each kind."""
+    fill(stores, "default")
+    fill(stores, "alice", seed=1)
+    return stores
+
+
+@pytest.fixture
+def empty(full: Stores, tmp_path: Path) -> Iterator[Callable[[], Stores]]:
+    """Empties the servers, and returns stores on them with a new data folder."""
+    made: list[Stores] = []
+
+    def emptied() -> Stores:
+        full.client.flushall()
+        full.cache.client.flushall()
+        made.append(Stores.connect(replace(full.settings, data_dir=str(tmp_path / f"new {len(made)}"))))
+        return made[-1]
+
+    yield emptied
+    for stores in made:
+        stores.close()
+
+
+def test_what_comes_back_is_what_was_there(full: Stores, empty: Callable[[], Stores]) -> None:
+    """To the last byte, names and lists included; a second time changes nothing, and says so."""
+    before, raw = state(full), taken(full)
+    there = empty()
+    report = restore(there, Archive(io.BytesIO(raw)), EVERYTHING)
+    assert state(there) == before
+    assert {kind: row["restored"] for kind, row in report.rows.items()} == dict.fromkeys(KINDS, 2)
+    again = restore(there, Archive(io.BytesIO(raw)), EVERYTHING)
+    assert {kind: row["there already"] for kind, row in again.rows.items()} == dict.fromkeys(KINDS, 2)
+    assert state(there) == before
+
+
+def test_a_tenant_alone(full: Stores, empty: Callable[[], Stores]) -> None:
+    """Taken or put back: the other's things are not there, by any kind."""
+    whole, alices = taken(full), taken(full, replace(EVERYTHING, tenants=frozenset({"alice"})))
+    for raw, chosen in ((alices, EVERYTHING), (whole, replace(EVERYTHING, tenants=frozenset({"alice"})))):
+        there = empty()
+        report = restore(there, Archive(io.BytesIO(raw)), chosen)
+        assert {kind: row["restored"] for kind, row in report.rows.items()} == dict.fromkeys(KINDS, 1)
+        assert {there.datasets.get(id_).tenant for id_ in there.datasets.ids()} == {"alice"}  # type: ignore[union-attr] # it is there
+
+
+def test_arrays_and_keys_are_asked_for(full: Stores, empty: Callable[[], Stores]) -> None:
+    """Arrays can be made again, and a key may have been revoked since: neither comes unless it is named."""
+    raw = taken(full, Chosen())
+    assert {"keys.json", "cache.jsonl"}.isdisjoint(info.name for info, _ in members(raw))
+    raw, there = taken(full), empty()
+    report = restore(there, Archive(io.BytesIO(raw)), Chosen())
+    assert (report.rows["keys"]["restored"], report.rows["cached arrays"]["restored"]) == (0, 0)
+    assert there.keys.all() == []
+
+
+def test_a_dry_run_changes_nothing(full: Stores, empty: Callable[[], Stores]) -> None:
+    """And tells what would be done."""
+    raw, there = taken(full), empty()
+    report = restore(there, Archive(io.BytesIO(raw)), EVERYTHING, dry=True)
+    assert report.rows["data sets"]["restored"] == 2
+    assert there.client.dbsize() == there.cache.client.dbsize() == 0
+    assert there.datasets.ids() == []
+
+
+def test_newer_names_stay_unless_it_is_said(full: Stores) -> None:
+    """What was renamed since the backup keeps its name; with --overwrite it gets the backup's."""
+    raw = taken(full)
+    dataset = full.datasets.ids()[0]
+    full.datasets.rename(dataset, {"name": "newer"})
+    report = restore(full, Archive(io.BytesIO(raw)), EVERYTHING)
+    assert report.rows["data sets"]["named otherwise"] == 1
+    assert full.datasets.get(dataset).name == "newer"  # type: ignore[union-attr] # it is there
+    restore(full, Archive(io.BytesIO(raw)), EVERYTHING, rename=True)
+    assert full.datasets.get(dataset).name == "mine"  # type: ignore[union-attr] # it is there
+
+
+def test_what_was_deleted_while_it_was_taken_is_left_out(full: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No record in a backup refers to data that are not in it."""
+    gone = full.datasets.ids()[0]
+    ids = full.datasets.ids()
+    monkeypatch.setattr(full.datasets, "ids", lambda: ids)
+    full.datasets.delete(gone)
+    archive = Archive(io.BytesIO(taken(full)))
+    assert archive.manifest["counts"] == dict.fromkeys(KINDS, 1) | {"keys": 2}
+    assert all(line["record"]["dataset"] != gone for line in archive.lines("posteriors.jsonl"))
+
+
+def test_jobs_whose_time_is_over_do_not_come_back(full: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backup of long ago: what is no longer kept is counted, and left."""
+    archive = Archive(io.BytesIO(taken(full)))
+    monkeypatch.setattr("worker.backups.restore.now_ms", lambda: 10**15)
+    report = restore(full, archive, EVERYTHING)
+    assert (report.rows["jobs"]["expired"], report.rows["embeddings"]["expired"]) == (2, 2)
+
+
+def test_a_backup_of_a_newer_version_is_refused(full: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its layout, and a record in it, are told apart; both name the remedy."""
+    monkeypatch.setitem(formats.VERSIONS, "backup", 2)
+    layout = taken(full)
+    monkeypatch.setitem(formats.VERSIONS, "backup", 1)
+    monkeypatch.setitem(formats.VERSIONS, "posterior", 2)
+    full.client.flushall()
+    fill(full, "default")
+    record = taken(full)
+    monkeypatch.setitem(formats.VERSIONS, "posterior", 1)
+    full.client.flushall()
+    for raw in (layout, record):
+        with pytest.raises(ProblemError) as refused:
+            restore(full, Archive(io.BytesIO(raw)), EVERYTHING)
+        assert refused.value.problem.code == "written-by-newer-version"
+    assert full.client.dbsize() == 0
+
+
+def members(raw: bytes) -> list[Member]:
+    """Return the members of an archive."""
+    with tarfile.open(fileobj=io.BytesIO(raw)) as tar:
+        return [(info, tar.extractfile(info).read()) for info in tar]  # type: ignore[union-attr] # all are files
+
+
+def packed(parts: list[Member]) -> bytes:
+    """Return an archive of these members, whose manifest is made to fit."""
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w", format=tarfile.GNU_FORMAT) as tar:
+        for info, data in parts:
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    return file.getvalue()
+
+
+def sealed(raw: bytes, change: Callable[[str, bytes], bytes]) -> bytes:
+    """Return an archive with changed members and a manifest that says that this is how they are."""
+    from hashlib import sha256  # noqa: PLC0415 -- the forger's tool alone
+
+    parts = [(info, change(info.name, data)) for info, data in members(raw)]
+    manifest = json.loads(parts[-1][1])
+    for info, data in parts[:-1]:
+        manifest["members"][info.name] = {"bytes": len(data), "sha256": sha256(data).hexdigest()}
+    return packed([*parts[:-1], (parts[-1][0], json.dumps(manifest).encode())])
+
+
+def named(name: str, kind: bytes = tarfile.REGTYPE) -> tarfile.TarInfo:
+    """Return the header of a member."""
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, "/etc/passwd"
+    return info
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda _: b"",
+    "no tar": lambda _: b"PK\x03\x04" + bytes(2000),
+    "gzip bomb": lambda _: b"\x1f\x8b\x08" + bytes(3000),
+    "cut off": lambda raw: raw[: len(raw) // 2],
+    "without its end": lambda raw: packed(members(raw)[:-1]),
+    "a bit": lambda raw: raw[:600] + bytes([raw[600] ^ 1]) + raw[601:],
+    "one member less": lambda raw: packed(members(raw)[1:]),
+    "one twice": lambda raw: packed([members(raw)[0], *members(raw)]),
+    "one more behind": lambda raw: packed([*members(raw), (named("README.txt"), b"")]),
+    "a path upwards": lambda raw: packed([(named("datasets/../../../etc/cron.d/x"), b"x"), *members(raw)]),
+    "an absolute path": lambda raw: packed([(named("/etc/cron.d/x"), b"x"), *members(raw)]),
+    "a link": lambda raw: packed([(named("README.txt", tarfile.SYMTYPE), b""), *members(raw)[1:]]),
+    "a device": lambda raw: packed([(named("README.txt", tarfile.CHRTYPE), b""), *members(raw)[1:]]),
+    "another program's": lambda _: packed([(named("manifest.json"), b'{"backup": "other", "members": {}}')]),
+    "a manifest that is no object": lambda _: packed([(named("manifest.json"), b"[]")]),
+    "a deep manifest": lambda _: packed([(named("manifest.json"), b"[" * 10**5)]),
+    "a manifest of little": lambda _: packed([(named("manifest.json"), b'{"backup": "glle"}')]),
+}
+
+
+def _ended(end: str, change: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
+    return lambda raw: sealed(raw, lambda name, data: change(data) if name.endswith(end) else data)
+
+
+FORGERIES: dict[str, Callable[[bytes], bytes]] = {
+    "a longer record": _ended(".json", lambda data: data.replace(b'"n": 4', b'"n": 5')),
+    "another's data": _ended(".json", lambda data: data.replace(b'"tenant": "alice"', b'"tenant": "default"')),
+    "a tenant's name": _ended(".json", lambda data: data.replace(b'"tenant": "alice"', b'"tenant": "../x"')),
+    "no JSON": _ended("posteriors.jsonl", lambda _: b"{\n"),
+    "no object": _ended("jobs.jsonl", lambda _: b"1\n"),
+    "deep JSON": _ended("jobs.jsonl", lambda _: b"[" * 10**5 + b"\n"),
+    "an empty line": _ended("jobs.jsonl", lambda _: b"{}\n"),
+    "another id": _ended("posteriors.jsonl", lambda data: data.replace(b'{"id": "post_', b'{"id": "post_0', 1)),
+    "an open job": _ended("jobs.jsonl", lambda data: data.replace(b'"succeeded"', b'"queued"')),
+    "a job's id": _ended("jobs.jsonl", lambda data: data.replace(b"job_", b"job_:")),
+    "absent data": _ended("posteriors.jsonl", lambda data: data.replace(b'"dataset": "ds_', b'"dataset": "ds_0', 1)),
+    "a foreign key": _ended("cache.jsonl", lambda data: data.replace(b'"key": "draw:', b'"key": "rq:', 1)),
+    "absent arrays": _ended("cache.jsonl", lambda data: data.replace(b"cache/0.npy", b"cache/9.npy")),
+    "keys that are none": _ended("keys.json", lambda _: b"[1]"),
+}
+BIG = (
+    b"\x93NUMPY\x01\x00v\x00" + b"{'descr': '<f8', 'fortran_order': False, 'shape': (4000000000, 3)}".ljust(117) + b"\n"
+)
+PICKLE = (
+    b"\x93NUMPY\x01\x00v\x00"
+    + b"{'descr': '|O', 'fortran_order': False, 'shape': (1,)}".ljust(117)
+    + b"\ncos\nsystem\n"
+)
+NAN = BIG.replace(b"(4000000000, 3)}", b"(4, 3)}         ") + np.full((4, 3), np.nan).tobytes()
+for _what, _bytes in {"a lying header": BIG, "a pickle": PICKLE, "NaN": NAN, "no array": b"x"}.items():
+    FORGERIES[f"{_what} among values"] = lambda raw, put=_bytes: sealed(  # type: ignore[misc] # bound now
+        raw, lambda name, data: put if name.startswith("datasets/") and name.count(".") == 1 and "npy" in name else data
+    )
+    FORGERIES[f"{_what} among labels"] = _ended(".labels.npy", lambda _, put=_bytes: put)  # type: ignore[misc] # likewise
+for _what, _bytes in {"a lying header": BIG, "a pickle": PICKLE}.items():
+    FORGERIES[f"{_what} in the cache"] = _ended("cache/0.npy", lambda _, put=_bytes: put)  # type: ignore[misc] # likewise
+
+
+@pytest.fixture(scope="module")
+def whole(server_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A backup, taken once."""
+    here = Stores.connect(replace(server_settings, data_dir=str(tmp_path_factory.mktemp("whole"))))
+    here.client.flushall()
+    here.cache.client.flushall()
+    fill(here, "default")
+    fill(here, "alice", seed=1)
+    raw = taken(here)
+    here.close()
+    return raw
+
+
+@pytest.mark.parametrize("what", [*DAMAGES, *FORGERIES])
+def test_what_is_no_backup_is_refused_before_anything_is_changed(whole: bytes, stores: Stores, what: str) -> None:
+    """Cut off, changed, or made to harm: one problem, and neither servers nor disk know of it."""
+    raw, there = (DAMAGES | FORGERIES)[what](whole), stores
+    with pytest.raises(ProblemError) as refused:
+        restore(there, Archive(io.BytesIO(raw)), EVERYTHING)
+    assert refused.value.problem.code in {"backup-unreadable", "record-unreadable"}
+    assert there.client.dbsize() == there.cache.client.dbsize() == 0
+    assert not there.datasets._folder.exists()
+    assert not there.keys.path.exists()
+
+
+def test_an_unchanged_copy_is_no_forgery(full: Stores, empty: Callable[[], Stores]) -> None:
+    """What the forgeries are refused for is what they change, not how they are made."""
+    raw = sealed(taken(full), lambda _, data: data)
+    assert restore(empty(), Archive(io.BytesIO(raw)), EVERYTHING).rows["jobs"]["restored"] == 2
+
+
+def test_the_cache_of_another_layout_is_taken_by_its_first_name(full: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries of the next version, which are called otherwise, are in its backup under the names that all know."""
+    id_ = next(full.posteriors.all())[0]
+    monkeypatch.setitem(formats.VERSIONS, "entry", 2)
+    full.cache.put_many({DrawKey(1, 1, 1.0, "posterior", "none").cache_key(id_): Entry({}, {"a": np.ones(1)})})
+    (line,) = Archive(io.BytesIO(taken(full))).lines("cache.jsonl")
+    assert line["key"] == f"draw:{id_}:1:1:1.0:posterior:none"
+
+
+def test_memory_is_flat(stores: Stores, settings: Settings, tmp_path: Path) -> None:
+    """A data set of 8 MB is written and read in pieces of one."""
+    import tracemalloc  # noqa: PLC0415 -- here alone
+
+    stores.datasets.add(Table(values=np.random.default_rng(0).normal(size=(2**14, 64)), source={}))
+    tracemalloc.start()
+    with (tmp_path / "backup").open("w+b") as file:
+        take(stores, Writer(file), Chosen())
+        there = Stores.connect(replace(settings, data_dir=str(tmp_path / "new")))
+        file.seek(0)
+        restore(there, Archive(file), Chosen())
+        there.close()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 6 * 2**20

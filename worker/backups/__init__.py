@@ -1,0 +1,1 @@
+"""Backups: everything that is the users', in one file, and back."""
