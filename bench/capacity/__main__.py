@@ -1,0 +1,81 @@
+"""Measure what everything costs, fit the model, simulate, and write docs/scaling.md; parts, or all."""
+
+from __future__ import annotations
+
+import os
+
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[name] = "1"  # before numpy is imported
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench.capacity import engine, laws, limits, operations, picture, scenarios, tables, validation
+from bench.machine import machine
+from docs.figures.methods.tables import put
+from worker.capacity.model import MEASURED, Model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+PARTS = ("engine", "service", "fit", "limits", "simulation", "validation", "page")
+RAW = Path("out/capacity")
+PICTURE = tables.PAGE.with_name("images") / "scaling.png"
+MANY = (1_000_000, 1_000, 100_000)  # posteriors, workers, data sets
+
+
+def main() -> None:
+    """Do the parts asked for, in their order; what is measured is kept in out/capacity/."""
+    parser = argparse.ArgumentParser(prog="make capacity", description=__doc__)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to do (everything)")
+    parser.add_argument("--largest", type=int, default=50_000, help="leave out what has more points (%(default)s)")
+    parser.add_argument("--many", type=int, nargs=3, default=MANY, help="posteriors, workers, data sets (%(default)s)")
+    options = parser.parse_args()
+    RAW.mkdir(parents=True, exist_ok=True)
+    if "engine" in options.parts:
+        _keep("engine", _shown(engine.rows(options.largest)))
+    if "service" in options.parts:
+        _keep("service", operations.measured(options.largest))
+    if "fit" in options.parts:
+        MEASURED.write_text(json.dumps(laws.model(_kept("engine"), _kept("service"), machine()), indent=1) + "\n")
+    if "limits" in options.parts:
+        _result("limits", _shown(asdict(question) for question in limits.questions(*options.many)))
+    if "simulation" in options.parts:
+        _result("simulation", _shown(asdict(result) for result in scenarios.results(Model.read())))
+    if "validation" in options.parts:
+        _result("validation", _shown(asdict(one) for one in validation.compared(Model.read())))
+    if "page" in options.parts:
+        for name, table in tables.tables().items():
+            put(tables.PAGE, name, table)
+        picture.draw(tables.read()[1]["simulation"], PICTURE)
+
+
+def _shown(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Print rows as they come, and return them."""
+    found = []
+    for row in rows:
+        print(json.dumps(row), flush=True)
+        found.append(row)
+    return found
+
+
+def _keep(name: str, told: object) -> None:
+    (RAW / f"{name}.json").write_text(json.dumps(told))
+
+
+def _kept(name: str) -> Any:
+    return json.loads((RAW / f"{name}.json").read_text())
+
+
+def _result(name: str, rows: list[dict[str, Any]]) -> None:
+    """Keep what the page tells beside the model."""
+    known = json.loads(tables.RESULTS.read_text()) if tables.RESULTS.exists() else {}
+    rounded = json.loads(json.dumps(rows), parse_float=lambda text: float(f"{float(text):.4g}"))
+    tables.RESULTS.write_text(json.dumps({**known, name: rounded}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

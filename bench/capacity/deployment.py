@@ -1,0 +1,174 @@
+"""The service as processes of its own, each with a meter: what it took of the processor, sent, and keeps."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import redis
+
+from service.cli import BLAS_VARIABLES, listen
+from worker import lifeline
+from worker.counts import Counts
+from worker.servers import Server, cache_server, queue_server
+from worker.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parents[2]
+TICK = os.sysconf("SC_CLK_TCK")
+READY_SECONDS = 60.0
+CACHE_BYTES = 4 * 2**30
+_META = ("info", "hello", "client", "memory", "config", "scan", "auth")  # the meter's own questions
+
+Reading = dict[str, float]
+
+
+@dataclass
+class Deployment:
+    """A running service.
+
+    Attributes
+    ----------
+    url : str
+        Of the API.
+    queue, cache : redis.Redis
+        Its servers.
+    folder : Path
+        Its data folder.
+    processes : dict
+        API and workers by name.
+
+    """
+
+    url: str
+    queue: redis.Redis
+    cache: redis.Redis
+    folder: Path
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def reading(self) -> Reading:
+        """Return every meter: all of them only ever grow, or tell a size."""
+        found: Reading = {"tasks": self._tasks()}
+        for kind in ("api", "worker"):
+            processes = [process for name, process in self.processes.items() if name.startswith(kind)]
+            found[f"{kind}_cpu"] = sum(cpu_seconds(process.pid) for process in processes)
+        for name, client in (("queue", self.queue), ("cache", self.cache)):
+            info: dict[str, Any] = client.info("everything")
+            commands = {what: told for what, told in info.items() if what.startswith("cmdstat_")}
+            own = {what for what in commands if what.removeprefix("cmdstat_").partition("|")[0] in _META}
+            found |= {
+                f"{name}_cpu": info["used_cpu_user"] + info["used_cpu_sys"],
+                f"{name}_commands": sum(told["calls"] for what, told in commands.items() if what not in own),
+                f"{name}_in": info["total_net_input_bytes"],
+                f"{name}_out": info["total_net_output_bytes"],
+                f"{name}_aof": info.get("aof_current_size", 0),
+            }
+        return found
+
+    def _tasks(self) -> int:
+        """Return how many tasks began, ever."""
+        spreads = Counts(self.queue).read()[1]
+        return sum(
+            sum(spread.counts)
+            for series, spread in spreads.items()
+            if series[0] == "task_seconds" and series[-1] == "queued"
+        )
+
+    def calm(self) -> None:
+        """Wait until the workers have told what they counted: a task's end is told before its last words."""
+        before = -1.0
+        while (now := cpu_total(self)) - before > 2 / TICK:
+            before = now
+            time.sleep(0.15)
+
+
+def cpu_total(deployment: Deployment) -> float:
+    """Return the processor seconds of all workers."""
+    return sum(cpu_seconds(one.pid) for name, one in deployment.processes.items() if name.startswith("worker"))
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the processor seconds of a process and of its children that have ended, such as work-horses."""
+    told = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(int(ticks) for ticks in told[11:15]) / TICK
+
+
+@contextlib.contextmanager
+def running(workers: int, **changed: Any) -> Iterator[Deployment]:
+    """Run two servers, one API process and so many workers, and stop them in order."""
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="glle-capacity-")))
+        changed = {"cache_bytes": CACHE_BYTES, "queue_bytes": 2 * 2**30, **changed}
+        settings = Settings(data_dir=str(folder), workers=workers, log_level="warning", **changed)
+        servers = [queue_server(settings), cache_server(settings)]
+        for server in servers:
+            server.spawn()
+            stack.callback(server.stop)
+        queue, cache = (_client(stack, server) for server in servers)
+        sock = stack.enter_context(listen("127.0.0.1", 0))
+        deployment = Deployment(f"http://127.0.0.1:{sock.getsockname()[1]}", queue, cache, folder)
+        environment = {
+            **os.environ,
+            **settings.to_env(),
+            "GLLE_REDIS_URL": servers[0].url,
+            "GLLE_CACHE_URL": servers[1].url,
+            "PYTHONPATH": str(ROOT),
+            **dict.fromkeys(BLAS_VARIABLES, "1"),
+        }
+        names = ["api", *(f"worker-{number}" for number in range(1, workers + 1))]
+        for name in names:
+            arguments = ["serve", "--fd", str(sock.fileno())] if name == "api" else ["worker", "--name", name]
+            process = _spawn(arguments, environment, sock.fileno())
+            stack.callback(_stop, process)
+            deployment.processes[name] = process
+        _until_ready(deployment, workers)
+        yield deployment
+
+
+def _client(stack: contextlib.ExitStack, server: Server) -> redis.Redis:
+    client = redis.Redis.from_url(server.wait().url)
+    stack.callback(client.close)
+    return client
+
+
+def _spawn(arguments: list[str], environment: dict[str, str], descriptor: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(  # noqa: S603 -- this very program
+        [sys.executable, "-m", "service", *arguments],
+        env=environment,
+        pass_fds=(descriptor,),
+        start_new_session=True,
+        preexec_fn=lifeline.preexec(signal.SIGTERM),  # noqa: PLW1509 -- it ends with us
+    )
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(15)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _until_ready(deployment: Deployment, workers: int) -> None:
+    """Wait until every worker is there and the API answers."""
+    import httpx
+
+    deadline = time.monotonic() + READY_SECONDS
+    while time.monotonic() < deadline:
+        with contextlib.suppress(httpx.TransportError):
+            answer = httpx.get(f"{deployment.url}/readyz", timeout=2, trust_env=False)
+            if answer.status_code == 200 and deployment.queue.scard("rq:workers:glle") == workers:
+                return
+        time.sleep(0.1)
+    raise RuntimeError("The service did not become ready.")

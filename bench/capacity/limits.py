@@ -1,0 +1,243 @@
+"""What grows with what is stored: the same questions of few and of very many records, workers and data sets."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tempfile
+import time
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from worker.cache import Entry
+from worker.clock import now_iso
+from worker.datasets import Dataset
+from worker.draws import DrawKey
+from worker.health import queue_states, readiness
+from worker.identity import digest
+from worker.posteriors import PosteriorRecord
+from worker.process import MAINTAINED, GlleWorker
+from worker.safe_queue import NAME, SERIALIZER, SafeJob, SafeQueue
+from worker.servers import cache_server, queue_server
+from worker.settings import Settings
+from worker.stores import Stores
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+REPEATS = 5
+TOGETHER = 2_000  # records written in one round trip
+PAGE = 20
+FEW = 1_000
+DRAWS = 16  # cached, of the posterior that is deleted
+BEGAN = "2025-01-01T00:00:"
+
+# As `_record` and its index, by number. KEYS: the index. ARGV: the first number, the last, the record of 0.
+_RECORDS = f"""
+for number = tonumber(ARGV[1]), tonumber(ARGV[2]) do
+  local name = string.format('%032x', number)
+  local record = string.gsub(ARGV[3], string.rep('0', 32), name)
+  redis.call('SET', 'glle:posterior:post_' .. name, record)
+  redis.call('ZADD', KEYS[1], 0, string.format('{BEGAN}%012d post_%s', number, name))
+  redis.call('SADD', 'glle:dataset:ds_' .. name .. ':posteriors', 'post_' .. name)
+end
+"""
+
+# A draw of each in the cache. ARGV: the first number, the last.
+_DRAWS = """
+for number = tonumber(ARGV[1]), tonumber(ARGV[2]) do
+  local key = string.format('draw:post_%032x:0:0:1.0:posterior:procrustes', number)
+  redis.call('HSET', key, 'head', '{}', '0', string.rep('0', 64))
+end
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What one question took: milliseconds of this process and of the servers, and commands.
+
+    Attributes
+    ----------
+    of, count
+        What there is many of, and how many.
+
+    """
+
+    what: str
+    of: str
+    count: int
+    client_ms: float
+    server_ms: float
+    commands: float
+
+
+def questions(posteriors: int, workers: int, datasets: int) -> Iterator[Question]:
+    """Ask with few of everything, then with many."""
+    with _stores() as here:
+        for count in (FEW, posteriors):
+            _fill_posteriors(here, count)
+            yield from _of_posteriors(here, count)
+        for count in (FEW // 100, workers):
+            _fill_workers(here, count)
+            yield from _of_workers(here, count)
+        for count in (FEW, datasets // 5, datasets):
+            _fill_datasets(here, count)
+            yield from _of_datasets(here, count)
+
+
+@contextlib.contextmanager
+def _stores() -> Iterator[Stores]:
+    """Run two servers with room for everything."""
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="glle-limits-"))
+        settings = Settings(data_dir=folder, cache_bytes=4 * 2**30, queue_bytes=8 * 2**30)
+        servers = [queue_server(settings), cache_server(settings)]
+        for server in servers:
+            server.spawn()
+            stack.callback(server.stop)
+        queue, cache = (server.wait().url for server in servers)
+        here = Stores.connect(replace(settings, redis_url=queue, cache_url=cache))
+        stack.callback(here.close)
+        here.client.config_set("appendonly", "no")  # it is not the disk that is asked about
+        yield here
+
+
+def _asked(here: Stores, of: str, count: int, what: str, ask: Callable[[int], object]) -> Question:
+    """Ask several times."""
+    ask(-1)  # what is made once is made
+    servers = (here.client, here.cache.client)
+    before = [client.info("everything") for client in servers]
+    started = time.process_time()
+    for number in range(REPEATS):
+        ask(number)
+    took = time.process_time() - started
+    after = [client.info("everything") for client in servers]
+
+    def more(name: str) -> float:
+        return float(sum(b[name] - a[name] for a, b in zip(before, after, strict=True))) / REPEATS
+
+    return Question(
+        what=what,
+        of=of,
+        count=count,
+        client_ms=1e3 * took / REPEATS,
+        server_ms=1e3 * (more("used_cpu_user") + more("used_cpu_sys")),
+        commands=more("total_commands_processed") - 2 / REPEATS,  # the two that ask for this
+    )
+
+
+def _of_posteriors(here: Stores, count: int) -> Iterator[Question]:
+    """Ask about posteriors, of which there are so many, each with one array in the cache."""
+    id_ = _posterior(0)
+    middle = f"{BEGAN}{count // 2:012d}"
+    yield _asked(
+        here, "posteriors", count, "a page of the list", lambda _: list(islice(here.posteriors.newest(), PAGE))
+    )
+    yield _asked(
+        here, "posteriors", count, "a page from a cursor", lambda _: list(islice(here.posteriors.newest(middle), PAGE))
+    )
+    yield _asked(here, "posteriors", count, "one record", lambda _: here.posteriors.get(id_))
+
+    def delete(number: int) -> None:
+        record = _record(count + 1 + number)
+        here.posteriors.record(record)
+        small = Entry({}, {"embedding": np.zeros((2, 2))})
+        keys = [DrawKey(0, index, 1.0, "posterior", "procrustes").cache_key(record.id) for index in range(DRAWS)]
+        here.cache.put_many(dict.fromkeys(keys, small))
+        here.posteriors.delete(record)
+        assert not any(here.cache.present(keys))
+
+    yield _asked(here, "posteriors", count, f"delete one with {DRAWS} draws", delete)
+
+
+def _of_workers(here: Stores, count: int) -> Iterator[Question]:
+    """Ask about workers, of which there are so many registered."""
+    yield _asked(here, "workers", count, "GET /readyz", lambda _: readiness(here))
+    yield _asked(here, "workers", count, "queue and workers of GET /metrics", lambda _: queue_states(here))
+    one = GlleWorker(
+        [NAME], name="asks", connection=here.client, serializer=SERIALIZER, job_class=SafeJob, queue_class=SafeQueue,
+        job_monitoring_interval=5, maintenance_interval=10,
+    )  # fmt: skip
+    one.register_birth()
+
+    def its_turn(number: int) -> None:
+        del number
+        here.client.delete(MAINTAINED)
+        one.clean_registries()
+
+    yield _asked(here, "workers", count, "maintenance, once a heartbeat", its_turn)
+    yield _asked(here, "workers", count, "maintenance, of every other worker", lambda _: one.clean_registries())
+    one.register_death()  # type: ignore[no-untyped-call] # RQ's
+
+
+def _of_datasets(here: Stores, count: int) -> Iterator[Question]:
+    """Ask about data sets, of which there are so many in the folder."""
+    yield _asked(here, "data sets", count, "a page of the list", lambda _: list(islice(here.datasets.newest(), PAGE)))
+    yield _asked(here, "data sets", count, "bytes of all, GET /metrics", lambda _: here.datasets.usage())
+    mine = here.datasets.of("default", 10**15)
+    yield _asked(here, "data sets", count, "bytes of a tenant, upload with a quota", lambda _: mine.stored_bytes())
+
+
+def _fill_posteriors(here: Stores, count: int) -> None:
+    """Have the servers write records up to so many, and a draw of each."""
+    begin = here.client.zcard("glle:posteriors")
+    record = json.dumps(_record(0).to_dict())
+    records, draws = here.client.register_script(_RECORDS), here.cache.client.register_script(_DRAWS)
+    for first in range(begin, count, TOGETHER):
+        last = min(first + TOGETHER, count) - 1
+        records(keys=["glle:posteriors"], args=[first, last, record])
+        draws(args=[first, last])
+
+
+def _posterior(number: int) -> str:
+    return f"post_{number:032x}"
+
+
+def _record(number: int) -> PosteriorRecord:
+    """Return a record as large as they are."""
+    arrays = {name: {"shape": [5000, 10, 10], "dtype": "float64"} for name in "abcdefgh"}
+    spec = dict.fromkeys((f"parameter_{letter}" for letter in "abcdefghijkl"), 10)
+    return PosteriorRecord(
+        id=_posterior(number), dataset=f"ds_{number:032x}", n=5000, d=3, spec=spec,
+        diagnostics={"notes": [], **{f"figure_{letter}": 0.123456789 for letter in "abcdefghijkl"}},
+        eigenvalues=[1e-6, 2e-6, 3e-6], seconds=0.3, stages=dict.fromkeys(("neighbors", "weights"), 0.1), arrays=arrays,
+        nbytes=5_000_000, provenance={"engine": "0.1.0", "machine": "x" * 60}, job=f"job_{number:020x}",
+        created=f"{BEGAN}{number:012d}",
+    )  # fmt: skip
+
+
+def _fill_workers(here: Stores, count: int) -> None:
+    """Register so many workers, with what theirs have."""
+    with here.client.pipeline(transaction=False) as together:
+        for number in range(count):
+            key = f"rq:worker:machine-{number // 32}-{number}"
+            beat = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+            facts: dict[Any, Any] = {
+                "last_heartbeat": beat,
+                "state": "idle",
+                "queues": NAME,
+                "engine": "0.1.0",
+            }
+            together.hset(key, mapping=facts)
+            together.sadd("rq:workers", key)
+            together.sadd(f"rq:workers:{NAME}", key)
+        together.execute()
+
+
+def _fill_datasets(here: Stores, count: int) -> None:
+    """Write so many data sets of two points, past the store: it would hash each."""
+    folder = Path(here.settings.data_dir) / "datasets"
+    folder.mkdir(exist_ok=True)
+    for number in range(sum(1 for _ in folder.glob("*.json")), count):
+        id_ = f"ds_{digest(number, 'ds')}"
+        record = Dataset(
+            id=id_, sha256=digest(number) * 2, n=2, d=2, dtype="float64", nbytes=32, names=None, has_labels=False,
+            has_coordinates=False, source={"kind": "upload"}, created=now_iso(),
+        )  # fmt: skip
+        (folder / f"{id_}.npy").write_bytes(b"0" * 160)
+        (folder / f"{id_}.json").write_text(json.dumps(asdict(record)))

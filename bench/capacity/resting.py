@@ -1,0 +1,81 @@
+"""What is there when nothing is asked: records by kind, connections, memory of processes, commands of who waits."""
+
+from __future__ import annotations
+
+import re
+import statistics
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import redis
+
+    from bench.capacity.deployment import Deployment
+
+SECONDS = 10.0
+_NAMES = re.compile(r"(post|job|ds|emb)_[0-9a-f]+|worker-\d+|(?<=:)[0-9a-f-]{20,}")
+
+Row = dict[str, Any]
+
+
+def idle(deployment: Deployment) -> Row:
+    """Return what each meter gains in a second in which nothing is asked."""
+    before = deployment.reading()
+    time.sleep(SECONDS)
+    after = deployment.reading()
+    return {"operation": "idle", "times": 1, **{what: (after[what] - before[what]) / SECONDS for what in after}}
+
+
+def processes(deployment: Deployment) -> Row:
+    """Return memory and connections to the two servers of an API process and of a worker."""
+    found: Row = {}
+    for kind in ("api", "worker"):
+        pid = next(process.pid for name, process in deployment.processes.items() if name.startswith(kind))
+        status = Path(f"/proc/{pid}/status").read_text()
+        (used,) = re.findall(r"VmRSS:\s+(\d+)", status)
+        found[f"{kind}_bytes"] = 1024 * int(used)
+        for name, client in (("queue", deployment.queue), ("cache", deployment.cache)):
+            port = client.connection_pool.connection_kwargs["port"]
+            found[f"{kind}_{name}_connections"] = _connections(pid, int(port))
+    return found
+
+
+def _connections(pid: int, port: int) -> int:
+    """Return how many connections of a process lead to a port of this machine."""
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    to_port = {f"socket:[{line[9]}]" for line in lines if int(line[2].partition(":")[2], 16) == port}
+    links = [entry.readlink() for entry in Path(f"/proc/{pid}/fd").iterdir() if entry.is_symlink()]
+    return sum(str(link) in to_port for link in links)
+
+
+def keys(deployment: Deployment) -> list[Row]:
+    """Return every kind of key: how many there are, and the median of their bytes."""
+    found = []
+    for server, client in (("queue", deployment.queue), ("cache", deployment.cache)):
+        kinds: defaultdict[str, list[int]] = defaultdict(list)
+        for kind, size in _sizes(client):
+            kinds[kind].append(size)
+        for kind, sizes in sorted(kinds.items()):
+            found.append({"server": server, "kind": kind, "count": len(sizes), "bytes": statistics.median(sizes)})
+    return found
+
+
+def draws(deployment: Deployment, posterior: str, n: int, p: int) -> Row:
+    """Return the bytes that a draw of a posterior, and its arrays, take in the cache."""
+    found = list(deployment.cache.scan_iter(f"draw:{posterior}:*", 1000))[:20]
+    sizes = [deployment.cache.memory_usage(key, samples=0) for key in found]
+    whole = deployment.cache.memory_usage(f"posterior:{posterior}", samples=0) or 0
+    return {
+        "n": n,
+        "p": p,
+        "draw_cached": statistics.median(size or 0 for size in sizes),
+        "posterior_cached": whole or 0,
+    }
+
+
+def _sizes(client: redis.Redis) -> list[tuple[str, int]]:
+    names = [key.decode() for key in client.scan_iter(count=1000)]
+    sizes = [client.memory_usage(name, samples=0) or 0 for name in names]
+    return [(_NAMES.sub("*", name).split(":0:")[0], size) for name, size in zip(names, sizes, strict=True)]

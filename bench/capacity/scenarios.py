@@ -1,0 +1,105 @@
+"""Settings of up to a thousand workers and a million posteriors, simulated, beside the closed form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bench.capacity.simulation import Simulation
+from bench.capacity.stations import Setting
+from worker.capacity.model import Shape
+from worker.capacity.plan import Demand, plan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from worker.capacity.model import Model
+
+POSTERIORS = 1_000_000
+WORKERS = (1, 10, 30, 100, 300, 1_000)
+LOAD = 0.7  # of what the workers could do
+REQUESTS = 40_000  # that come in a run, about
+CACHE_BYTES = 512e9
+LEAST_SECONDS = 10.0  # of a run: what waits is to grow beyond a task's time
+# What is asked for in proportion: fits, draws in jobs, first single draws, reads.
+MIXES = {
+    "interactive": Demand(shape=Shape(n=5_000), fits=1, draws=640, singles=60, reads=300, posteriors=POSTERIORS),
+    "heavy": Demand(
+        shape=Shape(n=50_000, k=12), fits=20, draws=16_000, singles=10, reads=50, job=256, posteriors=POSTERIORS
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """One run.
+
+    Attributes
+    ----------
+    asked, done
+        Requests a second.
+    p50, p95, p99
+        Seconds from a request to its end, of those that ended after a tenth of the run; None where none did.
+    busy, expected
+        Share of its time that each station was busy; by the closed form, which knows of no refits and no waiting.
+    refits
+        A second.
+
+    """
+
+    mix: str
+    workers: int
+    api: int
+    asked: float
+    done: float
+    p50: float | None
+    p95: float | None
+    p99: float | None
+    busy: dict[str, float]
+    expected: dict[str, float]
+    refits: float
+
+
+def results(model: Model) -> Iterator[Result]:
+    """Simulate every mix with every number of workers, each loaded alike."""
+    for mix, demand in MIXES.items():
+        for workers in WORKERS:
+            yield simulated(model, mix, demand, workers)
+
+
+def simulated(model: Model, mix: str, demand: Demand, workers: int, requests: int = REQUESTS) -> Result:
+    """Simulate a mix at a rate that would keep the workers busy for `LOAD` of their time, were they all there is."""
+    rate = LOAD * workers / plan(model, demand).cost.worker_cpu
+    asked = _at(demand, rate)
+    found = plan(model, asked)
+    a_second = asked.fits + asked.draws / asked.job + asked.singles + asked.reads
+    seconds = max(LEAST_SECONDS, min(requests / a_second, 2_000.0))
+    setting = Setting(demand=asked, workers=workers, api=found.api, cache_bytes=CACHE_BYTES, seconds=seconds)
+    outcome = Simulation(model, setting).run()
+    waits = np.concatenate([np.zeros(0), *map(np.asarray, outcome.waits.values())])
+    p50, p95, p99 = np.quantile(waits, (0.5, 0.95, 0.99)).tolist() if len(waits) else (None, None, None)
+    cost = found.cost
+    stations = {one.name: one.busy for one in found.stations}
+    expected = {
+        "workers": cost.worker_cpu / workers,
+        "api": cost.api_cpu / found.api,
+        "queue": cost.queue_cpu,
+        "cache": cost.cache_cpu,
+        "network": stations["cache network"],
+    }
+    return Result(
+        mix=mix, workers=workers, api=found.api, asked=outcome.asked / seconds, done=outcome.done / seconds, p50=p50,
+        p95=p95, p99=p99, busy=outcome.busy, expected=expected, refits=outcome.refits / seconds,
+    )  # fmt: skip
+
+
+def _at(demand: Demand, rate: float) -> Demand:
+    return replace(
+        demand,
+        fits=rate * demand.fits,
+        draws=rate * demand.draws,
+        singles=rate * demand.singles,
+        reads=rate * demand.reads,
+    )

@@ -1,0 +1,269 @@
+"""A deployment simulated event by event, with the costs of the model: what waits, what is full, what is fitted again.
+
+Requests come at random (Poisson) for posteriors of unequal popularity (Zipf). Each goes through an API process, the one
+thread of the queue's server, a place in the queue (what someone waits for first), a worker, and the one thread and the
+network of the cache's server. The cache evicts what was used longest ago; an evicted posterior is fitted again.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import defaultdict, deque
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bench.capacity.stations import Job, Kept, Line, Outcome
+from worker.capacity.plan import NETWORK, reading
+from worker.draws import DrawsSpec, shard_seconds
+from worker.places import MOST_PASSED
+from worker.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bench.capacity.stations import Setting, Steps
+    from worker.capacity.model import Cost, Model
+
+GROUP = 4  # draws that a first single draw leaves in the cache
+
+
+class Simulation:
+    """One run."""
+
+    def __init__(self, model: Model, setting: Setting) -> None:
+        self._model, self._setting, self._demand = model, setting, setting.demand
+        self._shape = setting.demand.shape
+        self.now = 0.0
+        self._events: list[tuple[float, int, Steps]] = []
+        self._order = itertools.count()
+        self.api, self.queue = Line([0.0] * setting.api), Line([0.0])
+        self.cache, self.network = Line([0.0]), Line([0.0])
+        self._idle = list(range(setting.workers))
+        self._warm = [Kept(Settings.warm_bytes) for _ in range(setting.workers)]
+        self._worked = 0.0
+        self._urgent: deque[tuple[Steps, None, int]] = deque()
+        self._batch: deque[tuple[Steps, Job | None, int]] = deque()
+        self._passed = 0
+        self._given = -1
+        self._waits: defaultdict[str, list[float]] = defaultdict(list)
+        self._asked = self._done = self._refits = 0
+        self._random = np.random.default_rng(setting.seed)
+        self._costs()
+        self._kept = Kept(setting.cache_bytes)
+        # What is popular was used last.
+        room = int(setting.cache_bytes / (self._posterior_bytes + GROUP * self._draw_bytes))
+        for rank in reversed(range(min(self._demand.posteriors, room))):
+            self._kept.put(rank, self._posterior_bytes)
+            self._kept.put((rank, "draw"), GROUP * self._draw_bytes)
+
+    def _costs(self) -> None:
+        """Look up what everything takes, once."""
+        model, shape, job = self._model, self._shape, float(self._demand.job)
+        answer = model.answer_bytes(shape)
+        self._cost = {
+            "fit": model.cost("fit", shape),
+            "upload": model.cost("upload", shape, bytes=8.0 * shape.n * shape.d),
+            "first": model.cost("first", shape, draws=float(GROUP), bytes=answer),
+            "read": model.cost("cached npy", shape, bytes=answer),
+            "job": model.cost("job", shape, draws=job, tasks=0.0),
+            "task": _less(
+                model.cost("job", shape, draws=job, tasks=1.0), model.cost("job", shape, draws=job, tasks=0.0)
+            ),
+            "result": model.cost("result npy", shape, draws=job, bytes=job * answer),
+            "reading": reading(model, shape),
+        }
+        self._posterior_bytes = model.engine("posterior_cached", shape)
+        self._draw_bytes = model.engine("draw_cached", shape)
+        self._fit_seconds = model.fit_seconds(shape)
+        seconds = shard_seconds(shape.n, shape.p, self._demand.job, Settings.shard_seconds)
+        self.spec = DrawsSpec(
+            n=shape.n, p=shape.p, count=self._demand.job, first=0, seed=0, scales=(1.0,), grid=False,
+            source="posterior", align="procrustes", shard_seconds=seconds,
+        )  # fmt: skip
+        self._chains = self.spec.chains(self._setting.workers)
+
+    def run(self) -> Outcome:
+        """Let requests come, serve them all for as long as they come, and tell."""
+        for at, kind, posterior in self._arrivals():
+            self._push(at, getattr(self, f"_{kind}")(posterior))
+        end = self._setting.seconds
+        while self._events and self._events[0][0] <= end:
+            self.now, _, steps = heapq.heappop(self._events)
+            self._go_on(steps)
+        stations = {"api": self.api, "queue": self.queue, "cache": self.cache, "network": self.network}
+        spent = {name: line.busy for name, line in stations.items()} | {"workers": self._worked}
+        size = {"api": self._setting.api, "workers": self._setting.workers}
+        busy = {name: min(1.0, seconds / end / size.get(name, 1)) for name, seconds in spent.items()}
+        return Outcome(dict(self._waits), self._asked, self._done, busy, spent, self._refits, self._kept.evicted)
+
+    def _arrivals(self) -> Iterator[tuple[float, str, int]]:
+        demand, seconds = self._demand, self._setting.seconds
+        rates = {"fit": demand.fits, "single": demand.singles, "job": demand.draws / demand.job, "read": demand.reads}
+        popularity = np.cumsum(1.0 / np.arange(1, max(2, demand.posteriors) + 1) ** self._setting.zipf)
+        new = itertools.count(demand.posteriors)
+        for kind, rate in rates.items():
+            times = np.sort(self._random.uniform(0, seconds, self._random.poisson(rate * seconds)))
+            ranks = np.searchsorted(popularity, self._random.uniform(0, popularity[-1], len(times)))
+            for at, rank in zip(times.tolist(), ranks.tolist(), strict=True):
+                yield at, kind, next(new) if kind == "fit" else rank
+
+    def _push(self, at: float, steps: Steps) -> None:
+        heapq.heappush(self._events, (at, next(self._order), steps))
+
+    def _go_on(self, steps: Steps) -> None:
+        """Take the next step of a request: into a line, or just time."""
+        step = next(steps, None)
+        if step is not None:
+            line, seconds = step
+            self._push(self.now + seconds if line is None else line.leave(self.now, seconds), steps)
+
+    def _fit(self, posterior: int) -> Steps:
+        began = self._begin()
+        cost, upload = self._cost["fit"], self._cost["upload"]
+        yield self.api, cost.api_cpu + upload.api_cpu
+        yield self.queue, (cost.queue_cpu + upload.queue_cpu) / 2
+
+        def task() -> Steps:
+            worker = self._given
+            yield None, self._work(cost.worker_cpu)
+            yield self.cache, cost.cache_cpu
+            yield self.network, cost.cache_in / NETWORK
+            self._kept.put(posterior, self._posterior_bytes)
+            yield self.queue, (cost.queue_cpu + upload.queue_cpu) / 2
+            self._free(worker)
+            self._end("fit", began)
+
+        self._enqueue(task(), None)
+
+    def _read(self, posterior: int) -> Steps:
+        if not self._kept.has((posterior, "draw")):
+            yield from self._single(posterior)
+            return
+        began, cost = self._begin(), self._cost["read"]
+        yield self.api, cost.api_cpu
+        yield self.queue, cost.queue_cpu
+        yield self.cache, cost.cache_cpu
+        yield self.network, cost.cache_out / NETWORK
+        self._end("read", began)
+
+    def _single(self, posterior: int) -> Steps:
+        began, cost = self._begin(), self._cost["first"]
+        yield self.api, cost.api_cpu
+        yield self.queue, cost.queue_cpu / 2
+
+        def task() -> Steps:
+            worker = self._given
+            yield from self._at_hand(worker, posterior)
+            yield None, self._work(cost.worker_cpu)
+            yield self.cache, cost.cache_cpu
+            yield self.network, cost.cache_in / NETWORK
+            self._kept.put((posterior, "draw"), GROUP * self._draw_bytes)
+            yield self.queue, cost.queue_cpu / 2
+            self._free(worker)
+            self._end("single", began)
+
+        self._enqueue(task(), None, urgent=True)
+
+    def _job(self, posterior: int) -> Steps:
+        job = Job(posterior, self.spec, self._begin(), self.spec.shards)
+        yield self.api, self._cost["job"].api_cpu
+        yield self.queue, self._cost["job"].queue_cpu / 2
+        self._open(job, [0])
+
+    def _open(self, job: Job, shards: list[int]) -> None:
+        for shard in shards:
+            job.waiting.add(shard)
+            self._enqueue(self._shards(job, shard), job, shard=shard)
+
+    def _shards(self, job: Job, first: int) -> Steps:
+        """Make a shard, and others of the job that wait while there is time."""
+        worker, whole = self._given, self._cost["job"]
+        yield self.queue, self._cost["task"].queue_cpu
+        yield None, self._work(self._cost["task"].worker_cpu)
+        yield from self._at_hand(worker, job.posterior)
+        until, shard = self.now + Settings.shard_seconds, first
+        while True:
+            share, began = job.spec.shard_size(shard) / job.spec.total, self.now
+            if shard == 0:
+                self._open(job, list(range(1, min(self._chains, job.spec.shards))))
+            yield None, self._work(share * whole.worker_cpu)
+            yield self.cache, share * whole.cache_cpu
+            yield self.network, share * whole.cache_in / NETWORK
+            yield self.queue, share * whole.queue_cpu / 2
+            self._kept.put((job.posterior, job.began, shard), job.spec.shard_size(shard) * self._draw_bytes)
+            if shard + self._chains < job.spec.shards:
+                self._open(job, [shard + self._chains])
+            job.left -= 1
+            if not job.waiting or self._urgent or 2 * self.now - began >= until:
+                break
+            shard = min(job.waiting)
+            job.waiting.discard(shard)
+        self._free(worker)
+        if not job.left:
+            result = self._cost["result"]
+            yield self.api, result.api_cpu
+            yield self.queue, result.queue_cpu
+            yield self.cache, result.cache_cpu
+            yield self.network, result.cache_out / NETWORK
+            self._end("job", job.began)
+
+    def _at_hand(self, worker: int, posterior: int) -> Steps:
+        """Have a posterior in a worker's memory: from there, from the cache, or fitted again."""
+        if self._warm[worker].has(posterior):
+            return
+        cost = self._cost["reading"]
+        if not self._kept.has(posterior):
+            self._refits += 1
+            yield None, self._work(self._fit_seconds)
+            yield self.cache, self._cost["fit"].cache_cpu
+            yield self.network, self._cost["fit"].cache_in / NETWORK
+            self._kept.put(posterior, self._posterior_bytes)
+        yield self.cache, cost.cache_cpu
+        yield self.network, cost.cache_out / NETWORK
+        yield None, self._work(cost.worker_cpu)
+        self._warm[worker].put(posterior, self._posterior_bytes)
+
+    def _enqueue(self, steps: Steps, job: Job | None, *, shard: int = 0, urgent: bool = False) -> None:
+        if urgent and (self._passed < MOST_PASSED or not self._batch):
+            self._passed += bool(self._batch)
+            self._urgent.append((steps, None, shard))
+        else:
+            self._batch.append((steps, job, shard))
+        self._dispatch()
+
+    def _dispatch(self) -> None:
+        """Give waiting tasks to idle workers."""
+        while self._idle and (self._urgent or self._batch):
+            urgent = bool(self._urgent)
+            steps, job, shard = (self._urgent if urgent else self._batch).popleft()
+            if not urgent:
+                self._passed = 0
+            if job is not None:
+                if shard not in job.waiting:  # taken by another task of the job
+                    continue
+                job.waiting.discard(shard)
+            self._given = self._idle.pop()  # which its first step reads
+            self._go_on(steps)
+
+    def _free(self, worker: int) -> None:
+        self._idle.append(worker)
+        self._dispatch()
+
+    def _work(self, seconds: float) -> float:
+        self._worked += seconds
+        return seconds
+
+    def _begin(self) -> float:
+        self._asked += 1
+        return self.now
+
+    def _end(self, kind: str, began: float) -> None:
+        self._done += 1
+        if began > self._setting.seconds / 10:
+            self._waits[kind].append(self.now - began)
+
+
+def _less(more: Cost, less: Cost) -> Cost:
+    return more.plus(less.times(-1.0))

@@ -1,0 +1,89 @@
+"""The simulation beside the service itself, in a setting that no law was fitted to: what every station spent."""
+
+from __future__ import annotations
+
+import itertools
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import httpx
+
+from bench.capacity.deployment import running
+from bench.capacity.operations import Measured, fitted_posterior
+from bench.capacity.simulation import Simulation
+from bench.capacity.stations import Setting
+from worker.capacity.model import Shape
+from worker.capacity.plan import Demand
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from worker.capacity.model import Model
+
+SHAPE = Shape(n=3_000, k=10, p=2, d=3)
+SINGLES, JOBS, READS = 40, 6, 60
+DRAWS = 64
+CLIENTS = 4
+SECONDS = 60.0  # that the simulated requests come in: as many, at random
+STATIONS = ("worker", "api", "queue", "cache")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Processor seconds that a station spent on the same requests, in the service and simulated."""
+
+    workers: int
+    station: str
+    real: float
+    simulated: float
+
+
+def compared(model: Model) -> Iterator[Comparison]:
+    """Serve the same requests in both, by one worker and by two."""
+    for workers in (1, 2):
+        real, simulated = _real(workers), _simulated(model, workers)
+        for station in STATIONS:
+            yield Comparison(workers=workers, station=station, real=real[station], simulated=simulated[station])
+
+
+def _real(workers: int) -> dict[str, float]:
+    with running(workers) as deployment, httpx.Client(base_url=deployment.url, timeout=300, trust_env=False) as http:
+        client = Measured(deployment, http)
+        posterior = fitted_posterior(client, SHAPE.n, SHAPE.k, SHAPE.p, SHAPE.d, times=1)
+        client.read(f"{posterior}/draws/0", "npy")
+        numbers = itertools.count(1)
+
+        def ask(kind: str) -> None:
+            number = next(numbers)
+            if kind == "single":
+                client.read(f"{posterior}/draws/{4 * number}?seed=1", "npy")
+            elif kind == "read":
+                client.read(f"{posterior}/draws/0?wait={number}", "npy")
+            else:
+                job = client.ended(client.post(f"{posterior}/draws?wait=60", json={"count": DRAWS, "seed": 1 + number}))
+                client.read(f"/v1/jobs/{job['id']}/result", "npy")
+
+        kinds = ["single"] * SINGLES + ["job"] * JOBS + ["read"] * READS
+        mixed = [kinds[i * 37 % len(kinds)] for i in range(len(kinds))]  # 37 and their number have no common divisor
+        deployment.calm()
+        before = deployment.reading()
+        with ThreadPoolExecutor(CLIENTS) as pool:
+            list(pool.map(ask, mixed))
+        deployment.calm()
+        after = deployment.reading()
+        return {station: after[f"{station}_cpu"] - before[f"{station}_cpu"] for station in STATIONS}
+
+
+def _simulated(model: Model, workers: int) -> dict[str, float]:
+    demand = Demand(
+        shape=SHAPE,
+        singles=SINGLES / SECONDS,
+        draws=JOBS * DRAWS / SECONDS,
+        reads=READS / SECONDS,
+        job=DRAWS,
+        posteriors=1,
+    )
+    setting = Setting(demand=demand, workers=workers, api=1, cache_bytes=1e10, seconds=20 * SECONDS)
+    spent = Simulation(model, setting).run().spent  # twenty times as many, so that chance is small
+    return {station: spent["workers" if station == "worker" else station] / 20 for station in STATIONS}

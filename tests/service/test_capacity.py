@@ -1,0 +1,151 @@
+"""The capacity model: its laws, what it says a demand needs, its command, its page, and the simulation of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from bench.capacity import tables
+from bench.capacity.fitting import fitted
+from bench.capacity.scenarios import LOAD, simulated
+from bench.capacity.simulation import Simulation
+from bench.capacity.stations import Kept, Line, Setting
+from docs.figures.methods.tables import between
+from glle_engine import fit, manifolds
+from service import cli
+from worker.capacity.law import Law, product
+from worker.capacity.model import METERS, Model, Shape
+from worker.capacity.plan import BUSY, Demand, plan
+
+SHAPE = Shape(n=5_000)
+DEMAND = Demand(shape=SHAPE, fits=0.1, draws=200, singles=2, reads=50, posteriors=1_000, draws_kept=64)
+
+
+def test_a_law_is_a_sum_of_products() -> None:
+    """Powers and logarithms are read as they are written; a name that is missing is said."""
+    assert product("n k^2", {"n": 3, "k": 2}) == 12
+    assert product("1", {}) == 1
+    assert product("n log(n)", {"n": 1}) == 0
+    assert Law(terms={"1": 0.5, "n k^2": 2.0}).at({"n": 3, "k": 2}) == 24.5
+    with pytest.raises(KeyError, match="d"):
+        product("n d", {"n": 3})
+
+
+def test_a_fit_finds_the_law_and_tells_its_error() -> None:
+    """Costs made by a law give it back; those that no term explains give an error above 1; nothing is nothing."""
+    rows = [{"n": n, "k": k, "cost": 1e-6 * n * k * k + 2e-3} for n in (500, 1000, 2000, 5000) for k in (5, 10)]
+    found = fitted(rows, "cost", ("1", "n", "n k", "n k^2"))
+    assert found.terms == pytest.approx({"1": 2e-3, "n k^2": 1e-6}, rel=1e-3)
+    assert found.worst == 1
+    assert fitted(rows, "cost", ("1",)).worst > 2
+    assert fitted(rows, "cost", ("1",), least=1e6).terms == {}
+
+
+def test_the_page_says_what_was_measured() -> None:
+    """Each table of docs/scaling.md is that of the results as they are kept."""
+    page = tables.PAGE.read_text(encoding="utf-8")
+    for name, table in tables.tables().items():
+        assert between(page, name) == table, f"{name}: python -m bench.capacity --parts page"
+
+
+def test_every_cost_has_its_law() -> None:
+    """Of every operation that the page tells, at every meter, no less than nothing, and more for more points."""
+    model = Model.read()
+    for operation in tables.OPERATIONS:
+        cost = tables._cost(model, operation, SHAPE)
+        assert all(getattr(cost, meter) >= 0 for meter in METERS)
+    assert model.cost("fit", SHAPE).worker_cpu > model.cost("fit", Shape(n=500)).worker_cpu > 0.01
+
+
+def test_the_arrays_are_as_large_as_the_model_says() -> None:
+    """A posterior's bytes are a law without an error: of any shape."""
+    posterior = fit(manifolds.make("s_curve", 300, seed=0).X, n_neighbors=7)
+    found = sum(array.nbytes for array in posterior.arrays().values())
+    assert Model.read().engine("posterior_bytes", Shape(n=300, k=7)) == pytest.approx(found, rel=0.01)
+
+
+def test_a_plan_grows_with_its_demand() -> None:
+    """Ten times the demand is ten times the work; the fullest station is first; what is kept is counted in bytes."""
+    model = Model.read()
+    one, ten = plan(model, DEMAND), plan(model, replace(DEMAND, fits=1, draws=2_000, singles=20, reads=500))
+    assert ten.cost.worker_cpu == pytest.approx(10 * one.cost.worker_cpu)
+    assert ten.workers >= ten.cost.worker_cpu / BUSY > ten.workers - 1
+    assert [station.busy for station in ten.stations] == sorted((one.busy for one in ten.stations), reverse=True)
+    assert one.fits
+    assert not plan(model, replace(DEMAND, singles=1e5)).fits
+    kept = plan(model, replace(DEMAND, draws_kept=0)).cache_bytes
+    assert kept == pytest.approx(1_000 * model.engine("posterior_cached", SHAPE))
+    assert one.cache_bytes - kept == pytest.approx(64_000 * model.engine("draw_cached", SHAPE))
+
+
+def test_the_command_says_what_a_demand_needs(capsys: pytest.CaptureFixture[str]) -> None:
+    """Workers, processes, bytes, and what is full first; as JSON the figures; too much is said."""
+    assert cli.main(["capacity", "--n", "5000", "--draws-per-second", "200", "--posteriors", "10"]) == 0
+    said = capsys.readouterr().out
+    assert "workers" in said
+    assert "Full first, of what there is one: the " in said
+    assert cli.main(["capacity", "--n", "5000", "--singles-per-second", "100000"]) == 0
+    assert "Too much for one queue server" in capsys.readouterr().out
+    assert cli.main(["capacity"]) == 0
+    assert "give a rate" in capsys.readouterr().out
+    assert cli.main(["capacity", "--fits-per-second", "1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["workers"] >= 1
+
+
+@pytest.mark.parametrize(
+    "bad", [["--n", "1"], ["--p", "0"], ["--reads-per-second", "-1"], ["--fits-per-second", "nan"]]
+)
+def test_the_command_refuses_what_is_no_demand(bad: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Too few points, a rate below nothing: the option is named."""
+    with pytest.raises(SystemExit):
+        cli.main(["capacity", *bad])
+    assert bad[0] in capsys.readouterr().err
+
+
+def test_a_line_serves_in_order_and_a_cache_forgets_the_oldest() -> None:
+    """Two servers work at once, a third request waits; what was used last stays."""
+    line = Line([0.0, 0.0])
+    assert [line.leave(0.0, 1.0) for _ in range(3)] == [1.0, 1.0, 2.0]
+    assert line.busy == 3
+    kept = Kept(2)
+    for name in ("a", "b"):
+        kept.put(name, 1)
+    assert kept.has("a")
+    kept.put("c", 1)
+    assert [kept.has(name) for name in ("a", "b", "c")] == [True, False, True]
+    assert kept.evicted == 1
+
+
+def test_the_simulation_agrees_with_the_closed_form_where_nothing_is_full() -> None:
+    """Every request ends, and every station works as much as the plan says, but for chance; idle workers share jobs."""
+    model, seconds = Model.read(), 200.0
+    demand = replace(DEMAND, draws=0, posteriors=3)
+    setting = Setting(demand=demand, workers=20, api=8, cache_bytes=1e12, seconds=seconds)
+    outcome = Simulation(model, setting).run()
+    cost = plan(model, demand).cost
+    assert outcome.done >= 0.99 * outcome.asked > 0
+    for station, expected in (("workers", cost.worker_cpu), ("api", cost.api_cpu), ("queue", cost.queue_cpu)):
+        assert outcome.spent[station] == pytest.approx(seconds * expected, rel=0.15)
+    assert outcome.refits == 0
+    many = replace(setting, demand=Demand(shape=SHAPE, draws=64, posteriors=3), seconds=60)
+    simulation = Simulation(model, many)
+    shared = simulation.run()
+    # Where somebody is always idle, every shard is a task of its own.
+    more = (simulation.spec.shards - 1) * model.laws["job worker_cpu"].terms["tasks"]
+    each = model.cost("job", SHAPE, draws=64).worker_cpu + more
+    assert shared.spent["workers"] == pytest.approx(shared.asked * each, rel=0.05)
+
+
+def test_the_simulation_finds_what_is_full() -> None:
+    """A small cache fits again; more workers than the queue's server can feed do no more."""
+    model = Model.read()
+    small = Setting(demand=replace(DEMAND, posteriors=1_000), workers=20, api=8, cache_bytes=1e8, seconds=20, zipf=0.0)
+    outcome = Simulation(model, small).run()
+    assert outcome.refits > 10
+    assert outcome.evicted > 0
+    demand = Demand(shape=Shape(n=500), singles=1, posteriors=10)
+    many = simulated(model, "singles", demand, 60, requests=1)
+    assert many.busy["queue"] > 0.95 > LOAD > many.busy["workers"]
+    assert many.done < 0.8 * many.asked

@@ -1,0 +1,1 @@
+"""What a deployment needs: costs as laws fitted to measurements (`make capacity`), and what follows for a demand."""

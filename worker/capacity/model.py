@@ -1,0 +1,144 @@
+"""The costs of everything a client asks for: laws by operation and meter, read from what was measured."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Self
+
+from glle_engine.neighbors import KD_TREE_MAX_FEATURES
+from worker.capacity.law import Law
+
+MEASURED = Path(__file__).with_name("measured.json")
+STAGES = ("weights", "embedding", "posterior", "diagnostics")  # of a fit, beside its neighbours
+METERS = (
+    "worker_cpu", "api_cpu", "queue_cpu", "cache_cpu", "queue_commands", "cache_commands",
+    "queue_in", "queue_out", "queue_aof", "cache_in", "cache_out",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """A posterior: n points with d features, k neighbours of each, p dimensions."""
+
+    n: int = 5_000
+    d: int = 3
+    k: int = 10
+    p: int = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What an operation takes.
+
+    Parameters
+    ----------
+    worker_cpu, api_cpu, queue_cpu, cache_cpu
+        Processor seconds of a worker (the engine's included), an API process, the queue's server, the cache's.
+    queue_commands, cache_commands
+        Sent to the servers.
+    queue_in, queue_out, cache_in, cache_out, queue_aof
+        Bytes into and out of a server, and added to the queue's log.
+
+    """
+
+    worker_cpu: float = 0.0
+    api_cpu: float = 0.0
+    queue_cpu: float = 0.0
+    cache_cpu: float = 0.0
+    queue_commands: float = 0.0
+    cache_commands: float = 0.0
+    queue_in: float = 0.0
+    queue_out: float = 0.0
+    queue_aof: float = 0.0
+    cache_in: float = 0.0
+    cache_out: float = 0.0
+
+    def times(self, rate: float) -> Cost:
+        """Return the cost of so many."""
+        return Cost(**{name: rate * value for name, value in asdict(self).items()})
+
+    def plus(self, other: Cost) -> Cost:
+        """Return the cost of both."""
+        more = asdict(other)
+        return Cost(**{name: value + more[name] for name, value in asdict(self).items()})
+
+
+@dataclass(frozen=True)
+class Model:
+    """The laws.
+
+    Parameters
+    ----------
+    laws
+        Of the engine by stage (``"lane"``: a draw of many), of the service by operation and meter
+        (``"job queue_cpu"``).
+    sizes
+        Bytes of each kind of record, and what a process takes: figures that depend on nothing.
+    machine
+        Where it was measured.
+
+    """
+
+    laws: dict[str, Law]
+    sizes: dict[str, float]
+    machine: dict[str, Any]
+
+    @classmethod
+    def of(cls, told: dict[str, Any]) -> Self:
+        """Return the model that JSON tells."""
+        return cls({name: Law(**law) for name, law in told["laws"].items()}, told["sizes"], told["machine"])
+
+    @classmethod
+    @cache
+    def read(cls) -> Self:
+        """Return the model that goes with this version."""
+        return cls.of(json.loads(MEASURED.read_text(encoding="utf-8")))
+
+    def engine(self, what: str, shape: Shape) -> float:
+        """Return a cost of the engine alone."""
+        return self.laws[what].at(asdict(shape))
+
+    def fit_seconds(self, shape: Shape) -> float:
+        """Return the processor seconds of a fit by the engine alone."""
+        how = "tree" if shape.d <= KD_TREE_MAX_FEATURES else "products"
+        stages = (f"fit_neighbors {how}", *(f"fit_{stage}" for stage in STAGES))
+        return sum(self.engine(stage, shape) for stage in stages)
+
+    def cost(self, operation: str, shape: Shape, **more: float) -> Cost:
+        """Return what an operation takes.
+
+        Parameters
+        ----------
+        operation
+            upload, fit, job (of `draws` draws), first (a draw nobody asked for), ``cached``, ``kept`` and ``result``
+            with npy, json or csv, poll, describe, list, ready.
+        more
+            `draws`; `tasks`, where they are not as many as one worker makes of it; `bytes` of the answer or the body.
+
+        """
+        draws = more.get("draws", 1.0)
+        engine = self.fit_seconds(shape) if operation == "fit" else draws * self.engine("lane", shape)
+        values = {
+            **asdict(shape),
+            "draws": draws,
+            "drawn": 8 * shape.n * shape.p * draws,
+            "engine": engine,
+            "tasks": tasks(engine),
+            "posterior": self.engine("posterior_bytes", shape),
+            "bytes": 0.0,
+            **more,
+        }
+        return Cost(**{meter: self.laws[f"{operation} {meter}"].at(values) for meter in METERS})
+
+    def answer_bytes(self, shape: Shape, media: str = "npy") -> float:
+        """Return the bytes of one draw in an answer."""
+        return self.laws[f"bytes {media}"].at(asdict(shape))
+
+
+def tasks(engine_seconds: float, shard_seconds: float = 2.0) -> float:
+    """Return how many tasks a draws job is for a worker that has nothing else: each goes on while there is time."""
+    return float(max(1, math.ceil(engine_seconds / shard_seconds)))

@@ -1,0 +1,169 @@
+"""From a demand to what serves it: processes, bytes, how busy everything is, and what is full first."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from worker.capacity.model import Cost, Shape
+
+if TYPE_CHECKING:
+    from worker.capacity.model import Model
+
+BUSY = 0.7  # of its time that a process is planned to work: at more, waiting grows quickly
+NETWORK = 1.25e9  # bytes a second of a link of 10 Gbit
+CLIENTS = 10_000  # that a Redis server lets in unless its configuration says more
+API_CONNECTIONS = 44  # of an API process to each server at most: 40 threads, listeners, a lock's
+HORSE_CONNECTIONS = 4  # of a working worker and its work-horse to each server
+JOB_SECONDS = 7 * 86400  # GLLE_JOB_TTL
+SHARD_POINTS = 2**20  # a piece of a posterior, as the cache has it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demand:
+    """What clients ask for, of posteriors of one shape.
+
+    Parameters
+    ----------
+    fits, draws, singles, reads, kept
+        A second: fits of new data sets, draws in jobs, first single draws, draws read from the cache, and draws that
+        an API process has at hand.
+    job
+        Draws of a job.
+    posteriors, draws_kept
+        Posteriors that are to stay in the cache, and draws of each.
+
+    """
+
+    shape: Shape
+    fits: float = 0.0
+    draws: float = 0.0
+    singles: float = 0.0
+    reads: float = 0.0
+    kept: float = 0.0
+    job: int = 64
+    posteriors: int = 0
+    draws_kept: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Station:
+    """One thing that there is only one of.
+
+    Parameters
+    ----------
+    busy
+        The share of what it can do that the demand takes: 1 is full.
+    what
+        What it is, in words.
+
+    """
+
+    name: str
+    busy: float
+    what: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What serves a demand.
+
+    Parameters
+    ----------
+    cost
+        Of a second of it.
+    workers, api
+        Processes, each busy for `BUSY` of its time.
+    cache_bytes, queue_bytes, disk_bytes
+        What is to be kept: arrays; records; data sets, by the second for the last.
+    stations
+        What cannot be had twice, the fullest first.
+
+    """
+
+    cost: Cost
+    workers: int
+    api: int
+    cache_bytes: float
+    queue_bytes: float
+    disk_bytes: float
+    stations: tuple[Station, ...]
+
+    @property
+    def fits(self) -> bool:
+        """Whether nothing is more than `BUSY` of what it can do."""
+        return self.stations[0].busy <= BUSY
+
+
+def plan(model: Model, demand: Demand) -> Plan:
+    """Return what serves a demand: each cost by its law, times its rate; the closed form of the simulation."""
+    shape, answer = demand.shape, model.answer_bytes(demand.shape)
+    jobs = demand.draws / demand.job
+    # In a stream of requests each uploads before it fits, and each job's result is read.
+    parts = [
+        model.cost("upload", shape, bytes=8.0 * shape.n * shape.d).times(demand.fits),
+        model.cost("fit", shape).times(demand.fits),
+        model.cost("job", shape, draws=float(demand.job)).times(jobs),
+        model.cost("result npy", shape, draws=float(demand.job), bytes=answer * demand.job).times(jobs),
+        model.cost("first", shape, draws=4.0, bytes=answer).times(demand.singles),
+        model.cost("cached npy", shape, bytes=answer).times(demand.reads),
+        model.cost("kept npy", shape, bytes=answer).times(demand.kept),
+    ]
+    cost = Cost()
+    for part in parts:
+        cost = cost.plus(part)
+    workers = max(1, math.ceil(cost.worker_cpu / BUSY))
+    api = max(1, math.ceil(cost.api_cpu / BUSY))
+    waiting = workers * model.sizes["idle_queue_commands"] * command_seconds(model)
+    connections = api * API_CONNECTIONS + workers * HORSE_CONNECTIONS
+    stations = [
+        Station(name="queue server", busy=cost.queue_cpu + waiting, what="its one thread, seconds a second"),
+        Station(name="cache server", busy=cost.cache_cpu, what="its one thread, seconds a second"),
+        Station(
+            name="cache network",
+            busy=max(cost.cache_in, cost.cache_out) / NETWORK,
+            what=f"bytes a second one way, of {NETWORK:,.0f}",
+        ),
+        Station(name="connections", busy=connections / CLIENTS, what=f"to each server, of {CLIENTS:,}"),
+    ]
+    return Plan(
+        cost=cost,
+        workers=workers,
+        api=api,
+        cache_bytes=demand.posteriors
+        * (model.engine("posterior_cached", shape) + demand.draws_kept * model.engine("draw_cached", shape)),
+        queue_bytes=demand.posteriors * record_bytes(model)
+        + (demand.fits + jobs + demand.singles) * JOB_SECONDS * job_bytes(model),
+        disk_bytes=demand.fits * 8.0 * shape.n * shape.d,
+        stations=tuple(sorted(stations, key=lambda one: -one.busy)),
+    )
+
+
+def command_seconds(model: Model) -> float:
+    """Return what a command takes of the queue's server, as tasks have them."""
+    first = model.cost("first", Shape())
+    return first.queue_cpu / first.queue_commands
+
+
+def record_bytes(model: Model) -> float:
+    """Return the bytes in the queue's server that a posterior takes for ever: record, place in the list, data set."""
+    return model.sizes["key glle:posterior:*"] + model.sizes["key glle:dataset:*:posteriors"] + 2 * 100
+
+
+def job_bytes(model: Model) -> float:
+    """Return the bytes in the queue's server that a job takes until its record expires: record, claim, place."""
+    return model.sizes["key glle:job:*"] + model.sizes["key glle:claim:*"] + 2 * 100
+
+
+def reading(model: Model, shape: Shape) -> Cost:
+    """Return what it takes to have a posterior at hand that was not: read from the cache, and analysed."""
+    nbytes = model.engine("posterior_bytes", shape)
+    pieces = math.ceil(nbytes / SHARD_POINTS)
+    values = {"draws": float(pieces), "drawn": nbytes}
+    return Cost(
+        worker_cpu=model.engine("analysis", shape),
+        cache_cpu=model.laws["result npy cache_cpu"].at(values),
+        cache_out=nbytes,
+        cache_commands=float(pieces),
+    )
