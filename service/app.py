@@ -14,10 +14,12 @@ from service.compression import Compress
 from service.contract import complete
 from service.deprecation import Deprecations, is_marked
 from service.door import Door
+from service.draining import Draining
 from service.guarded import document_keys
 from service.head import Head
 from service.metrics import Metrics
 from service.middleware import Gate, Observe
+from service.patience import Patience
 from service.problems import ProblemOut, documented
 from service.rate import Rate
 from service.recent import FromRecent, Recent
@@ -37,6 +39,7 @@ from service.routes import (
 )
 from service.streams import Streams
 from service.tracing import telemetry
+from service.unexpected import Unexpected
 from worker.logs import has_access_log
 
 if TYPE_CHECKING:
@@ -90,6 +93,7 @@ def create_app(stores: Stores) -> FastAPI:
     )
     app.state.stores = stores
     app.state.streams = Streams(stores.settings.max_streams)
+    app.state.draining = Draining(stores, app.state.streams)
     app.state.stores_of = lru_cache(TENANTS_AT_HAND)(stores.of)
     app.state.recent = Recent(stores.settings.recent_bytes, stores.posteriors.exists)
     app.state.metrics = Metrics(stores, app.state.recent)
@@ -97,6 +101,7 @@ def create_app(stores: Stores) -> FastAPI:
         app.include_router(routes.router)
     problems.install(app)
     app.add_middleware(Gate)
+    app.add_middleware(Patience, seconds=stores.settings.patience, speed=stores.settings.least_speed)
     app.add_middleware(Compress)
     app.add_middleware(FromRecent, recent=app.state.recent)
     door = Door.of(stores.settings, stores.keys)
@@ -104,8 +109,14 @@ def create_app(stores: Stores) -> FastAPI:
     if any(is_marked(route) for routes in ROOMS for route in routes.router.routes):
         app.add_middleware(Deprecations)
     app.add_middleware(Head)
+    app.add_middleware(Unexpected)
     cors.install(app, stores.settings.cors_origins)
-    app.add_middleware(Observe, metrics=app.state.metrics, has_access_log=has_access_log(stores.settings))
+    app.add_middleware(
+        Observe,
+        metrics=app.state.metrics,
+        draining=app.state.draining,
+        has_access_log=has_access_log(stores.settings),
+    )
     _document_problems(app)
     return app
 

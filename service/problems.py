@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
 from glle_engine import GlleError
+from worker.masking import masked
 from worker.problems import Problem, ProblemError
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ _PLAIN = {
     400: ("malformed-request", "Send a complete, well-formed request."),
     404: ("no-such-route", "See /docs for the routes there are."),
     405: ("method-not-allowed", "See /docs for the methods of this route, or the Allow header."),
+    408: ("request-timeout", "Send it over a faster line; or raise GLLE_PATIENCE, or lower GLLE_LEAST_SPEED."),
     413: ("body-too-large", "Send a smaller body; data go to POST /v1/datasets, and are named by their id."),
     415: ("unsupported-media-type", "Send application/json."),
 }
@@ -65,7 +67,7 @@ def documented(**statuses: str) -> dict[int | str, dict[str, Any]]:
 
 def answer(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
     """Return the response of a problem."""
-    body = json.dumps(problem.to_dict(), allow_nan=False)
+    body = masked(json.dumps(problem.to_dict(), allow_nan=False))
     seconds = problem.details.get("retry_after") or _RETRY.get(problem.code) or _RETRY.get(problem.status)
     retry = {} if seconds is None else {"Retry-After": str(seconds)}
     return Response(body, problem.status, {**retry, **(headers or {})}, MEDIA_TYPE)
@@ -78,7 +80,7 @@ def plain(status: int, detail: str) -> Problem:
 
 
 def install(app: FastAPI) -> None:
-    """Answer every exception of the app with its problem."""
+    """Answer every exception that is expected of the app with its problem; `service.unexpected` has the others."""
 
     @app.exception_handler(ProblemError)
     def _known(_: Request, error: ProblemError) -> Response:
@@ -105,7 +107,7 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(OSError)
     def _disk(_: Request, error: OSError) -> Response:
         if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
-            return _unexpected(error)
+            return unexpected(error)
         return answer(
             Problem(
                 code="storage-full",
@@ -115,20 +117,34 @@ def install(app: FastAPI) -> None:
             )
         )
 
-    @app.exception_handler(Exception)
-    def _any(_: Request, error: Exception) -> Response:
-        return _unexpected(error)
-
 
 def redis_away(error: redis.RedisError) -> Problem:
-    """Return the problem of a server that does not answer, and log it."""
+    """Return the problem of a server that does not answer, or takes no writes, and log it."""
     log.error("Redis: %s", error)
-    return Problem(
-        code="redis-unavailable",
-        status=503,
-        detail=f"A Redis server does not answer as it should ({type(error).__name__}).",
-        remedy="Try again in some seconds; if it stays, look at the servers behind GLLE_*_URL.",
-    )
+    if isinstance(error, redis.BusyLoadingError):
+        return Problem(
+            code="redis-unavailable",
+            status=503,
+            detail="A Redis server has been started again, and loads what it had written down.",
+            remedy="Try again in some seconds: it goes on by itself.",
+        )
+    if isinstance(error, redis.OutOfMemoryError):
+        detail = "The queue's Redis has no memory left: it takes nothing new. What it has can be read."
+        remedy = "Try again later; raise GLLE_QUEUE_BYTES (or its maxmemory), or lower GLLE_JOB_TTL."
+    elif str(error).startswith("MISCONF"):
+        detail = "The queue's Redis cannot write to its disk: it takes nothing new. What it has can be read."
+        remedy = "Try again later; make space on the disk of its log, and it goes on by itself."
+    else:
+        of_a_cluster = isinstance(error, redis.exceptions.MovedError | redis.exceptions.ClusterCrossSlotError)
+        return Problem(
+            code="redis-unavailable",
+            status=503,
+            detail=f"A Redis server does not answer as it should ({type(error).__name__}).",
+            remedy="GLLE_*_URL names one server of a Redis Cluster: `glle doctor` says which, and what to do."
+            if of_a_cluster
+            else "Try again in some seconds; if it stays, look at the servers behind GLLE_*_URL.",
+        )
+    return Problem(code="redis-full", status=503, detail=detail, remedy=remedy)
 
 
 def _allow(request: Request) -> dict[str, str]:
@@ -139,7 +155,8 @@ def _allow(request: Request) -> dict[str, str]:
     return {"Allow": ", ".join(sorted(allowed | ({"HEAD"} if "GET" in allowed else set())))}
 
 
-def _unexpected(error: Exception) -> Response:
+def unexpected(error: Exception) -> Response:
+    """Return the response of a bug, and log it: the answer does not tell its message."""
     log.error("Unexpected error", exc_info=error)
     return answer(
         Problem(

@@ -1,0 +1,85 @@
+"""Errors that nobody expected: answers like all others, and a connection that goes on."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import anyio
+import pytest
+
+from service.app import create_app
+from service.unexpected import Unexpected
+from tests.service.conftest import serving
+from worker.stores import Stores
+
+if TYPE_CHECKING:
+    import httpx
+    from starlette.types import Message, Receive, Scope, Send
+
+LAB = "https://lab.example.org"
+
+
+@pytest.fixture(autouse=True)
+def _bug(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug in the list of jobs."""
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("the password is x")
+
+    monkeypatch.setattr(type(stores.jobs), "newest", fail)
+
+
+def test_unexpected_error_tells_no_secrets(client: httpx.Client, caplog: pytest.LogCaptureFixture) -> None:
+    """A bug is a 500 of the one shape, without its message, logged once under the id that the answer has."""
+    answer = client.get("/v1/jobs", headers={"x-request-id": "abc"})
+    assert (answer.status_code, answer.json()["type"]) == (500, "urn:glle:problem:internal-error")
+    assert "password" not in answer.text
+    assert (answer.headers["x-request-id"], answer.headers["x-content-type-options"]) == ("abc", "nosniff")
+    assert [record.name for record in caplog.records if record.exc_info] == ["service.problems"]
+
+
+def test_the_connection_goes_on(client: httpx.Client) -> None:
+    """What is asked on it afterwards is answered: nobody had said that it would be closed."""
+    connection = http.client.HTTPConnection(client.base_url.host, client.base_url.port or 80, timeout=10)
+    for path, status in [("/v1/jobs", 500), ("/livez", 200), ("/v1/jobs", 500), ("/livez", 200)]:
+        connection.request("GET", path)
+        sock = connection.sock
+        answer = connection.getresponse()
+        assert (answer.status, bool(json.loads(answer.read()))) == (status, True)
+        assert connection.sock is sock  # not closed, and no other one
+    connection.close()
+
+
+def test_pages_of_other_origins_read_it(stores: Stores) -> None:
+    """A page that is allowed to ask is told what went wrong, too."""
+    allowing = Stores.connect(replace(stores.settings, cors_origins=LAB))
+    with serving(create_app(allowing)) as client:
+        answer = client.get("/v1/jobs", headers={"origin": LAB})
+    allowing.close()
+    assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (500, LAB)
+
+
+def test_an_answer_that_has_begun_is_broken_off() -> None:
+    """Nothing follows what was sent, and the server is told: the client sees that the rest is missing."""
+
+    async def half(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        raise ZeroDivisionError
+
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    async def ask() -> None:
+        await Unexpected(half)({"type": "http"}, receive, send)
+
+    with pytest.raises(ZeroDivisionError):
+        anyio.run(ask)
+    assert [message["type"] for message in sent] == ["http.response.start"]
