@@ -11,10 +11,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from fastapi.responses import StreamingResponse
 from starlette.concurrency import iterate_in_threadpool
 
 from service.arrow import ARROW, REMEDY, has_arrow
+from service.broken import BreakableResponse
 from service.ranges import OFFERED, Span, Whole, asked_span, unsatisfiable
 from service.sink import Sink
 from worker.problems import ProblemError, refuse
@@ -162,7 +162,7 @@ def negotiated(request: Request, offered: tuple[str, ...]) -> str:
     )
 
 
-class NpyResponse(StreamingResponse):
+class NpyResponse(BreakableResponse):
     """An array as npy; of one with an ETag a part may be asked for."""
 
     def __init__(self, stack: Stack, headers: dict[str, str] | None = None) -> None:
@@ -200,12 +200,12 @@ def npy_response(stack: Stack, headers: dict[str, str] | None = None) -> NpyResp
     return NpyResponse(stack, headers)
 
 
-def npz_response(stacks: dict[str, Stack], headers: dict[str, str] | None = None) -> StreamingResponse:
+def npz_response(stacks: dict[str, Stack], headers: dict[str, str] | None = None) -> BreakableResponse:
     """Return arrays as npz; one that is made while another is sent may stand after it."""
-    return StreamingResponse(_npz(stacks), media_type=NPZ, headers=headers)
+    return BreakableResponse(_npz(stacks), media_type=NPZ, headers=headers)
 
 
-async def whole(response: StreamingResponse) -> Whole:
+async def whole(response: BreakableResponse) -> Whole:
     """Return the same answer in one piece."""
     parts = [part.encode() if isinstance(part, str) else bytes(part) async for part in response.body_iterator]
     headers = {name: value for name, value in response.headers.items() if name != "content-length"}
@@ -214,7 +214,7 @@ async def whole(response: StreamingResponse) -> Whole:
 
 def json_response(
     stack: Stack, more: Iterable[tuple[str, Any]] = (), headers: dict[str, str] | None = None
-) -> StreamingResponse:
+) -> BreakableResponse:
     """Return ``{"shape", "dtype", "data"}`` and `more` members, which are read after the data was sent."""
 
     def body() -> Iterator[str]:
@@ -223,12 +223,12 @@ def json_response(
             yield f",{json.dumps(name)}:{json.dumps(value, allow_nan=False)}"
         yield "}"
 
-    return StreamingResponse(body(), media_type=JSON, headers=headers)
+    return BreakableResponse(body(), media_type=JSON, headers=headers)
 
 
 def members_response(
     members: dict[str, Any], stacks: dict[str, Stack], headers: dict[str, str] | None = None
-) -> StreamingResponse:
+) -> BreakableResponse:
     """Return `members` and, where there are arrays, ``"arrays": {name: {"shape", "dtype", "data"}}``."""
     told = json.dumps(members, allow_nan=False)
 
@@ -244,7 +244,7 @@ def members_response(
             separator = "},"
         yield "}}}"
 
-    return StreamingResponse(body(), media_type=JSON, headers=headers)
+    return BreakableResponse(body(), media_type=JSON, headers=headers)
 
 
 def _open_object(stack: Stack) -> Iterator[str]:

@@ -96,17 +96,17 @@ def require_drawable(here: Stores, record: PosteriorRecord, source: str, *, tota
         )
 
 
-def require_quick(spec: DrawsSpec) -> None:
-    """Raise the problem of draws that would make others wait too long if they went first."""
-    if not quick_draws(spec):
+def require_quick(spec: DrawsSpec, seconds: float) -> None:
+    """Raise the problem of draws that would make others wait too long, longer than this, if they went first."""
+    if not quick_draws(spec, seconds):
         why = "their scale may still be to be calibrated" if spec.is_auto else f"they take some {spec.seconds:.1f} s"
         raise refuse(
             "not-interactive",
             422,
             f"{spec.total:,} draws of {spec.n:,} points cannot go before all others: {why}.",
-            f"Leave `priority` out, or ask for less than {spec.shard_seconds:g} s of draws at scales that are numbers.",
+            f"Leave `priority` out, or ask for less than {seconds:g} s of draws at scales that are numbers.",
             seconds=round(spec.seconds, 3),
-            allowed=spec.shard_seconds,
+            allowed=seconds,
         )
 
 

@@ -9,13 +9,15 @@ import os
 import socket
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from service import backup_command, capacity_command, keys_command, settings_page, store_command
 from service import commands as asking
-from service import keys_command, settings_page
 from service.door import Door
 from service.flags import add_flags, settings_of
+from service.starting import StartError
 from worker import logs, tracing
 from worker.problems import ProblemError
 from worker.settings import Settings, SettingsError, unknown
@@ -28,8 +30,6 @@ if TYPE_CHECKING:
 # One thread a process: N workers with N threads each were three times slower than without.
 BLAS_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 CONTRACT = Path(__file__).resolve().parent.parent / "openapi" / "openapi.json"
-KEEP_ALIVE_SECONDS = 75  # longer than clients and proxies keep an idle connection: they hang up, not the server
-DRAIN_SECONDS = 3  # an API that stops lets answers end for so long
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,10 +46,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ProblemError as error:
         _say(f"glle: {error.problem.detail} {error.problem.remedy}")
         return 1
-
-
-class StartError(RuntimeError):
-    """What keeps the command from starting; the message says the remedy."""
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -75,6 +71,7 @@ def _parser(settings: Settings) -> argparse.ArgumentParser:
 
     serve = commands.add_parser("serve", aliases=["api"], help="the HTTP API alone")
     serve.add_argument("--fd", type=int, help=argparse.SUPPRESS)  # a socket that `glle up` holds open
+    serve.add_argument("--ready-fd", type=int, help=argparse.SUPPRESS)  # a pipe that tells `glle up` when it serves
     serve.set_defaults(run=_serve)
 
     worker = commands.add_parser("worker", help="one worker")
@@ -97,6 +94,9 @@ def _parser(settings: Settings) -> argparse.ArgumentParser:
     contract.set_defaults(run=_openapi)
 
     keys_command.add_to(commands, settings)
+    store_command.add_to(commands, settings)
+    backup_command.add_to(commands, settings)
+    capacity_command.add_to(commands)
     listing = commands.add_parser("settings", help="list the settings")
     what = listing.add_mutually_exclusive_group()
     what.add_argument("--current", action="store_true", help="what holds in this environment, passwords hidden")
@@ -118,14 +118,8 @@ def _up(chosen: argparse.Namespace, settings: Settings) -> int:
 
 
 def _serve(chosen: argparse.Namespace, settings: Settings) -> int:
-    import uvicorn  # noqa: PLC0415 # each command loads what it needs
-
-    class Server(uvicorn.Server):
-        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            app.state.streams.stop(app.state.stores.changes)  # or it would wait for them
-            await super().shutdown(sockets)
-
     from service.app import create_app  # noqa: PLC0415 # each command loads what it needs
+    from service.serving import Server  # noqa: PLC0415 # each command loads what it needs
     from worker.stores import Stores  # noqa: PLC0415 # each command loads what it needs
 
     logs.configure(settings)
@@ -135,25 +129,25 @@ def _serve(chosen: argparse.Namespace, settings: Settings) -> int:
     # Who can reach it decides who needs a key: the socket knows better than the setting.
     host = settings.host if held is None else held.getsockname()[0]
     app = create_app(Stores.connect(replace(settings, host=host)))
+    app.state.stores.datasets.remove_abandoned()
     sock = held or listen(settings.host, settings.port)
-    config = uvicorn.Config(
-        app,
-        log_config=None,  # its lines are as all others are
-        log_level="debug" if settings.log_level == "debug" else "warning",
-        access_log=False,  # ours has the route
-        timeout_graceful_shutdown=DRAIN_SECONDS,
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        server_header=False,
-    )
     if held is None:
         _warn_of_shut_door(replace(settings, host=host))
         logs.announce(f"glle API at http://{_shown(sock)}", settings)
     with sock, contextlib.suppress(KeyboardInterrupt):
-        Server(config).run(sockets=[sock])
+        drain = settings.drain if held is None else 0.0  # who holds the socket has another process accept
+        Server(app, settings, drain=drain, started=partial(_tell, chosen.ready_fd)).run(sockets=[sock])
     metrics = app.state.metrics
     metrics.flush(metrics.taken())
     tracing.TRACING.stop()
     return 0
+
+
+def _tell(descriptor: int | None) -> None:
+    """Write to a pipe, where there is one, that this process is ready."""
+    if descriptor is not None:
+        os.write(descriptor, b"1")
+        os.close(descriptor)
 
 
 def _worker(chosen: argparse.Namespace, settings: Settings) -> int:

@@ -1,5 +1,7 @@
 """What every route is given: the stores, jobs to do the work, and small answers that several routes share."""
 
+import threading
+import time
 from functools import partial
 from typing import Annotated, Any
 
@@ -7,11 +9,14 @@ from fastapi import Depends, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from service.auth import tenant_of
+from service.broken import BrokenOffError
 from service.checks import require_success
 from service.models import JobOut
 from service.waiting import settled
 from worker.analysis import AnalysisSpec
 from worker.jobs import Job
+from worker.posteriors import PosteriorRecord
+from worker.replication import replicated
 from worker.stores import Stores
 from worker.terms import ANY_TIME, Terms
 
@@ -24,6 +29,10 @@ def _stores(request: Request) -> Stores:
 
 
 Here = Annotated[Stores, Depends(_stores)]
+
+AGAIN_SECONDS = 30.0  # for which an answer that has begun waits for what was evicted meanwhile
+LOOK_SECONDS = 0.05
+_WAITING = threading.BoundedSemaphore(8)  # of some forty threads
 
 # Beside `wait`, and in the query as it is: it is about this request, not about what is asked for.
 Deadline = Annotated[
@@ -60,7 +69,8 @@ async def settle(here: Stores, job: Job, wait: float) -> Job:
     if not job.is_open or not wait:
         return job if not job.is_open else await run_in_threadpool(look, here, job.id)
     with here.endings.of(job.id) as ended:
-        return await settled(partial(run_in_threadpool, look, here, job.id), wait, ended)
+        now = partial(run_in_threadpool, look, here, job.id)
+        return await settled(now, wait, ended, lambda: here.endings.is_over)
 
 
 def look(here: Stores, id_: str) -> Job:
@@ -75,6 +85,7 @@ def submitted(here: Stores, terms: Terms, **asked: Any) -> tuple[Job, bool]:
         here.queue.enqueue(job)
     elif terms.priority == "interactive" and job.is_open:
         here.queue.promote(job)  # it may have been a batch until now
+    replicated(here.client, here.settings.replicas, job.id)  # of another's job as well: it may be a moment old
     return job, created
 
 
@@ -100,4 +111,36 @@ def made_again(here: Stores, job: Job, terms: Terms = ANY_TIME) -> Job:
     """Return a job that succeeded, but whose result was evicted, at work again."""
     if here.jobs.reopen(job, terms):
         here.queue.enqueue(here.jobs.fetch(job.id))
+    replicated(here.client, here.settings.replicas, job.id)
     return here.jobs.fetch(job.id)
+
+
+def delete_posterior_of(here: Stores, record: PosteriorRecord) -> None:
+    """Delete a posterior, and cancel the job that fits it again, which would bring it back."""
+    job = here.jobs.holder(record.id)
+    if job is not None and job.is_open:
+        here.queue.withdraw(here.jobs.cancel(job.id))
+    here.posteriors.delete(record)
+
+
+def wait_for_it_again(here: Stores, job: Job) -> None:
+    """Have a job that succeeded make again what was evicted, and wait for it, holding this thread.
+
+    Raises
+    ------
+    BrokenOffError
+        When that fails, takes too long, or too many threads wait so already.
+
+    """
+    if not _WAITING.acquire(blocking=False):
+        raise BrokenOffError(f"What job {job.id} made was evicted, and too many others wait for theirs.")
+    try:
+        until = time.monotonic() + AGAIN_SECONDS
+        job = made_again(here, job)
+        while job.is_open and time.monotonic() < until:
+            time.sleep(LOOK_SECONDS)
+            job = look(here, job.id)
+    finally:
+        _WAITING.release()
+    if job.status != "succeeded":
+        raise BrokenOffError(f"What job {job.id} made was evicted, and did not come again: it is {job.status}.")

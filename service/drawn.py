@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from fastapi.responses import Response
 
 from service.arrays import CSV, JSON, NPY, NPZ, Array, Stack, json_response, negotiated, npy_response, npz_response
 from service.arrow import ARROW
+from service.broken import BrokenOffError
 from service.immutable import client_has_it, immutable_headers, scale_header
 from service.selection import Selection
 from service.tables import Table, matrix_columns, table_response
@@ -19,15 +21,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from service.results import Wanted
-    from worker.cache import ArrayCache, Entry
+    from worker.cache import Entry
     from worker.draws import DrawKey, DrawsSpec
+    from worker.tiers import TieredCache
 
 MEDIA = (JSON, NPY, NPZ, ARROW, CSV)
 _READ_BYTES = 2**20  # of draws read in one round trip
+_ATTEMPTS = 4  # to read what is evicted again and again
 
 
-def draws_response(cache: ArrayCache, posterior: str, spec: DrawsSpec, wanted: Wanted) -> Response | None:
+def draws_response(
+    cache: TieredCache, posterior: str, spec: DrawsSpec, wanted: Wanted, again: Callable[[], None]
+) -> Response | None:
     """Return the embeddings of a draws job whose scales are numbers, those that are wanted; None: some were evicted.
+
+    Parameters
+    ----------
+    again
+        Has made again what is evicted while it is sent.
 
     Raises
     ------
@@ -40,7 +51,7 @@ def draws_response(cache: ArrayCache, posterior: str, spec: DrawsSpec, wanted: W
     draws = Selection.of(wanted.draws, spec.count, "draws")
     positions = [scale * spec.count + draw for scale in range(len(spec.scales)) for draw in draws.positions]
     chosen = [spec.key(position) for position in positions]
-    result = _Result(cache, posterior, chosen, points, max(1, _READ_BYTES // (8 * spec.n * spec.p)))
+    result = _Result(cache, posterior, chosen, points, max(1, _READ_BYTES // (8 * spec.n * spec.p)), again)
     if (sha256 := result.sha256()) is None:
         return None
     scales = [float(scale) for scale in spec.scales]
@@ -50,10 +61,11 @@ def draws_response(cache: ArrayCache, posterior: str, spec: DrawsSpec, wanted: W
     if client_has_it(wanted.request, headers):
         return Response(status_code=304, headers=headers)
     dtype = np.dtype(wanted.dtype)
+    made = result.begun()
     if media in {CSV, ARROW}:
-        return table_response(_table(result, spec, dtype), media, headers)
+        return table_response(_table(result, made, spec, dtype), media, headers)
     lead = (*((len(scales),) if spec.grid else ()), len(draws))
-    embeddings = Stack(lead, (len(points), spec.p), dtype, result.embeddings(), result.embeddings)
+    embeddings = Stack(lead, (len(points), spec.p), dtype, made, result.embeddings)
     if media == NPY:
         return npy_response(embeddings, headers)
     if media == NPZ:
@@ -80,11 +92,12 @@ def draws_response(cache: ArrayCache, posterior: str, spec: DrawsSpec, wanted: W
 class _Result:
     """Some points of some draws, `together` read in one round trip; `heads` and `eigenvalues` are of those read."""
 
-    cache: ArrayCache
+    cache: TieredCache
     posterior: str
     draws: Sequence[DrawKey]
     points: Selection
     together: int
+    again: Callable[[], None]
     heads: list[dict[str, Any]] = field(default_factory=list)
     eigenvalues: list[Array] = field(default_factory=list)
 
@@ -97,21 +110,34 @@ class _Result:
             told.update(head["sha256"].encode())
         return told.hexdigest()
 
+    def begun(self) -> Iterator[Array]:
+        """Return all embeddings, the first of them read already: what cannot be is told before the answer begins."""
+        made = self.embeddings()
+        return chain(list(islice(made, 1)), made)
+
     def embeddings(self, start: int = 0) -> Iterator[Array]:
         """Yield the embeddings from the draw at a position on."""
         keys = self._keys()
         for first in range(start, len(keys), self.together):
-            for found in self.cache.get_many(keys[first : first + self.together]):
-                entry = _still_there(found)
+            for entry in self._read(keys[first : first + self.together]):
                 self.heads.append(entry.meta)
                 self.eigenvalues.append(entry.arrays["eigenvalues"])
                 yield self.points.take(entry.arrays["embedding"])
+
+    def _read(self, keys: list[str]) -> list[Entry]:
+        """Return entries, made again when they were evicted meanwhile: the answer has begun."""
+        for _ in range(_ATTEMPTS):
+            there = [entry for entry in self.cache.views(keys) if entry is not None]
+            if len(there) == len(keys):
+                return there
+            self.again()
+        raise BrokenOffError("Draws are evicted faster than they are sent; the cache is too small for its use.")
 
     def _keys(self) -> list[str]:
         return [key.cache_key(self.posterior) for key in self.draws]
 
 
-def _table(result: _Result, spec: DrawsSpec, dtype: np.dtype[Any]) -> Table:
+def _table(result: _Result, embeddings: Iterator[Array], spec: DrawsSpec, dtype: np.dtype[Any]) -> Table:
     """Return a row for each point of each draw: draw, scale where it is an axis, point, y1 to yp."""
     counts = [("draw", np.dtype(np.uint64)), *([("scale", np.dtype(float))] if spec.grid else [])]
     columns = [*counts, ("point", np.dtype(np.int64)), *((f"y{i}", dtype) for i in range(1, spec.p + 1))]
@@ -119,7 +145,7 @@ def _table(result: _Result, spec: DrawsSpec, dtype: np.dtype[Any]) -> Table:
     together = max(1, _READ_BYTES // (8 * spec.p * len(numbers)))
 
     def parts() -> Iterator[list[Array]]:
-        made = zip(result.draws, result.embeddings(), strict=True)
+        made = zip(result.draws, embeddings, strict=True)
         while group := [pair for _, pair in zip(range(together), made, strict=False)]:
             draws = np.array([key.index for key, _ in group], np.uint64).repeat(len(numbers))
             scales = [np.array([key.scale for key, _ in group]).repeat(len(numbers))] if spec.grid else []
@@ -127,10 +153,3 @@ def _table(result: _Result, spec: DrawsSpec, dtype: np.dtype[Any]) -> Table:
             yield [draws, *scales, np.tile(numbers, len(group)), *matrix_columns(matrix, "y").values()]
 
     return Table(columns, parts())
-
-
-def _still_there(entry: Entry | None) -> Entry:
-    """Return an entry, or break the answer off: its length was announced, so the client notices."""
-    if entry is None:
-        raise RuntimeError("A draw was evicted while the result was sent; the cache is too small for its use.")
-    return entry

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import TYPE_CHECKING
 
 from worker.settings import Settings, SettingsError, rows
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Mapping
 
 _DEST = "setting_"
@@ -51,3 +51,11 @@ def given(chosen: argparse.Namespace) -> dict[str, str]:
 def settings_of(chosen: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
     """Return the settings of a command line in an environment: flags come first."""
     return Settings.from_env({**environ, **given(chosen)})
+
+
+def span(text: str) -> float:
+    """Return a number of hours or days that a flag gives, a hundred years at most."""
+    value = float(text)
+    if not 0 <= value <= 36_500:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 36,500")
+    return value

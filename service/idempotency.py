@@ -8,13 +8,13 @@ once with one key, one creates; the other is told to come back.
 from __future__ import annotations
 
 import hashlib
-import json
 import secrets
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 from fastapi import Header
 
+from worker.formats import read, written
 from worker.identity import digest, text
 from worker.problems import ProblemError, refuse
 from worker.tenants import DEFAULT, own
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from worker.jobs import Job
     from worker.stores import Stores
 
-KEPT_SECONDS = 86400
-CLAIM_SECONDS = 60  # for which a key is held by a request whose process died
+# For which a key is held by a request whose process died: its client waits as long. A creation that takes longer goes
+# on; who asks meanwhile creates the same, named by its content.
+CLAIM_SECONDS = 10
 
 Key = Annotated[
     str | None,
@@ -36,7 +37,7 @@ Key = Annotated[
         alias="Idempotency-Key",
         min_length=1,
         max_length=200,
-        description="Chosen by the client: a repeat with the same key and body, within a day, gets the same answer.",
+        description="A client's word: a repeat with the same key and body gets the same answer, by default for a day.",
     ),
 ]
 IN_USE = "A request with this Idempotency-Key is being worked on."  # a 409, for the documentation of routes
@@ -96,12 +97,12 @@ def remembered(
     if key is None:
         return create()
     name, asked = _name(here, key), digest(*request)
-    claim = json.dumps({"asked": asked, "claim": secrets.token_hex(8)})
+    claim = written("idempotency", {"asked": asked, "claim": secrets.token_hex(8)})
     while not _swap(here.client, name, "", claim, CLAIM_SECONDS):
         known = text(here.client.get(name) or "")
         if not known:  # freed just now
             continue
-        state = json.loads(known)
+        state = read("idempotency", f"What is known of the Idempotency-Key {key!r}", known, dict)
         if state["asked"] != asked:
             raise _reused(key)
         if "made" not in state:
@@ -115,8 +116,9 @@ def remembered(
     except BaseException:
         here.client.eval(_RELEASE, 1, name, claim)
         raise
-    state = json.dumps({"asked": asked, "made": answers.name(made)})
-    _swap(here.client, name, claim, state, KEPT_SECONDS, or_nothing=True)  # nothing: it took longer than the claim
+    remembering = written("idempotency", {"asked": asked, "made": answers.name(made)})
+    # Nothing: it took longer than the claim.
+    _swap(here.client, name, claim, remembering, here.settings.idempotency_ttl, or_nothing=True)
     return made
 
 

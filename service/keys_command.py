@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
-import math
 import sys
 from typing import TYPE_CHECKING
 
+from service.flags import span
 from worker.keys import SCOPES, KeyStore
 from worker.tenants import DEFAULT
 
 if TYPE_CHECKING:
+    import argparse
+
     from worker.settings import Settings
 
 _COLUMNS = ("id", "tenant", "scopes", "created", "expires", "name")
@@ -27,7 +28,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], settin
         "--scope", action="append", choices=SCOPES, dest="scopes", help="what it allows; write includes read, admin all"
     )
     create.add_argument("--name", default="", help="a note on who has it")
-    create.add_argument("--expires-days", type=_span, help="after so many days it is no longer good (never)")
+    create.add_argument("--expires-days", type=span, help="after so many days it is no longer good (never)")
     create.set_defaults(run=_create)
 
     ways.add_parser("list", help="list the keys, without what lets in").set_defaults(run=_list)
@@ -37,7 +38,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], settin
 
     rotate = ways.add_parser("rotate", help="give a key a new secret and print it, this once")
     rotate.add_argument(
-        "--overlap-hours", type=_span, default=24.0, help="so long the present one is good, too (%(default)g)"
+        "--overlap-hours", type=span, default=24.0, help="so long the present one is good, too (%(default)g)"
     )
     rotate.set_defaults(run=_rotate)
     for way in (revoke, rotate):
@@ -87,13 +88,6 @@ def _rotate(chosen: argparse.Namespace, settings: Settings) -> int:
 
 def _store(chosen: argparse.Namespace) -> KeyStore:
     return KeyStore.under(chosen.data_dir)
-
-
-def _span(text: str) -> float:
-    value = float(text)
-    if not 0 <= value <= 36_500 or math.isnan(value):
-        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 36,500")
-    return value
 
 
 def _say(text: str) -> None:

@@ -23,6 +23,7 @@ from prometheus_client.registry import Collector
 import glle_engine
 from worker.counts import BUCKETS
 from worker.health import existing, queue_states
+from worker.object_index import ObjectIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -33,11 +34,17 @@ if TYPE_CHECKING:
     from worker.stores import Stores
 
 FLUSH_SECONDS = 5.0  # what a process counted is added to the deployment's counts so often, and at each scrape
+UNTOLD = float("nan")  # what a managed server does not say of itself
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 _COUNTERS = {
     "http_requests": ("Answers.", ("method", "route", "status")),
-    "cache_reads": ("Arrays looked for, in an API process's memory and on the cache server.", ("where", "result")),
+    "cache_reads": (
+        "Arrays looked for, in an API process's memory, on the cache server and in the object store.",
+        ("where", "result"),
+    ),
+    "store_requests": ("Requests to the object store.", ("what", "result")),
+    "store_bytes": ("Bytes written to the object store, and read from it.", ("direction",)),
     "draws": ("Draws made, by the solver that passed.", ("solver",)),
     "draws_rejected": ("Results that the acceptance test refused: the next solver was tried.", ("solver",)),
 }
@@ -145,10 +152,17 @@ class _Deployment(Collector):
             oldest,
             _gauge("glle_workers", "Workers that gave a sign of life lately.", len(workers)),
             _gauge("glle_workers_busy", "Those of them that work.", sum(workers.values())),
-            _gauge("glle_redis_bytes", "Memory in use by the queue's Redis.", info["used_memory"]),
-            _gauge("glle_redis_max_bytes", "The most that it may use; 0: no limit.", info["maxmemory"]),
+            _gauge("glle_redis_bytes", "Memory in use by the queue's Redis.", info.get("used_memory", UNTOLD)),
+            _gauge("glle_redis_max_bytes", "The most that it may use; 0: no limit.", info.get("maxmemory", UNTOLD)),
+            *self._stored(),
             *self._counted(),
         ]
+
+    def _stored(self) -> Iterator[Metric]:
+        count, size, condemned = ObjectIndex(self._stores.client).sums()
+        yield _gauge("glle_stored_objects", "Objects of the object store.", count)
+        yield _gauge("glle_stored_object_bytes", "Their bytes.", size)
+        yield _gauge("glle_store_condemned", "Objects to be removed that could not be yet.", condemned)
 
     def _counted(self) -> Iterator[Metric]:
         counters, spreads = self._stores.counts.read()
@@ -168,10 +182,10 @@ class _Deployment(Collector):
     def _cache(self) -> list[Metric]:
         info = self._stores.cache.info()
         evicted = CounterMetricFamily("glle_cache_evictions", "Values that made room, since the server started.")
-        evicted.add_metric((), info["evicted_keys"])
+        evicted.add_metric((), info.get("evicted_keys", UNTOLD))
         return [
-            _gauge("glle_cache_bytes", "Memory in use by the cache's Redis.", info["used_memory"]),
-            _gauge("glle_cache_max_bytes", "The most that it may use; 0: no limit.", info["maxmemory"]),
+            _gauge("glle_cache_bytes", "Memory in use by the cache's Redis.", info.get("used_memory", UNTOLD)),
+            _gauge("glle_cache_max_bytes", "The most that it may use; 0: no limit.", info.get("maxmemory", UNTOLD)),
             _gauge("glle_cache_budget_bytes", "What GLLE_CACHE_BYTES says it is.", self._stores.cache.budget),
             evicted,
         ]

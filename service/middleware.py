@@ -17,6 +17,7 @@ from worker.origin import REQUEST_ID
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from service.draining import Draining
     from service.metrics import Metrics
 
 COMMAND_BYTES = 64 * 2**10  # every JSON command is a few hundred bytes
@@ -28,9 +29,10 @@ access = logging.getLogger("glle.access")
 class Observe:
     """Adds X-Request-Id and Server-Timing to every answer, counts it by route template, and may log it."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, *, has_access_log: bool = False) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, draining: Draining, *, has_access_log: bool = False) -> None:
         self._app = app
         self._metrics = metrics
+        self._draining = draining
         self._has_access_log = has_access_log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -55,6 +57,8 @@ class Observe:
                     (b"x-content-type-options", b"nosniff"),
                     (b"server-timing", b"app;dur=%.1f" % took),
                 ]
+                if self._draining.begun:
+                    message["headers"].append((b"connection", b"close"))
             else:
                 sent += len(message.get("body", b""))
             await send(message)

@@ -6,13 +6,17 @@
 from __future__ import annotations
 
 import math
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import numpy as np
 from starlette.concurrency import run_in_threadpool
 
 from service.arrays import NPY, Stack
-from service.streams import BreakableResponse, BrokenOffError, states
+from service.broken import BreakableResponse, BrokenOffError
+from service.context import made_again
+from service.streams import states
+from worker.shards import counts
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -25,12 +29,13 @@ if TYPE_CHECKING:
     from worker.stores import Stores
 
 READ_BYTES = 2**20  # of draws read in one round trip
+_ATTEMPTS = 5  # to read what is evicted again and again
 
 
 async def as_they_come(here: Stores, streams: Streams, job: Job, spec: DrawsSpec) -> AsyncIterator[Entry]:
     """Yield all draws of a job in their order, each as soon as it and those before it are made.
 
-    No thread is held while it waits.
+    One that was evicted before it was sent is made again. No thread is held while it waits.
 
     Parameters
     ----------
@@ -40,27 +45,35 @@ async def as_they_come(here: Stores, streams: Streams, job: Job, spec: DrawsSpec
     Raises
     ------
     BrokenOffError
-        When the job fails or is cancelled, a draw was evicted before it was sent, or the service stops.
+        When the job fails or is cancelled, draws are evicted faster than they are sent, or the service stops.
 
     """
     keys = [key.cache_key(job.subject) for key in spec.draws()]
     together = max(1, READ_BYTES // (8 * spec.n * spec.p))
     sent = 0
-    async for now in states(here, streams, job):
-        made = spec.total
-        if now.is_open and now.status != "cancelling":
-            made = await run_in_threadpool(_made, here, now, spec)
-        elif now.status != "succeeded":
-            raise BrokenOffError(f"Job {job.id} is {now.status}; {sent} of its {spec.total} draws were sent.")
-        while sent < made:
-            part = keys[sent : min(sent + together, made)]
-            for entry in await run_in_threadpool(here.cache.get_many, part):
-                if entry is None:
-                    raise BrokenOffError(f"Draw {sent} of job {job.id} was evicted before it was sent.")
-                yield entry
-                sent += 1
-    if sent < spec.total:
-        raise BrokenOffError(f"The service stops; {sent} of the {spec.total} draws of job {job.id} were sent.")
+    for _ in range(_ATTEMPTS):
+        async for now in states(here, streams, job):
+            if now.is_open and now.status != "cancelling":
+                made = await run_in_threadpool(_made, here, now, spec)
+            elif now.status != "succeeded":
+                raise BrokenOffError(f"Job {job.id} is {now.status}; {sent} of its {spec.total} draws were sent.")
+            else:
+                made = spec.total
+            while sent < made:
+                part = keys[sent : min(sent + together, made)]
+                there = list(takewhile(bool, await run_in_threadpool(here.cache.get_many, part)))
+                for entry in there:
+                    assert entry is not None
+                    yield entry
+                    sent += 1
+                if len(there) < len(part):  # evicted: made again when the job has ended
+                    break
+        if sent == spec.total:
+            return
+        if streams.stopped:
+            raise BrokenOffError(f"The service stops; {sent} of the {spec.total} draws of job {job.id} were sent.")
+        job = await run_in_threadpool(made_again, here, job)
+    raise BrokenOffError(f"Draw {sent} of job {job.id} is evicted again and again; the cache is too small for its use.")
 
 
 def npy_as_they_come(
@@ -84,7 +97,7 @@ def npy_as_they_come(
 def _made(here: Stores, job: Job, spec: DrawsSpec) -> int:
     """Return how many draws are there without a gap, from the first on."""
     made = 0
-    for shard, count in enumerate(here.jobs.shard_counts(job.id, job.round, spec.shards)):
+    for shard, count in enumerate(counts(here.client, job, spec.shards)):
         made += count
         if count < spec.shard_size(shard):
             break

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 from fastapi.responses import Response
 
 from service.immutable import client_has_it, immutable_headers
@@ -20,4 +21,4 @@ def picture_response(request: Request, entry: Entry) -> Response:
     headers = {**immutable_headers(entry.meta["sha256"], media, ""), "Content-Disposition": "inline"}
     if client_has_it(request, headers):
         return Response(status_code=304, headers=headers)
-    return Response(entry.arrays["picture"].tobytes(), 200, headers, media)
+    return Response(np.asarray(entry.arrays["picture"]).tobytes(), 200, headers, media)

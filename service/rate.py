@@ -2,6 +2,7 @@
 
 A bucket holds a minute's requests and fills evenly. A process takes a second's worth with one script, and gives them
 out without asking again: so the quota holds over all processes, to within a second's worth of each, and costs little.
+While Redis does not answer, or takes no writes, each process gives out a second's worth a second by itself.
 """
 
 from __future__ import annotations
@@ -10,14 +11,13 @@ import math
 import time
 from typing import TYPE_CHECKING
 
+import redis
 from starlette.concurrency import run_in_threadpool
 
 from worker.quotas import too_many_requests
 from worker.tenants import own
 
 if TYPE_CHECKING:
-    import redis
-
     from worker.quotas import Quotas
 
 # KEYS: bucket. ARGV: requests a minute, requests wanted. Returns how many were taken, and when there is one again (ms).
@@ -70,7 +70,10 @@ class Rate:
             return
         seconds = self._empty_until.get(tenant, 0.0) - time.monotonic()
         if seconds <= 0:
-            taken, milliseconds = await run_in_threadpool(self._take, tenant, most)
+            try:
+                taken, milliseconds = await run_in_threadpool(self._take, tenant, most)
+            except redis.RedisError:  # what needs no Redis, or only reads it, is to go on
+                taken, milliseconds = self._take_alone(tenant, most)
             if taken:
                 self._left[tenant] = self._left.get(tenant, 0) + taken - 1
                 return
@@ -81,3 +84,11 @@ class Rate:
     def _take(self, tenant: str, most: int) -> tuple[int, int]:
         taken, milliseconds = self._script(keys=[own("glle:rate", tenant)], args=[most, max(1, most // 60)])
         return int(taken), int(milliseconds)
+
+    def _take_alone(self, tenant: str, most: int) -> tuple[int, int]:
+        """Take without Redis: a second's worth, once a second; returns as `_take`."""
+        now = time.monotonic()
+        if (until := self._empty_until.get(tenant, 0.0)) > now:  # another request has just taken
+            return 0, math.ceil(1000 * (until - now))
+        self._empty_until[tenant] = now + max(1.0, 60 / most)
+        return max(1, most // 60), 0

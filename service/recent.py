@@ -12,10 +12,13 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import redis
 from starlette.concurrency import run_in_threadpool
 
 from service.auth import tenant_of
 from service.compression import LEAST, VARY, accepts_gzip, gzip_tag, gzipped
+from service.problems import answer as refused
+from service.problems import redis_away
 from service.ranges import deliver, header
 from worker.tracing import TRACING
 
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 ALIVE_SECONDS = 1.0  # a posterior deleted through another API process is answered for so much longer at most
+MOST_ALIVE = 4096  # posteriors of which it is remembered that they exist
 LARGEST = 2**20  # bytes of an answer that is worth keeping
 _ZIPPED = b"\n"  # marks the key of a compressed answer; no header has it
 
@@ -93,7 +97,10 @@ class Recent:
             b"accept-ranges" in told,
         )
         self._put(key, answer)
-        self._alive[posterior] = time.monotonic() + ALIVE_SECONDS
+        now = time.monotonic()
+        if len(self._alive) > MOST_ALIVE:  # most are of posteriors that nobody asked for lately
+            self._alive = {name: until for name, until in self._alive.items() if until > now}
+        self._alive[posterior] = now + ALIVE_SECONDS
 
     def _put(self, key: Key, answer: Answer) -> None:
         self._answers[key] = answer
@@ -162,7 +169,12 @@ class FromRecent:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         method = scope["method"] if scope["type"] == "http" else ""
-        if method == "GET" and (answer := await self._recent.find(scope)) is not None:
+        try:
+            answer = await self._recent.find(scope) if method == "GET" else None
+        except redis.RedisError as error:  # whether the posterior still exists nobody can tell
+            await refused(redis_away(error))(scope, receive, send)
+            return
+        if answer is not None:
             scope["route"] = answer.route
             if TRACING.is_on:
                 TRACING.answers(method, getattr(answer.route, "path", ""))

@@ -4,44 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from fastapi.responses import StreamingResponse
+import redis
 from starlette.concurrency import run_in_threadpool
 
+from service.broken import BrokenOffError
 from service.context import look
 from worker.problems import refuse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from starlette.types import Send
-
     from worker.jobs import Job
     from worker.news import News
     from worker.stores import Stores
 
-log = logging.getLogger(__name__)
-
 SOON_SECONDS = 0.15  # after a change: the one that followed it at once was not published
+AWAY_SECONDS = 60.0  # a stream outlives a Redis that is away for so long, or changes its master
 LOOK_SECONDS = 1.0  # news may get lost, and a job whose worker was lost ends by being looked at
-
-
-class BrokenOffError(RuntimeError):
-    """The rest will not come."""
-
-
-class BreakableResponse(StreamingResponse):
-    """A stream whose end may not come: it is broken off then, and its client sees that it is not whole."""
-
-    async def stream_response(self, send: Send) -> None:
-        """Send the stream; after a `BrokenOffError` the server hangs up, because the answer is not complete."""
-        try:
-            await super().stream_response(send)
-        except BrokenOffError as error:
-            log.warning("An answer was broken off: %s", error)
 
 
 class Streams:
@@ -96,12 +79,25 @@ async def states(here: Stores, streams: Streams, job: Job) -> AsyncIterator[Job]
     """Yield the job as it is, again whenever there is news of it or a second has passed, until it has ended.
 
     Or until the streams are stopped.
+
+    Raises
+    ------
+    BrokenOffError
+        When Redis does not answer for a minute.
+
     """
-    seen = -1
+    seen, answered = -1, time.monotonic()
     with here.changes.of(job.id) as changed:
         while not streams.stopped:
             changed.clear()
-            job = await run_in_threadpool(look, here, job.id)
+            try:
+                job = await run_in_threadpool(look, here, job.id)
+            except redis.RedisError as error:
+                if time.monotonic() - answered > AWAY_SECONDS:
+                    raise BrokenOffError(f"Redis does not answer ({type(error).__name__}).") from error
+                await asyncio.sleep(LOOK_SECONDS)
+                continue
+            answered = time.monotonic()
             yield job
             if not job.is_open:
                 return

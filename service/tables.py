@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from fastapi.responses import StreamingResponse
 
 from service.arrays import CSV, Array
 from service.arrow import ARROW
+from service.broken import BreakableResponse
 from service.sink import Sink
 
 if TYPE_CHECKING:
@@ -60,12 +60,12 @@ def matrix_columns(matrix: Array, prefix: str, names: Sequence[str] | None = Non
     return {name: matrix[:, column] for column, name in enumerate(names)}
 
 
-def table_response(table: Table, media: str, headers: dict[str, str] | None = None) -> StreamingResponse:
+def table_response(table: Table, media: str, headers: dict[str, str] | None = None) -> BreakableResponse:
     """Return a table as CSV or as an Arrow stream."""
     if media == CSV:
         # RFC 4180 has a parameter that says that the first line are names.
-        return StreamingResponse(_csv(table), media_type=f"{CSV}; charset=utf-8; header=present", headers=headers)
-    return StreamingResponse(_arrow(table), media_type=ARROW, headers=headers)
+        return BreakableResponse(_csv(table), media_type=f"{CSV}; charset=utf-8; header=present", headers=headers)
+    return BreakableResponse(_arrow(table), media_type=ARROW, headers=headers)
 
 
 def _csv(table: Table) -> Iterator[str]:

@@ -1,23 +1,30 @@
-"""`glle up`: servers, API and workers as one tree that starts, stops and dies together."""
+"""`glle up`: servers, API and workers as one tree that starts, stops and dies together.
+
+SIGHUP replaces API and workers one after the other while the service goes on: see `service.children.replaced`.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import http.client
+import itertools
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import redis
 
-from service.cli import BLAS_VARIABLES, StartError
+from service.children import READY_SECONDS, Child, Started, pipe_is_up, replaced
+from service.cli import BLAS_VARIABLES
+from service.folder import held, told
+from service.starting import StartError
 from worker import lifeline, logs
 from worker.servers import Server, ServerError, cache_server, queue_server
 from worker.stores import Stores
@@ -25,41 +32,10 @@ from worker.stores import Stores
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from worker.queue import TaskQueue
     from worker.settings import Settings
 
 TICK = 0.1
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 15.0
-STEADY_SECONDS = 30.0  # a child that lived so long is restarted without a pause
-READY_SECONDS = 60.0
-
-
-@dataclass
-class Child:
-    """A process of the tree, restarted when it ends by itself."""
-
-    name: str
-    spawn: Callable[[], subprocess.Popen[bytes]]
-    say: Callable[[str], None]
-    process: subprocess.Popen[bytes] | None = None
-    pause: float = 0.0
-    due: float = 0.0
-    started: float = 0.0
-
-    def start(self) -> None:
-        """Start it."""
-        self.process = self.spawn()
-        self.started = time.monotonic()
-
-    def ended(self) -> bool:
-        """Say whether it ran and is gone; then `restart` is due after a pause that grows."""
-        if self.process is None or self.process.poll() is None:
-            return False
-        steady = time.monotonic() - self.started > STEADY_SECONDS
-        self.pause = 0.0 if steady else min(max(FIRST_PAUSE, 2 * self.pause), LONGEST_PAUSE)
-        self.due = time.monotonic() + self.pause
-        self.say(f"{self.name} ended with {self.process.returncode}; again in {self.pause:g} s")
-        self.process = None
-        return True
 
 
 class Tree:
@@ -81,16 +57,22 @@ class Tree:
         self._children: list[Child] = []
         self._watcher = None if lifeline.LINUX else lifeline.Watcher()
         self._stopping = False
+        self._leaving: list[Started] = []
+        self._renewal: Iterator[None] = iter(())
+        self._renew = False
+        self._had_terminal = _has_terminal()
+        self._numbers = itertools.count(1)
 
     def run(self) -> int:
         """Start everything, watch over it until a signal, stop it in order; return the exit code."""
         for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(signum, self._on_signal)
         data = Path(self._settings.data_dir).resolve()
-        data.mkdir(parents=True, exist_ok=True)
-        with _locked(data):
+        with held(data), contextlib.ExitStack() as stack:
             try:
                 settings = self._start(data)
+                if self._servers:
+                    stack.enter_context(told(data, settings))
                 self._announce(data)
                 self._watch(settings)
             except ServerError as error:
@@ -103,8 +85,11 @@ class Tree:
         logs.announce(text, self._settings)
 
     def _on_signal(self, signum: int, frame: object) -> None:
-        del signum, frame
-        self._stopping = True
+        del frame
+        if signum == signal.SIGHUP and _has_terminal() == self._had_terminal:
+            self._renew = True
+        else:  # a terminal that is closed ends what it began
+            self._stopping = True
 
     def _start(self, data: Path) -> Settings:
         """Start the servers, then the rest; return the settings with the servers' URLs."""
@@ -113,34 +98,50 @@ class Tree:
             queue, cache = queue_server(settings), cache_server(settings)
             self._servers = [queue, cache]
             for server in self._servers:
-                self._children.append(Child(server.folder.name + " server", self._told(server.spawn), self._say))
+                self._children.append(Child(server.folder.name + " server", self._server(server), self._say))
                 self._children[-1].start()
             for server in self._servers:
                 server.wait()
             settings = replace(settings, redis_url=queue.url, cache_url=cache.url)
         environment = {
+            "MALLOC_ARENA_MAX": "2",  # or each thread keeps what it once needed for itself
             **os.environ,
             **settings.to_env(),
             "GLLE_DATA_DIR": str(data),
             **dict.fromkeys(BLAS_VARIABLES, "1"),
         }
-        descriptor = self._sock.fileno()
-        command = self._command(["serve", "--fd", str(descriptor)], environment, (descriptor,))
-        self._children.append(Child("API", command, self._say))
+        self._children.append(Child("API", partial(self._api, environment), self._say))
+        registry = Stores.connect(settings).queue
         for number in range(1, settings.workers + 1):
-            name = f"{socket.gethostname()}-{os.getpid()}-{number}".replace(".", "-")
-            command = self._command(["worker", "--name", name], environment)
-            self._children.append(Child(f"worker {name}", command, self._say))
+            spawn = partial(self._worker, environment, registry)
+            self._children.append(Child(f"worker {number}", spawn, self._say))
         for child in self._children:
-            if child.process is None:
+            if child.running is None:
                 child.start()
         return settings
 
+    def _server(self, server: Server) -> Callable[[], Started]:
+        return lambda: Started(self._told(server.spawn()))
+
+    def _api(self, environment: dict[str, str]) -> Started:
+        """Start an API process on the socket that is held here."""
+        sock = self._sock.fileno()
+        ready, told = os.pipe()
+        process = self._command(["serve", "--fd", str(sock), "--ready-fd", str(told)], environment, (sock, told))
+        os.close(told)
+        return Started(process, pipe_is_up(ready))
+
+    def _worker(self, environment: dict[str, str], registry: TaskQueue) -> Started:
+        """Start a worker, by a name that none had before: the registry knows those that were killed for a while."""
+        name = f"{socket.gethostname()}-{os.getpid()}-{next(self._numbers)}".replace(".", "-")
+        process = self._command(["worker", "--name", name], environment)
+        return Started(process, partial(registry.knows, name), name)
+
     def _command(
         self, arguments: list[str], environment: dict[str, str], descriptors: tuple[int, ...] = ()
-    ) -> Callable[[], subprocess.Popen[bytes]]:
+    ) -> subprocess.Popen[bytes]:
         return self._told(
-            lambda: subprocess.Popen(  # noqa: S603 # this very program
+            subprocess.Popen(  # noqa: S603 # this very program
                 [sys.executable, "-m", "service", *arguments],
                 env=environment,
                 pass_fds=descriptors,
@@ -150,16 +151,11 @@ class Tree:
             )
         )
 
-    def _told(self, spawn: Callable[[], subprocess.Popen[bytes]]) -> Callable[[], subprocess.Popen[bytes]]:
-        """Return `spawn` so that the watcher, where there is one, knows of the process."""
-
-        def spawn_and_tell() -> subprocess.Popen[bytes]:
-            process = spawn()
-            if self._watcher is not None:
-                self._watcher.tell(process.pid)
-            return process
-
-        return spawn_and_tell
+    def _told(self, process: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
+        """Let the watcher, where there is one, know of a process."""
+        if self._watcher is not None:
+            self._watcher.tell(process.pid)
+        return process
 
     def _announce(self, data: Path) -> None:
         """Say where it listens, once it is ready."""
@@ -177,20 +173,24 @@ class Tree:
             )
 
     def _watch(self, settings: Settings) -> None:
+        lost: list[Started] = []
         while not self._stopping:
-            for worker in self._look_after():
-                # Its heartbeat would tell after some 20 s; we saw it die.
-                with contextlib.suppress(redis.RedisError):
-                    Stores.connect(settings).queue.recover(worker)
+            lost += self._look_after()
+            lost[:] = [gone for gone in lost if not _recovered(settings, gone)]  # the queue's server may be away, too
+            if next(self._renewal, self) is self and self._renew:  # one after the other, too
+                self._renew = False
+                children = self._children[len(self._servers) :]
+                patience = settings.job_timeout + READY_SECONDS
+                self._renewal = replaced(children, self._leaving, patience, self._say, lost.append)
             time.sleep(TICK)
 
-    def _look_after(self) -> list[str]:
-        """Restart what ended and is due; return the names of workers that ended just now."""
+    def _look_after(self) -> list[Started]:
+        """Restart what ended and is due; return what ended just now."""
         gone = []
         for child in self._children:
-            if child.ended() and child.name.startswith("worker "):
-                gone.append(child.name.removeprefix("worker "))
-            if child.process is None and time.monotonic() >= child.due:
+            if (ended := child.ended()) is not None:
+                gone.append(ended)
+            if child.running is None and time.monotonic() >= child.due:
                 child.start()
         return gone
 
@@ -199,7 +199,8 @@ class Tree:
         for signum in (signal.SIGINT, signal.SIGTERM):
             signal.signal(signum, signal.SIG_IGN)
         servers = len(self._servers)
-        running = [c.process for c in self._children[servers:] if c.process is not None]
+        running = [c.running.process for c in self._children[servers:] if c.running is not None]
+        running += [started.process for started in self._leaving]
         warm, cold, hard = (signal.SIGTERM, self._settings.stop_grace), (signal.SIGTERM, 3.0), (signal.SIGKILL, 3.0)
         for attempt, grace in (warm, cold, hard):
             for process in running:
@@ -211,23 +212,34 @@ class Tree:
             self._watcher.close()
 
 
+def _recovered(settings: Settings, gone: Started) -> bool:
+    """Have what a worker was doing done again: its heartbeat would tell after some 20 s, but it was seen to end.
+
+    Return False when the queue's server did not answer.
+    """
+    if gone.name:
+        try:
+            with contextlib.closing(Stores.connect(settings)) as here:
+                here.queue.recover(gone.name)
+        except redis.RedisError:
+            return False
+    return True
+
+
+def _has_terminal() -> bool:
+    """Say whether this process has a terminal; one that is closed is none."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
+
+
 def _still_running(processes: list[subprocess.Popen[bytes]], grace: float) -> list[subprocess.Popen[bytes]]:
     deadline = time.monotonic() + grace
     while (left := [p for p in processes if p.poll() is None]) and time.monotonic() < deadline:
         time.sleep(TICK / 2)
     return left
-
-
-@contextlib.contextmanager
-def _locked(data: Path) -> Iterator[None]:
-    """Hold the data folder: two trees on one folder would write the same files."""
-    with (data / "lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            remedy = "Stop it, or choose another folder with --data-dir."
-            raise StartError(f"Another `glle up` uses {data}. {remedy}") from None
-        yield
 
 
 def _ready(host: str, port: int) -> bool:

@@ -16,15 +16,18 @@ _FIRST_SLEEP = 0.05
 _LONGEST_SLEEP = 0.5
 
 
-async def settled(look: Callable[[], Awaitable[Job]], seconds: float, ended: asyncio.Event | None = None) -> Job:
+async def settled(
+    look: Callable[[], Awaitable[Job]], seconds: float, ended: asyncio.Event, is_over: Callable[[], bool]
+) -> Job:
     """Look until the job has ended or the time is over: whenever `ended` is set, and in between by itself.
+
+    Or until waiting is over for everyone, because the process is about to stop.
 
     News may get lost, and a job whose worker was lost ends by being looked at: so the sleeps are 50 to 500 ms.
     """
     deadline = time.monotonic() + seconds
     sleep = _FIRST_SLEEP
-    ended = ended or asyncio.Event()
-    while (job := await look()).is_open and (left := deadline - time.monotonic()) > 0:
+    while (job := await look()).is_open and (left := deadline - time.monotonic()) > 0 and not is_over():
         ended.clear()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(ended.wait(), min(sleep, left))

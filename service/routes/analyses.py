@@ -114,7 +114,7 @@ async def summary(
         count=count, first=first, seed=seed, scale=1.0 if auto else float(scale), source=source, calibrated=auto
     )
     key = spec.cache_key(id)
-    entry = await run_in_threadpool(here.cache.get, key)
+    entry = await run_in_threadpool(here.cache.view, key)
     if entry is None:
         terms = Terms(priority="interactive" if not auto and _quick(here, record, count) else "batch")
         job = await run_in_threadpool(analysis_job, here, spec, posterior=id, terms=terms)
@@ -122,7 +122,7 @@ async def summary(
         if job.is_open:
             return accepted(job)
         require_success(job)
-        entry = await run_in_threadpool(here.cache.get, key)
+        entry = await run_in_threadpool(here.cache.view, key)
         if entry is None:  # evicted at once: the cache is too busy for now
             return accepted(job)
     return await run_in_threadpool(result_response, spec, entry, Wanted(request, dtype, points))

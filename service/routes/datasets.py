@@ -1,9 +1,11 @@
 """`/v1/datasets`: upload, list, read back, delete."""
 
+import contextlib
 from pathlib import Path
 from typing import IO, Annotated, Any
 
 import numpy as np
+import redis
 from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
@@ -23,7 +25,7 @@ from service.arrays import (
 )
 from service.arrow import ARROW, PARQUET
 from service.checks import require_dataset
-from service.context import Here
+from service.context import Here, delete_posterior_of
 from service.idempotency import IN_USE, Answers, Key, content_digest, remembered
 from service.immutable import PARTS, client_has_it, immutable_headers
 from service.models import DatasetOut, DatasetPage, SyntheticIn
@@ -35,7 +37,6 @@ from service.selection import Points, Selection
 from service.tables import Table as Columns
 from service.tables import matrix_columns, table_response
 from service.uploads import received
-from worker.analysis import results_prefix
 from worker.datasets import Array, Dataset, Table
 from worker.naming import is_called
 from worker.problems import refuse
@@ -97,7 +98,7 @@ async def upload(
     async with received(request, Path(here.settings.data_dir) / "incoming", reader.cap) as file:
 
         def stored() -> tuple[Dataset, bool]:
-            return here.datasets.add(reader.read(file, Limits.of(here.settings), Apart(label, color)))
+            return _added(here, reader.read(file, Limits.of(here.settings), Apart(label, color)))
 
         asked = await run_in_threadpool(_upload_asked, request, file) if key is not None else ("", "")
         return _stored(*await run_in_threadpool(remembered, here, key, asked, stored, _answers(here)))
@@ -120,7 +121,7 @@ def synthetic(body: SyntheticIn, here: Here, key: Key = None) -> Response:
     def sampled() -> tuple[Dataset, bool]:
         sheet = manifolds.make(body.name, body.n, noise=body.noise, seed=body.seed)
         source = {"kind": "synthetic", **body.model_dump()}
-        return here.datasets.add(Table(values=sheet.X, coordinates=sheet.coordinates, source=source))
+        return _added(here, Table(values=sheet.X, coordinates=sheet.coordinates, source=source))
 
     asked = ("POST /v1/datasets/synthetic", body.model_dump())
     return _stored(*remembered(here, key, asked, sampled, _answers(here)))
@@ -236,12 +237,17 @@ def delete_dataset(
             "Delete them first, or delete all with ?force=true.",
             posteriors=posteriors[:100],
         )
-    for name in posteriors:
-        if (record := here.posteriors.get(name)) is not None:
-            here.posteriors.delete(record)
+    _delete_posteriors(here, posteriors)
     here.datasets.delete(id)
-    here.cache.delete_prefix(results_prefix(id))
+    _delete_posteriors(here, here.posteriors.of_dataset(id))  # those whose fits ended meanwhile; no more can come
+    here.cache.forget(id)
     return Response(status_code=204)
+
+
+def _delete_posteriors(here: Stores, ids: list[str]) -> None:
+    for id_ in ids:
+        if (record := here.posteriors.get(id_)) is not None:
+            delete_posterior_of(here, record)
 
 
 def _table(dataset: Dataset, values: Array, beside: dict[str, Array], dtype: Dtype | None) -> Columns:
@@ -272,6 +278,15 @@ def _answers(here: Stores) -> Answers[tuple[Dataset, bool]]:
         return None if found is None else (found, not known)
 
     return Answers(name=lambda made: made[0].id if made[1] else f"{made[0].id} known", recall=recall)
+
+
+def _added(here: Stores, table: Table) -> tuple[Dataset, bool]:
+    """Store a table, and begin to note what will be cached about it; return its record and whether it is new."""
+    dataset, new = here.datasets.add(table)
+    if new:
+        with contextlib.suppress(redis.RedisError):  # then deleting it looks through the whole cache
+            here.cache.begin(dataset.id)
+    return dataset, new
 
 
 def _stored(dataset: Dataset, new: bool) -> Response:  # noqa: FBT001 # the pair that `add` returns

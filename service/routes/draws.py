@@ -3,7 +3,6 @@
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
-from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine.spec import Align, Source
@@ -21,6 +20,7 @@ from service.arrays import (
     whole,
 )
 from service.arrow import ARROW
+from service.broken import BreakableResponse
 from service.checks import require_calibratable, require_drawable, require_posterior, require_quick, require_success
 from service.context import Deadline, Here, accepted, answered, settle, submitted
 from service.idempotency import IN_USE, Key, once
@@ -32,7 +32,7 @@ from service.routes.posteriors import ACCEPTED, LATE, Wait
 from service.selection import Points, Selection
 from service.tables import Table, matrix_columns, table_response
 from worker.cache import Entry
-from worker.draws import AUTO, DrawsSpec
+from worker.draws import AUTO, CHAINS, DrawsSpec, shard_seconds
 from worker.identity import digest
 from worker.jobs import Job
 from worker.posteriors import PosteriorRecord
@@ -139,7 +139,7 @@ async def draw_one(
         if entry is None:  # evicted at once: the cache is too busy for now
             return accepted(job)
     response = _one(request, entry, media, dtype, points)
-    if isinstance(response, StreamingResponse) and entry.arrays["embedding"].nbytes <= LARGEST:
+    if isinstance(response, BreakableResponse) and entry.arrays["embedding"].nbytes <= LARGEST:
         response = await whole(response)
         request.app.state.recent.keep(request.scope, id, response)
     return response
@@ -154,7 +154,7 @@ def _asked(here: Stores, id_: str, body: DrawsIn) -> tuple[DrawsSpec, Entry | No
 def _drawn(here: Stores, id_: str, spec: DrawsSpec) -> Entry | None:
     """Return a single draw from the cache, at the number that is known for its scale."""
     spec = _numbered(here, id_, spec)
-    return None if spec.is_auto else here.cache.get(spec.key(0).cache_key(id_))
+    return None if spec.is_auto else here.cache.view(spec.key(0).cache_key(id_))
 
 
 def _numbered(here: Stores, id_: str, spec: DrawsSpec) -> DrawsSpec:
@@ -177,14 +177,15 @@ def _one(request: Request, entry: Entry, media: str, dtype: Dtype, points: str |
         return npy_response(stack, headers)
     if media == NPZ:
         return npz_response({"embedding": stack, "eigenvalues": Stack.of(eigenvalues)}, headers)
-    told = {name: value for name, value in entry.meta.items() if name != "sha256"}
+    # What it took is of one computation; the same draw is made again with the same ETag.
+    told = {name: value for name, value in entry.meta.items() if name not in {"sha256", "seconds"}}
     return json_response(stack, [("eigenvalues", eigenvalues.tolist()), *told.items()], headers)
 
 
 def _job(here: Stores, id_: str, body: DrawsIn, terms: Terms, key: str | None) -> Job:
     spec = _spec(here, require_posterior(here, id_), body)
     if terms.priority == "interactive":
-        require_quick(spec)
+        require_quick(spec, here.settings.shard_seconds)
     request = (f"POST /v1/posteriors/{id_}/draws", body.model_dump())
     return once(here, key, request, lambda: _enqueue(here, id_, spec, terms, single=False))
 
@@ -192,9 +193,10 @@ def _job(here: Stores, id_: str, body: DrawsIn, terms: Terms, key: str | None) -
 def _spec(here: Stores, record: PosteriorRecord, body: DrawsIn) -> DrawsSpec:
     """Return what the job is to do, or refuse what it could not keep."""
     scales = body.scales if body.scales is not None else [1.0 if body.scale is None else body.scale]
+    n, p, most = record.n, record.spec["n_components"], here.settings.shard_seconds
     spec = DrawsSpec(
-        n=record.n,
-        p=record.spec["n_components"],
+        n=n,
+        p=p,
         count=body.count,
         first=body.first,
         seed=body.seed,
@@ -202,7 +204,7 @@ def _spec(here: Stores, record: PosteriorRecord, body: DrawsIn) -> DrawsSpec:
         grid=body.scales is not None,
         source=body.source,
         align=body.align,
-        shard_seconds=here.settings.shard_seconds,
+        shard_seconds=shard_seconds(n, p, body.count * len(scales), most),
     )
     if spec.is_auto:
         require_calibratable(record, body.source)
@@ -223,8 +225,14 @@ def _enqueue(here: Stores, id_: str, spec: DrawsSpec, terms: Terms, *, single: b
         posterior=id_,
         spec=spec.to_dict(),
         total=spec.total,
+        chains=_chains(here, spec),
         reuse=("queued", "running") if single else ("queued", "running", "succeeded"),
     )[0]
+
+
+def _chains(here: Stores, spec: DrawsSpec) -> int:
+    """Return how many workers may share a job; who is at work is only looked up where it matters."""
+    return CHAINS if spec.chains(spec.shards) == CHAINS else spec.chains(here.queue.live_workers())
 
 
 def _single(here: Stores, id_: str, spec: DrawsSpec) -> Job:

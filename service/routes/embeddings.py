@@ -173,14 +173,14 @@ async def get_coordinates(
 async def _found(here: Stores, id_: str, wait: float) -> Entry | Job:
     """Return an embedding, or the job that makes it once more than `wait` seconds have passed."""
     record = await run_in_threadpool(here.embeddings.fetch, id_)
-    entry = await run_in_threadpool(here.cache.get, record.recipe.cache_key)
+    entry = await run_in_threadpool(here.cache.view, record.recipe.cache_key)
     if entry is not None:
         return entry
     job = await settle(here, await run_in_threadpool(_maker, here, record), wait)
     if job.is_open:
         return job
     require_success(job)
-    entry = await run_in_threadpool(here.cache.get, record.recipe.cache_key)
+    entry = await run_in_threadpool(here.cache.view, record.recipe.cache_key)
     # None: evicted at once, or made for a comparison that failed there: the next request makes it alone.
     return job if entry is None else entry
 

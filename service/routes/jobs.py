@@ -1,16 +1,17 @@
 """`/v1/jobs`: follow, fetch, cancel."""
 
+from functools import partial as partial_of
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request, Response
-from fastapi.responses import StreamingResponse
 from pydantic import WithJsonSchema
 from starlette.concurrency import run_in_threadpool
 
 from service import drawn
 from service.arrays import JSON, NPY, Dtype, negotiated
+from service.broken import BreakableResponse
 from service.checks import require_draws, require_success
-from service.context import Here, accepted, look, made_again, settle
+from service.context import Here, accepted, look, made_again, settle, wait_for_it_again
 from service.events import EVENTS, events, has_seen_the_end
 from service.immutable import PARTS, SCALE_DOCUMENTED, body_headers, client_has_it, scale_header
 from service.models import JobOut, JobPage, PosteriorOut
@@ -88,7 +89,7 @@ async def follow(
     streams = request.app.state.streams
     streams.require_room()
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # no proxy is to hold it back
-    return StreamingResponse(events(here, streams, job, last_event_id), headers=headers, media_type=EVENTS)
+    return BreakableResponse(events(here, streams, job, last_event_id), headers=headers, media_type=EVENTS)
 
 
 @router.get(
@@ -185,7 +186,7 @@ def _posterior(here: Stores, job: Job, wanted: Wanted) -> Response:
 
 def _analysis(here: Stores, job: Job, wanted: Wanted) -> Response:
     spec = analysis_of(job)
-    entry = here.cache.get(spec.cache_key(job.subject))
+    entry = here.cache.view(spec.cache_key(job.subject))
     if entry is None:  # evicted
         return accepted(made_again(here, job))
     if job.kind == "picture":
@@ -220,4 +221,5 @@ def _draws(here: Stores, job: Job, wanted: Wanted) -> Response:
     if spec is None:  # its calibration was deleted with its posterior
         return accepted(made_again(here, job))
     # Evicted: made again, and what is there is kept.
-    return drawn.draws_response(here.cache, job.subject, spec, wanted) or accepted(made_again(here, job))
+    again = partial_of(wait_for_it_again, here, job)
+    return drawn.draws_response(here.cache, job.subject, spec, wanted, again) or accepted(made_again(here, job))

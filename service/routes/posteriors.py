@@ -5,11 +5,11 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-import glle_engine
+from glle_engine import NUMBERS
 from glle_engine.data import require_enough_points
 from service.arrays import JSON, NPY, NPZ, Dtype, Stack, json_response, negotiated, npy_response, npz_response
 from service.checks import require_dataset, require_not_all_equal, require_posterior, require_success, require_within
-from service.context import Deadline, Here, accepted, settle, submitted
+from service.context import Deadline, Here, accepted, delete_posterior_of, settle, submitted
 from service.idempotency import IN_USE, Answers, Key, remembered
 from service.immutable import PARTS, client_has_it, immutable_headers
 from service.models import JobOut, PosteriorIn, PosteriorOut, PosteriorPage
@@ -166,7 +166,7 @@ def rename_posterior(id: str, body: NamingIn, here: Here) -> PosteriorOut:  # no
 @router.delete("/{id}", summary="Delete a posterior", status_code=204, responses=documented(_404="None."))
 def delete_posterior(id: str, here: Here) -> Response:  # noqa: A002 # the name in the path
     """Delete a posterior, its draws and what was made of them; its data set stays."""
-    here.posteriors.delete(here.posteriors.fetch(id))
+    delete_posterior_of(here, here.posteriors.fetch(id))
     return Response(status_code=204)
 
 
@@ -179,7 +179,7 @@ def _posterior_or_job(
     require_within(here, "n_neighbors", body.n_neighbors)
     require_within(here, "n_components", body.n_components)
     require_enough_points(dataset.n, spec)
-    id_ = posterior_id(dataset.id, spec.to_dict(), glle_engine.__version__)
+    id_ = posterior_id(dataset.id, spec.to_dict(), NUMBERS)
     terms = Terms.within(deadline, _priority(dataset.n, dataset.d, spec.to_dict()))
 
     def known_or_fitted() -> PosteriorRecord | Job:

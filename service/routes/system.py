@@ -52,11 +52,14 @@ async def livez() -> LiveOut:
 
 
 @router.get("/readyz", summary="Can it work?", responses=documented())
-def readyz(here: Here) -> ReadyOut:
+def readyz(request: Request, here: Here) -> ReadyOut:
     """Answer 200 when the servers answer, the queue's is never evicted, each queue has a worker, data can be written.
+
+    And while this process is not about to stop.
 
     Else 503: the problem of the first check that fails, and all of them in `details.checks`.
     """
+    request.app.state.draining.require_not_begun()
     checks = readiness(here)
     if failed := [check for check in checks if check.state == "problem"]:
         first, names = failed[0], [check.name for check in failed]

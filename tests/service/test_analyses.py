@@ -458,7 +458,7 @@ def test_deleted_data_set_takes_its_advice_along(client: httpx.Client, stores: S
     """Nothing about it is left in the cache."""
     dataset = upload(client, SHEET)
     worked(stores, client.post("/v1/advice", json={"dataset": dataset, "n_neighbors": [6]}))
-    assert len(list(stores.cache._client.scan_iter("*"))) == 1
+    assert len(list(stores.cache._client.scan_iter("result:*"))) == 1
     assert client.delete(f"/v1/datasets/{dataset}").status_code == 204
     assert list(stores.cache._client.scan_iter("*")) == []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from worker.keys import Scope
     from worker.stores import Stores
 
-CONTRACT = cli._contract_app().openapi()
+CONTRACT = json.loads(cli.CONTRACT.read_text(encoding="utf-8"))
 OPERATIONS = [(method, path) for path, methods in CONTRACT["paths"].items() for method in methods]
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-NAMED = re.findall(r"`(tests/\S+?\.py)::(\w+)`", (ROOT / "docs" / "service.md").read_text(encoding="utf-8"))
+TABLES = "".join((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("service.md", "threat-model.md"))
+NAMED = re.findall(r"`(tests/\S+?\.py)::(\w+)`", TABLES)
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 

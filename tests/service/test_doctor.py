@@ -115,7 +115,7 @@ def test_workers_that_do_not_match_are_told(stores: Stores) -> None:
     stores.client.hset("rq:job:waits", "enqueued_at", since.isoformat())
     checks = found(inside.deployment(stores.settings))
     assert checks["workers of glle"].state == "ok"
-    assert (checks["engine versions"].state, checks["worker threads"].state) == ("problem", "warning")
+    assert (checks["engine versions"].state, checks["worker threads"].state) == ("warning", "warning")
     assert "0.0.1" in checks["engine versions"].detail
     assert checks["worker threads"].detail == "Not pinned: old."
     assert checks["backlog of glle"].state == "warning"
@@ -210,3 +210,13 @@ def test_a_service_that_asks_for_a_key(guarded: httpx.Client, stores: Stores) ->
     key = stores.keys.create("default", ("write",), "doctor", None)[1]
     version = next(check for check in doctor.service(url, key) if check.name == "version")  # no worker for the rest
     assert version.state == "ok"
+
+
+def test_tasks_in_another_versions_queue_are_told(stores: Stores) -> None:
+    """An upgrade that was not finished: its workers are gone, and their tasks wait."""
+    stores.client.sadd("rq:queues", "rq:queue:glle", "rq:queue:glle-0", "rq:queue:glle-1")
+    stores.client.rpush("rq:queue:glle-0", "waits")
+    checks = found(inside.deployment(stores.settings))
+    assert checks["backlog of glle-0"].state == "warning"
+    assert "docs/upgrades.md" in checks["backlog of glle-0"].remedy
+    assert "backlog of glle-1" not in checks

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
+import redis
 
 from service.app import create_app
 from tests.service.conftest import beating, serving
@@ -43,6 +44,45 @@ def test_redis_away_is_503_and_the_process_lives(away: httpx.Client) -> None:
     for path in ("/livez", "/docs", "/v1/info", "/v1/datasets"):
         assert away.get(path).status_code == 200
     assert "glle_redis_up 0.0" in away.get("/metrics").text
+
+
+def test_a_server_that_loads_is_503(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was started again and has a long log: it says LOADING until it has it."""
+
+    def loading(*_: object, **_options: object) -> None:
+        raise redis.BusyLoadingError("Redis is loading the dataset in memory")
+
+    stores = Stores.connect(settings)
+    with serving(create_app(stores)) as client:
+        monkeypatch.setattr(redis.connection.Connection, "read_response", loading)
+        assert "loads what it had" in client.get("/v1/jobs").json()["detail"]
+        for path in ("/v1/jobs", "/v1/posteriors/post_1", "/readyz"):
+            answer = client.get(path)
+            assert (answer.status_code, answer.json()["type"]) == (503, "urn:glle:problem:redis-unavailable")
+            assert answer.headers["retry-after"] == "5"
+        assert client.get("/livez").status_code == 200
+        monkeypatch.undo()
+    stores.close()
+
+
+def test_a_full_queue_server_refuses_what_is_new(client: httpx.Client, stores: Stores) -> None:
+    """Without memory it answers 503 with the remedy, keeps what was asked, and is read as ever."""
+    dataset = client.post("/v1/datasets/synthetic", json={"name": "s_curve", "n": 60}).json()["id"]
+    job = client.post("/v1/posteriors", json={"dataset": dataset}).json()["id"]
+    expired = client.post("/v1/posteriors", json={"dataset": dataset, "reg": 0.5}).json()["id"]
+    stores.client.delete(f"glle:job:{expired}")
+    most = str(stores.client.config_get("maxmemory")["maxmemory"])
+    stores.client.config_set("maxmemory", 1)
+    try:
+        answer = client.post("/v1/posteriors", json={"dataset": dataset, "reg": 0.1})
+        assert (answer.status_code, answer.json()["type"]) == (503, "urn:glle:problem:redis-full")
+        assert "GLLE_QUEUE_BYTES" in answer.json()["remedy"]
+        assert answer.headers["retry-after"]
+        assert client.get(f"/v1/jobs/{job}").json()["status"] == "queued"
+        assert [item["id"] for item in client.get("/v1/jobs").json()["items"]] == [job]
+    finally:
+        stores.client.config_set("maxmemory", most)
+    assert client.post("/v1/posteriors", json={"dataset": dataset, "reg": 0.1}).status_code == 202
 
 
 def test_ready_names_each_check(client: httpx.Client, stores: Stores) -> None:

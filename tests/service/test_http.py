@@ -15,7 +15,7 @@ from fastapi.responses import StreamingResponse
 from service.arrays import NPY, Stack
 from service.compression import Compress, accepts_gzip
 from service.head import Head
-from tests.conftest import until
+from tests.conftest import evict, until
 from tests.service.conftest import serving
 from tests.service.test_resources import upload
 from worker import tasks
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from worker.cache import ArrayCache, Entry
+    from worker.cache import Entry
     from worker.stores import Stores
+    from worker.tiers import TieredCache
 
 X = np.random.default_rng(3).normal(size=(2000, 3))
 PLAIN = {"accept": NPY}
@@ -197,13 +198,13 @@ def test_head_does_not_read_the_draws(
     length = client.get(paths["result"], headers=PLAIN).headers["content-length"]
     monkeypatch.setattr("service.drawn._READ_BYTES", 1)
     read: list[list[str]] = []
-    get_many = type(stores.cache).get_many
+    views = type(stores.cache).views
 
-    def counted(cache: ArrayCache, keys: list[str]) -> list[Entry | None]:
+    def counted(cache: TieredCache, keys: list[str]) -> list[Entry | None]:
         read.append(keys)
-        return get_many(cache, keys)
+        return views(cache, keys)
 
-    monkeypatch.setattr(type(stores.cache), "get_many", counted)
+    monkeypatch.setattr(type(stores.cache), "views", counted)
     assert client.head(paths["result"], headers=PLAIN).headers["content-length"] == length
     assert len(read) <= 1
 
@@ -244,7 +245,7 @@ def test_json_is_compressed_and_nothing_else(client: httpx.Client, paths: dict[s
 
 def test_evicted_draws_are_a_202_not_a_part(client: httpx.Client, stores: Stores, paths: dict[str, str]) -> None:
     """A result of which draws were evicted is made again, also for who asks for a Range."""
-    stores.cache.delete_prefix("draw:")
+    evict(stores, "draw:")
     assert client.get(paths["result"], headers={**PLAIN, "range": "bytes=0-9"}).status_code == 202
 
 

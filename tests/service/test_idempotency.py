@@ -188,3 +188,14 @@ def test_a_claim_that_ran_out_takes_nothing_from_its_heir(stores: Stores, monkey
     stores.client.delete(name)
     assert remembered(stores, "k", ("r", 1), lambda: slow(None, fails=False), WORDS) == "slow"
     assert remembered(stores, "k", ("r", 1), lambda: "never", WORDS) == "slow"
+
+
+def test_a_process_that_dies_holds_a_key_for_seconds(stores: Stores) -> None:
+    """What it would have freed frees itself, while its client still tries again."""
+
+    def held() -> str:
+        (name,) = stores.client.scan_iter("glle:idempotency:*")
+        assert 0 < stores.client.ttl(name) <= 10
+        return "made"
+
+    assert remembered(stores, "of who dies", ("route", {}), held, WORDS) == "made"

@@ -13,7 +13,7 @@ from service.app import create_app
 from tests.service.conftest import serving
 from worker import logs
 from worker.origin import luggage, on_behalf
-from worker.queue import SERIALIZER, SafeJob
+from worker.safe_queue import SERIALIZER, SafeJob
 
 if TYPE_CHECKING:
     from worker.settings import Settings
@@ -96,3 +96,31 @@ def test_announcement_is_an_object_among_objects(settings: Settings, capsys: pyt
     logs.announce("ready at http://x", replace(settings, log_format="text"))
     first, second = capsys.readouterr().err.splitlines()
     assert json.loads(first)["message"] == second == "ready at http://x"
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_a_key_out_of_place_is_in_no_line_and_no_answer(
+    stores: Stores, capsys: pytest.CaptureFixture[str], log_format: str
+) -> None:
+    """In a path, a query, a body or a traceback: its id is there, what lets in is not."""
+    key, spoken = stores.keys.create("alice", ("write",), "", None)
+    settings = replace(stores.settings, log_format=log_format, access_log="on", log_level="debug")
+    logs.configure(settings)
+    with serving(create_app(replace_settings(stores, settings))) as client:
+        client.headers["Authorization"] = f"Bearer {spoken}"
+        for answer in (
+            client.get(f"/v1/datasets/{spoken}"),
+            client.get("/v1/datasets", params={"limit": spoken}),
+            client.post("/v1/posteriors", json={"dataset": spoken}),
+            client.post("/v1/posteriors", json={"dataset": "x", "n_neighbors": spoken}),
+        ):
+            assert answer.status_code in {404, 422}
+            assert spoken not in answer.text
+    try:
+        int(spoken)
+    except ValueError:
+        logging.getLogger("any.logger").exception("It failed")
+    told = capsys.readouterr().err
+    assert f"GET /v1/datasets/glle_{key.id}_***" in told
+    assert f"base 10: 'glle_{key.id}_***'" in told
+    assert spoken.split("_", 2)[2] not in told

@@ -26,6 +26,8 @@ def exposition(client: httpx.Client, stores: Stores) -> str:
     stores.counts.observe("job_seconds", "fit", "succeeded", seconds=1)
     stores.counts.observe("task_seconds", "fit", "queued", seconds=1)
     stores.cache.get("nothing")
+    stores.counts.add("store_requests", "read", "ok")
+    stores.counts.add("store_bytes", "read")
     stores.jobs.create(kind="fit", claim="c", posterior="p", spec={}, total=1)
     answer = client.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")

@@ -47,7 +47,7 @@ def make(stores: Stores, job: Job, shard: int, count: int | None = None) -> None
             {"index": position, "sha256": f"{position}"}, {"embedding": DRAWS[position], "eigenvalues": np.zeros(2)}
         )
         stores.cache.put(SPEC.key(position).cache_key(job.subject), entry.meta, entry.arrays)
-    stores.jobs.advance(job.id, 0, shard, count)
+    stores.jobs.advance(job.id, job.round, shard, count)
 
 
 @contextmanager
@@ -104,7 +104,7 @@ def test_float32_and_a_grid(client: httpx.Client, stores: Stores) -> None:
     assert array.tobytes() == DRAWS.astype(np.float32).tobytes()
 
 
-@pytest.mark.parametrize("end", ["failed", "cancelled", "evicted", "stopped"])
+@pytest.mark.parametrize("end", ["failed", "cancelled", "stopped"])
 def test_what_will_not_come_breaks_the_answer_off(
     client: httpx.Client, stores: Stores, job: Job, app: FastAPI, caplog: pytest.LogCaptureFixture, end: str
 ) -> None:
@@ -116,16 +116,45 @@ def test_what_will_not_come_breaks_the_answer_off(
             client.delete(f"/v1/jobs/{job.id}")
         elif end == "failed":
             stores.jobs._transition(job.id, {"running": "failed"})
-        elif end == "stopped":
-            app.state.streams.stop(stores.changes)
         else:
-            stores.jobs.advance(job.id, 0, 1, SPEC.shard_size(1))  # counted, and not there
+            app.state.streams.stop(stores.changes)
         with pytest.raises(httpx.RemoteProtocolError, match="without sending complete"):
             list(raw)
     app.state.streams.stopped = False
     until(lambda: app.state.streams.open == 0, 5)
-    (told,) = [record.getMessage() for record in caplog.records if record.name == "service.streams"]
+    (told,) = [record.getMessage() for record in caplog.records if record.name == "service.broken"]
     assert told.startswith("An answer was broken off: ")
+
+
+def test_what_was_evicted_before_it_was_sent_is_made_again(client: httpx.Client, stores: Stores, job: Job) -> None:
+    """The job is opened again when it has ended, and the answer goes on where it was."""
+    make(stores, job, 0)
+    with reading(client, job) as (_, raw):
+        take(raw, 4 * DRAWS[0].nbytes)
+        for shard in range(1, SPEC.shards):
+            make(stores, job, shard)
+            stores.cache.delete(SPEC.key(shard * SPEC.per_shard).cache_key(job.subject))
+        until(lambda: stores.jobs.fetch(job.id).round == 1, 5)
+        again = stores.jobs.start(job.id)
+        for shard in range(SPEC.shards):
+            make(stores, again, shard)
+        assert b"".join(raw).endswith(DRAWS[4:].tobytes())
+
+
+def test_what_is_evicted_again_and_again_breaks_the_answer_off(
+    client: httpx.Client, stores: Stores, job: Job, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A cache that keeps nothing is not asked for ever."""
+    make(stores, job, 0)
+    with reading(client, job) as (_, raw):
+        for round_ in range(5):
+            until(lambda: stores.jobs.fetch(job.id).round == round_, 5)  # noqa: B023 # called within the round
+            now = stores.jobs.start(job.id)
+            for shard in range(SPEC.shards):
+                stores.jobs.advance(now.id, round_, shard, SPEC.shard_size(shard))  # counted, and not there
+        with pytest.raises(httpx.RemoteProtocolError, match="without sending complete"):
+            list(raw)
+    assert "again and again" in caplog.text
 
 
 def test_a_reader_that_goes_away_frees_everything(client: httpx.Client, stores: Stores, job: Job, app: FastAPI) -> None:

@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+import redis
 from starlette.responses import Response
 
 from service import recent
 from service.recent import Recent
+from tests.conftest import evict
 from worker.draws import DrawKey
 
 if TYPE_CHECKING:
     import httpx
+    from fastapi import FastAPI
     from starlette.types import Scope
 
     from worker.stores import Stores
@@ -31,7 +34,7 @@ def test_the_second_answer_is_the_first_without_the_cache(client: httpx.Client, 
         path = drawn.rpartition("/")[2]
         kept = stores.cache.get(DrawKey(0, 1, 1.0, "posterior", "procrustes").cache_key(path))
         assert kept is not None
-        stores.cache.delete_prefix("draw:")
+        evict(stores, "draw:")
         again = client.get(f"{drawn}/draws/1", headers={"Accept": accept}).raise_for_status()
         assert again.content == first.content
         changing = {"x-request-id", "server-timing", "date"}
@@ -39,6 +42,24 @@ def test_the_second_answer_is_the_first_without_the_cache(client: httpx.Client, 
             name: value for name, value in first.headers.items() if name not in changing
         }
         stores.cache.put(DrawKey(0, 1, 1.0, "posterior", "procrustes").cache_key(path), kept.meta, kept.arrays)
+
+
+def test_while_nobody_can_tell_whether_it_exists_it_is_503(
+    client: httpx.Client, app: FastAPI, drawn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The queue's Redis is away: the answer is a problem as everywhere, and the draw comes when it is back."""
+    first = client.get(f"{drawn}/draws/1", headers=NPY).raise_for_status()
+    app.state.recent.doubt()
+
+    def away(_: str) -> bool:
+        raise redis.ConnectionError("gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(app.state.recent, "_exists", away)
+        answer = client.get(f"{drawn}/draws/1", headers=NPY)
+        assert (answer.status_code, answer.json()["type"]) == (503, "urn:glle:problem:redis-unavailable")
+        assert answer.headers["retry-after"] == "5"
+    assert client.get(f"{drawn}/draws/1", headers=NPY).content == first.content
 
 
 def test_a_client_that_has_it_gets_304(client: httpx.Client, drawn: str) -> None:

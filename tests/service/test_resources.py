@@ -220,6 +220,17 @@ def test_delete_data_set(client: httpx.Client) -> None:
     assert client.get("/v1/datasets").json() == {"next": None, "items": []}
 
 
+def test_delete_posterior_cancels_the_fit_that_would_bring_it_back(
+    client: httpx.Client, stores: Stores, drawn: str
+) -> None:
+    """One that was evicted and is fitted again is gone with a deletion: the fit does not go on."""
+    stores.cache.delete(f"posterior:{drawn.rpartition('/')[2]}")
+    job = client.get(f"{drawn}/arrays").json()["id"]
+    assert client.delete(drawn).status_code == 204
+    assert client.get(f"/v1/jobs/{job}").json()["status"] == "cancelled"
+    assert stores.queue.length() == 0
+
+
 def test_info_tells_limits_and_defaults(client: httpx.Client, stores: Stores) -> None:
     """The limits are the settings; the defaults are those of the engine."""
     told = client.get("/v1/info").json()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from worker.stores import Stores
 
 LISTS = ("/v1/datasets", "/v1/posteriors", "/v1/jobs")
-CONTRACT = cli._contract_app().openapi()
+CONTRACT = json.loads(cli.CONTRACT.read_text(encoding="utf-8"))
 WITH_ID = [(method, path) for path, methods in CONTRACT["paths"].items() for method in methods if "{id}" in path]
 BODIES: dict[str, dict[str, Any]] = {
     "/v1/posteriors/{id}/draws": {"count": 1},

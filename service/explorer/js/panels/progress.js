@@ -12,7 +12,10 @@ const STAGES = {
   diagnostics: 'checking the fit',
 };
 
-/** The bar; its place is kept when there is nothing to tell, so that nothing jumps. */
+/**
+ * The bar; its place is kept when there is nothing to tell, so that nothing jumps. Its key changes with whether the end
+ * is known: Preact leaves the value of a `progress` that has none any more.
+ */
 export function Progress() {
   const { work } = useStore('work');
   if (!work) return html`<div class="progress idle" data-testid="progress" aria-hidden="true"></div>`;
@@ -22,8 +25,8 @@ export function Progress() {
   const where = STAGES[stage] ?? (stage === 'draws' ? '' : stage);
   return html`<div class="progress" data-testid="progress" role="group" aria-label="Progress">
     <div class="progress-text"><strong data-testid="progress-label">${what}</strong>
-      <span class="quiet">${where}${known ? ` · ${done} of ${total}` : ''}${eta ? ` · ${seconds(eta)} left` : ''}</span></div>
-    <progress aria-label=${what} max=${known ? total : undefined} value=${known ? done : undefined}></progress>
+      <span class="quiet"><span data-testid="progress-stage">${where}</span>${known ? ` · ${done} of ${total}` : ''}${eta ? ` · ${seconds(eta)} left` : ''}</span></div>
+    <progress key=${known} aria-label=${what} max=${known ? total : undefined} value=${known ? done : undefined}></progress>
     ${job && html`<button type="button" data-testid="cancel" disabled=${cancelling} onClick=${cancel}>Cancel</button>`}
   </div>`;
 }

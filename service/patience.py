@@ -1,0 +1,143 @@
+"""How long a request may take to come: whoever sends a byte at a time holds a connection, and not for long.
+
+A connection has a time for each request's head, a body a time for its begin and a least speed from then on. So it takes
+a steady stream of bytes to hold one of the connections that there may be; no thread waits for any of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import h11
+from starlette.exceptions import HTTPException
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from service.problems import MEDIA_TYPE, plain
+from worker.problems import Problem
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from worker.settings import Settings
+
+
+class Patience:
+    """Answers 408 where a body comes more slowly than is allowed.
+
+    Parameters
+    ----------
+    seconds
+        Until it must have begun; each stall may take as long, as far as the speed of the whole allows.
+    speed
+        Least bytes a second; 0: any.
+
+    """
+
+    def __init__(self, app: ASGIApp, seconds: float, speed: int) -> None:
+        self._app = app
+        self._seconds = seconds
+        self._speed = speed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http" or not self._speed or not _has_body(scope):
+            await self._app(scope, receive, send)
+            return
+        started, came, more = time.monotonic(), 0, True
+
+        async def receive_in_time() -> Message:
+            nonlocal came, more
+            if not more:
+                return await receive()
+            left = self._seconds + came / self._speed - (time.monotonic() - started)
+            try:
+                async with asyncio.timeout(max(0.0, left)):
+                    message = await receive()
+            except TimeoutError:
+                raise self._too_slow(came) from None
+            came += len(message.get("body", b""))
+            more = message.get("more_body", False)
+            return message
+
+        await self._app(scope, receive_in_time, send)
+
+    def _too_slow(self, came: int) -> HTTPException:
+        """Return what the framework lets through, wherever it reads the body, and answers with a problem."""
+        detail = f"{came:,} bytes of the body came, more slowly than {self._speed:,} bytes a second"
+        return HTTPException(408, detail, {"Connection": "close"})  # what comes after it is no request
+
+
+class Patient(H11Protocol):
+    """HTTP/1.1 with a time for each head; what is no HTTP is answered by a problem, too."""
+
+    settings: ClassVar[Settings]
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
+        """Begin to wait for the first head, or turn away what is too many."""
+        super().connection_made(transport)
+        if self.settings.max_connections and len(self.connections) > self.settings.max_connections:
+            detail = f"There are {self.settings.max_connections:,} connections already."
+            remedy = "Try again in some seconds; close connections that are not used, or raise GLLE_MAX_CONNECTIONS."
+            self._refuse(Problem(code="too-many-connections", status=503, detail=detail, remedy=remedy))
+            return
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes; a head that has begun is waited for from its first one on."""
+        super().data_received(data)
+        if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
+            if self._late is None:
+                self._wait()
+        else:
+            self._stop_waiting()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop to wait."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP."""
+        self._refuse(plain(400, msg))
+
+    def _wait(self) -> None:
+        self._late = self.loop.call_later(self.settings.patience, self._on_late)
+
+    def _stop_waiting(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def _on_late(self) -> None:
+        """Close a connection whose request has not come; where some of it came, say why."""
+        self._late = None
+        if self.transport.is_closing():
+            return
+        detail = f"No whole request came in {self.settings.patience:g} s."
+        remedy = "Send the head of a request at once, or raise GLLE_PATIENCE."
+        self._refuse(Problem(code="request-timeout", status=408, detail=detail, remedy=remedy))
+
+    def _refuse(self, problem: Problem) -> None:
+        """Answer, where that is still to be done, and close."""
+        if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+            body = json.dumps(problem.to_dict()).encode()
+            retry: list[Any] = [("Retry-After", "5")] if problem.status == 503 else []
+            headers = [("Content-Type", MEDIA_TYPE), ("Content-Length", str(len(body))), ("Connection", "close")]
+            head = h11.Response(status_code=problem.status, headers=[*headers, *retry])
+            for event in (head, h11.Data(data=body), h11.EndOfMessage()):
+                self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
+
+
+def patient(settings: Settings) -> type[Patient]:
+    """Return the protocol with these settings: the server makes one a connection, and gives it none."""
+    return type("Patient", (Patient,), {"settings": settings})
+
+
+def _has_body(scope: Scope) -> bool:
+    """Say whether a request announces a body."""
+    return any(name in {b"content-length", b"transfer-encoding"} and value != b"0" for name, value in scope["headers"])

@@ -1,0 +1,57 @@
+"""What is installed with the project: pinned by hashes, under licences that let anyone use it, also to sell."""
+
+from __future__ import annotations
+
+import re
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LOCKS = sorted(ROOT.glob("requirements*.lock"))
+# Of each part of a licence expression, or of the words in which older packages say it. MPL: changes of its own files
+# are given away, of files beside them not.
+ALLOWED = re.compile(
+    r"(MIT|MIT-0|MIT-CMU|MIT License|0BSD|BSD License|BSD-[23]-Clause|3-Clause BSD License|BSD 3-Clause.*|Apache-2\.0"
+    r"|Apache( 2\.0| Software License)?|LLVM-exception|PSF-2\.0|Python Software Foundation License|Zlib|CC0-1\.0"
+    r"|MPL-2\.0|Mozilla Public License 2\.0 \(MPL 2\.0\))"
+)
+
+
+def licences(name: str) -> list[str]:
+    """Return the licences of an installed package: the parts of its expression, its classifiers, or its own words."""
+    told = metadata.metadata(name)
+    if "License-Expression" in told:
+        expression = told["License-Expression"]
+        return re.split(r" (?:AND|OR|WITH) ", expression.strip("()"))
+    classifiers = [text for text in told.get_all("Classifier") or [] if text.startswith("License ::")]
+    said = [text.rpartition(" :: ")[2] for text in classifiers]
+    found = [text for text in said if text not in {"OSI Approved", "DFSG approved"}]
+    return found or [str(told.json.get("license", "")).partition("\n")[0]]
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
+def test_every_package_is_pinned_by_its_hashes(lock: Path) -> None:
+    """So that what is installed is what was looked at, wherever it comes from."""
+    entries = [entry for entry in lock.read_text(encoding="utf-8").replace("\\\n", " ").splitlines() if entry.strip()]
+    assert entries
+    assert [entry for entry in entries if not re.match(r"\S+==\S+ .*--hash=sha256:[0-9a-f]{64}", entry)] == []
+
+
+def test_every_licence_lets_anyone_use_it() -> None:
+    """Of what is locked for the service, the tests and the development, as far as this platform installs it."""
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    names = set(re.findall(r"^([\w.-]+)(?:\[.*\])?==", lock, re.MULTILINE))
+    installed = {re.sub(r"[-_.]+", "-", found.metadata["Name"]).lower() for found in metadata.distributions()}
+    assert len(names & installed) > 60
+    told = {name: licences(name) for name in names & installed}
+    assert {name: said for name, said in told.items() if not all(map(ALLOWED.fullmatch, said))} == {}
+
+
+@pytest.mark.parametrize(
+    "licence", ["GPL-3.0-only", "AGPL-3.0-or-later", "CC-BY-NC-4.0", "BUSL-1.1", "", "Proprietary"]
+)
+def test_other_licences_are_not_allowed(licence: str) -> None:
+    """Nor is a package that says nothing."""
+    assert not ALLOWED.fullmatch(licence)

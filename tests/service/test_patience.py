@@ -1,0 +1,138 @@
+"""Requests that come a byte at a time, and connections that bring none."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+import uvicorn
+
+from service.app import create_app
+from service.cli import listen
+from service.patience import patient
+from tests.conftest import until
+from worker.settings import Settings
+from worker.stores import Stores
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NOWHERE = "redis://127.0.0.1:1"
+UPLOAD = b"POST /v1/datasets HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/csv\r\n"
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Little patience."""
+    folder = str(tmp_path_factory.mktemp("slow"))
+    return Settings(redis_url=NOWHERE, cache_url=NOWHERE, data_dir=folder, patience=0.4, least_speed=1000)
+
+
+@contextmanager
+def listening(settings: Settings) -> Iterator[int]:
+    """Serve as `glle serve` does; yield the port."""
+    with listen("127.0.0.1", 0) as sock:
+        app = create_app(Stores.connect(settings))
+        config = uvicorn.Config(app, log_level="critical", lifespan="off", http=patient(settings))
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
+        thread.start()
+        until(lambda: server.started)
+        try:
+            yield sock.getsockname()[1]
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+@pytest.fixture(scope="module")
+def port(settings: Settings) -> Iterator[int]:
+    """The port of a service with little patience."""
+    with listening(settings) as found:
+        yield found
+
+
+def dripped(port: int, first: bytes, drop: bytes = b"") -> tuple[int, dict[str, Any]]:
+    """Send bytes, then a drop at a time until the service hangs up; return its answer."""
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as sock:
+        sock.sendall(first)
+        sock.settimeout(0.05)
+        came, deadline = b"", time.monotonic() + 20
+        while time.monotonic() < deadline:
+            try:
+                if not (piece := sock.recv(2**16)):
+                    break
+                came += piece
+            except TimeoutError:
+                if drop and not came:
+                    sock.sendall(drop)
+            except ConnectionResetError:
+                break
+        else:
+            pytest.fail("the connection was held")
+    head, _, body = came.partition(b"\r\n\r\n")
+    return int(head.split()[1]), json.loads(body)
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /livez HTT", b"GET /livez HTTP/1.1\r\nX-Slow: "])
+def test_a_head_that_does_not_come_is_408(port: int, sent: bytes) -> None:
+    """Whether nothing comes or a byte at a time, also when each byte comes in time."""
+    status, problem = dripped(port, sent, b"x" if sent else b"")
+    assert (status, problem["type"]) == (408, "urn:glle:problem:request-timeout")
+    assert "GLLE_PATIENCE" in problem["remedy"]
+
+
+@pytest.mark.parametrize("how", [b"Content-Length: 100000\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n"])
+def test_a_body_that_drips_is_408_and_leaves_nothing(port: int, settings: Settings, how: bytes) -> None:
+    """A drop in every moment is more than nothing, and less than the least speed; others are served meanwhile."""
+    drop = b"1" if b"Length" in how else b"1\r\n1\r\n"
+    status, problem = dripped(port, UPLOAD + how, drop)
+    assert (status, problem["type"]) == (408, "urn:glle:problem:request-timeout")
+    assert "GLLE_LEAST_SPEED" in problem["remedy"]
+    assert not any((Path(settings.data_dir) / "incoming").iterdir())
+    assert httpx.get(f"http://127.0.0.1:{port}/livez").status_code == 200
+    command = b"POST /v1/advice HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    assert dripped(port, command + how.replace(b"100000", b"1000"), drop)[0] == 408
+
+
+def test_a_body_that_is_slow_but_steady_is_taken(port: int) -> None:
+    """It may take longer than the patience, as long as it brings its bytes."""
+
+    def rows() -> Iterator[bytes]:
+        for _ in range(8):
+            yield b"1,2\n" * 100
+            time.sleep(0.1)
+
+    headers = {"Content-Type": "text/csv"}
+    assert httpx.post(f"http://127.0.0.1:{port}/v1/datasets", content=rows(), headers=headers).status_code == 201
+
+
+def test_what_is_no_http_is_a_problem(port: int) -> None:
+    """Not a line of text, as the server would have it."""
+    for sent in (
+        b"\x16\x03\x01\x02\x00\x01\r\n\r\n",
+        b"GET / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+    ):
+        status, problem = dripped(port, sent)
+        assert (status, problem["type"]) == (400, "urn:glle:problem:malformed-request")
+
+
+def test_connections_beyond_the_most_are_503(settings: Settings) -> None:
+    """And when one ends, the next is served."""
+    with listening(replace(settings, max_connections=2, patience=5.0)) as port:
+        held = [socket.create_connection(("127.0.0.1", port)) for _ in range(2)]
+        time.sleep(0.1)
+        answer = httpx.get(f"http://127.0.0.1:{port}/livez")
+        assert (answer.status_code, answer.json()["type"]) == (503, "urn:glle:problem:too-many-connections")
+        assert answer.headers["retry-after"] == "5"
+        for sock in held:
+            sock.close()
+        until(lambda: httpx.get(f"http://127.0.0.1:{port}/livez").status_code == 200)

@@ -1,0 +1,121 @@
+"""Draws that are evicted while a result is sent are made again, and the answer goes on."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import redis
+
+from service import context
+from service.broken import BrokenOffError
+from service.context import wait_for_it_again
+from service.drawn import _Result
+from service.selection import Selection
+from tests.conftest import evict, until
+from worker.draws import DrawKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from worker.jobs import Job
+    from worker.stores import Stores
+
+KEYS = [DrawKey(0, index, 1.0, "posterior", "none") for index in range(5)]
+DRAWS = np.random.default_rng(0).normal(size=(5, 10, 2))
+
+
+def put(stores: Stores) -> None:
+    """Have all draws in the cache."""
+    for key, embedding in zip(KEYS, DRAWS, strict=True):
+        arrays = {"embedding": embedding, "eigenvalues": np.zeros(2)}
+        stores.cache.put(key.cache_key("post_1"), {"sha256": f"{key.index}"}, arrays)
+
+
+def result(stores: Stores, again: Callable[[], None]) -> _Result:
+    """Return a result of which two draws are read at once."""
+    return _Result(stores.cache, "post_1", KEYS, Selection.of(None, 10, "points"), 2, again)
+
+
+def test_what_is_evicted_while_it_is_sent_is_made_again(stores: Stores) -> None:
+    """It is asked for once, and each draw comes once, in order, with the same bits."""
+    asked: list[None] = []
+
+    def again() -> None:
+        asked.append(None)
+        put(stores)
+
+    put(stores)
+    read = result(stores, again)
+    made = read.begun()
+    evict(stores, "draw:")
+    assert np.array(list(made)).tobytes() == DRAWS.tobytes()
+    assert len(asked) == 1
+    assert [head["sha256"] for head in read.heads] == ["0", "1", "2", "3", "4"]
+
+
+def test_not_for_ever(stores: Stores) -> None:
+    """Draws that do not stay break the answer off."""
+    put(stores)
+    made = result(stores, lambda: None).begun()
+    evict(stores, "draw:")
+    with pytest.raises(BrokenOffError, match="too small"):
+        list(made)
+
+
+def test_a_cache_that_is_away_is_told_before_the_answer_begins(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first draws are read by then: what fails later has been begun."""
+
+    def away(_: list[str]) -> Any:
+        raise redis.ConnectionError("gone")
+
+    monkeypatch.setattr(stores.cache, "views", away)
+    with pytest.raises(redis.ConnectionError):
+        result(stores, lambda: None).begun()
+
+
+@pytest.fixture
+def done(stores: Stores) -> Job:
+    """A draws job that has succeeded."""
+    spec = {"shards": 1}
+    job, _ = stores.jobs.create(kind="summary", claim="c", posterior="post_1", spec=spec, total=1)
+    stores.jobs.start(job.id)
+    stores.jobs.succeed(job.id)
+    return stores.jobs.fetch(job.id)
+
+
+@pytest.mark.parametrize("end", ["succeed", "cancel"])
+def test_the_wait_ends_with_the_job(stores: Stores, done: Job, end: str) -> None:
+    """The job is opened again; the answer goes on when it has succeeded, and is broken off otherwise."""
+    caught: list[BaseException | None] = []
+
+    def wait() -> None:
+        try:
+            wait_for_it_again(stores, done)
+        except BrokenOffError as error:
+            caught.append(error)
+        else:
+            caught.append(None)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    until(lambda: stores.jobs.fetch(done.id).round == 1)
+    assert not caught
+    if end == "succeed":
+        stores.jobs.start(done.id)
+        stores.jobs.succeed(done.id)
+    else:
+        stores.jobs.cancel(done.id)
+    waiting.join()
+    assert (caught[0] is None) == (end == "succeed")
+
+
+def test_few_threads_wait(stores: Stores, done: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where too many wait already the answer is broken off, and the job is left alone."""
+    monkeypatch.setattr(context, "_WAITING", threading.BoundedSemaphore(1))
+    assert context._WAITING.acquire()
+    with pytest.raises(BrokenOffError, match="too many"):
+        wait_for_it_again(stores, done)
+    assert stores.jobs.fetch(done.id).round == 0

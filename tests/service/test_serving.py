@@ -1,0 +1,105 @@
+"""How an API process stops: everyone is answered, and told to go elsewhere."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import httpx
+
+from service.app import create_app
+from service.cli import listen
+from service.serving import Server
+from tests.conftest import until
+from tests.service.test_events import parsed
+from worker.stores import Stores
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@contextmanager
+def serving(stores: Stores, drain: float) -> Iterator[tuple[Server, httpx.Client, threading.Thread]]:
+    """Serve in a thread; give the server, a client of it, and the thread, which ends with it.
+
+    The stores are its own: once it has stopped, nobody can wait by them again.
+    """
+    sock = listen("127.0.0.1", 0)
+    started = threading.Event()
+    own = Stores.connect(stores.settings)
+    server = Server(create_app(own), stores.settings, drain=drain, started=started.set)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
+    url = f"http://127.0.0.1:{sock.getsockname()[1]}"
+    thread.start()
+    try:
+        assert started.wait(10)
+        with httpx.Client(base_url=url, timeout=10) as client:
+            yield server, client, thread
+    finally:
+        server.handle_exit(15, None)
+        server.handle_exit(15, None)
+        thread.join()
+        own.close()
+
+
+def queued(stores: Stores) -> str:
+    """Return a job that nobody works on."""
+    return stores.jobs.create(kind="fit", claim="c", posterior="post_1", spec={}, total=1)[0].id
+
+
+def test_draining_answers_everything_and_is_not_ready(stores: Stores) -> None:
+    """After the signal: 503 on /readyz, good answers on the rest, each the last of its connection; then none."""
+    with serving(stores, drain=0.6) as (server, client, thread):
+        assert "connection" not in client.get("/livez").headers
+        server.handle_exit(15, None)
+        until(lambda: client.get("/readyz").json().get("type") == "urn:glle:problem:draining")
+        refused = client.get("/readyz")
+        assert (refused.status_code, "retry-after" in refused.headers) == (503, True)
+        answer = client.get("/v1/info")
+        assert (answer.status_code, answer.headers["connection"]) == (200, "close")
+        thread.join(5)
+        assert not thread.is_alive()
+        try:
+            client.get("/livez")
+        except httpx.ConnectError:
+            return
+    raise AssertionError("a process that has stopped answers")
+
+
+def test_who_waits_is_answered_with_the_job_as_it_is(stores: Stores) -> None:
+    """A long poll ends with the job's state and a stream of events with its end, long before their time."""
+    job = queued(stores)
+    told: dict[str, object] = {}
+    with serving(stores, drain=0.0) as (server, client, thread):
+
+        def poll() -> None:
+            told["poll"] = client.get(f"/v1/jobs/{job}?wait=9")
+
+        def follow() -> None:
+            with client.stream("GET", f"/v1/jobs/{job}/events") as answer:
+                told["events"] = [name for _, name, _ in parsed(answer.iter_lines())]
+
+        threads = [threading.Thread(target=poll), threading.Thread(target=follow)]
+        for one in threads:
+            one.start()
+        until(lambda: len(server.server_state.tasks) == 2)
+        began = time.monotonic()
+        server.handle_exit(15, None)
+        for one in (*threads, thread):
+            one.join(5)
+        assert time.monotonic() - began < 3
+    answer = told["poll"]
+    assert isinstance(answer, httpx.Response)
+    assert (answer.status_code, answer.json()["status"], answer.headers["connection"]) == (200, "queued", "close")
+    assert told["events"] == ["progress"]
+
+
+def test_a_connection_of_a_moment_ago_is_heard(stores: Stores) -> None:
+    """Who connected before the process stopped to accept, and asks after it, is answered still."""
+    with serving(stores, drain=0.0) as (server, client, _):
+        client.get("/livez")  # the connection stays open
+        server.handle_exit(15, None)
+        until(lambda: not server.servers[0].is_serving())
+        assert client.get("/livez").headers["connection"] == "close"
