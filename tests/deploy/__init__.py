@@ -1,0 +1,1 @@
+"""What is deployed with: manifests for Kubernetes."""

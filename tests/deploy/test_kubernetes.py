@@ -1,0 +1,277 @@
+"""The manifests for Kubernetes: against its schema, against docker-compose.yml, and by the rules of a hardened pod."""
+
+from __future__ import annotations
+
+import copy
+import re
+import shutil
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from tests.compose.engine import ROOT
+from tests.deploy.autoscaling import by_age, by_length, desired, played
+from worker.settings import table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FOLDER = ROOT / "deploy" / "kubernetes"
+VERSION = "1.37"
+COMPOSE: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+COMPOSE_DEFAULTS = dict(re.findall(r"\$\{(GLLE_\w+):-([^}]+)\}", (ROOT / "docker-compose.yml").read_text()))
+# Custom resources are in no schema of Kubernetes: the least that their own ask for.
+CUSTOM = {
+    "ScaledObject": ("keda.sh/v1alpha1", {"scaleTargetRef", "triggers"}),
+    "ServiceMonitor": ("monitoring.coreos.com/v1", {"selector", "endpoints"}),
+}
+ALL = [
+    (path.relative_to(FOLDER).as_posix(), document)
+    for path in sorted(FOLDER.rglob("*.yaml"))
+    for document in yaml.safe_load_all(path.read_text())
+    if document.get("kind", "Kustomization") not in {"Kustomization", "Component"}
+]
+NATIVE = [document for _, document in ALL if document["kind"] not in CUSTOM]
+PODS = {
+    document["metadata"]["name"]: document["spec"]["template"]["spec"]
+    for document in NATIVE
+    if document["kind"] in {"Deployment", "StatefulSet"}
+}
+CONTAINERS = [
+    (f"{name}/{one['name']}", one)
+    for name, pod in PODS.items()
+    for one in (*pod.get("initContainers", ()), *pod["containers"])
+]
+
+
+def named(kind: str, name: str) -> dict[str, Any]:
+    """Return a manifest."""
+    found: list[dict[str, Any]] = [
+        document for document in NATIVE if (document["kind"], document["metadata"]["name"]) == (kind, name)
+    ]
+    (one,) = found
+    return one
+
+
+def main_container(pod: str) -> dict[str, Any]:
+    """Return the container of a pod that does its work."""
+    container: dict[str, Any] = PODS[pod]["containers"][0]
+    return container
+
+
+@pytest.mark.parametrize("document", NATIVE, ids=lambda one: f"{one['kind']}-{one['metadata']['name']}")
+def test_manifests_fit_the_schema(document: dict[str, Any]) -> None:
+    """Each is what Kubernetes knows, without a field that it does not."""
+    assert kubernetes_validate.validate(document, VERSION, strict=True) == VERSION
+
+
+def test_the_schema_refuses_a_misspelling() -> None:
+    """The check above can fail: on a field that is not there, and on a value of another kind."""
+    for path, value in ((("spec", "replicaCount"), 2), (("spec", "replicas"), "two")):
+        document = copy.deepcopy(named("Deployment", "api"))
+        document[path[0]][path[1]] = value
+        with pytest.raises(kubernetes_validate.ValidationError):
+            kubernetes_validate.validate(document, VERSION, strict=True)
+
+
+def test_custom_resources_have_what_theirs_ask_for() -> None:
+    """Their group, version and the fields that must be there; their schemas are their operators'."""
+    found = [document for _, document in ALL if document["kind"] in CUSTOM]
+    assert {document["kind"] for document in found} == CUSTOM.keys()
+    for document in found:
+        version, fields = CUSTOM[document["kind"]]
+        assert document["apiVersion"] == version
+        assert fields <= document["spec"].keys()
+
+
+def test_every_file_is_applied() -> None:
+    """The base lists each of its files, a component each of its own."""
+    for listing in FOLDER.rglob("kustomization.yaml"):
+        beside = {path.name for path in listing.parent.glob("*.yaml")} - {listing.name}
+        assert set(yaml.safe_load(listing.read_text())["resources"]) == beside, listing.parent.name
+
+
+def test_everything_lands_in_one_namespace() -> None:
+    """A component, too: a name without a namespace is another one's."""
+    for listing in FOLDER.rglob("kustomization.yaml"):
+        assert yaml.safe_load(listing.read_text())["namespace"] == "glle", listing.parent.name
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not here")
+def test_base_and_components_are_built_together(tmp_path: Path) -> None:
+    """As docs/kubernetes.md lists them, with every component: all of it in one namespace."""
+    page = (ROOT / "docs" / "kubernetes.md").read_text()
+    listing = "\n".join(re.findall(r"^    ((?:resources|components): .+)$", page, re.MULTILINE))
+    assert {path.parent.name for path in FOLDER.glob("components/*/kustomization.yaml")} == set(
+        re.findall(r"components/([\w-]+)", listing)
+    )
+    shutil.copytree(FOLDER, tmp_path / "own")
+    (tmp_path / "own" / "kustomization.yaml").write_text(listing)
+    built = subprocess.run(["kubectl", "kustomize", tmp_path / "own"], check=True, capture_output=True, text=True)  # noqa: S607 # wherever it is
+    documents = list(yaml.safe_load_all(built.stdout))
+    assert {"ScaledObject", "ServiceMonitor", "Ingress", "Deployment"} <= {one["kind"] for one in documents}
+    assert "HorizontalPodAutoscaler" not in {one["kind"] for one in documents}, "KEDA makes its own"
+    for document in documents:
+        assert document["kind"] == "Namespace" or document["metadata"]["namespace"] == "glle", document["kind"]
+    (settings,) = [one["data"] for one in documents if one["kind"] == "ConfigMap"]
+    assert settings == {**named("ConfigMap", "glle-settings")["data"], "GLLE_STORE_URL": settings["GLLE_STORE_URL"]}
+
+
+def test_an_object_store_is_reached_by_who_uses_it() -> None:
+    """API and workers, outside the cluster alone, where docs/storage.md has the store's URL a setting."""
+    policy = named("NetworkPolicy", "to-object-store")["spec"]
+    (rule,) = policy["egress"]
+    assert policy["podSelector"]["matchExpressions"][0]["values"] == ["api", "worker"]
+    assert rule["ports"] == [{"protocol": "TCP", "port": 443}]
+    inner = rule["to"][0]["ipBlock"]["except"]
+    assert {"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16"} == set(inner)
+    assert "GLLE_STORE_URL" in {name for name, _, _ in table()}
+
+
+@pytest.mark.parametrize("pod", PODS.values(), ids=PODS)
+def test_every_pod_is_confined(pod: dict[str, Any]) -> None:
+    """No user root, no writable root, no capability, no way to gain one, no token of the cluster's."""
+    context = pod["securityContext"]
+    assert (context["runAsNonRoot"], context["seccompProfile"]) == (True, {"type": "RuntimeDefault"})
+    assert context["runAsUser"] > 0
+    assert pod["automountServiceAccountToken"] is False
+    for container in (*pod.get("initContainers", ()), *pod["containers"]):
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+
+
+@pytest.mark.parametrize("container", [one for _, one in CONTAINERS], ids=[name for name, _ in CONTAINERS])
+def test_every_container_has_limits_and_a_version(container: dict[str, Any]) -> None:
+    """CPU and memory are asked for and limited; no image is whatever is the latest."""
+    for what in ("requests", "limits"):
+        assert container["resources"][what].keys() == {"cpu", "memory"}
+    tags = {
+        one["name"]: one["newTag"] for one in yaml.safe_load((FOLDER / "base/kustomization.yaml").read_text())["images"]
+    }
+    tag = container["image"].partition(":")[2] or tags[container["image"]]
+    assert tag not in {"", "latest"}
+
+
+def test_secrets_are_named_never_written() -> None:
+    """A variable with a URL or a password comes of the secret's keys; nothing else has one."""
+    keys = named("Secret", "glle-servers")["stringData"]
+    for name, container in CONTAINERS:
+        for row in container.get("env", ()):
+            is_secret = row["name"].endswith(("_URL", "PASSWORD"))
+            assert ("valueFrom" in row) == is_secret, name
+            if is_secret:
+                assert row["valueFrom"]["secretKeyRef"]["key"] in keys
+    texts = [path.read_text() for path in FOLDER.rglob("*.yaml") if path.name != "secret.yaml"]
+    assert not any("://:" in text or "change-me" in text for text in texts)
+    for server in ("queue", "cache"):
+        assert keys[f"{server}-url"] == f"redis://:{keys[f'{server}-password']}@{server}:6379/0"
+
+
+def test_what_the_pods_are_told_is_what_the_containers_are() -> None:
+    """The same variables as docker-compose.yml, each a setting, with the same defaults; keys are asked for."""
+    settings = {name: str(default) for name, default, _ in table()}
+    told = named("ConfigMap", "glle-settings")["data"]
+    variables = {row["name"] for pod in ("api", "worker") for row in main_container(pod)["env"]} | told.keys()
+    assert {name for name in variables if name.startswith("GLLE_")} <= settings.keys()
+    in_compose = COMPOSE["api"]["environment"].keys() | COMPOSE["worker"]["environment"].keys()
+    assert variables == in_compose - {"GLLE_PUBLISHED"}  # of the machine's own addresses
+    others = {"GLLE_AUTH": "required", "GLLE_LOG_FORMAT": "json"}
+    assert told == {name: others.get(name, COMPOSE_DEFAULTS[name]) for name in told}
+    threads = {row["name"]: row["value"] for row in main_container("worker")["env"] if "value" in row}
+    assert threads == {name: COMPOSE["worker"]["environment"][name] for name in threads}
+
+
+def test_commands_and_ports_are_those_of_compose() -> None:
+    """The same program with the same arguments; the servers with the same options, and a password."""
+    for pod in ("api", "worker"):
+        assert main_container(pod)["args"] == COMPOSE[pod]["command"]
+    (port,) = main_container("api")["ports"]
+    assert COMPOSE["api"]["ports"][0].endswith(f":{port['containerPort']}")
+    for pod in ("queue", "cache"):
+        (shell,) = main_container(pod)["args"]
+        options = shell.partition("redis-server - ")[2].rpartition(" --dir ")[0].replace('""', "")
+        command = [COMPOSE_DEFAULTS.get(word[2:].partition(":-")[0], word) for word in COMPOSE[pod]["command"][1:]]
+        assert options.split() == [word for word in command if word]
+        assert 'requirepass $REDIS_PASSWORD" |' in shell
+
+
+def test_a_stopping_worker_has_time_for_its_task() -> None:
+    """Its grace is longer than a task may take; an API's is longer than its proxies need."""
+    settings = named("ConfigMap", "glle-settings")["data"]
+    assert PODS["worker"]["terminationGracePeriodSeconds"] > int(settings["GLLE_JOB_TIMEOUT"])
+    pause = int(main_container("api")["lifecycle"]["preStop"]["exec"]["command"][1])
+    assert PODS["api"]["terminationGracePeriodSeconds"] > 2 * pause > 0
+
+
+def test_every_selector_finds_pods() -> None:
+    """Services, budgets, autoscaler and policies name what is there."""
+    labels = {name: {"app.kubernetes.io/name": name} for name in PODS}
+    for document in NATIVE:
+        spec = document.get("spec", {})
+        selector = spec.get("selector", {}) if document["kind"] != "NetworkPolicy" else {}
+        wanted = selector.get("matchLabels", selector)
+        assert not wanted or wanted in labels.values(), document["metadata"]["name"]
+    assert named("HorizontalPodAutoscaler", "worker")["spec"]["scaleTargetRef"]["name"] in PODS
+    assert "replicas" not in named("Deployment", "worker")["spec"], "their number is the autoscaler's"
+
+
+def allowed(source: str, target: str) -> bool:
+    """Say whether the policies let a pod reach another on its port, in and out."""
+    policies = [document["spec"] for document in NATIVE if document["kind"] == "NetworkPolicy"]
+
+    def selects(selector: dict[str, Any], pod: str) -> bool:
+        label = selector.get("matchLabels", {}).get("app.kubernetes.io/name", pod) == pod
+        return label and all(pod in one["values"] for one in selector.get("matchExpressions", ()))
+
+    def passes(direction: str, of: str, other: str) -> bool:
+        peers = "from" if direction == "Ingress" else "to"
+        mine = [one for one in policies if direction in one["policyTypes"] and selects(one["podSelector"], of)]
+        rules = [rule for one in mine for rule in one.get(direction.lower(), ())]
+        return not mine or any(
+            peers not in rule
+            or any("podSelector" in peer and selects(peer["podSelector"], other) for peer in rule[peers])
+            for rule in rules
+        )
+
+    return passes("Egress", source, target) and passes("Ingress", target, source)
+
+
+def test_only_api_and_workers_reach_the_servers() -> None:
+    """Of all pairs of pods these four; the API is reached from everywhere, and nothing else is."""
+    pods = ("api", "worker", "queue", "cache", "stranger")
+    pairs = {(source, target) for source in pods for target in pods if source != target and allowed(source, target)}
+    assert pairs == {(source, target) for source in ("api", "worker") for target in ("queue", "cache")}
+
+
+def test_the_metric_is_one_that_is_told() -> None:
+    """Autoscaler, KEDA and adapter ask for the gauge of /metrics, by the same target."""
+    metric = named("HorizontalPodAutoscaler", "worker")["spec"]["metrics"][0]["external"]
+    name, target = metric["metric"]["name"], metric["target"]["value"]
+    assert f"| `{name}` | gauge | queue |" in (ROOT / "docs" / "operations.md").read_text()
+    (trigger,) = next(one["spec"]["triggers"] for _, one in ALL if one["kind"] == "ScaledObject")
+    assert trigger["metadata"]["query"] == f'max({name}{{queue="glle"}})'
+    assert trigger["metadata"]["threshold"] == target
+    adapter = yaml.safe_load((FOLDER / "components/prometheus-adapter/values.yaml").read_text())
+    assert adapter["rules"]["external"][0]["name"]["as"] == name
+
+
+@pytest.mark.parametrize(
+    ("current", "age", "wanted"), [(2, 10, 2), (2, 10.9, 2), (2, 11.1, 3), (2, 25, 5), (5, 2, 1), (4, 0, 0)]
+)
+def test_desired_is_the_ratio_rounded_up(current: int, age: float, wanted: int) -> None:
+    """The arithmetic of an HPA: ceil(current x metric / target), and nothing within a tenth of the target."""
+    assert desired(current, age) == wanted
+
+
+def test_age_asks_for_workers_where_work_waits_and_length_does_not() -> None:
+    """Many quick tasks need no pods, few slow ones do: their number tells them apart the wrong way round."""
+    quick, slow = (1500, 0.03), (40, 60.0)
+    assert played(*quick, by_age).workers < played(*slow, by_age).workers
+    assert played(*quick, by_length).workers > played(*slow, by_length).workers
+    assert played(*slow, by_age).seconds < 0.3 * played(*slow, by_length).seconds
