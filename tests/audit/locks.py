@@ -1,0 +1,71 @@
+"""What the lock files pin, for every platform, in rounds that pip-audit takes whole."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+LOCKS = sorted(ROOT.glob("requirements*.lock"))
+
+
+@dataclass(frozen=True, order=True)
+class Pin:
+    """A package of one version; its name is normalised."""
+
+    name: str
+    version: str
+
+    def __str__(self) -> str:
+        """Return it as a requirement."""
+        return f"{self.name}=={self.version}"
+
+
+@dataclass(frozen=True)
+class Locked:
+    """Where a pin stands, and the hashes of its files there."""
+
+    locks: frozenset[str]
+    hashes: frozenset[str]
+
+
+def locked(locks: list[Path]) -> dict[Pin, Locked]:
+    """Return everything that is pinned, also for other platforms and Pythons than this one.
+
+    Raises
+    ------
+    ValueError
+        Where an entry is no pin with hashes.
+
+    """
+    found: dict[Pin, Locked] = {}
+    for lock in locks:
+        for entry in lock.read_text(encoding="utf-8").replace("\\\n", " ").splitlines():
+            if not entry.strip():
+                continue
+            read = re.match(r"([\w.-]+)(?:\[[^]]*])?==([^\s;]+)", entry)
+            hashes = frozenset(re.findall(r"--hash=(\S+)", entry))
+            if read is None or not hashes:
+                raise ValueError(f"{lock.name} has an entry that is no pin with hashes: {entry[:80]}")
+            pin = Pin(re.sub(r"[-_.]+", "-", read[1]).lower(), read[2])
+            before = found.get(pin, Locked(frozenset(), frozenset()))
+            found[pin] = Locked(before.locks | {lock.name}, before.hashes | hashes)
+    return found
+
+
+def rounds(found: dict[Pin, Locked]) -> list[dict[Pin, Locked]]:
+    """Return the same in parts with one version of a package each, which is all that pip-audit takes in one go."""
+    parts: list[dict[Pin, Locked]] = []
+    for pin in sorted(found):
+        free = next((part for part in parts if all(other.name != pin.name for other in part)), None)
+        if free is None:
+            parts.append(free := {})
+        free[pin] = found[pin]
+    return parts
+
+
+def requirements(part: dict[Pin, Locked]) -> str:
+    """Return a part as a requirements file without markers: pip-audit passes over what is not for this platform."""
+    lines = (f"{pin} {' '.join(f'--hash={one}' for one in sorted(at.hashes))}" for pin, at in part.items())
+    return "\n".join(lines) + "\n"

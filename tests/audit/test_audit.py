@@ -1,0 +1,100 @@
+"""Vulnerable, clean, not looked at, and nobody to ask: four things that the audit tells apart."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.audit.__main__ import main
+from tests.audit.locks import LOCKS, Pin, locked, requirements, rounds
+
+STANDIN = str(Path(__file__).with_name("standin.py"))
+
+
+def command(does: str) -> tuple[str, ...]:
+    """Return the command of what stands in for pip-audit."""
+    return sys.executable, STANDIN, does
+
+
+def test_what_is_clean_ends_with_0(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every pin of every lock was looked at, other platforms' among them; pip-audit alone passes over those."""
+    assert main(command("clean")) == 0
+    told = capsys.readouterr()
+    assert (
+        told.out == f"{len(locked(LOCKS))} pins, by pypi: {len(locked(LOCKS))} clean, 0 vulnerable, 0 not looked at.\n"
+    )
+    assert told.err == ""
+
+
+def test_a_vulnerability_ends_with_1_and_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the package, the lock files that have it, its names, and the version without it; for each version locked."""
+    assert main(command("vulnerable")) == 1
+    told = capsys.readouterr()
+    versions = sorted(pin.version for pin in locked(LOCKS) if pin.name == "numpy")
+    lines = told.err.splitlines()
+    assert len(versions) == 2
+    assert [line.split()[0] for line in lines] == [f"numpy=={version}" for version in versions]
+    for line in lines:
+        assert "requirements-service.lock" in line
+        assert line.endswith("PYSEC-1 CVE-1, mended in 99: Too many dimensions.")
+    assert " 2 vulnerable" in told.out
+
+
+@pytest.mark.parametrize(
+    ("does", "audit", "code"),
+    [("no-network", "", 0), ("no-time", "", 0), ("not-now", "required", 1), ("knows-none", "", 0)],
+)
+def test_nobody_to_ask_is_said_and_counts_as_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], does: str, audit: str, code: int
+) -> None:
+    """An index that knows no package at all stands in for the real one: pip-audit ends with 0 there."""
+    monkeypatch.setenv("AUDIT", audit)
+    assert main(command(does)) == code
+    told = capsys.readouterr()
+    assert told.err.startswith("NOT AUDITED: no advisory service could be reached.\npypi: ")
+    assert "\nosv: " in told.err
+    assert told.out == ""
+
+
+def test_where_one_service_is_silent_another_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    """And its answer counts."""
+    assert main(command("first-silent-vulnerable")) == 1
+    assert "by osv" in capsys.readouterr().out
+
+
+def test_a_package_that_was_skipped_is_not_clean(capsys: pytest.CaptureFixture[str]) -> None:
+    """Pip-audit ends with 0 there."""
+    assert main(command("knows-not-all")) == 1
+    told = capsys.readouterr()
+    assert "was not looked at: Dependency not found on PyPI" in told.err
+    assert " 1 not looked at." in told.out
+
+
+def test_a_failure_of_its_own_is_not_taken_for_a_network_that_is_away(capsys: pytest.CaptureFixture[str]) -> None:
+    """It ends with 1, and says why."""
+    assert main(command("broken")) == 1
+    assert "does not contain a hash" in capsys.readouterr().err
+
+
+def test_another_word_than_required_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a slip does not switch it off."""
+    monkeypatch.setenv("AUDIT", "requierd")
+    assert main(command("clean")) == 2
+
+
+def test_rounds_have_every_pin_once_with_all_its_hashes(tmp_path: Path) -> None:
+    """Also those that differ in their markers, and those of several locks."""
+    (tmp_path / "a.lock").write_text('a==1 ; python_version < "3" \\\n    --hash=sha256:1\na==2 --hash=sha256:2\n')
+    (tmp_path / "b.lock").write_text("A==1 --hash=sha256:3\nb_c[d]==1 --hash=sha256:4\n")
+    parts = rounds(locked(sorted(tmp_path.glob("*.lock"))))
+    assert [list(part) for part in parts] == [[Pin("a", "1"), Pin("b-c", "1")], [Pin("a", "2")]]
+    assert requirements(parts[0]) == "a==1 --hash=sha256:1 --hash=sha256:3\nb-c==1 --hash=sha256:4\n"
+
+
+def test_what_is_no_pin_is_an_error(tmp_path: Path) -> None:
+    """A line that cannot be read is not passed over."""
+    (tmp_path / "a.lock").write_text("a>=1 --hash=sha256:1\n")
+    with pytest.raises(ValueError, match="a>=1"):
+        locked([tmp_path / "a.lock"])
