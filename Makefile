@@ -5,8 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Hundreds of processes are started by the tests: none compiles what another has compiled.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo up test test-compose test-scale test-ui ui-picture bench figures honesty methods lint format types openapi client-types fuzz lock clean
+.PHONY: help setup demo up test chaos degraded soak test-compose test-scale test-ui ui-picture bench figures honesty methods lint format types openapi client-types fuzz lock clean test-drills test-hosts hostile test-storage capacity test-redis audit
 
 help:
 	@echo "make demo          start everything, run the main job on real data, leave pictures in out/"
@@ -15,16 +17,26 @@ help:
 	@echo "make setup         the environment in .venv, from the lock file"
 	@echo "make lint types    ruff; mypy --strict"
 	@echo "make bench         figures beside their goals, side by side with others; a quarter of an hour"
+	@echo "make capacity      what everything costs, and what follows for large deployments: docs/scaling.md (half an hour)"
 	@echo "make figures       the pictures and numbers of docs/"
 	@echo "make honesty       the spread of draws against LLE's own sampling spread (twenty minutes)"
 	@echo "make methods       every method on the same data with the same scores: docs/methods.md (a quarter of an hour)"
 	@echo "make test-compose  the containers, for real (as root; installs a container engine)"
+	@echo "make test-hosts    several machines, made of network namespaces: throughput, faults, a rolling restart (as root)"
+	@echo "make test-redis    Redis behind sentinels, as a cluster, managed: masters killed (minutes)"
+	@echo "make chaos         processes killed -9 at random under 10,000 requests, and what must hold (minutes)"
 	@echo "make test-scale    n of 100,000 (minutes)"
+	@echo "make test-storage  a cache that is too small, with an object store behind it"
+	@echo "make test-drills   upgrades between versions, and backups put back (minutes)"
 	@echo "make test-ui       the explorer in the machine's own browser; pictures of it in out/ui/"
 	@echo "make ui-picture    the README's picture of the explorer"
 	@echo "make openapi       export openapi/openapi.json and docs/settings.md"
 	@echo "make client-types the Python client's types, from openapi/openapi.json"
 	@echo "make fuzz          every route with whatever its contract allows, and what it does not (minutes)"
+	@echo "make degraded      servers, disks and networks in trouble: right answers or 503 (minutes; as root all of it)"
+	@echo "make soak          half an hour at ten times the usual load: memory, descriptors, latency; out/soak/"
+	@echo "make hostile       every reader of uploads against bodies made to do harm (minutes)"
+	@echo "make audit         known vulnerabilities of all that is locked (AUDIT=required: also 1 where nobody can be asked)"
 	@echo "make lock          resolve the lock files anew (needs uv)"
 
 setup: $(STAMP)
@@ -45,15 +57,32 @@ demo: setup
 up: setup
 	$(BIN)/glle up
 
-# Two at once, a file in one of them; BLAS with one thread in each.
+# Two at once, a file in one of them, in their order: files of few but long tests are not left for the end. BLAS with one thread each.
 test: setup
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test-compose: setup
 	bash tests/compose/run
 
+test-hosts: setup
+	$(BIN)/python -m tests.hosts $(HOSTS)
+	$(BIN)/python -m pytest -m hosts tests/system
+
+test-redis: setup
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m redis tests/redis
+
 test-scale: setup
 	$(BIN)/python -m pytest -m scale tests/engine
+
+test-storage: setup
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m storage tests/system
+
+# CHAOS="--requests 300" is the small one.
+chaos: setup
+	$(BIN)/python -m tests.chaos $(CHAOS)
+
+test-drills: setup
+	$(BIN)/python -m pytest -m drill tests/drills
 
 test-ui: $(VENV)/.ui
 	$(BIN)/python -m pytest -m ui tests/ui $(UI)
@@ -71,6 +100,9 @@ bench: $(VENV)/.bench
 $(VENV)/.bench: $(STAMP) requirements-bench.lock
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-bench.lock
 	@touch $@
+
+capacity: $(VENV)/.bench
+	$(BIN)/python -m bench.capacity $(CAPACITY)
 
 figures: setup
 	$(BIN)/python -m docs.figures.published
@@ -110,13 +142,36 @@ FUZZ ?= --max-examples 100
 fuzz: setup
 	$(BIN)/python -m tests.fuzz $(FUZZ)
 
+degraded: setup
+	$(BIN)/python -m tests.degraded $(DEGRADED)
+
+SOAK ?= --minutes 30
+
+soak: setup
+	$(BIN)/python -m tests.soak $(SOAK)
+
+HOSTILE ?= --examples 2000
+
+hostile: setup
+	$(BIN)/python -m tests.hostile $(HOSTILE)
+
+audit: $(VENV)-audit/.installed
+	$(VENV)-audit/bin/python -m tests.audit
+
+# Of its own: what audits the environment is no part of it.
+$(VENV)-audit/.installed: requirements-audit.lock
+	@test -x $(VENV)-audit/bin/python || $(PYTHON) -m venv $(VENV)-audit
+	$(VENV)-audit/bin/python -m pip install --quiet --require-hashes -r requirements-audit.lock
+	@touch $@
+
 lock:
 	$(LOCK) --extra service --extra client --extra fast --extra otel --extra demo --extra sklearn \
 		--extra tsne --extra sdp --extra pictures --group dev -o requirements.lock
-	$(LOCK) --extra service --extra fast --extra otel --extra arrow --extra sklearn \
+	$(LOCK) --extra service --extra storage --extra fast --extra otel --extra arrow --extra sklearn \
 		--extra tsne --extra sdp --extra pictures --group build --constraint requirements.lock -o requirements-service.lock
 	$(LOCK) --extra bench --constraint requirements.lock -o requirements-bench.lock
 	$(LOCK) --group ui --constraint requirements.lock -o requirements-ui.lock
+	$(filter-out pyproject.toml,$(LOCK)) --group audit -o requirements-audit.lock
 
 clean:
-	rm -rf $(VENV) out .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-audit out .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -17,6 +17,7 @@ import pytest
 import redis
 
 from tests.conftest import until
+from worker import lifeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,7 +76,13 @@ def running(folder: Path, **settings: str) -> Iterator[Up]:
     with (
         log.open("w") as output,
         subprocess.Popen(
-            command, env=environment, stdout=output, stderr=output, text=True, start_new_session=True
+            command,
+            env=environment,
+            stdout=output,
+            stderr=output,
+            text=True,
+            start_new_session=True,
+            preexec_fn=lifeline.preexec(signal.SIGTERM),  # noqa: PLW1509 # a run that is killed leaves nothing behind
         ) as process,
     ):
         try:

@@ -109,7 +109,7 @@ def test_stop_is_warm_and_a_restart_goes_on(tmp_path: Path) -> None:
             check=False,
         )
         assert busy.returncode == 2
-        assert "Another `glle up` uses" in busy.stderr
+        assert "Another `glle up`, backup or restore uses" in busy.stderr
 
 
 def test_ready_counts_workers_and_metrics_tell_jobs(client: httpx.Client) -> None:

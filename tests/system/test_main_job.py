@@ -81,14 +81,17 @@ def test_draw_731_alone_and_in_a_batch_same_bits(client: httpx.Client, posterior
 
 
 def test_flushed_cache_same_bits(client: httpx.Client, posterior: str, up: Up) -> None:
-    """After the cache lost everything, draws, batches and arrays are made again, the same bits."""
+    """After the cache lost everything, draws, batches and arrays are made again, the same bits, and JSON."""
     job = drawn(client, posterior, count=5, first=40, scales=[0.1, 1.0])
     result = job["links"]["result"]
     alone, batch = npy(client, posterior + "/draws/42"), npy(client, result)
+    told = client.get(posterior + "/draws/42")
     embedding = npy(client, posterior + "/arrays", name="embedding")
     with up.redis("GLLE_CACHE_URL") as cache:
         cache.flushall()
     assert npy(client, posterior + "/draws/42").tobytes() == alone.tobytes()
+    made = client.get(posterior + "/draws/42")
+    assert (made.headers["etag"], made.content) == (told.headers["etag"], told.content)
     with up.redis("GLLE_CACHE_URL") as cache:
         cache.flushall()
     again = client.get(result, headers=NPY)

@@ -11,13 +11,14 @@ from tests.ui.tables import apart, csv
 if TYPE_CHECKING:
     from tests.ui.explorer import Explorer
 
-# Keeps every state of the bar: its label, and its value where it has one.
+# Keeps every state of the bar: its label, its value where it has one, and the stage that it is of.
 WATCH = """() => {
     globalThis.bars = [];
     new MutationObserver(() => {
         const label = document.querySelector('[data-testid=progress-label]');
         const bar = document.querySelector('[data-testid=progress] progress');
-        if (label) bars.push([label.textContent, bar.hasAttribute('value') ? bar.value : null]);
+        const stage = document.querySelector('[data-testid=progress-stage]');
+        if (label) bars.push([label.textContent, bar.hasAttribute('value') ? bar.value : null, stage.textContent]);
     }).observe(document.body, { subtree: true, childList: true, characterData: true, attributes: true });
 }"""
 
@@ -25,32 +26,35 @@ WATCH = """() => {
 def test_a_fit_says_what_is_being_done_and_ends_with_draws(explorer: Explorer) -> None:
     """In words, with a way to stop it; then draws, spread, and what the fit noticed."""
     explorer.open()
-    explorer.make("swiss_roll", 2000)
+    explorer.make("swiss_roll", 10_000)
     explorer.at("draws-count").fill("12")
     explorer.page.evaluate(WATCH)
     explorer.at("fit").click()
     expect(explorer.at("cancel")).to_be_enabled()
     explorer.wait_drawn()
-    labels = [label for label, _ in explorer.page.evaluate("bars")]
-    for label in ("Fitting", "Drawing 12 embeddings"):
-        assert any(told.startswith(label) for told in labels)
+    bars = explorer.page.evaluate("bars")
+    for begun in ("Fitting", "Drawing 12 embeddings"):
+        assert any(label.startswith(begun) for label, *_ in bars)
+    assert {value for _, value, stage in bars if stage == "laying out the map"} == {None}  # nobody knows how far it is
     expect(explorer.at("notes")).to_be_visible()
     expect(explorer.at("spectrum")).to_contain_text("Gap")
     assert explorer.state("draws")["count"] == 12
 
 
 def test_a_long_fit_shows_its_progress_and_is_cancelled(explorer: Explorer) -> None:
-    """The bar moves; the button stops the job, the service agrees, and the page is ready for the next fit."""
+    """The bar moves, stage by stage; the button stops the job, the service agrees, the page is ready for the next."""
     explorer.open()
-    explorer.make("swiss_roll", 60_000)
+    explorer.make("swiss_roll", 120_000)
     explorer.page.evaluate(WATCH)
     explorer.at("fit").click()
     explorer.page.wait_for_function("new Set(bars.map(([, value]) => value)).size > 2", timeout=60_000)
+    expect(explorer.at("cancel")).to_be_in_viewport(ratio=1)  # the page was scrolled to the button
     explorer.keep("progress")
     explorer.at("cancel").click()
     expect(explorer.at("cancel")).to_have_count(0, timeout=30_000)
-    values = [value for label, value in explorer.page.evaluate("bars") if label == "Fitting" and value is not None]
-    assert values == sorted(values)
+    told = [(stage, value) for label, value, stage in explorer.page.evaluate("bars") if label == "Fitting" and value]
+    stages = list(dict.fromkeys(stage for stage, _ in told))
+    assert told == sorted(told, key=lambda one: (stages.index(one[0]), one[1]))  # each stage fills the bar once
     expect(explorer.at("fit")).to_be_enabled()
     expect(explorer.at("problem")).to_have_count(0)
     assert explorer.state("posterior") is None

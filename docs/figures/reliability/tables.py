@@ -1,0 +1,118 @@
+"""The tables of docs/reliability.md."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from docs.figures.methods.tables import table
+from tests.hosts.running import MANY_POINTS
+from tests.hosts.throughput import DRAWS, shards
+from tests.soak.judging import ALLOWED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def all_of(told: dict[str, Any]) -> dict[str, str]:
+    """Return each table by the name of its place in the page, for what was kept."""
+    made: dict[str, Callable[[Any], str]] = {
+        "chaos": _chaos, "kills": _kills, "degraded": _degraded, "faults": _faults, "throughput": _throughput,
+        "crowd": _throughput, "soak": _soak,
+    }  # fmt: skip
+    of = {"kills": "chaos"}
+    return {name: make(told[of.get(name, name)]) for name, make in made.items() if of.get(name, name) in told}
+
+
+def _chaos(report: dict[str, Any]) -> str:
+    return table(
+        ["must be zero", "checked", "violations"],
+        [[row["name"], f"{row['checked']:,}", str(row["violations"])] for row in report["checks"]],
+    )
+
+
+def _kills(report: dict[str, Any]) -> str:
+    rows = []
+    for kind, times in report["kills"].items():
+        took = report["recovery"].get(kind, {})
+        rows.append([kind, str(times), *(f"{took[p]:.1f}" if p in took else "" for p in ("p50", "p95", "p100"))])
+    return table(["killed -9", "times", "seconds to the next success: median", "p95", "most"], rows)
+
+
+def _degraded(rows: list[dict[str, Any]]) -> str:
+    head = [
+        "situation", "2xx", "503", "other", "wrong", "lost", "slowest answer, s", "slowest /livez, s",
+        "well again after, s",
+    ]  # fmt: skip
+    counts = ("good", "refused", "other", "wrong", "lost")
+    seconds = ("worst", "alive", "healed")
+    return table(head, [[row["name"], *_figures(row, counts, seconds)] for row in rows])
+
+
+def _faults(rows: list[dict[str, Any]]) -> str:
+    head = [
+        "scenario", "jobs", "finished", "wrong bits", "failed requests", "503", "slowest answer, s",
+        "job ended after, s",
+    ]  # fmt: skip
+    counts = ("jobs", "finished", "wrong", "failed", "refused")
+    return table(head, [[_scenario(row), *_figures(row, counts, ("slowest", "heal"))] for row in rows])
+
+
+def _figures(row: dict[str, Any], counts: tuple[str, ...], seconds: tuple[str, ...]) -> list[str]:
+    return [*(str(row[name]) for name in counts), *(f"{row[name]:.1f}" for name in seconds)]
+
+
+def _scenario(row: dict[str, Any]) -> str:
+    return f"{row['scenario']} ({row['requests']:,} requests)" if "requests" in row else str(row["scenario"])
+
+
+def _throughput(report: dict[str, Any]) -> str:
+    rows, one, pieces = [], 0.0, shards(MANY_POINTS)
+    for hosts in sorted({run["hosts"] for run in report["runs"]}):
+        mine = [run for run in report["runs"] if run["hosts"] == hosts]
+        seconds = median(run["seconds"] for run in mine)
+        one = one or seconds
+        cpu = median(run["cpu"] for run in mine)
+        others = median(run["cpu_of_others"] for run in mine)
+        told = [f"{seconds:.2f}", f"{DRAWS / seconds:.0f}", f"{one / seconds:.2f}", f"{cpu:.2f}", f"{others:.2f}"]
+        trips = median(run["round_trips"] for run in mine) / pieces
+        rows.append([str(hosts), *told, f"{1000 * (cpu - report['engine_seconds']) / pieces:.0f}", f"{trips:.0f}"])
+    head = [
+        "worker hosts", "seconds", "draws/s", "times one host", "CPU of workers, s", "of API and servers, s",
+        "overhead a shard, ms", "round trips a shard",
+    ]  # fmt: skip
+    return table(head, rows)
+
+
+def _soak(report: dict[str, Any]) -> str:
+    rows = [
+        [
+            verdict["what"],
+            f"{verdict['first']:.1f} {verdict['unit']}".strip(),
+            f"{verdict['second']:.1f} {verdict['unit']}".strip(),
+            _change(verdict),
+            f"{100 * verdict['low']:+.0f} to {100 * verdict['high']:+.0f} %",
+            judged(verdict),
+        ]
+        for verdict in report["verdicts"]
+        if verdict["unit"] != "ms" or verdict["what"].startswith("all:")
+    ]
+    told = table(["series", "first half", "second half", "change", "slope over the time, 95 %", ""], rows)
+    asked = f"{report['requests']:,} requests in {report['minutes']:g} minutes; wrong answers: {report['faults']}, "
+    return f"{asked}errors: {report['errors']}.\n\n{told}"
+
+
+def _change(verdict: dict[str, Any]) -> str:
+    """Return the change of a count as a count, as it is judged, and of anything else as a share."""
+    if not verdict["unit"]:
+        return f"{verdict['second'] - verdict['first']:+.1f}"
+    return f"{100 * verdict['change']:+.1f} %"
+
+
+def judged(verdict: dict[str, Any]) -> str:
+    """Return the word for a series; a percentile may be too noisy for a slope, and yet no higher in the second half."""
+    if not verdict["is_flat"]:
+        return "**not flat**"
+    if verdict["unit"] != "ms" or verdict["high"] <= ALLOWED:
+        return "flat"
+    return "not higher" if verdict["change"] <= ALLOWED else "uncertain"

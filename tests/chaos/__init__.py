@@ -1,0 +1,1 @@
+"""Real processes killed at random under a mixed load: `python -m tests.chaos`, or `make chaos`."""

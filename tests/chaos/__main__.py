@@ -1,0 +1,162 @@
+"""`make chaos`: `glle up` under a mixed load, while whatever it is made of is killed -9 at random.
+
+It prints what was killed, how soon the service was back, and a row for each thing that must hold; the same goes to
+`<out>/chaos.json`. The exit code is 1 when a violation was found.
+"""
+
+from __future__ import annotations
+
+import os
+
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[name] = "1"  # as in the workers, before numpy is imported: other methods' bits depend on it
+
+import argparse
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.chaos import checks
+from tests.chaos.killer import Killer
+from tests.chaos.processes import KINDS, marked
+from tests.chaos.recovery import recoveries
+from tests.load.ledger import Ledger, percentiles
+from tests.load.running import Load, run, user_of
+from tests.system.conftest import Up, running
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options of the command."""
+
+    requests: int
+    seconds: float | None
+    seed: int
+    clients: int
+    workers: int
+    between: float
+    results: int
+    out: Path
+
+
+def main() -> int:
+    """Run it; return the exit code."""
+    asked = _asked()
+    mark = f"CHAOS_RUN={os.getpid()}-{asked.seed}"
+    os.environ["CHAOS_RUN"] = mark.partition("=")[2]
+    with tempfile.TemporaryDirectory(prefix="glle-chaos-") as folder:
+        with running(Path(folder), GLLE_WORKERS=str(asked.workers), GLLE_HEARTBEAT="5") as up:
+            report = _under_fire(asked, up, mark)
+        del os.environ["CHAOS_RUN"]
+        log = (Path(folder) / "up.log").read_text()
+    asked.out.mkdir(parents=True, exist_ok=True)
+    (asked.out / "chaos.json").write_text(json.dumps(report, indent=2))
+    (asked.out / "up.log").write_text(log)
+    return _printed(report)
+
+
+def _under_fire(asked: Asked, up: Up, mark: str) -> dict[str, Any]:
+    """Run load and killer, then all checks; return the report."""
+    ledger = Ledger()
+    killer = Killer(up.process.pid, asked.seed, ledger, asked.between, mark)
+    load = Load(requests=asked.requests, seconds=asked.seconds, clients=asked.clients, seed=asked.seed)
+    began = time.time()
+    killer.start()
+    try:
+        run(load, [up.url], ledger=ledger)
+    finally:
+        killer.stop()
+    seconds = time.time() - began
+    last = max([kill.at for kill in killer.kills], default=time.time())
+    rows, took = checks.ended(up.redis("GLLE_REDIS_URL"), ledger, last)
+    rows += checks.wrong(ledger)
+    user = user_of(load, [up.url], ledger)
+    jobs = list(ledger.jobs.values())
+    rows += [checks.results(user, jobs[:: max(1, len(jobs) // asked.results)]), checks.there(user), checks.gone(user)]
+    rows += checks.bits(ledger)
+    with httpx.Client(base_url=up.url, timeout=60) as http:
+        row, census = checks.keys(up.redis("GLLE_REDIS_URL"), up.redis("GLLE_CACHE_URL"), http)
+    rows += [row, checks.files(up.log.parent / "data"), _stopped(up, mark)]
+    rows.append(checks.Row("work-horses without a worker while it ran", killer.looks, sorted(map(str, killer.strays))))
+    failed = Counter(job.error for job in ledger.jobs.values() if job.status == "failed")
+    rows.append(checks.Row("kinds of process that nobody killed", len(KINDS), _spared(killer)))
+    return {
+        "requests": ledger.requests,
+        "attempts": len(ledger.attempts),
+        "seconds": round(seconds, 1),
+        "arrays": ledger.received,
+        "seen last": dict(Counter(job.status for job in ledger.jobs.values())),
+        "failed": dict(failed),
+        "doomed": sum(job.is_doomed for job in ledger.jobs.values()),
+        "kills": dict(Counter(kill.kind for kill in killer.kills)),
+        "unanswered": sum(not attempt.status for attempt in ledger.attempts),
+        "refused": sum(attempt.status == 503 for attempt in ledger.attempts),
+        "seconds until all jobs had ended": round(took, 2),
+        "recovery": recoveries(killer.kills, ledger),
+        "latency": {name: percentiles(ledger.seconds(name)) for name in ledger.operations()},
+        "census": {name: [count, census.expiring[name]] for name, count in sorted(census.counts.items())},
+        "checks": [{"name": row.name, "checked": row.checked, "violations": row.violations} for row in rows],
+    }
+
+
+def _stopped(up: Up, mark: str) -> checks.Row:
+    """Stop the service as a user does; nothing of it is to be left."""
+    tree = [pid for pid in marked(mark) if pid != os.getpid()]
+    up.process.send_signal(signal.SIGTERM)
+    try:
+        code = up.process.wait(60)
+    except subprocess.TimeoutExpired:
+        return checks.Row("processes left after a stop", len(tree), ["the head itself"])
+    left = [str(pid) for pid in marked(mark) if pid != os.getpid()]
+    return checks.Row("processes left after a stop", len(tree), left + ([f"exit code {code}"] if code else []))
+
+
+def _spared(killer: Killer) -> list[str]:
+    """Return the kinds that were not killed: in a run of some length that would be a chaos that shows nothing."""
+    killed = {kill.kind for kill in killer.kills}
+    return [] if killer.ledger.requests < 300 else [kind for kind in KINDS if kind not in killed]
+
+
+def _printed(report: dict[str, Any]) -> int:
+    for name in ("requests", "attempts", "unanswered", "refused", "seconds", "arrays", "seen last", "failed", "doomed"):
+        print(f"{name:12} {report[name]}")  # noqa: T201 # the command's output
+    print(f"all jobs had ended {report['seconds until all jobs had ended']} s after the last kill, or before\n")  # noqa: T201
+    print(f"{'killed':14} {'times':>6}   seconds to the next success: p50, p95, most")  # noqa: T201
+    for kind, times in report["kills"].items():
+        told = report["recovery"].get(kind, {})
+        print(f"{kind:14} {times:6}   {' '.join(f'{told.get(p, 0):8.2f}' for p in ('p50', 'p95', 'p100'))}")  # noqa: T201
+    print(f"\n{'keys of':28} {'count':>7} {'expire':>7}")  # noqa: T201
+    for name, (count, expiring) in report["census"].items():
+        print(f"{name:28} {count:7} {expiring:7}")  # noqa: T201
+    print(f"\n{'must be zero':58} {'checked':>8} {'violations':>10}")  # noqa: T201
+    for row in report["checks"]:
+        print(f"{row['name']:58} {row['checked']:8} {len(row['violations']):10}")  # noqa: T201
+    found = [f"{row['name']}: {what}" for row in report["checks"] for what in row["violations"][: checks.SHOWN]]
+    print(*found, sep="\n")  # noqa: T201
+    return 1 if found else 0
+
+
+def _asked() -> Asked:
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("--requests", type=int, default=10_000)
+    parser.add_argument("--seconds", type=float, help="after which no more is asked, however few it was")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--clients", type=int, default=8)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--between", type=float, default=30, help="mean number of requests between two kills")
+    parser.add_argument("--results", type=int, default=500, help="results that are asked for again at the end")
+    parser.add_argument("--out", type=Path, default=Path("out/chaos"))
+    return Asked(**vars(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,120 @@
+"""A census of all keys of both servers: whose each is, whether it is to expire, whether what it is about is there."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from worker.identity import text
+from worker.safe_queue import NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import redis
+
+Expiry = Literal["always", "never", "when ended"]
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Who owns the keys of a pattern, and whether they expire; group `about` of the pattern is what one is about."""
+
+    name: str
+    pattern: str
+    expiry: Expiry
+    of: Literal["", "posterior", "subject", "dataset"] = ""
+
+
+_SUBJECT = r"(?P<about>(post|ds)_[0-9a-f]+)"
+QUEUE = (
+    Owner("jobs: record", r"glle:job:job_[0-9a-f]+", "when ended"),
+    Owner("jobs: claim", r"glle:claim:.+", "always"),
+    Owner("jobs: lists and counts", r"glle:jobs(:entered)?|glle:open|glle:unfinished", "never"),
+    Owner("jobs: who looks", r"glle:swept|glle:maintained", "always"),
+    Owner("posteriors: record", rf"glle:posterior:{_SUBJECT}", "never", "posterior"),
+    Owner("posteriors: calibration", rf"glle:calibration:{_SUBJECT}", "never", "posterior"),
+    Owner("posteriors: list", r"glle:posteriors", "never"),
+    Owner("posteriors: by data set", r"glle:dataset:(?P<about>ds_[0-9a-f]+):posteriors", "never", "dataset"),
+    Owner("embeddings: record", r"glle:embedding:emb_[0-9a-f]+", "always"),
+    Owner("idempotency", r"glle:idempotency:.+", "always"),
+    Owner("metrics", r"glle:counts", "never"),
+    Owner("quotas: requests", r"glle:rate(:.+)?", "always"),
+    Owner("RQ: task", r"rq:job:job_.+", "when ended"),
+    Owner("RQ: result", r"rq:results:job_.+", "always"),
+    Owner("RQ: execution", r"rq:executions?:.+", "always"),
+    Owner("RQ: worker", r"rq:worker:.+", "always"),
+    Owner("RQ: lists", rf"rq:(queues|workers|workers:{NAME}|queue:{NAME}(:intermediate)?)", "never"),
+    Owner("RQ: registries", rf"rq:(wip|finished|failed|deferred|scheduled|canceled):{NAME}", "never"),
+    Owner("RQ: taken just now", rf"rq:queue:{NAME}:intermediate:first_seen:.+", "always"),
+    Owner("RQ: lock of maintenance", rf"rq:(clean_registries|maintenance):{NAME}|rq:.*lock.*", "always"),
+)
+CACHE = (
+    Owner("cache: unfinished", r".+:tmp:[0-9a-f]+", "always"),
+    Owner("cache: posterior", rf"posterior:{_SUBJECT}", "always", "posterior"),
+    Owner("cache: draw", rf"draw:{_SUBJECT}:.+", "always", "posterior"),
+    Owner("cache: result", rf"result:{_SUBJECT}:.+", "always", "subject"),
+    Owner("cache: what is about", rf"keys:{_SUBJECT}", "always", "subject"),
+)
+
+
+@dataclass
+class Census:
+    """How many keys each owner has, and those that should not be there, with the reason."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    expiring: Counter[str] = field(default_factory=Counter)
+    leaks: list[str] = field(default_factory=list)
+
+    def of(self, client: redis.Redis, owners: tuple[Owner, ...], alive: set[str]) -> None:
+        """Count the keys of a server; `alive` are the ids of what is there."""
+        for raw in client.scan_iter(count=1000):
+            key = text(raw)
+            owner, match = _owner(key, owners)
+            if owner is None:
+                self.leaks.append(f"{key}: nobody's")
+                continue
+            seconds = client.ttl(key)
+            if seconds == -2:  # expired just now
+                continue
+            self.counts[owner.name] += 1
+            self.expiring[owner.name] += seconds >= 0
+            if (owner.expiry == "always" or (owner.expiry == "when ended" and not _is_open(client, key))) and (
+                seconds == -1
+            ):
+                self.leaks.append(f"{key}: should expire")
+            if owner.expiry == "never" and seconds != -1:
+                self.leaks.append(f"{key}: should not expire")
+            if owner.of and match["about"] not in alive:
+                self.leaks.append(f"{key}: of what is not there")
+
+    def members(self, client: redis.Redis, alive: set[str]) -> None:
+        """Look into the lists for members of what is not there, or not to be done."""
+        jobs = [text(raw).partition(" ")[2] for raw in client.zrange("glle:jobs", 0, -1)]
+        self._leaked("glle:jobs: {} has no record", (id_ for id_ in jobs if not client.exists(f"glle:job:{id_}")))
+        posteriors = [text(raw).partition(" ")[2] for raw in client.zrange("glle:posteriors", 0, -1)]
+        self._leaked("glle:posteriors: {} is not there", (id_ for id_ in posteriors if id_ not in alive))
+        opened = [text(raw) for raw in client.smembers("glle:open")]
+        self._leaked("glle:open: {} has ended", (id_ for id_ in opened if not _is_open(client, f"glle:job:{id_}")))
+        tasks = [*client.lrange(f"rq:queue:{NAME}", 0, -1), *client.lrange(f"rq:queue:{NAME}:intermediate", 0, -1)]
+        self._leaked("RQ: {} waits, and nothing is to be done", map(text, tasks))
+        self._leaked("RQ: {} is at work, and nothing is to be done", map(text, client.zrange(f"rq:wip:{NAME}", 0, -1)))
+        workers = [text(raw) for raw in client.smembers(f"rq:workers:{NAME}")]
+        self._leaked("RQ: {} is gone, and listed", (name for name in workers if not client.exists(name)))
+
+    def _leaked(self, why: str, names: Iterable[str]) -> None:
+        self.leaks += [why.format(name) for name in names]
+
+
+def _owner(key: str, owners: tuple[Owner, ...]) -> tuple[Owner | None, Any]:
+    for owner in owners:
+        if match := re.fullmatch(owner.pattern, key):
+            return owner, match
+    return None, None
+
+
+def _is_open(client: redis.Redis, key: str) -> bool:
+    status = client.hget(key, "status")
+    return status in {b"queued", b"running", b"cancelling", b"started"}

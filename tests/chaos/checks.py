@@ -1,0 +1,175 @@
+"""What must hold after the chaos: each check is a row, how many were looked at and what was found wrong."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from redis.exceptions import ConnectionError, TimeoutError  # noqa: A004 # what they are called there
+
+from tests.chaos.alone import differing
+from tests.chaos.census import CACHE, QUEUE, Census
+from tests.load.content import Content, Embedding, Fit
+from tests.load.following import JSON, NPY, NPZ
+from tests.load.ledger import ENDED
+from worker.identity import text
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import httpx
+    import redis
+
+    from tests.load.ledger import Accepted, Ledger
+    from tests.load.user import User
+
+TERMINAL_SECONDS = 30.0
+LEAVING_SECONDS = 20.0  # for which a task of a job that has ended may wait for a worker, which drops it
+SHOWN = 10
+
+
+@dataclass
+class Row:
+    """A check: `checked` things were looked at, `violations` say what is wrong with some of them."""
+
+    name: str
+    checked: int
+    violations: list[str] = field(default_factory=list)
+
+
+def ended(client: redis.Redis, ledger: Ledger, last: float) -> tuple[list[Row], float]:
+    """Wait, asking the service nothing, until all accepted jobs have ended; return rows, and how long it took at most.
+
+    Parameters
+    ----------
+    client
+        Of the queue server.
+    last
+        When the last process was killed, a `time.time`.
+
+    """
+    while (left := _open_jobs(client)) and time.time() - last < TERMINAL_SECONDS:
+        time.sleep(0.1)
+    took = time.time() - last
+    late = Row("jobs not at an end 30 s after the last kill", len(ledger.jobs), [f"{id_} {is_}" for id_, is_ in left])
+    missing = [id_ for id_ in ledger.jobs if not client.exists(f"glle:job:{id_}")]
+    return [late, Row("accepted jobs that are missing", len(ledger.jobs), missing)], took
+
+
+def results(user: User, jobs: list[Accepted]) -> Row:
+    """Ask for jobs and their results; what came goes into the ledger."""
+    row = Row("jobs and results, as they are told at the end", len(jobs))
+    before = len(user.ledger.faults)
+    for job in jobs:
+        for _ in range(60):  # a result that was lost with the cache is made again
+            answer = user.asker.ask("GET job", f"/v1/jobs/{job.id}?wait=20")
+            if answer is None or answer.status_code != 200:
+                row.violations.append(f"{job.id}: {answer}")
+                break
+            user.ledger.told(job, answer.json())
+            if job.status not in ENDED:
+                continue
+            if job.status != "succeeded" or job.is_doomed or user.fetch(job):
+                user.judge(job)
+                break
+        else:
+            row.violations.append(f"{job.id}: its result did not come")
+    row.violations += user.ledger.faults[before:]
+    return row
+
+
+def there(user: User) -> Row:
+    """Read everything that was accepted and not deleted."""
+    ledger = user.ledger
+    row = Row("data sets, posteriors, embeddings missing or different", len(ledger.there))
+    before = len(ledger.faults)
+    for path, made in list(ledger.there.items()):
+        what = {Content: "/data", Fit: "/arrays", Embedding: "/coordinates?wait=20"}[type(made)]
+        media = NPZ if isinstance(made, Fit) else NPY
+        for _ in range(60):
+            answer = user.asker.ask("GET there", path + what, headers={"Accept": media})
+            if answer is None or answer.status_code != 202:
+                break
+            time.sleep(0.5)
+        if answer is None or answer.status_code != 200:
+            row.violations.append(f"{path}: {answer and (answer.status_code, answer.text[:200])} ({made})")
+        elif isinstance(made, Fit):
+            user.arrays(answer, made)
+        else:
+            user.array(answer, made, "data" if isinstance(made, Content) else "embedding")
+    row.violations += ledger.faults[before:]
+    return row
+
+
+def gone(user: User) -> Row:
+    """Ask for everything that was deleted."""
+    row = Row("deleted things that are there", len(user.ledger.gone))
+    for path, made in user.ledger.gone.items():
+        answer = user.asker.ask("GET gone", path, headers={"Accept": JSON})
+        if answer is None or answer.status_code != 404:
+            # 409: the fit that was to make it was cancelled.
+            if answer is not None and answer.status_code == 409 and isinstance(made, Fit):
+                continue
+            row.violations.append(f"{path}: {answer and answer.status_code} ({made})")
+    return row
+
+
+def bits(ledger: Ledger) -> list[Row]:
+    """Compare every array with the one computed alone."""
+    different = Row("results that differ from those computed alone", len(ledger.arrays), list(differing(ledger.arrays)))
+    several = [f"{name} of {made}" for (made, name), digests in ledger.arrays.items() if len(digests) > 1]
+    return [different, Row("one request, two results", ledger.received, several)]
+
+
+def wrong(ledger: Ledger) -> list[Row]:
+    """Return what was told under fire that should not have been."""
+    errors = [f"{error.operation} {error.status} {error.code}" for error in ledger.errors()]
+    return [
+        Row("wrong answers", ledger.requests, list(ledger.faults)),
+        Row("errors other than no answer, and 503 with Retry-After", len(ledger.attempts), errors),
+    ]
+
+
+def keys(queue: redis.Redis, cache: redis.Redis, http: httpx.Client) -> tuple[Row, Census]:
+    """Count all keys of both servers; what is only on its way out is looked at again until it is gone."""
+    until = time.monotonic() + LEAVING_SECONDS
+    while (census := _census(queue, cache, http)).leaks and time.monotonic() < until:
+        time.sleep(1)
+    return Row("leaked keys", sum(census.counts.values()), census.leaks), census
+
+
+def _census(queue: redis.Redis, cache: redis.Redis, http: httpx.Client) -> Census:
+    alive = set()
+    for name in ("datasets", "posteriors"):
+        cursor = ""
+        while cursor is not None:
+            page = http.get(f"/v1/{name}?limit=100{cursor and '&cursor='}{cursor}").json()
+            alive |= {item["id"] for item in page["items"]}
+            cursor = page["next"]
+    census = Census()
+    census.of(queue, QUEUE, alive)
+    census.of(cache, CACHE, alive)
+    census.members(queue, alive)
+    return census
+
+
+def files(folder: Path) -> Row:
+    """Look for files that belong to no data set: temporaries of who was killed."""
+    there = [path for part in ("datasets", "incoming") for path in (folder / part).glob("*") if path.is_file()]
+    known = {path.stem for path in (folder / "datasets").glob("ds_*.json")}
+    left = [str(path) for path in there if path.name.partition(".")[0] not in known]
+    return Row("files of nothing in the data folder", len(there), left)
+
+
+def _open_jobs(client: redis.Redis) -> list[tuple[str, str]]:
+    """Return the jobs that have not ended, from their records alone: nobody looks, so nothing is repaired by looks."""
+    found = []
+    try:
+        for raw in client.scan_iter(match="glle:job:*", count=1000):
+            status = text(client.hget(raw, "status") or "")
+            if status not in ENDED:
+                found.append((text(raw).removeprefix("glle:job:"), status))
+    except (ConnectionError, TimeoutError) as error:  # the queue server was killed last
+        return [("all jobs", str(error))]
+    return found

@@ -1,0 +1,110 @@
+"""Who kills: with a seed of its own, after random numbers of requests, each kind of process once, then any.
+
+Requests and not seconds: so a busy machine, on which a process takes longer to come back, is no other test.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tests.chaos.processes import Kind, marked, tree
+
+if TYPE_CHECKING:
+    from tests.load.ledger import Ledger
+
+SHARES: dict[Kind, int] = {"API": 2, "worker": 3, "work-horse": 4, "queue server": 2, "cache server": 2}
+STRAY_SECONDS = 2.0  # after which a process that lost its parent should be gone
+LOOK_SECONDS = 0.2
+WAIT_SECONDS = 10.0  # for a process to kill: a work-horse lives for moments
+
+
+@dataclass(frozen=True)
+class Kill:
+    """A process that was killed, at a `time.time`."""
+
+    kind: Kind
+    pid: int
+    at: float
+
+
+@dataclass
+class Killer:
+    """Kills processes below a head until it is told to stop, and looks for strays meanwhile.
+
+    Parameters
+    ----------
+    ledger
+        Whose requests are counted.
+    between
+        Mean number of requests between two kills.
+    mark
+        What stands in the environment of every process of the tree.
+
+    Attributes
+    ----------
+    strays : set of int
+        Processes that had lost their parent, and went on.
+
+    """
+
+    head: int
+    seed: int
+    ledger: Ledger
+    between: float
+    mark: str
+    kills: list[Kill] = field(default_factory=list)
+    strays: set[int] = field(default_factory=set)
+    looks: int = 0
+
+    def __post_init__(self) -> None:
+        self._rng = random.Random(self.seed)  # noqa: S311 # not for secrets
+        self._stop = threading.Event()
+        self._lonely: dict[int, float] = {}
+        self._thread = threading.Thread(target=self._run, name="killer")
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Kill one more, of a kind that is always there, and then nobody: what is counted from the last kill begins."""
+        self._stop.set()
+        self._thread.join()
+        lasting = [kind for kind in SHARES if kind != "work-horse"]
+        self._kill(self._rng.choice(lasting))
+
+    def _run(self) -> None:
+        due = self._rng.expovariate(1 / self.between)
+        while not self._stop.wait(LOOK_SECONDS):
+            self._look_for_strays()
+            if self.ledger.requests < due:
+                continue
+            due = self.ledger.requests + self._rng.expovariate(1 / self.between)
+            spared = [kind for kind in SHARES if all(kill.kind != kind for kill in self.kills)]
+            kind = self._rng.choice(spared) if spared else self._rng.choices(list(SHARES), list(SHARES.values()))[0]
+            self._kill(kind)
+
+    def _kill(self, kind: Kind) -> None:
+        """Kill a process of a kind; wait for one where there is none."""
+        until = time.monotonic() + WAIT_SECONDS
+        while time.monotonic() < until:
+            if found := [process for process in tree(self.head) if process.kind == kind]:
+                victim = self._rng.choice(found)
+                os.kill(victim.pid, signal.SIGKILL)
+                self.kills.append(Kill(kind, victim.pid, time.time()))
+                return
+            time.sleep(0.002)
+
+    def _look_for_strays(self) -> None:
+        self.looks += 1
+        there = marked(self.mark)
+        lonely = {pid for pid, parent in there.items() if parent not in there and pid != self.head}
+        now = time.monotonic()
+        self._lonely = {pid: self._lonely.get(pid, now) for pid in lonely}
+        self.strays |= {pid for pid, since in self._lonely.items() if now - since > STRAY_SECONDS}

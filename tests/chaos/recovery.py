@@ -1,0 +1,38 @@
+"""How long it takes from a kill until what the killed process was for succeeds again, as clients saw it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING
+
+from tests.load.ledger import percentiles
+
+if TYPE_CHECKING:
+    from tests.chaos.killer import Kill
+    from tests.load.ledger import Ledger
+
+# What succeeds only with such a process: anything, a record, an array of the cache, a task.
+_SHOWN_BY = {
+    "API": ("GET data", "GET datasets", "GET jobs", "GET job", "GET posterior", "GET draw"),
+    "queue server": ("GET jobs", "GET job", "GET posterior", "GET posteriors", "POST draws"),
+    "cache server": ("GET draw", "GET arrays", "GET summary", "GET coordinates"),
+    "worker": ("GET draw", "GET summary", "POST posterior"),
+    "work-horse": ("GET draw", "GET summary", "POST posterior"),
+}
+
+
+def recoveries(kills: list[Kill], ledger: Ledger) -> dict[str, dict[str, float]]:
+    """Return percentiles of the seconds from a kill to the end of the next success that began after it, by kind."""
+    found: dict[str, list[float]] = {}
+    for kind, operations in _SHOWN_BY.items():
+        good = sorted(
+            (attempt.at, attempt.at + attempt.seconds)
+            for attempt in ledger.attempts
+            if attempt.operation in operations and attempt.status in {200, 201, 202}
+        )
+        begun = [at for at, _ in good]
+        for kill in kills:
+            if kill.kind == kind and (place := bisect_left(begun, kill.at)) < len(good):
+                ends = [end for _, end in good[place : place + 50]]
+                found.setdefault(kind, []).append(min(ends) - kill.at)
+    return {kind: percentiles(seconds) for kind, seconds in found.items()}

@@ -1,0 +1,113 @@
+"""The checks of `make chaos` find what they look for."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from tests.chaos import checks
+from tests.chaos.alone import computed, differing
+from tests.chaos.census import CACHE, QUEUE, Census
+from tests.chaos.processes import marked
+from tests.load.content import Content, Draws, Embedding, Fit, Summary
+from tests.load.ledger import Attempt, Ledger, percentiles
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from worker.stores import Stores
+
+FIT = Fit(Content(0), 8)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        Content(3, is_synthetic=True), FIT, Draws(FIT, 4, 2, 0, 1.0), Draws(FIT, 4, 1, 0, 0.5, is_single=True),
+        Summary(FIT, 3, 0), Embedding(Content(0), "lle"),
+    ],
+)  # fmt: skip
+def test_another_bit_is_found(made: Content | Fit | Draws | Summary | Embedding) -> None:
+    """What is the engine's is passed; an array of which the last bit of one number differs is named."""
+    ledger = Ledger()
+    for name, array in computed(made).items():
+        ledger.received_array(made, name, array)
+    assert list(differing(ledger.arrays)) == []
+    name, array = next(iter(computed(made).items()))
+    other = np.array(array)
+    other.flat[0] = np.nextafter(other.flat[0], np.inf) if other.dtype.kind == "f" else other.flat[0] + 1
+    ledger.received_array(made, name, other)
+    assert list(differing(ledger.arrays)) == [f"{name} of {made}"]
+    assert [len(row.violations) for row in checks.bits(ledger)] == [1, 1]
+    assert len(ledger.faults) == 1
+
+
+def test_a_leak_of_each_kind_is_found(stores: Stores) -> None:
+    """A key of nobody, one that should expire, one that should not, those about what is gone, members of nothing."""
+    stores.jobs.create(kind="fit", claim="c", posterior="post_1", spec={}, total=1)
+    alive = {"post_1", "ds_1"}
+    stores.client.set("glle:posterior:post_1", "there")
+    whole = Census()
+    whole.of(stores.client, QUEUE, alive)
+    whole.members(stores.client, alive)
+    assert whole.leaks == []
+    assert whole.counts["jobs: record"] == 1
+    stores.client.set("glle:nobody", 1)
+    stores.client.set("glle:claim:kept", 1)
+    stores.client.set("glle:posterior:post_1", "there", ex=100)
+    stores.client.set("glle:calibration:post_2", 1)
+    stores.client.zadd("glle:jobs", {"2026 job_gone": 0})
+    stores.client.sadd("glle:open", "job_gone")
+    stores.cache._client.set("draw:post_2:0", 1, ex=100)
+    found = Census()
+    found.of(stores.client, QUEUE, alive)
+    found.of(stores.cache._client, CACHE, alive)
+    found.members(stores.client, alive)
+    assert sorted(found.leaks) == [
+        "draw:post_2:0: of what is not there",
+        "glle:calibration:post_2: of what is not there",
+        "glle:claim:kept: should expire",
+        "glle:jobs: job_gone has no record",
+        "glle:nobody: nobody's",
+        "glle:open: job_gone has ended",
+        "glle:posterior:post_1: should not expire",
+    ]
+
+
+def test_a_job_that_does_not_end_or_is_lost_is_found(stores: Stores) -> None:
+    """Looked up in the records, half a minute after the last kill at most."""
+    job, _ = stores.jobs.create(kind="fit", claim="c", posterior="post_1", spec={}, total=1)
+    ledger = Ledger()
+    ledger.accepted(job.id, FIT)
+    ledger.accepted("job_gone", FIT)
+    (late, missing), _ = checks.ended(stores.client, ledger, last=0.0)
+    assert late.violations == [f"{job.id} queued"]
+    assert missing.violations == ["job_gone"]
+
+
+def test_what_is_left_is_found(tmp_path: Path) -> None:
+    """Files without a data set, and processes of the run wherever they hang."""
+    (tmp_path / "datasets").mkdir()
+    for name in ("ds_1.json", "ds_1.npy", "ds_1.labels.npy", "ds_2.npy", ".unfinished-x"):
+        (tmp_path / "datasets" / name).touch()
+    row = checks.files(tmp_path)
+    assert sorted(name.rpartition("/")[2] for name in row.violations) == [".unfinished-x", "ds_2.npy"]
+    with subprocess.Popen(["/bin/sleep", "60"], env={"CHAOS_RUN": "test"}) as process:
+        try:
+            assert marked("CHAOS_RUN=test") == {process.pid: os.getpid()}
+        finally:
+            process.kill()
+
+
+def test_errors_are_those_that_do_not_say_when_to_come_back() -> None:
+    """No answer, and 503 with Retry-After, are what a client bears; a plain 503 and a 500 are not."""
+    ledger = Ledger()
+    for status, may_retry in ((0, False), (200, False), (404, False), (503, True), (503, False), (500, False)):
+        ledger.attempted(Attempt("GET job", status, 0.0, 0.1, "", may_retry))
+    assert [(error.status, error.may_retry) for error in ledger.errors()] == [(503, False), (500, False)]
+    assert ledger.seconds("GET job") == [0.1, 0.1, 0.1]
+    assert percentiles([]) == {}

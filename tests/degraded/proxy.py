@@ -1,0 +1,141 @@
+"""A TCP proxy in front of a server, which misbehaves as it is told."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+import struct
+import threading
+import time
+from typing import TYPE_CHECKING, Literal, Self
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+Mode = Literal["pass", "refuse", "silent", "cut", "errors"]
+_PIECE = 2**16
+_ACCEPT_SECONDS = 0.1
+
+
+class Proxy:
+    """Listens on a loopback port and passes bytes to `target`.
+
+    Parameters
+    ----------
+    target
+        Host and port of the server.
+
+    Attributes
+    ----------
+    delay
+        Least and most seconds for which each piece of bytes is held back, either way.
+    mode
+        ``pass``; ``refuse`` connections; be ``silent`` for ever; ``cut`` with a reset after `after` bytes of answers;
+        answer ``errors`` to whatever comes.
+
+    """
+
+    def __init__(self, target: tuple[str, int]) -> None:
+        self._target = target
+        self._open: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        self._closed = False
+        self.mode: Mode = "pass"
+        self.after = 0
+        self.delay = (0.0, 0.0)
+        self._listening: socket.socket | None = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self.port: int = self._listening.getsockname()[1]
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._thread.start()
+
+    def become(self, mode: Mode, after: int = 0) -> None:
+        """Change the mode; what is connected is reset, unless it becomes silent."""
+        self.mode, self.after = mode, after
+        if mode == "refuse" and self._listening is not None:
+            listening, self._listening = self._listening, None
+            listening.close()
+        if mode != "refuse" and self._listening is None:
+            self._listening = socket.create_server(("127.0.0.1", self.port), backlog=128)
+        if mode != "silent":
+            self.reset()
+
+    def reset(self) -> None:
+        """Reset every connection."""
+        with self._lock:
+            known, self._open = self._open, set()
+        for sock in known:
+            _reset(sock)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._closed = True
+        self.become("refuse")
+        self._thread.join()
+
+    def _accept(self) -> None:
+        while not self._closed:
+            listening = self._listening
+            if listening is None:
+                time.sleep(_ACCEPT_SECONDS)
+                continue
+            try:
+                listening.settimeout(_ACCEPT_SECONDS)
+                client, _ = listening.accept()
+            except OSError:
+                continue
+            client.settimeout(None)
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with self._lock:
+            self._open.add(client)
+        if self.mode == "refuse":  # it was accepted just before
+            _reset(client)
+            return
+        if self.mode == "errors":
+            with contextlib.suppress(OSError):
+                while client.recv(_PIECE):
+                    client.sendall(b"-ERR internal trouble of the server\r\n")
+            _reset(client)
+            return
+        try:
+            server = socket.create_connection(self._target, timeout=5)
+        except OSError:
+            _reset(client)
+            return
+        server.settimeout(None)
+        with self._lock:
+            self._open.add(server)
+        threading.Thread(target=self._pump, args=(client, server, False), daemon=True).start()
+        self._pump(server, client, True)  # noqa: FBT003 # answers are what is cut
+
+    def _pump(self, source: socket.socket, sink: socket.socket, answers: bool) -> None:  # noqa: FBT001 # one of two
+        sent = 0
+        with contextlib.suppress(OSError):
+            while piece := source.recv(_PIECE):
+                while self.mode == "silent":
+                    time.sleep(0.02)
+                if self.delay[1]:
+                    time.sleep(random.uniform(*self.delay))  # noqa: S311 # a network's
+                if answers and self.mode == "cut" and sent + len(piece) > self.after:
+                    sink.sendall(piece[: max(0, self.after - sent)])
+                    break
+                sink.sendall(piece)
+                sent += len(piece)
+        for sock in (source, sink):
+            with self._lock:
+                self._open.discard(sock)
+            _reset(sock)
+
+
+def _reset(sock: socket.socket) -> None:
+    """Close a socket so that its peer sees a reset, whoever reads from it."""
+    with contextlib.suppress(OSError):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        sock.shutdown(socket.SHUT_RDWR)
+    sock.close()

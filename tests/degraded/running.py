@@ -1,0 +1,202 @@
+"""One situation after the other, in one deployment, and the table of what came of it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from collections import Counter
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tests.degraded.asking import Clients
+from tests.degraded.house import House
+from tests.degraded.large import reads
+from tests.degraded.network import can_lose, far_away, situations
+from tests.degraded.situations import SITUATIONS
+from tests.degraded.truth import Truth
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.degraded.situations import Situation
+
+LARGE = "cache: everything evicted while it is read"
+HEAL_SECONDS = 30.0  # within which all must be well again
+LONGEST_SECONDS = 15.0  # that an answer may take
+ASKED = 30  # answers that there must be of each trouble, some of every kind
+MOUNT, UMOUNT = shutil.which("mount") or "mount", shutil.which("umount") or "umount"
+DISKS = {"queue": "8m", "data": "4m"}
+_HEAD = ("situation", "2xx", "503", "other", "wrong", "lost", "worst s", "livez s", "healed s")
+
+
+@dataclass(frozen=True)
+class Row:
+    """What came of one situation."""
+
+    name: str
+    good: int
+    refused: int
+    other: dict[str, int]
+    wrong: list[str]
+    lost: list[str]
+    worst: float
+    alive: float
+    healed: float
+    kinds: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def is_well(self, usual: float = 0.0) -> bool:
+        """Say whether it is as it should be, where with nothing wrong an answer took so long at worst."""
+        bad = self.other or self.wrong or self.lost
+        return not bad and self.worst < LONGEST_SECONDS + usual and self.healed < HEAL_SECONDS + usual
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as a JSON-able dictionary."""
+        return asdict(self)
+
+    def line(self) -> str:
+        """Return the line of the table."""
+        counts = (self.good, self.refused, sum(self.other.values()), len(self.wrong), len(self.lost))
+        seconds = (self.worst, self.alive, self.healed)
+        return f"{self.name:48}" + "".join(f"{n:7d}" for n in counts) + "".join(f"{s:9.2f}" for s in seconds)
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)  # noqa: T201 # the command's output
+
+
+@contextmanager
+def small_disks(folder: Path) -> Iterator[None]:
+    """Give the queue's log and the data a small disk each."""
+    for name, size in DISKS.items():
+        (folder / name).mkdir()
+        subprocess.run([MOUNT, "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder / name)], check=True)
+    try:
+        yield
+    finally:
+        for name in DISKS:
+            subprocess.run([UMOUNT, "--lazy", str(folder / name)], check=True)
+
+
+def run(folder: Path, word: str, *, alone: bool) -> list[Row]:
+    """Run the situations whose names have a word, print the table as it grows, and return it.
+
+    Parameters
+    ----------
+    alone
+        Whether disks may be mounted and networks made here.
+
+    """
+    truth = Truth()
+    _say(f"{_HEAD[0]:48}" + "".join(f"{head:>7}" for head in _HEAD[1:6]) + "".join(f"{head:>9}" for head in _HEAD[6:]))
+    chosen = [it for it in SITUATIONS if word in it.name and (alone or "disk" not in it.name)]
+    rows = []
+    if chosen or word in LARGE:
+        near = folder / "near"
+        near.mkdir()
+        with small_disks(near) if alone else nullcontext(), House(near) as house:
+            rows += _rows(house, chosen, truth)
+            if word in LARGE:
+                rows.append(_told(_large(house)))
+    if not (alone and can_lose()):
+        _say("Lost packets were skipped: they need root, and nft.")
+    elif "network".startswith(word.partition(":")[0]):
+        far = folder / "far"
+        far.mkdir()
+        with far_away() as link, House(far, inside=link.inside, address=link.address) as house:
+            rows += _rows(house, [it for it in situations(link) if word in it.name], truth)
+    if not alone:
+        _say("Full disks were skipped: they need root, and a mount namespace.")
+    return rows
+
+
+def _rows(house: House, chosen: list[Situation], truth: Truth) -> list[Row]:
+    clients = Clients(house.url, truth)
+    return [_told(_row(house, clients, situation)) for situation in chosen]
+
+
+def _told(row: Row) -> Row:
+    _say(row.line())
+    told = [f"other: {count} x {what}" for what, count in row.other.items()]
+    for what in [*told, *row.wrong[:5], *row.lost[:5]]:
+        _say(f"    {what}")
+    return row
+
+
+def _large(house: House) -> Row:
+    answers = list(reads(house))
+    other = Counter(f"{answer.kind}: {answer.outcome}" for answer in answers if answer.outcome != "2xx")
+    wrong = [f"{answer.kind}: {answer.wrong}" for answer in answers if answer.wrong]
+    return Row(LARGE, len(answers) - other.total(), 0, dict(other), wrong, [], 0.0, 0.0, 0.0)
+
+
+def _row(house: House, clients: Clients, situation: Situation) -> Row:
+    clients.begin()
+    with clients.asking(situation.threads):
+        with situation.trouble(house):
+            _pass(house, situation.seconds)
+            _until_asked(house, clients)
+        good_again = time.monotonic()
+        during = list(clients.answers)
+        healed = _until_well(house, clients, good_again)
+        _pass(house, 0.3)
+    left = _until_over(house, clients)
+    every = list(clients.answers)
+    outcomes = Counter(answer.outcome for answer in every)
+    allowed = {"2xx", "503", *(("507 storage-full",) if situation.name.startswith("data folder") else ())}
+    other = Counter(f"{answer.kind}: {answer.outcome}" for answer in every if answer.outcome not in allowed)
+    if situation.refuses and all(answer.outcome == "2xx" for answer in during):
+        other["nobody was refused: there was no trouble"] = 1
+    kinds: dict[str, Counter[str]] = {}
+    for answer in during:
+        kinds.setdefault(answer.kind, Counter())[answer.outcome] += 1
+    return Row(
+        name=situation.name,
+        good=outcomes["2xx"],
+        refused=outcomes["503"] + outcomes["507 storage-full"],
+        other=dict(other),
+        wrong=[f"{answer.kind}: {answer.wrong}" for answer in every if answer.wrong],
+        lost=[*left.values(), *clients.damaged()],
+        worst=max((answer.seconds for answer in every), default=0.0),
+        alive=max((answer.seconds for answer in every if answer.kind == "livez"), default=0.0),
+        healed=healed,
+        kinds={kind: dict(count) for kind, count in kinds.items()},
+    )
+
+
+def _until_asked(house: House, clients: Clients) -> None:
+    """Wait until everything can have been asked, also on a machine that is busy with other things."""
+    until = time.monotonic() + HEAL_SECONDS
+    while len(clients.answers) < ASKED and time.monotonic() < until:
+        _pass(house, 0.1)
+
+
+def _until_over(house: House, clients: Clients) -> dict[str, str]:
+    """Wait until all accepted jobs have succeeded; return those left when for some time none has."""
+    before, since = clients.unfinished(), time.monotonic()
+    while before and time.monotonic() < since + HEAL_SECONDS:
+        _pass(house, 0.5)
+        left = clients.unfinished()
+        if len(left) < len(before):
+            since = time.monotonic()
+        before = left
+    return before
+
+
+def _pass(house: House, seconds: float) -> None:
+    """Let time pass, as whatever runs a deployment looks after it."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        house.look_after()
+        time.sleep(0.1)
+
+
+def _until_well(house: House, clients: Clients, since: float) -> float:
+    """Ask until everything is answered well; return the seconds since then, infinity when that takes too long."""
+    while time.monotonic() < since + HEAL_SECONDS:
+        house.look_after()
+        if clients.all_well():
+            return time.monotonic() - since
+    return float("inf")

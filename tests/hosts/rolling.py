@@ -1,0 +1,91 @@
+"""API processes and workers are replaced one after the other, while everyone goes on asking."""
+
+from __future__ import annotations
+
+import threading
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tests.hosts.balancer import Balancer
+from tests.hosts.composed import PORT
+from tests.hosts.faults import WORKERS
+from tests.hosts.machines import HERE, wait_until
+from tests.hosts.report import Row
+from tests.hosts.work import OPEN
+from tests.load.ledger import Ledger
+from tests.load.running import Load, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.hosts.deployment import Deployment
+    from tests.hosts.work import Work
+
+APIS = ("api-1", "api-2")
+DRAWS = 1024
+SECONDS = 1800.0  # the load's end, if nobody ends it before
+PATIENCE = 300.0  # for a process to start, on a machine that is busy with other things
+BEFORE, AFTER = 5.0, 5.0  # seconds of load around it
+
+
+def rolling(here: Deployment, work: Work) -> Row:
+    """Replace everything once, under load; return what came of it.
+
+    The load tries nothing again: an answer of 503, or none, is a failed request.
+    """
+    if "api-2" not in here.kept:
+        here.add("api-2")
+    for name in APIS:
+        wait_until(f"{name} is ready", partial(here.is_ready, name), PATIENCE)
+    ledger, stop = Ledger(), threading.Event()
+    load = Load(seconds=SECONDS, clients=4, seed=1, rate=15.0, patience=0.0)
+    with Balancer(HERE, [(here.network.addresses[name], PORT) for name in APIS]) as balancer:
+        wait_until("both are ready", lambda: len(balancer.ready) == len(APIS))
+        client = threading.Thread(target=run, args=(load, [balancer.url]), kwargs={"ledger": ledger, "stop": stop})
+        client.start()
+        time.sleep(BEFORE)
+        job = work.start(DRAWS)
+        began = time.monotonic()
+        for name in APIS:
+            here.replace(name)
+            wait_until(f"{name} is ready", partial(here.is_ready, name), PATIENCE)
+            wait_until(f"the balancer knows of {name}", lambda: len(balancer.ready) == len(APIS))
+        for name in WORKERS:
+            here.replace(name, 120)
+            here.expect_workers(*WORKERS, seconds=PATIENCE)
+        took = time.monotonic() - began
+        time.sleep(AFTER)
+        stop.set()
+        client.join()
+        status = work.status(job, 120)
+    failed = [attempt for attempt in ledger.attempts if attempt.status in {0, 503} or attempt.is_error]
+    for attempt in failed[:10]:
+        print(f"  failed: {attempt}")
+    for fault in ledger.faults[:10]:
+        print(f"  fault: {fault}")
+    twice = sum(len(digests) > 1 for digests in ledger.arrays.values())
+    wrong = (work.wrong(job) if status == "succeeded" else job.count) + twice + len(ledger.faults)
+    open_ = _still_open(work, ledger)
+    accepted = len(ledger.jobs) + 1
+    name = f"rolling restart, {len(ledger.attempts)} requests"
+    slowest = max(attempt.seconds for attempt in ledger.attempts)
+    return Row(name, accepted, accepted - open_ - (status != "succeeded"), wrong, len(failed), 0, slowest, took)
+
+
+def _still_open(work: Work, ledger: Ledger) -> int:
+    """Return how many of the load's jobs do not end in half a minute."""
+
+    def is_open(id_: str) -> bool:
+        return str(work.told("GET", f"/v1/jobs/{id_}")["status"]) in OPEN
+
+    left = set(ledger.jobs)
+    deadline = time.monotonic() + 30
+    while left and time.monotonic() < deadline:
+        left = {id_ for id_ in left if is_open(id_)}
+    return len(left)
+
+
+def rollings(here: Deployment, work: Work) -> list[tuple[str, Callable[[], Row]]]:
+    """Return it by its name, as `faults` does."""
+    return [("rolling restart", lambda: rolling(here, work))]

@@ -1,0 +1,97 @@
+"""Everything that is run inside the namespaces, in its order."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from tests.hosts import quotas
+from tests.hosts.deployment import Deployment, worker_names
+from tests.hosts.faults import WORKERS, faults
+from tests.hosts.machines import Network, run, wait_until
+from tests.hosts.report import Row, table
+from tests.hosts.rolling import APIS, rollings
+from tests.hosts.throughput import table as figures_table
+from tests.hosts.throughput import throughput
+from tests.hosts.work import Work
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable
+    from pathlib import Path
+
+POINTS = 1500
+MANY_POINTS = 5000
+START_SECONDS = 300.0  # of all processes at once, on a machine that is busy
+# Of a core, for each machine; the second for those of workers.
+WHOLE = 1.0
+FAULT_SHARE = 0.15  # a job is to take long enough to be broken
+# Measured by name: how many worker hosts, of which share; all of them, the API and the servers are to fit on two cores.
+THROUGHPUTS = {"throughput": ((1, 2, 3), 0.25), "crowd": ((1, 4, 8), 0.125)}
+# What docker-compose.yml lets one set. Keys are another test's matter; the address is not this machine's own.
+VARIABLES = {"GLLE_AUTH": "off", "GLLE_DRAIN": "3", "GLLE_LOG_FORMAT": "json"}
+
+
+def run_all(chosen: argparse.Namespace, folder: Path) -> int:
+    """Make the machines, run what is chosen, print and keep what came; return the exit code."""
+    (folder / "hosts").touch()
+    run("mount", "-t", "tmpfs", "tmpfs", "/run")
+    run("mount", "--bind", str(folder / "hosts"), "/etc/hosts")
+    if (own := quotas.made(f"{folder.name}-tests", WHOLE)) is not None:
+        (own / "cgroup.procs").write_text("0")
+    out = chosen.out.resolve()
+    out.mkdir(parents=True, exist_ok=True)
+    here = Deployment(folder, VARIABLES, Network())
+    try:
+        _share(here, ("queue", "cache", *APIS, *WORKERS), WHOLE)
+        for name in ("queue", "cache", "api-1", *WORKERS):
+            here.add(name)
+        here.watch()
+        here.expect_workers(*WORKERS, seconds=START_SECONDS)
+        wait_until("ready", here.is_ready, START_SECONDS)
+
+        def is_chosen(name: str) -> bool:
+            return not chosen.only or any(word in name for word in chosen.only)
+
+        if measured := list(filter(is_chosen, THROUGHPUTS)):
+            work = Work(here.url(), MANY_POINTS)  # one for all: its seeds are not asked for twice
+            for name in measured:
+                _throughput(here, work, name, chosen.runs, out)
+        work = Work(here.url(), POINTS)
+        rows: list[Row] = []
+        for share, named in ((FAULT_SHARE, faults), (WHOLE, rollings)):
+            _share(here, WORKERS, share)
+            for name, made in named(here, work):
+                if is_chosen(name):
+                    began = time.monotonic()
+                    rows.append(made())
+                    print(f"{table(rows[-1:]).splitlines()[-1]}   ({time.monotonic() - began:.0f} s)", flush=True)
+        print("\n" + table(rows), flush=True)
+        (out / "faults.json").write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+        return int(not all(row.is_good for row in rows))
+    finally:
+        here.stop()
+        for log in folder.glob("*/log"):
+            shutil.copy(log, out / f"{log.parent.name}.log")
+
+
+def _share(here: Deployment, names: Iterable[str], share: float) -> None:
+    """Give each of these machines this share of a core."""
+    for name in names:
+        here.quotas[name] = quotas.made(f"{here.folder.name}-{name}", share)
+
+
+def _throughput(here: Deployment, work: Work, name: str, runs: int, out: Path) -> None:
+    """Measure, print and keep what more machines add; then there are as many as before."""
+    hosts, share = THROUGHPUTS[name]
+    names = worker_names(max(hosts))
+    _share(here, names, share)
+    figures, alone = throughput(here, work, hosts, runs)
+    told = {"engine_seconds": alone, "share": share, "runs": [asdict(figure) for figure in figures]}
+    (out / f"{name}.json").write_text(json.dumps(told, indent=1) + "\n")
+    print(figures_table(figures, alone, MANY_POINTS, share) + "\n", flush=True)
+    _share(here, names, WHOLE)
+    here.have_workers(*WORKERS)

@@ -1,0 +1,50 @@
+"""What the machines are given is what docker-compose.yml says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.hosts import composed
+from tests.hosts.report import Row, table
+from worker.settings import Settings
+
+
+def test_processes_are_those_of_the_file() -> None:
+    """Each service is a process that is here, with the options and the addresses of the file."""
+    found = composed.services()
+    assert set(found) == {"api", "worker", "queue", "cache"}
+    assert all(service.restarts and Path(service.command[0]).exists() for service in found.values())
+    assert found["api"].command[2:5] == ["service", "serve", "--host"]
+    assert "noeviction" in found["queue"].command
+    assert "allkeys-lru" in found["cache"].command
+    settings = Settings.from_env(found["worker"].environment)
+    assert (settings.redis_url, settings.cache_url) == ("redis://queue:6379/0", "redis://cache:6379/0")
+
+
+def test_what_can_be_set_is_set_as_words() -> None:
+    """A word that YAML would read as something else stays the word that was given."""
+    assert composed.services(GLLE_AUTH="off")["api"].environment["GLLE_AUTH"] == "off"
+    assert composed.services()["api"].environment["GLLE_DRAIN"] == "0.0"
+
+
+def test_the_tests_own_settings_reach_no_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What is set where the tests run is not set on the machines."""
+    monkeypatch.setenv("GLLE_HEARTBEAT", "1")
+    told = composed.environment(composed.services()["worker"], tmp_path)
+    assert "GLLE_HEARTBEAT" not in told
+    assert told["GLLE_DATA_DIR"] == str(tmp_path)
+
+
+@pytest.mark.parametrize("column", ["finished", "wrong", "failed", "left"])
+def test_a_column_that_must_be_zero_and_is_not_is_bad(column: str) -> None:
+    """Each of them alone; refusals are honest, and none."""
+    good = Row("s", jobs=1, finished=1, wrong=0, failed=0, refused=7, slowest=1.0, heal=2.0)
+    assert good.is_good
+    spoilt: dict[str, Any] = {"finished": 0, "wrong": 1, "failed": 1, "left": "a worker is missing"}
+    row = replace(good, **{column: spoilt[column]})
+    assert not row.is_good
+    assert str(row.jobs) in table([row])

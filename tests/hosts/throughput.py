@@ -1,0 +1,120 @@
+"""What more machines add: a job of 256 draws by so many of them, each with a share of a core."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+from tests.hosts.deployment import worker_names
+from tests.hosts.report import aligned
+from worker.draws import DrawsSpec, shard_seconds
+from worker.settings import Settings
+
+if TYPE_CHECKING:
+    from tests.hosts.deployment import Deployment
+    from tests.hosts.work import Work
+
+DRAWS, WARM_UPS = 256, 2
+SERVERS = ("queue", "cache")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One job.
+
+    Parameters
+    ----------
+    cpu
+        Seconds of processor time of the workers; of the API, queue and cache together.
+    round_trips
+        Commands that the two servers were sent.
+    nbytes
+        Over the links of the workers.
+
+    """
+
+    hosts: int
+    seconds: float
+    cpu: float
+    cpu_of_others: float
+    round_trips: int
+    nbytes: int
+
+
+def throughput(here: Deployment, work: Work, hosts: tuple[int, ...], runs: int) -> tuple[list[Figure], float]:
+    """Return figures of `runs` jobs for each number of workers' machines, and the engine's own seconds for one.
+
+    A machine that is added has the share that `here.quotas` gives it; as many are left as `hosts` ends with.
+    """
+    figures = []
+    for many in hosts:
+        names = worker_names(many)
+        here.have_workers(*names)
+        for _ in range(WARM_UPS):  # each has the posterior at hand then
+            work.status(work.start(DRAWS), 300)
+        figures += [_measured(here, work, names) for _ in range(runs)]
+    return figures, median(work.engine_seconds(DRAWS) for _ in range(3))
+
+
+def _measured(here: Deployment, work: Work, names: tuple[str, ...]) -> Figure:
+    others = ("api-1", *SERVERS)
+
+    def cpu(machines: tuple[str, ...]) -> float:
+        return sum(here.kept[name].machine.cpu_seconds() for name in machines)
+
+    def commands() -> int:
+        return sum(int(here.redis(name).info("stats")["total_commands_processed"]) for name in SERVERS)
+
+    def nbytes() -> int:
+        return sum(here.kept[name].machine.bytes_over_link() for name in names)
+
+    before = cpu(names), cpu(others), commands(), nbytes()
+    began = time.monotonic()
+    job = work.start(DRAWS)
+    status = work.status(job, 300)
+    seconds = time.monotonic() - began
+    assert status == "succeeded", status
+    after = cpu(names), cpu(others), commands(), nbytes()
+    mine, their, sent, over = (now - then for now, then in zip(after, before, strict=True))
+    return Figure(len(names), seconds, mine, their, int(sent), int(over))
+
+
+def shards(n: int) -> int:
+    """Return in how many shards the draws are made."""
+    return DrawsSpec(
+        n=n, p=2, count=DRAWS, first=0, seed=0, scales=(1.0,), grid=False, source="posterior", align="procrustes",
+        shard_seconds=shard_seconds(n, 2, DRAWS, Settings().shard_seconds),
+    ).shards  # fmt: skip
+
+
+def table(figures: list[Figure], alone: float, n: int, share: float) -> str:
+    """Return the medians as a table."""
+    head = (
+        "worker hosts", "seconds", "draws/s", "times one host", "their share in use, %", "CPU of workers, s",
+        "of API and servers, s", "overhead a shard, ms", "round trips a shard", "KB a draw over the links",
+    )  # fmt: skip
+    lines: list[tuple[str, ...]] = [head]
+    one = 0.0
+    pieces = shards(n)
+    for hosts in sorted({figure.hosts for figure in figures}):
+        mine = [figure for figure in figures if figure.hosts == hosts]
+        seconds, cpu = median(f.seconds for f in mine), median(f.cpu for f in mine)
+        one = one or seconds
+        lines.append(
+            (
+                str(hosts),
+                f"{seconds:.2f}",
+                f"{DRAWS / seconds:.0f}",
+                f"{one / seconds:.2f}",
+                f"{100 * median(f.cpu / (share * hosts * f.seconds) for f in mine):.0f}",
+                f"{cpu:.2f}",
+                f"{median(f.cpu_of_others for f in mine):.2f}",
+                f"{1000 * (cpu - alone) / pieces:.0f}",
+                f"{median(f.round_trips for f in mine) / pieces:.0f}",
+                f"{median(f.nbytes for f in mine) / DRAWS / 1000:.1f}",
+            )
+        )
+    told = f"{DRAWS} draws of {n} points, {pieces} shards; {share:g} of a core for each worker host"
+    return f"{told}; the engine alone: {alone:.2f} s of CPU\n{aligned(lines)}"

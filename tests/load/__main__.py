@@ -1,0 +1,35 @@
+"""`python -m tests.load`: a load on a service that runs, and what came."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from tests.load.ledger import percentiles
+from tests.load.running import Load, run
+
+
+def main() -> int:
+    """Run it; return 1 when an answer was wrong, or an error."""
+    parser = argparse.ArgumentParser(prog="python -m tests.load", description=__doc__)
+    parser.add_argument("--url", action="append", required=True)
+    parser.add_argument("--requests", type=int)
+    parser.add_argument("--seconds", type=float)
+    parser.add_argument("--rate", type=float)
+    parser.add_argument("--clients", type=int, default=6)
+    parser.add_argument("--seed", type=int, default=0)
+    asked = vars(parser.parse_args())
+    urls = asked.pop("url")
+    ledger = run(Load(**asked), urls)
+    print(f"{ledger.requests} requests, {ledger.received} arrays, {len(ledger.jobs)} jobs")  # noqa: T201 # the output
+    for operation in ledger.operations():
+        seconds = ledger.seconds(operation)
+        told = "  ".join(f"{name} {1000 * value:.0f} ms" for name, value in percentiles(seconds).items())
+        print(f"{operation:18} {len(seconds):6}  {told}")  # noqa: T201 # likewise
+    for fault in (*ledger.faults, *ledger.errors()):
+        print(fault)  # noqa: T201 # likewise
+    return 1 if ledger.faults or ledger.errors() else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

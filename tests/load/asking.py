@@ -1,0 +1,125 @@
+"""One client: its requests, tried again as docs/client.md says, and each attempt in the ledger."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from tests.load.ledger import NO_ANSWER, Attempt
+
+if TYPE_CHECKING:
+    import random
+    import threading
+
+    from tests.load.ledger import Ledger
+
+AGAIN = frozenset({429, 502, 503, 504})
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
+
+
+class Asker:
+    """Asks one of several services, and the next one when there is no answer.
+
+    Parameters
+    ----------
+    urls
+        Of services that are one.
+    patience
+        Seconds for one request with all its attempts; 0: one attempt.
+    stop
+        Set: a request that is not answered is not tried again.
+
+    """
+
+    def __init__(
+        self, urls: list[str], ledger: Ledger, rng: random.Random, patience: float, stop: threading.Event
+    ) -> None:
+        self._urls = urls
+        self._ledger = ledger
+        self._rng = rng
+        self._patience = patience
+        self._stop = stop
+        self._at = rng.randrange(len(urls))
+        self._client = httpx.Client(timeout=60)
+
+    def ask(self, operation: str, path: str, **request: Any) -> httpx.Response | None:
+        """Return the answer, with the time when it was first asked for; None when none came in time.
+
+        POST has an Idempotency-Key.
+
+        Parameters
+        ----------
+        operation
+            The method, and what it is about.
+        path
+            With its query.
+        request
+            As `httpx.Client.request` takes it.
+
+        """
+        method = operation.partition(" ")[0]
+        headers = dict(request.pop("headers", {}))
+        if method == "POST":
+            headers["Idempotency-Key"] = str(uuid.UUID(int=self._rng.getrandbits(128)))
+        self._ledger.asked()
+        asked_at = time.time()
+        began, pause = time.monotonic(), FIRST_PAUSE
+        attempts = 0
+        while True:
+            answer = self._attempt(operation, method, path, headers, request)
+            attempts += 1
+            if answer is not None:
+                answer.extensions["asked_at"] = asked_at
+            if answer is not None and method == "DELETE" and attempts > 1 and answer.status_code == 404:
+                answer.extensions["deleted_before"] = True
+                return answer
+            if answer is not None and not _may_go_better(answer):
+                return answer
+            wait = max(pause * (0.5 + 0.5 * self._rng.random()), _asked(answer))
+            if time.monotonic() - began + wait > self._patience or self._stop.wait(wait):
+                return answer
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _attempt(
+        self, operation: str, method: str, path: str, headers: dict[str, str], request: dict[str, Any]
+    ) -> httpx.Response | None:
+        at, began = time.time(), time.perf_counter()
+        answer: httpx.Response | None = None
+        try:
+            answer = self._client.request(method, self._urls[self._at] + path, headers=headers, **request)
+            code = answer.json().get("type", "") if answer.status_code >= 400 else ""
+        except (httpx.TransportError, ValueError) as error:
+            self._at = (self._at + 1) % len(self._urls)
+            code = type(error).__name__
+        status = NO_ANSWER if answer is None else answer.status_code
+        may_retry = answer is not None and "retry-after" in answer.headers
+        self._ledger.attempted(Attempt(operation, status, at, time.perf_counter() - began, code, may_retry))
+        return answer
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+
+def _may_go_better(answer: httpx.Response) -> bool:
+    """Say whether a client should ask again: a fault that passes, not the end of a job that failed by one."""
+    if answer.status_code == 409:
+        return bool(answer.json()["type"].endswith("idempotency-key-in-use"))
+    if answer.status_code in AGAIN:
+        return not _is_told_of_a_job(answer)
+    return False
+
+
+def _is_told_of_a_job(answer: httpx.Response) -> bool:
+    try:
+        return str(answer.json().get("type", "")).endswith("worker-lost")
+    except ValueError:
+        return False
+
+
+def _asked(answer: httpx.Response | None) -> float:
+    """Return the seconds that an answer asks to wait."""
+    return 0.0 if answer is None else float(answer.headers.get("retry-after", 0))

@@ -1,0 +1,120 @@
+"""What the clients of a load ask for, as values: each is everything that its arrays are a function of."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+import glle_engine
+from glle_engine import manifolds
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+LEAST, MOST = 60, 300  # points
+
+METHODS: dict[str, dict[str, Any]] = {
+    "pca": {},
+    "lle": {"n_neighbors": 8},
+    "laplacian-eigenmaps": {"n_neighbors": 8},
+}
+
+
+@dataclass(frozen=True)
+class Content:
+    """A data set by its number; an uploaded one has a fourth column, a synthetic one is the sheet itself."""
+
+    number: int
+    is_synthetic: bool = False
+
+    @property
+    def n(self) -> int:
+        """Points."""
+        return LEAST + self.number * 37 % (MOST - LEAST + 1)
+
+    @property
+    def synthetic(self) -> dict[str, Any]:
+        """The body that asks for a synthetic one."""
+        return {"name": "s_curve", "n": self.n, "noise": 0.02, "seed": self.number}
+
+    def values(self) -> NDArray[np.float64]:
+        """Return the points (n, d)."""
+        sheet = manifolds.make("s_curve", self.n, noise=0.02, seed=self.number).X
+        return sheet if self.is_synthetic else np.column_stack([sheet, np.sin(sheet[:, 0])])
+
+    def npy(self) -> bytes:
+        """Return the body of an upload."""
+        file = io.BytesIO()
+        np.save(file, self.values(), allow_pickle=False)
+        return file.getvalue()
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A posterior of a data set."""
+
+    content: Content
+    n_neighbors: int
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Draws first, ..., first + count - 1 of a posterior; a single one is an array without the first axis."""
+
+    fit: Fit
+    first: int
+    count: int
+    seed: int
+    scale: float
+    is_single: bool = False
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The summary of the first draws of a posterior."""
+
+    fit: Fit
+    count: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """A data set embedded by a method of `METHODS`."""
+
+    content: Content
+    method: str
+
+
+Made = Content | Fit | Draws | Summary | Embedding
+Kind = Literal["dataset", "posterior", "embedding"]
+
+
+def content_of(made: Made) -> Content:
+    """Return the data set that something is made of."""
+    if isinstance(made, Content):
+        return made
+    if isinstance(made, Fit | Embedding):
+        return made.content
+    return made.fit.content
+
+
+def fit_of(made: Made) -> Fit | None:
+    """Return the posterior that something is made of, or is; None where there is none."""
+    if isinstance(made, Draws | Summary):
+        return made.fit
+    return made if isinstance(made, Fit) else None
+
+
+def is_refused_alone(made: Made, error: str) -> bool:
+    """Say whether the engine alone refuses a fit, too: of many data sets, one or the other is not connected."""
+    if not error.endswith("disconnected-graph") or (fit := fit_of(made)) is None:
+        return False
+    try:
+        glle_engine.fit(fit.content.values(), n_neighbors=fit.n_neighbors)
+    except glle_engine.GlleError:
+        return True
+    return False

@@ -1,0 +1,177 @@
+"""What becomes of what was asked for: jobs followed to their end, and what they made entered into the ledger."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tests.load.content import (
+    Content,
+    Embedding,
+    Fit,
+    Made,
+    Summary,
+    content_of,
+    is_refused_alone,
+)
+from tests.load.ledger import ENDED, Accepted
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+
+    import httpx
+
+    from tests.load.asking import Asker
+    from tests.load.ledger import Ledger
+
+NPY, NPZ, JSON = "application/x-npy", "application/zip", "application/json"
+MOST_OPEN = 12  # jobs that are followed at a time
+IN_ARRAYS = ("mean", "neighbors", "embedding", "eigenvalues")  # of a posterior, those that are compared
+
+
+@dataclass
+class Known:
+    """A data set that is there, with the ids of its posteriors and embeddings."""
+
+    id: str
+    fits: dict[Fit, str] = field(default_factory=dict)
+    embeddings: dict[Embedding, str] = field(default_factory=dict)
+    embeddings_at: dict[Embedding, float] = field(default_factory=dict)  # when they were last asked for
+
+
+@dataclass
+class Follower:
+    """Follows what was asked for to its end, and enters all that came of it.
+
+    Parameters
+    ----------
+    own, shared
+        Data sets of this user alone, which come and go, and those of everyone, which stay.
+
+    """
+
+    asker: Asker
+    ledger: Ledger
+    rng: random.Random
+    own: list[Content]
+    shared: list[Content]
+    known: dict[Content, Known] = field(default_factory=dict)
+    jobs: dict[str, Accepted] = field(default_factory=dict)  # that are followed
+    about: dict[Content, list[Accepted]] = field(default_factory=dict)  # all of those about data sets of its own
+
+    def _fitted(self, made: Fit, told: dict[str, Any]) -> None:
+        id_ = told["id"]
+        known = self.known[made.content]
+        if told["dataset"] != known.id or told["spec"]["n_neighbors"] != made.n_neighbors:
+            self.ledger.fault(f"{id_} is not what was asked for: {made}")
+        known.fits[made] = id_
+        self.ledger.came(f"/v1/posteriors/{id_}", made)
+
+    def _follow(self) -> None:
+        """Ask for a job; fetch its result when it has ended."""
+        if not self.jobs:
+            return
+        job = self.jobs[self.rng.choice(list(self.jobs))]
+        answer = self.asker.ask("GET job", f"/v1/jobs/{job.id}?wait={self.rng.choice([0, 1])}")
+        if answer is None or self._has_expired(answer, job) or not self._is(answer, job.made, 200):
+            return
+        told = answer.json()
+        self.ledger.told(job, told, answer.extensions["asked_at"])
+        if told["status"] not in ENDED:
+            return
+        if told["status"] == "succeeded" and not job.is_doomed:
+            self.fetch(job)
+        self.judge(job)
+        self.jobs.pop(job.id, None)
+
+    def fetch(self, job: Accepted) -> bool:
+        """Fetch what a job made; return whether it came: it may have to be made again."""
+        media = {Summary: NPZ, Fit: JSON}.get(type(job.made), NPY)
+        answer = self.asker.ask("GET result", f"/v1/jobs/{job.id}/result", headers={"Accept": media})
+        if answer is None or self._has_expired(answer, job) or not self._is(answer, job.made, 200, 202):
+            return False
+        if answer.status_code == 202:
+            return False
+        if isinstance(job.made, Fit):
+            if job.made.content in self.known:
+                self._fitted(job.made, answer.json())
+        elif isinstance(job.made, Summary):
+            self.arrays(answer, job.made)
+        else:
+            self.array(answer, job.made, "embedding")
+        return True
+
+    def judge(self, job: Accepted) -> None:
+        """Say how a job may end: as nobody asked for, only when its workers were killed."""
+        if job.status == "cancelled" and not (job.is_cancelled or job.is_doomed):
+            self.ledger.fault(f"{job.id} was cancelled by nobody")
+        is_right = job.is_doomed or job.error.endswith("worker-lost") or is_refused_alone(job.made, job.error)
+        if job.status == "failed" and not is_right:
+            self.ledger.fault(f"{job.id} failed with {job.error}: {job.made}")
+
+    def _doom(self, is_about: Callable[[Made], bool]) -> None:
+        """Note that the jobs about what is being deleted may fail."""
+        for content in list(self.about):
+            for job in self.about[content]:
+                job.is_doomed = job.is_doomed or is_about(job.made)
+            if content not in self.known:  # it was the data set
+                del self.about[content]
+
+    def _follow_later(self, answer: httpx.Response, made: Made) -> None:
+        told = answer.json()
+        job = self.ledger.accepted(told["id"], made)
+        self.ledger.told(job, told, answer.extensions["asked_at"])
+        self.jobs[job.id] = job
+        if content_of(made) in self.own:
+            self.about.setdefault(content_of(made), []).append(job)
+        if len(self.jobs) > MOST_OPEN:
+            self.jobs.pop(next(iter(self.jobs)))
+
+    def _maybe_follow(self, answer: httpx.Response, made: Made, fit: Fit) -> None:
+        """Follow the job of an answer 202; where the posterior is fitted again first, that of the fit."""
+        made = fit if answer.json()["kind"] == "fit" else made
+        self._follow_later(answer, made)
+
+    def _has_expired(self, answer: httpx.Response, job: Accepted) -> bool:
+        """Say whether a job's record is gone since it need not be kept any more; it is not followed then."""
+        if not is_missing(answer, "job") or self.ledger.must_be_kept(job.open_at):
+            return False
+        self.jobs.pop(job.id, None)
+        return True
+
+    def _is(self, answer: httpx.Response, made: Made, *statuses: int) -> bool:
+        """Say whether an answer is one of those that may come; what is neither that nor 503 is a fault."""
+        if answer.status_code in statuses or answer.extensions.get("deleted_before"):
+            return answer.status_code in statuses or 204 in statuses
+        if answer.status_code != 503:
+            request = f"{answer.request.method} {answer.request.url.raw_path.decode()}"
+            self.ledger.fault(f"{request}: {answer.status_code} {answer.text[:300]} ({made})")
+        return False
+
+    def array(self, answer: httpx.Response, made: Made, name: str) -> None:
+        """Enter the array of an answer, npy or JSON."""
+        if answer.headers["content-type"] == NPY:
+            array = np.load(io.BytesIO(answer.content), allow_pickle=False)
+        else:
+            told = answer.json()
+            array = np.array(told["data"], told["dtype"]).reshape(told["shape"])
+        self.ledger.received_array(made, name, array)
+
+    def arrays(self, answer: httpx.Response, made: Made) -> None:
+        """Enter the arrays of an answer, npz."""
+        with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
+            for member in archive.namelist():
+                name = member.removesuffix(".npy")
+                if not isinstance(made, Fit) or name in IN_ARRAYS:
+                    array = np.load(io.BytesIO(archive.read(member)), allow_pickle=False)
+                    self.ledger.received_array(made, name, array)
+
+
+def is_missing(answer: httpx.Response, what: str) -> bool:
+    """Say whether there is no such job, or embedding."""
+    return answer.status_code == 404 and str(answer.json()["type"]).endswith(f":{what}-not-found")

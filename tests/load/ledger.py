@@ -1,0 +1,231 @@
+"""What a service has promised and sent, as its clients saw it."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from tests.load.content import Made
+
+NO_ANSWER = 0
+ENDED = frozenset({"cancelled", "succeeded", "failed"})
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One request on the wire.
+
+    Parameters
+    ----------
+    operation
+        The method and what it is about, such as ``GET draw``.
+    status
+        `NO_ANSWER` where there was none, or not all of one.
+    at, seconds
+        When it began (`time.time`), and how long it took.
+    code
+        The type of the problem, or the name of what the transport raised.
+    may_retry
+        Whether the answer had a Retry-After.
+
+    """
+
+    operation: str
+    status: int
+    at: float
+    seconds: float
+    code: str
+    may_retry: bool
+
+    @property
+    def is_error(self) -> bool:
+        """Whether no client should see it: an error of the service that does not say when to come back."""
+        return self.status >= 500 and not (self.status == 503 and self.may_retry)
+
+
+@dataclass
+class Accepted:
+    """A job that was accepted.
+
+    Parameters
+    ----------
+    made
+        What it is to make.
+    status
+        What was last told of it, its `error` when it failed.
+    is_cancelled
+        Whether the client asked to cancel it.
+    is_doomed
+        Whether what it needs was deleted meanwhile: then it may fail.
+    open_at
+        When it had not ended yet, or just did (`time.time`).
+
+    """
+
+    id: str
+    made: Made
+    status: str = "queued"
+    error: str = ""
+    is_cancelled: bool = False
+    is_doomed: bool = False
+    open_at: float = 0.0
+
+
+@dataclass
+class Ledger:
+    """Safe for threads.
+
+    Parameters
+    ----------
+    keeps
+        Attempts, and ended jobs, that are kept; None: all of them.
+    ttl
+        Seconds for which the service keeps a job's record after its end, and an embedding's after it was asked for.
+
+    Attributes
+    ----------
+    requests : int
+        Requests of the clients, however many attempts each took.
+    there : dict
+        By path what was accepted, and not deleted since.
+    gone : dict
+        By path what was deleted, and not accepted again since.
+    arrays : dict
+        By (what it is a function of, name of the array) the digests that came.
+    faults : list of str
+        Answers that contradict what was told before.
+
+    """
+
+    keeps: int | None = None
+    ttl: float = float("inf")
+    requests: int = 0
+    attempts: deque[Attempt] = field(default_factory=deque)
+    jobs: dict[str, Accepted] = field(default_factory=dict)
+    there: dict[str, Made] = field(default_factory=dict)
+    gone: dict[str, Made] = field(default_factory=dict)
+    arrays: dict[tuple[Made, str], set[str]] = field(default_factory=dict)
+    received: int = 0
+    faults: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def __post_init__(self) -> None:
+        self.attempts = deque(maxlen=self.keeps)
+
+    def asked(self) -> int:
+        """Count a request; return how many there were before."""
+        with self._lock:
+            self.requests += 1
+            return self.requests - 1
+
+    def attempted(self, attempt: Attempt) -> None:
+        """Enter an attempt."""
+        with self._lock:
+            self.attempts.append(attempt)
+            self.counts[f"{attempt.operation} {attempt.status or attempt.code}"] += 1
+
+    def accepted(self, id_: str, made: Made) -> Accepted:
+        """Enter a job, unless it is known; return what is known of it."""
+        with self._lock:
+            if self.keeps is not None and len(self.jobs) > self.keeps:
+                self.jobs = {id_: job for id_, job in self.jobs.items() if job.status not in ENDED}
+            job = self.jobs.setdefault(id_, Accepted(id_, made))
+            if job.made != made:
+                self.fault(f"{id_} was accepted for {job.made}, and then for {made}")
+            return job
+
+    def told(self, job: Accepted, body: dict[str, Any], asked_at: float = 0.0) -> None:
+        """Enter what was told of a job; one that has ended stays as it is, unless its result is made again.
+
+        Parameters
+        ----------
+        asked_at
+            When it was asked for; 0: not known.
+
+        """
+        with self._lock:
+            status, error = body["status"], (body.get("error") or {}).get("type", "")
+            remade = job.status == "succeeded" and status in {"queued", "running", "cancelling", "cancelled", "failed"}
+            if job.status in ENDED and status != job.status and not remade:
+                self.fault(f"{job.id} was {job.status}, and then {status}")
+            job.status, job.error = status, error
+            finished = body.get("finished")
+            open_at = datetime.fromisoformat(finished).timestamp() if finished and status in ENDED else asked_at
+            job.open_at = max(job.open_at, open_at)
+
+    def must_be_kept(self, since: float) -> bool:
+        """Say whether the service keeps now what it keeps for a time from some moment on, that or a later one."""
+        return time.time() < since + self.ttl
+
+    def came(self, path: str, made: Made) -> None:
+        """Enter what was created, or is there."""
+        with self._lock:
+            self.there[path] = made
+            self.gone.pop(path, None)
+
+    def asked_for(self, made: Made) -> None:
+        """Enter that something is asked for, which may be there from now on, whatever becomes of the answer."""
+        with self._lock:
+            self.gone = {path: what for path, what in self.gone.items() if what != made}
+
+    def left(self, path: str, made: Made) -> None:
+        """Enter what was deleted."""
+        with self._lock:
+            self.there.pop(path, None)
+            self.gone[path] = made
+
+    def received_array(self, made: Made, name: str, array: NDArray[Any]) -> None:
+        """Enter an array."""
+        digest = digest_of(array)
+        with self._lock:
+            self.received += 1
+            known = self.arrays.setdefault((made, name), set())
+            known.add(digest)
+            if len(known) > 1:
+                self.fault(f"two results of one request: {name} of {made}")
+
+    def fault(self, what: str) -> None:
+        """Enter an answer that should not have come."""
+        with self._lock:
+            self.faults.append(what)
+
+    def errors(self) -> list[Attempt]:
+        """Return the attempts that no client should see."""
+        return [attempt for attempt in self.attempts if attempt.is_error]
+
+    def operations(self) -> list[str]:
+        """Return what was attempted."""
+        return sorted({attempt.operation for attempt in self.attempts})
+
+    def seconds(self, operation: str) -> list[float]:
+        """Return the seconds of the attempts at an operation that were answered, except with 503."""
+        return [
+            attempt.seconds
+            for attempt in self.attempts
+            if attempt.operation == operation and attempt.status not in {NO_ANSWER, 503}
+        ]
+
+
+def digest_of(array: NDArray[Any]) -> str:
+    """Return the digest of an array, to the last bit."""
+    whole = np.asarray(array, order="C")
+    return hashlib.sha256(f"{whole.dtype.str} {whole.shape}".encode() + whole.tobytes()).hexdigest()[:32]
+
+
+def percentiles(values: Iterable[float], levels: tuple[float, ...] = (50, 95, 99, 100)) -> dict[str, float]:
+    """Return percentiles by name, such as ``p95``; none of nothing."""
+    found = list(values)
+    return {f"p{level:g}": float(np.percentile(found, level)) for level in levels} if found else {}

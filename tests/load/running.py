@@ -1,0 +1,129 @@
+"""The load itself: clients in threads, at a rate or as fast as they come."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from dataclasses import dataclass
+
+from tests.load.asking import Asker
+from tests.load.content import Content
+from tests.load.ledger import Ledger
+from tests.load.user import User
+
+EVERYONES = 4  # data sets
+OWN = 8  # data sets that a client takes in turn, in a long run
+FRESH = 500  # in a short one
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load:
+    """How much is asked, and how.
+
+    Parameters
+    ----------
+    requests, seconds
+        The end; None: no end of this kind.
+    rate
+        Things done a second by all clients together; None: as fast as they come.
+    patience
+        Seconds for which a request is tried again when there is no answer, or 503; 0: one attempt.
+    keeps
+        See `Ledger`; with it, clients take few data sets in turn.
+
+    """
+
+    requests: int | None = None
+    seconds: float | None = None
+    clients: int = 6
+    seed: int = 0
+    rate: float | None = None
+    patience: float = 120.0
+    keeps: int | None = None
+
+
+class Pace:
+    """Gives out moments that are evenly apart."""
+
+    def __init__(self, rate: float | None) -> None:
+        self._between = 0.0 if rate is None else 1 / rate
+        self._next = time.monotonic()
+        self._lock = threading.Lock()
+
+    def wait(self, stop: threading.Event) -> None:
+        """Wait for the next moment; those that were missed are not made up for."""
+        if not self._between:
+            return
+        with self._lock:
+            mine = max(self._next, time.monotonic())
+            self._next = mine + self._between
+        stop.wait(max(0.0, mine - time.monotonic()))
+
+
+def run(load: Load, urls: list[str], *, ledger: Ledger | None = None, stop: threading.Event | None = None) -> Ledger:
+    """Run a load to its end; return what came.
+
+    Parameters
+    ----------
+    urls
+        Where the service is; clients begin at one of them each.
+    ledger
+        Is filled; it may be looked at meanwhile.
+    stop
+        Ends the load when it is set.
+
+    Raises
+    ------
+    RuntimeError
+        When a client itself failed, after all have ended.
+
+    """
+    ledger = Ledger(load.keeps) if ledger is None else ledger
+    stop = stop or threading.Event()
+    pace = Pace(load.rate)
+    failures: list[BaseException] = []
+    threads = [
+        threading.Thread(target=_client, args=(number, load, urls, ledger, stop, pace, failures), name=f"load {number}")
+        for number in range(load.clients)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise RuntimeError("a client failed") from failures[0]
+    return ledger
+
+
+def _client(
+    number: int,
+    load: Load,
+    urls: list[str],
+    ledger: Ledger,
+    stop: threading.Event,
+    pace: Pace,
+    failures: list[BaseException],
+) -> None:
+    user = user_of(load, urls, ledger, number, stop)
+    until = float("inf") if load.seconds is None else time.monotonic() + load.seconds
+    try:
+        while not stop.is_set() and time.monotonic() < until:
+            if load.requests is not None and ledger.requests >= load.requests:
+                return
+            pace.wait(stop)
+            user.act()
+    except BaseException as error:  # noqa: BLE001 # told by the thread that waits
+        failures.append(error)
+        stop.set()
+    finally:
+        user.asker.close()
+
+
+def user_of(load: Load, urls: list[str], ledger: Ledger, number: int = -1, stop: threading.Event | None = None) -> User:
+    """Return a client of a load by its number; one that is to have no data sets of its own has number -1."""
+    rng = random.Random(f"{load.seed} {number}")  # noqa: S311 # not for secrets
+    shared = [Content(1000 + i, is_synthetic=i % 2 == 0) for i in range(EVERYONES)]
+    turn = FRESH if load.keeps is None else OWN
+    own = [Content(10_000 * (number + 1) + i, is_synthetic=i % 4 == 0) for i in range(turn if number >= 0 else 0)]
+    return User(Asker(urls, ledger, rng, load.patience, stop or threading.Event()), ledger, rng, own, shared)

@@ -1,0 +1,15 @@
+"""What the engine alone says of what is asked for."""
+
+from __future__ import annotations
+
+from tests.load.content import Content, Fit, is_refused_alone
+
+DISCONNECTED = "urn:glle:problem:disconnected-graph"
+
+
+def test_a_refusal_is_right_where_the_engine_refuses_too() -> None:
+    """Of a data set that falls apart, and for that reason alone."""
+    apart, whole = Fit(Content(10414), 8), Fit(Content(1), 8)
+    assert is_refused_alone(apart, DISCONNECTED)
+    assert not is_refused_alone(whole, DISCONNECTED)
+    assert not is_refused_alone(apart, "urn:glle:problem:internal-error")

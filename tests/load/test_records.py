@@ -1,0 +1,83 @@
+"""Records that may be gone, and those that must be kept, by the ledger's own clock."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from datetime import UTC, datetime
+
+import httpx
+import pytest
+
+from tests.load.asking import Asker
+from tests.load.content import METHODS, Content, Embedding, Fit
+from tests.load.following import Known
+from tests.load.ledger import Ledger
+from tests.load.user import User
+
+TTL = 60.0
+DATA = Content(1)
+
+
+@pytest.fixture
+def user(monkeypatch: pytest.MonkeyPatch) -> User:
+    """Return a user of a service that has no record any more."""
+
+    def gone(_: Asker, operation: str, path: str, **_options: object) -> httpx.Response:
+        what = "embedding" if "coordinates" in operation else "job"
+        told = {"type": f"urn:glle:problem:{what}-not-found"}
+        return httpx.Response(404, json=told, request=httpx.Request("GET", f"http://127.0.0.1{path}"))
+
+    monkeypatch.setattr(Asker, "ask", gone)
+    ledger, rng = Ledger(ttl=TTL), random.Random(0)  # noqa: S311 # not for secrets
+    asker = Asker(["http://127.0.0.1"], ledger, rng, 0.0, threading.Event())
+    return User(asker, ledger, rng, [], [], {DATA: Known("ds_1")})
+
+
+def _ago(seconds: float) -> str:
+    return datetime.fromtimestamp(time.time() - seconds, UTC).isoformat()
+
+
+@pytest.mark.parametrize(
+    ("told", "asked", "faults"),
+    [
+        ({"status": "running"}, TTL + 1, 0),
+        ({"status": "running"}, TTL - 1, 1),
+        ({"status": "succeeded", "finished": TTL + 1}, TTL - 1, 0),
+        ({"status": "succeeded", "finished": TTL - 1}, TTL - 1, 1),
+    ],
+)
+@pytest.mark.parametrize("action", ["_follow", "fetch", "_cancel"])
+def test_a_job_may_be_gone_its_time_after_its_end(
+    user: User, action: str, told: dict[str, object], asked: float, faults: int
+) -> None:
+    """Not before: it had not ended when it was last told to be open."""
+    user.own = [DATA]
+    job = user.ledger.accepted("job_1", Fit(DATA, 8))
+    finished = told.get("finished")
+    body = {**told, "finished": None if finished is None else _ago(float(str(finished)))}
+    user.ledger.told(job, body, time.time() - asked)
+    user.jobs = {job.id: job}
+    getattr(user, action)(*([job] if action == "fetch" else []))
+    assert len(user.ledger.faults) == faults
+    assert (job.id in user.jobs) == bool(faults)
+
+
+@pytest.mark.parametrize(("asked", "faults"), [(TTL + 1, 0), (TTL - 1, 1)])
+def test_an_embedding_may_be_gone_its_time_after_it_was_asked_for(user: User, asked: float, faults: int) -> None:
+    """It is not asked for again then."""
+    made, known = Embedding(DATA, next(iter(METHODS))), user.known[DATA]
+    known.embeddings[made], known.embeddings_at[made] = "/v1/embeddings/emb_1", time.time() - asked
+    user._read_embedding()
+    assert len(user.ledger.faults) == faults
+    assert (made in known.embeddings) == bool(faults)
+
+
+def test_without_a_time_everything_must_be_kept(user: User) -> None:
+    """As where records are kept for days."""
+    user.ledger.ttl = float("inf")
+    job = user.ledger.accepted("job_1", Fit(DATA, 8))
+    user.jobs = {job.id: job}
+    user._follow()
+    assert len(user.ledger.faults) == 1

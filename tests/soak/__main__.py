@@ -1,0 +1,110 @@
+"""`python -m tests.soak`: `glle up` under ten times its usual load, sampled and judged.
+
+The usual load is that of ten people at work, each of whom does one thing every ten seconds: one thing a second, of the
+mixture of `tests.load` (uploads, fits, draws, summaries, embeddings, reads, cancels, deletions). What is kept for a
+time is kept for a short one here, and what is kept within a budget has a small one, so that both are full before the
+measured part begins.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+
+from tests.load.ledger import Ledger
+from tests.load.running import Load, run
+from tests.soak import judging, picture
+from tests.soak.sampling import Sampler
+from tests.system.conftest import running
+
+USUAL = 1.0  # things a second
+CLIENTS = 10
+AT_ONCE = 60  # more than the service has threads
+KEPT_SECONDS = 60
+SETTINGS = {
+    "GLLE_HEARTBEAT": "5",
+    "GLLE_LOG_LEVEL": "warning",
+    "GLLE_JOB_TTL": str(KEPT_SECONDS),
+    "GLLE_IDEMPOTENCY_TTL": str(KEPT_SECONDS),
+    "GLLE_CACHE_BYTES": str(6 * 2**20),
+    "GLLE_RECENT_BYTES": str(2**20),
+    "GLLE_WARM_BYTES": str(4 * 2**20),
+}
+
+
+def main() -> int:
+    """Run it; print the table, leave samples, verdicts and a picture; return 1 unless all of it is flat."""
+    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=30.0)
+    parser.add_argument("--rate", type=float, default=10 * USUAL, help="things done a second")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--warm-up", type=float, help="minutes that are not measured; a fifth, two at least")
+    parser.add_argument("--out", type=Path, default=Path("out/soak"))
+    asked = parser.parse_args()
+    warm_up = 60 * (max(2.0, asked.minutes / 5) if asked.warm_up is None else asked.warm_up)
+    asked.out.mkdir(parents=True, exist_ok=True)
+    ledger = Ledger(keeps=200_000, ttl=KEPT_SECONDS)
+    load = Load(seconds=60 * asked.minutes, rate=asked.rate, clients=CLIENTS, keeps=200_000)
+    with (
+        tempfile.TemporaryDirectory(prefix="glle-soak-") as folder,
+        running(Path(folder), **SETTINGS, GLLE_WORKERS=str(asked.workers)) as up,
+    ):
+        with Sampler(up) as sampler:
+            _fill_pools(up.url)
+            began = time.time()
+            run(load, [up.url], ledger=ledger)
+        (asked.out / "up.log").write_text(up.log.read_text())
+    verdicts = [
+        *judging.of_processes(sampler.samples, warm_up),
+        *judging.of_servers(sampler.samples, warm_up),
+        *judging.of_latency(ledger.attempts, began, warm_up),
+    ]
+    picture.draw(asked.out / "soak.png", sampler.samples, ledger.attempts, began, warm_up)
+    last = sampler.samples[-1].servers
+    told = {
+        "minutes": asked.minutes,
+        "rate": asked.rate,
+        "requests": ledger.requests,
+        "requests_per_second": ledger.requests / (60 * asked.minutes),
+        "answers": dict(sorted(ledger.counts.items())),
+        "faults": ledger.faults,
+        "errors": [str(error) for error in ledger.errors()],
+        "servers": last,
+        "settings": SETTINGS,
+        "verdicts": [verdict.to_dict() for verdict in verdicts],
+        "samples": [
+            {"at": sample.at, **{n: vars(held) for n, held in sample.processes.items()}, "servers": sample.servers}
+            for sample in sampler.samples
+        ],
+    }
+    (asked.out / "soak.json").write_text(json.dumps(told, indent=1))
+    lines = [judging.HEAD, *(verdict.line() for verdict in verdicts)]
+    lines.append(f"{ledger.requests} requests, {told['requests_per_second']:.1f} a second; {last}")
+    lines += [*ledger.faults[:20], *told["errors"][:20]]
+    (asked.out / "soak.txt").write_text("\n".join(lines) + "\n")
+    print("\n".join(lines))  # noqa: T201 # the command's output
+    is_well = all(verdict.is_flat for verdict in verdicts) and not ledger.faults and not ledger.errors()
+    return 0 if is_well else 1
+
+
+def _fill_pools(url: str) -> None:
+    """Ask so much at once that every thread and connection there can be is there before anything is measured."""
+    with httpx.Client(base_url=url, timeout=60, limits=httpx.Limits(max_connections=AT_ONCE)) as client:
+
+        def ask(_: int) -> None:
+            client.get("/readyz")
+            client.get("/v1/jobs")
+
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            list(pool.map(ask, range(10 * AT_ONCE)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,150 @@
+"""Whether a series is flat: the second half of what is measured against the first, by medians, noise told apart.
+
+What is measured begins after the warm-up. Memory: the medians of both halves differ by 5 % at most; of resident bytes,
+because the share and the own bytes of a process change whenever it forks a work-horse. Descriptors and threads: the
+medians differ by two at most. Latency: each percentile is taken in ten windows; their slope (Theil and Sen's, with its
+confidence interval of 95 %) may be anything that noise makes it, but it must not be sure that it rises by more than
+5 % over the measured time. A machine that others use, too, widens the interval; it does not make it rise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import stats
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tests.load.ledger import Attempt
+    from tests.soak.sampling import Sample
+
+ALLOWED = 0.05
+ALLOWED_COUNT = 2
+ALLOWED_WAITING = 20
+WINDOWS = 10
+LEAST_A_WINDOW = {50: 5, 95: 20, 99: 50}  # attempts, for a percentile that means something
+_MIB = 2**20
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One series: medians of both halves, change from one to the other, its slope over the whole, and whether flat."""
+
+    what: str
+    unit: str
+    first: float
+    second: float
+    low: float
+    high: float
+    is_flat: bool
+
+    @property
+    def change(self) -> float:
+        """The second half against the first, relative."""
+        return self.second / self.first - 1 if self.first else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as a JSON-able dictionary."""
+        return {**asdict(self), "change": self.change}
+
+    def line(self) -> str:
+        """Return the line of the table."""
+        span = f"[{100 * self.low:+6.1f}, {100 * self.high:+6.1f}]"
+        told = f"{self.first:10.2f} {self.second:10.2f} {100 * self.change:+7.1f} {span:>18}"
+        return f"{self.what:34} {self.unit:4} {told}  {'flat' if self.is_flat else 'NOT FLAT'}"
+
+
+HEAD = f"{'series':34} {'unit':4} {'1st half':>10} {'2nd half':>10} {'change%':>7} {'slope 95 %':>18}"
+
+
+def of_processes(samples: Sequence[Sample], warm_up: float) -> list[Verdict]:
+    """Return the verdicts on memory, descriptors and threads of each process; one that ended is not flat."""
+    measured = [sample for sample in samples if sample.at >= warm_up]
+    names = list(samples[0].processes)
+    found = []
+    for name in names:
+        there = [sample for sample in measured if name in sample.processes]
+        if len(there) < len(measured):
+            found.append(Verdict(f"{name}: ended", "", 1, 0, -1, -1, is_flat=False))
+            continue
+        at = np.array([sample.at for sample in there])
+        held = [sample.processes[name] for sample in there]
+        found.append(_memory(f"{name}: resident", at, np.array([one.rss for one in held]) / _MIB))
+        found.append(_count(f"{name}: descriptors", at, np.array([one.fds for one in held])))
+        found.append(_count(f"{name}: threads", at, np.array([one.threads for one in held])))
+    return found
+
+
+def of_servers(samples: Sequence[Sample], warm_up: float) -> list[Verdict]:
+    """Return the verdicts on the memory that each server uses, as it says itself, and on what waits in the queue.
+
+    A queue that grows says that the machine, as it is, does not sustain the load: latency means nothing then.
+    """
+    measured = [sample for sample in samples if sample.at >= warm_up]
+    at = np.array([sample.at for sample in measured])
+    waiting = np.array([sample.servers.get("queue length", np.nan) for sample in measured])
+    first, second = _halves(at, waiting)
+    low, high = _slope(at, waiting)
+    found = [Verdict("queue: tasks that wait", "", first, second, low, high, is_flat=second <= first + ALLOWED_WAITING)]
+    for name in ("queue used MiB", "cache used MiB"):
+        there = [sample for sample in measured if name in sample.servers]
+        at = np.array([sample.at for sample in there])
+        values = np.array([sample.servers[name] for sample in there])
+        found.append(_memory(name.replace(" used MiB", " server: used"), at, values))
+    return found
+
+
+def of_latency(attempts: Sequence[Attempt], began: float, warm_up: float) -> list[Verdict]:
+    """Return the verdicts on the percentiles of all attempts, and of each operation of which there are enough.
+
+    Parameters
+    ----------
+    began
+        When the load began, as `time.time` has it.
+
+    """
+    measured = [attempt for attempt in attempts if attempt.at - began >= warm_up and attempt.status not in {0, 503}]
+    kinds = {"all": measured}
+    for attempt in measured:
+        kinds.setdefault(attempt.operation, []).append(attempt)
+    found = []
+    for kind, some in sorted(kinds.items()):
+        at = np.array([attempt.at for attempt in some])
+        seconds = np.array([attempt.seconds for attempt in some])
+        edges = np.linspace(began + warm_up, max(attempt.at for attempt in measured), WINDOWS + 1)[1:-1]
+        windows = [seconds[np.digitize(at, edges) == number] for number in range(WINDOWS)]
+        for level, least in LEAST_A_WINDOW.items():
+            if min(map(len, windows)) >= least:
+                values = 1000 * np.array([np.percentile(window, level) for window in windows])
+                first, second = np.median(values[: WINDOWS // 2]), np.median(values[WINDOWS // 2 :])
+                low, high = _slope(np.arange(WINDOWS), values)
+                verdict = Verdict(f"{kind}: p{level}", "ms", first, second, low, high, is_flat=bool(low <= ALLOWED))
+                found.append(verdict)
+    return found
+
+
+def _memory(what: str, at: Any, values: Any) -> Verdict:
+    first, second = _halves(at, values)
+    low, high = _slope(at, values)
+    return Verdict(what, "MiB", first, second, low, high, is_flat=abs(second / first - 1) <= ALLOWED)
+
+
+def _count(what: str, at: Any, values: Any) -> Verdict:
+    first, second = _halves(at, values)
+    low, high = _slope(at, values)
+    return Verdict(what, "", first, second, low, high, is_flat=abs(second - first) <= ALLOWED_COUNT)
+
+
+def _halves(at: Any, values: Any) -> tuple[float, float]:
+    middle = (at[0] + at[-1]) / 2
+    return float(np.median(values[at <= middle])), float(np.median(values[at > middle]))
+
+
+def _slope(at: Any, values: Any) -> tuple[float, float]:
+    """Return the interval of the change over the whole time, relative to the median."""
+    _, _, low, high = stats.theilslopes(values, at, 0.95)
+    scale = (at[-1] - at[0]) / max(abs(float(np.median(values))), 1e-9)
+    return float(low * scale), float(high * scale)

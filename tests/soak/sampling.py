@@ -1,0 +1,124 @@
+"""What each process of a deployment holds, and what its servers hold, every few seconds."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import redis
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from tests.system.conftest import Up
+
+_FIELDS = re.compile(r"^(Rss|Pss|Private_Clean|Private_Dirty):\s+(\d+) kB", re.MULTILINE)
+MIB = 2**20
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a process holds: bytes resident, its share of them, its own of them; descriptors and threads."""
+
+    rss: int
+    pss: int
+    uss: int
+    fds: int
+    threads: int
+
+    @classmethod
+    def of(cls, pid: int) -> Self | None:
+        """Return what a process holds now; None when it has just ended."""
+        folder = Path(f"/proc/{pid}")
+        try:
+            told = {name: 1024 * int(kilobytes) for name, kilobytes in _FIELDS.findall(_read(folder / "smaps_rollup"))}
+            fds = len(list((folder / "fd").iterdir()))
+            threads = len(list((folder / "task").iterdir()))
+        except (FileNotFoundError, ProcessLookupError):
+            return None
+        if "Rss" not in told:  # a zombie
+            return None
+        return cls(told["Rss"], told["Pss"], told["Private_Clean"] + told["Private_Dirty"], fds, threads)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """All processes by name, and figures of the servers by name, at `at` seconds since the beginning."""
+
+    at: float
+    processes: dict[str, Held]
+    servers: dict[str, float]
+
+
+@dataclass
+class Sampler:
+    """Samples a running `glle up` in a thread, until its context is left.
+
+    Parameters
+    ----------
+    seconds
+        Between two samples.
+
+    """
+
+    up: Up
+    seconds: float = 5.0
+    samples: list[Sample] = field(default_factory=list)
+
+    def __enter__(self) -> Self:
+        self._began = time.monotonic()
+        self._over = threading.Event()
+        self._names = processes(self.up)
+        self._clients = {
+            "queue": self.up.redis("GLLE_REDIS_URL"),
+            "cache": self.up.redis("GLLE_CACHE_URL"),
+        }
+        self._thread = threading.Thread(target=self._run, name="sampler")
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+        for client in self._clients.values():
+            client.close()
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            held = {name: found for name, pid in self._names.items() if (found := Held.of(pid)) is not None}
+            self.samples.append(Sample(time.monotonic() - self._began, held, self._servers()))
+            self._over.wait(self.seconds)
+
+    def _servers(self) -> dict[str, float]:
+        figures: dict[str, float] = {}
+        for name, client in self._clients.items():
+            with contextlib.suppress(redis.RedisError):
+                told = client.info()
+                figures[f"{name} keys"] = told.get("db0", {}).get("keys", 0)
+                figures[f"{name} used MiB"] = told["used_memory"] / MIB
+                figures[f"{name} clients"] = told["connected_clients"]
+                figures[f"{name} evicted"] = told["evicted_keys"]
+        with contextlib.suppress(redis.RedisError):
+            figures["queue length"] = float(self._clients["queue"].llen("rq:queue:glle"))
+        return figures
+
+
+def processes(up: Up) -> dict[str, int]:
+    """Return the pids of a tree's lasting processes by name."""
+    found = {"head": up.process.pid}
+    for number, pid in enumerate(up.children(" worker "), 1):
+        found[f"worker {number}"] = pid
+    (found["API"],) = up.children(" serve ")
+    found["queue server"], found["cache server"] = sorted(up.children("valkey-server"))
+    return found
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="ascii")
