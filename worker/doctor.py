@@ -15,13 +15,15 @@ import redis
 
 import glle_engine
 from glle_engine import manifolds
-from worker.health import Check, existing, queue_states, used
+from worker.health import UNTOLD, Check, existing, other_queues, queue_states, used
 from worker.identity import text
+from worker.problems import ProblemError
 from worker.stores import Stores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
+    from worker.object_store import ObjectStore
     from worker.settings import Settings
 
 OLDEST_REDIS = (6, 2)  # BLMOVE, by which a worker takes a task
@@ -65,6 +67,8 @@ def _servers(settings: Settings) -> Iterator[Check]:
             yield _different(queue, cache)
         if queue:
             yield from _workers(here)
+        if queue and here.cache.objects is not None:
+            yield from _object_store(here.cache.objects)
     finally:
         here.close()
 
@@ -73,6 +77,9 @@ def _server(name: str, client: redis.Redis, variable: str) -> Generator[Check, N
     """Yield whether a server answers, can be written, is near and has the right time; return its INFO, if any."""
     try:
         info = dict(client.info())
+        if info.get("cluster_enabled") and isinstance(client, redis.Redis):
+            yield _of_a_cluster(name, variable)
+            return None
         key = f"glle:doctor:{secrets.token_hex(8)}"
         client.set(key, "1", ex=10)
         client.delete(key)
@@ -101,21 +108,28 @@ def _server(name: str, client: redis.Redis, variable: str) -> Generator[Check, N
     return info
 
 
+def _of_a_cluster(name: str, variable: str) -> Check:
+    remedy = "Write its URL as redis+cluster://host1:6379,host2:6379."
+    if variable == "GLLE_REDIS_URL":
+        remedy = "Use one server, or one that sentinels know: a task and its job change together (docs/redis.md)."
+    return Check(name, "problem", f"{variable} names one server of a Redis Cluster.", remedy)
+
+
 def _queue_policies(info: dict[str, Any]) -> Iterator[Check]:
-    policy, most = info["maxmemory_policy"], int(info["maxmemory"])
+    policy, most = info.get("maxmemory_policy", UNTOLD), int(info.get("maxmemory", 0))
     yield _judged(
         "queue policy",
-        "ok" if policy == "noeviction" else "problem",
+        "ok" if policy == "noeviction" else "warning" if policy == UNTOLD else "problem",
         f"maxmemory-policy {policy}.",
         "Set maxmemory-policy noeviction there: any other loses tasks and records when memory is full.",
     )
     yield _judged(
         "queue persistence",
-        "ok" if info["aof_enabled"] else "warning",
-        "It keeps an append-only file." if info["aof_enabled"] else "It keeps no append-only file.",
+        "ok" if info.get("aof_enabled") else "warning",
+        "It keeps an append-only file." if info.get("aof_enabled") else "It tells of no append-only file.",
         "Set appendonly yes there, or jobs and posteriors' records are gone when it restarts.",
     )
-    full = most > 0 and int(info["used_memory"]) > FULL * most
+    full = most > 0 and int(info.get("used_memory", 0)) > FULL * most
     yield _judged(
         "queue memory",
         "warning" if full else "ok",
@@ -125,7 +139,7 @@ def _queue_policies(info: dict[str, Any]) -> Iterator[Check]:
 
 
 def _cache_policies(info: dict[str, Any], settings: Settings) -> Iterator[Check]:
-    policy, most = str(info["maxmemory_policy"]), int(info["maxmemory"])
+    policy, most = str(info.get("maxmemory_policy", UNTOLD)), int(info.get("maxmemory", 0))
     evicts = policy != "noeviction"
     yield _judged(
         "cache policy",
@@ -146,7 +160,7 @@ def _cache_policies(info: dict[str, Any], settings: Settings) -> Iterator[Check]
 
 
 def _different(queue: dict[str, Any], cache: dict[str, Any]) -> Check:
-    same = queue["run_id"] == cache["run_id"]
+    same = "run_id" in queue and queue["run_id"] == cache.get("run_id")
     return _judged(
         "two servers",
         "problem" if same else "ok",
@@ -170,6 +184,7 @@ def _workers(here: Stores) -> Iterator[Check]:
             f"{state.length} tasks wait, the oldest for {state.oldest_seconds:.0f} s.",
             "Start more workers, on this or other machines: they share the work.",
         )
+    yield from _other_queues(here)
     names = sorted({worker.name for state in states for worker in state.workers})
     if not names:
         return
@@ -177,9 +192,9 @@ def _workers(here: Stores) -> Iterator[Check]:
     versions = {text(engine) for engine, _ in fields if engine is not None} | {glle_engine.__version__}
     yield _judged(
         "engine versions",
-        "ok" if len(versions) == 1 else "problem",
+        "ok" if len(versions) == 1 else "warning",
         f"Workers and this command: {', '.join(sorted(versions))}.",
-        "Bring all to one version: posteriors of another are fitted again, and draws may differ in the last bits.",
+        "Bring all to one version (docs/upgrades.md): the older ones refuse what only the newer can read.",
     )
     unpinned = [name for name, (_, threads) in zip(names, fields, strict=True) if threads != b"1"]
     yield _judged(
@@ -187,6 +202,46 @@ def _workers(here: Stores) -> Iterator[Check]:
         "warning" if unpinned else "ok",
         f"Not pinned: {', '.join(unpinned)}." if unpinned else "Each worker computes with one thread.",
         "Start workers by `glle worker`: several threads each get in each other's way, three times slower.",
+    )
+
+
+def _other_queues(here: Stores) -> Iterator[Check]:
+    """Yield a warning of each queue of another version in which tasks wait."""
+    for state in queue_states(here, other_queues(here)):
+        if state.length:
+            yield Check(
+                f"backlog of {state.name}",
+                "warning",
+                f"It is another version's: {state.length} tasks wait, {len(state.workers)} workers are alive.",
+                "Keep workers of that version until it is empty; see docs/upgrades.md.",
+            )
+
+
+def _object_store(objects: ObjectStore) -> Iterator[Check]:
+    """Yield whether the object store can be written, read and emptied, and whether it is swept."""
+    name, path, data = "object store", f"doctor/{secrets.token_hex(8)}", secrets.token_bytes(64)
+    started = time.perf_counter()
+    try:
+        objects.bucket.write(path, [data], len(data))
+        read = objects.bucket.read(path, 0, len(data))
+        objects.bucket.remove(path)
+    except ProblemError as error:
+        yield Check(name, "problem", error.problem.detail, error.problem.remedy, error.problem.code)
+        return
+    took = 1000 * (time.perf_counter() - started)
+    count, nbytes, condemned = objects.index.sums()
+    yield _judged(
+        name,
+        "ok" if read == data else "problem",
+        f"{count:,} objects of {nbytes:,} bytes; written, read and removed in {took:.0f} ms.",
+        "What was written is not what is read: look at what is between, and at the store.",
+    )
+    overdue = objects.index.overdue()
+    yield _judged(
+        "object store's sweep",
+        "warning" if overdue or condemned else "ok",
+        f"Objects of {overdue:,} posteriors or data sets have expired; {condemned:,} could not be removed before.",
+        "Run `glle store sweep`, once a day by a timer.",
     )
 
 
