@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import anyio
+import anyio.to_thread
 import httpx
 import numpy as np
 
@@ -24,12 +27,13 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.slept: list[float] = []
-        monkeypatch.setattr("service.client.drivers.time.sleep", self.slept.append)
+        monkeypatch.setattr("service.client.drivers.time", SimpleNamespace(sleep=self.slept.append))
 
         async def sleep(seconds: float) -> None:
             self.slept.append(seconds)
 
-        monkeypatch.setattr("service.client.drivers.anyio.sleep", sleep)
+        both = SimpleNamespace(sleep=sleep, to_thread=anyio.to_thread)
+        monkeypatch.setattr("service.client.drivers.anyio", both)
 
     def retries(self, **more: Any) -> Retries:
         """Return a policy without chance, on this clock."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -125,10 +126,10 @@ def test_doctor_writes_reads_and_removes(stored: Stores, monkeypatch: pytest.Mon
     stored.cache.put("result:post_a:x", {}, {"x": np.zeros(2**17)})
     checks = {one.name: one.state for one in doctor._servers(stored.settings)}
     assert (checks["object store"], checks["object store's sweep"]) == ("ok", "ok")
-    later = time.time() + stored.settings.cache_ttl + 1
+    later = SimpleNamespace(time=lambda: time.time() + stored.settings.cache_ttl + 1)
     assert stored.cache.objects is not None
     with monkeypatch.context() as old:
-        old.setattr(time, "time", lambda: later)
+        old.setattr("worker.object_index.time", later)
         checks = {one.name: one.state for one in doctor._object_store(stored.cache.objects)}
         assert (checks["object store"], checks["object store's sweep"]) == ("ok", "warning")
     away(stored, monkeypatch)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import stat
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -138,7 +139,7 @@ def test_another_process_sees_a_change_within_a_second(tmp_path: Path, monkeypat
     """The file is looked at again once the second is over, and not before; but for a key that is new, at once."""
     made, seen = KeyStore(tmp_path), KeyStore(tmp_path)
     now = 100.0
-    monkeypatch.setattr("worker.keys.time.monotonic", lambda: now)
+    monkeypatch.setattr("worker.keys.time", SimpleNamespace(monotonic=lambda: now))
     key, spoken = made.create("alice", ("read",), "", None)
     assert seen.verify(spoken) == key
     rotated, second = made.rotate(key.id, 1)

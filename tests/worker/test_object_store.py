@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -188,8 +189,9 @@ def test_what_has_expired_is_not_there_and_is_swept(
 ) -> None:
     """After the time that the cache keeps things, too."""
     here.cache.put(KEY, {}, LARGE)
-    later = time.time() + here.settings.cache_ttl + 1
-    monkeypatch.setattr(time, "time", lambda: later)
+    later = SimpleNamespace(time=lambda: time.time() + here.settings.cache_ttl + 1)
+    for module in ("object_index", "store_sweep"):
+        monkeypatch.setattr(f"worker.{module}.time", later)
     here.cache._client.flushall()
     assert here.cache.get(KEY) is None
     assert objects.index.overdue() == 1

@@ -1,0 +1,31 @@
+"""Tests that pretend another time do so in one module."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+OF_THE_PROCESS = re.compile(r"""setattr\((["'][\w.]+\.)?(time|asyncio|anyio|datetime)(,\s*["']|\.\w+["'])""")
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ('monkeypatch.setattr(time, "time", lambda: later)', True),
+        ('monkeypatch.setattr("worker.keys.time.monotonic", lambda: now)', True),
+        ('monkeypatch.setattr("worker.keys.time", SimpleNamespace(monotonic=lambda: now))', False),
+        ('monkeypatch.setattr("worker.process.AGAIN_SECONDS", 0)', False),
+    ],
+)
+def test_what_is_looked_for(line: str, *, found: bool) -> None:
+    """A function of the clock, whatever it is reached by; a module's own name for the clock may be another."""
+    assert bool(OF_THE_PROCESS.search(line)) is found
+
+
+def test_no_test_changes_the_clock_of_the_process() -> None:
+    """Servers in other threads have event loops, and would sleep by it: by a clock that is behind, for minutes."""
+    texts = ((path, path.read_text(encoding="utf-8")) for path in HERE.rglob("*.py") if path != Path(__file__))
+    assert [str(path) for path, text in texts if OF_THE_PROCESS.search(text)] == []
