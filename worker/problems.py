@@ -103,6 +103,27 @@ def timed_out(seconds: int) -> Problem:
     )
 
 
+def worker_lost(job: str, times: int) -> Problem:
+    """Return the problem of a task whose workers died again and again."""
+    return Problem(
+        code="worker-lost",
+        status=503,
+        detail=f"The workers of job {job} died, or had no answer from a server, {times} times in a row.",
+        remedy="Look into the workers' log: most often the machine has too little memory for the data set.",
+    )
+
+
+def left_behind(job: str, numbers: str, own: str) -> Problem:
+    """Return the problem of a job that was begun for an engine of which no worker is left."""
+    return Problem(
+        code="other-numbers",
+        status=409,
+        detail=f"Job {job} was begun for engine {numbers}, of which no worker is left; here is {own}.",
+        remedy="Send the request that created it again: the results of this engine have ids of their own.",
+        details={"numbers": numbers, "own": own},
+    )
+
+
 def too_late(job: str, deadline: str) -> Problem:
     """Return the problem of a job that had not ended by its deadline."""
     return Problem(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import redis
@@ -23,10 +23,10 @@ from worker.draws import DrawsSpec
 from worker.identity import text
 from worker.jobs import job_key
 from worker.origin import luggage
-from worker.problems import Problem, ProblemError
+from worker.problems import ProblemError, left_behind, worker_lost
 from worker.roster import at_work
 from worker.safe_queue import NAME, SERIALIZER, SafeJob, SafeQueue
-from worker.shards import counts, taker_field, takers
+from worker.shards import Shards, counts, taker_field, takers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,6 +67,7 @@ class TaskQueue:
         self._withdraw = client.register_script(places.WITHDRAW)
         self._forget_lost = client.register_script(places.FORGET_LOST)
         self._forget = client.register_script(places.FORGET)
+        self._shards = Shards(client)
 
     def enqueue(self, job: Job) -> None:
         """Enqueue the first task of a job; a draws job's first shard opens the other chains."""
@@ -78,9 +79,17 @@ class TaskQueue:
         else:
             self._enqueue("worker.tasks.analyse", [job.id, job.round], _only_task(job), job)
 
-    def enqueue_shard(self, job: Job, shard: int) -> None:
-        """Enqueue a shard of a draws job, once."""
-        self._enqueue("worker.tasks.draw", [job.id, job.round, shard], _shard_task(job, shard), job)
+    def enqueue_shard(self, job: Job, shard: int) -> bool:
+        """Enqueue a shard of a draws job, once; return whether it was not there already."""
+        return self._enqueue("worker.tasks.draw", [job.id, job.round, shard], _shard_task(job, shard), job)
+
+    def open_next(self, job: Job, ended: int) -> None:
+        """Enqueue the shard that comes after one that ends, or where that is there already, the one after it."""
+        shards, past = DrawsSpec.from_dict(job.spec).shards, None
+        while (following := self._shards.follow(job, shards, ended, past)) is not None:
+            past, is_new = following
+            if self.enqueue_shard(job, past) or not is_new:
+                return
 
     def promote(self, job: Job) -> None:
         """Put what waits of a job that has become interactive before what is not."""
@@ -140,15 +149,16 @@ class TaskQueue:
                 again()
             elif status in {None, JobStatus.FAILED, JobStatus.STOPPED, JobStatus.CANCELED}:
                 self._jobs.cancelled(job.id)
-                self._jobs.fail(job.id, _worker_lost(job))  # changes nothing once it is cancelled
+                self._jobs.fail(job.id, worker_lost(job.id, RETRIES + 1))  # changes nothing once it is cancelled
         return self._jobs.get(job.id) or job
 
     def sweep(self) -> None:
-        """Repair open jobs, whether or not anybody asks for them."""
+        """Repair open jobs, whether or not anybody asks for them; who has come to work since is given work."""
+        workers = cache(self.live_workers)  # looked up once, and only where it matters
         for id_ in self._jobs.some_open(LOOKED_AT):
             with suppress(ProblemError):  # a record of a later version is left to its workers
                 if (job := self._jobs.get(id_)) is not None:
-                    self.repair(job)
+                    self._share(self.repair(job), workers)
 
     def recover(self, worker: str) -> None:
         """Enqueue again at once what a worker was doing when it died (its heartbeat would tell, later)."""
@@ -179,6 +189,15 @@ class TaskQueue:
         """Return the number of workers of a queue that gave a sign of life lately."""
         return len(at_work(self._client, self._settings, queue))
 
+    def _share(self, job: Job, workers: Callable[[], int]) -> None:
+        """Have a running job shared by all workers that there are now."""
+        if job.kind != "draws" or job.status != "running" or job.queue != NAME:
+            return
+        spec = DrawsSpec.from_dict(job.spec)
+        if spec.chains(spec.shards) > job.chains and (chains := spec.chains(workers())) > job.chains:
+            for shard in self._shards.widen(job, spec.shards, chains):
+                self.enqueue_shard(job, shard)
+
     def _handed_over(self, job: Job) -> Job:
         """Take over a job of another version's queue once none of its workers is left; return it as it is then.
 
@@ -195,11 +214,11 @@ class TaskQueue:
                 log.info("Taken over from queue %s", job.queue, extra={"fields": {"job_id": job.id}})
         elif job.idle_seconds > ABANDONED_SECONDS:
             self._jobs.cancelled(job.id)
-            self._jobs.fail(job.id, _left_behind(job))
+            self._jobs.fail(job.id, left_behind(job.id, job.numbers, NUMBERS))
             return self.withdraw(self._jobs.fetch(job.id))
         return self._jobs.fetch(job.id)
 
-    def _awaited(self, job: Job) -> list[tuple[str, Callable[[], None]]]:
+    def _awaited(self, job: Job) -> list[tuple[str, Callable[[], object]]]:
         """Return the tasks a job waits for, each with what enqueues it again."""
         if job.kind != "draws":
             return [(_only_task(job), partial(self.enqueue, job))]
@@ -222,11 +241,10 @@ class TaskQueue:
         return any(text(task).startswith(job.id) for task in (*taken, *started))
 
     def _next_shards(self, job: Job) -> list[int]:
-        """Return the earliest shard of each chain that is not done."""
+        """Return the earliest shards that are not done, as many as may be open."""
         spec = DrawsSpec.from_dict(job.spec)
         done = counts(self._client, job, spec.shards)
-        missing = [shard for shard, count in enumerate(done) if count < spec.shard_size(shard)]
-        return sorted({shard % job.chains: shard for shard in reversed(missing)}.values())
+        return [shard for shard, count in enumerate(done) if count < spec.shard_size(shard)][: job.chains]
 
     def _is_lost(self, id_: str) -> bool:
         """Say whether RQ knows a task that nobody will do, which it then forgets."""
@@ -240,7 +258,8 @@ class TaskQueue:
         except NoSuchJobError:
             return None
 
-    def _enqueue(self, function: str, arguments: list[Any], id_: str, job: Job) -> None:
+    def _enqueue(self, function: str, arguments: list[Any], id_: str, job: Job) -> bool:
+        """Enqueue a task, once; return whether it was not there already."""
         interactive = job.priority == "interactive"
         try:
             self._queue.enqueue_call(
@@ -257,9 +276,10 @@ class TaskQueue:
                 description=id_,
             )
         except DuplicateJobError:
-            return  # it waits or runs already
+            return False  # it waits or runs already
         if interactive:
             self._promote(keys=[self._queue.key], args=[id_])
+        return True
 
 
 def _queue(job: Job, client: redis.Redis) -> SafeQueue:
@@ -277,22 +297,3 @@ def _only_task(job: Job) -> str:
 
 def _shard_task(job: Job, shard: int) -> str:
     return f"{job.id}-r{job.round}-s{shard}"
-
-
-def _left_behind(job: Job) -> Problem:
-    return Problem(
-        code="other-numbers",
-        status=409,
-        detail=f"Job {job.id} was begun for engine {job.numbers}, of which no worker is left; here is {NUMBERS}.",
-        remedy="Send the request that created it again: the results of this engine have ids of their own.",
-        details={"numbers": job.numbers, "own": NUMBERS},
-    )
-
-
-def _worker_lost(job: Job) -> Problem:
-    return Problem(
-        code="worker-lost",
-        status=503,
-        detail=f"The workers of job {job.id} died, or had no answer from a server, {RETRIES + 1} times in a row.",
-        remedy="Look into the workers' log: most often the machine has too little memory for the data set.",
-    )

@@ -37,7 +37,7 @@ from worker.stores import Stores, stores
 from worker.watch import Watch, fitted, stage, watched
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
 AWAY_SECONDS = 300.0  # for which a task waits for a server; then its worker is free, and RQ has the task done again
 AGAIN_SECONDS = 0.5
@@ -179,14 +179,15 @@ class _Shards:
         return posterior_of(self.here, self.job, self.here.posteriors.fetch(self.job.subject))
 
     def make(self, shard: int) -> None:
-        """Make the draws that are not there yet, open or continue the job's chains, and tell how far it is."""
+        """Make the draws that are not there yet, open what comes after them, and tell how far the job is."""
         here, job, spec = self.here, self.job, self.spec
         keys, keep = spec.shard_keys(shard), here.cache.keep_together(spec.nbytes)
         present = here.cache.present([key.cache_key(job.subject) for key in keys])
         size = len(keys) if all(present) else group_size(self.posterior)
         here.jobs.stage(job.id, "drawing")
         if shard == 0:  # the posterior is there now: the other chains need not fit it each
-            self.behind.do(partial(self._open, range(1, min(job.chains, spec.shards))))
+            for other in range(1, min(job.chains, spec.shards)):
+                self.behind.do(partial(here.queue.enqueue_shard, job, other))
         for start in range(0, len(keys), size):
             done = min(start + size, len(keys))
             missing = [key for key, there in zip(keys[start:done], present[start:done], strict=True) if not there]
@@ -195,13 +196,9 @@ class _Shards:
                     missing = with_neighbors(here.cache, job.subject, keys[0], size)
                 made, seconds = drawn(self.posterior, missing)
                 self.behind.do(partial(store_draws, here.cache, job.subject, missing, made, seconds, keep))
-            if done == len(keys) and shard + job.chains < spec.shards:
-                self.behind.do(partial(self._open, [shard + job.chains]))
+            if done == len(keys):
+                self.behind.do(partial(here.queue.open_next, job, shard))
             self.behind.do(partial(here.jobs.advance, job.id, job.round, shard, done))
-
-    def _open(self, shards: Iterable[int]) -> None:
-        for shard in shards:
-            self.here.queue.enqueue_shard(self.job, shard)
 
 
 def _analyse(here: Stores, job: Job, *, round_: int) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tests.hosts import quotas
 from tests.hosts.deployment import Deployment, worker_names
 from tests.hosts.faults import WORKERS, faults
+from tests.hosts.joining import joined
 from tests.hosts.machines import Network, run, wait_until
 from tests.hosts.report import Row, table
 from tests.hosts.rolling import APIS, rollings
@@ -93,5 +94,10 @@ def _throughput(here: Deployment, work: Work, name: str, runs: int, out: Path) -
     told = {"engine_seconds": alone, "share": share, "runs": [asdict(figure) for figure in figures]}
     (out / f"{name}.json").write_text(json.dumps(told, indent=1) + "\n")
     print(figures_table(figures, alone, MANY_POINTS, share) + "\n", flush=True)
+    if name == "crowd":
+        came = joined(here, work, *hosts[-2:])
+        (out / "joined.json").write_text(json.dumps(asdict(came), indent=1) + "\n")
+        print(came.told() + "\n", flush=True)
+        assert came.wrong == 0, came
     _share(here, names, WHOLE)
     here.have_workers(*WORKERS)

@@ -116,7 +116,7 @@ def test_draws_are_the_engines_in_every_shard(stores: Stores, fitted: str) -> No
 
 
 def test_chains_enqueue_each_shard_once(stores: Stores, fitted: str) -> None:
-    """The first shard opens four chains, each shard enqueues the fourth after it, none beyond the end."""
+    """The first shard opens three others, each that ends the next one, none beyond the end."""
     job, spec = draws_job(stores, fitted, count=22)
     assert spec.shards == 6
     stores.queue.enqueue(job)
@@ -133,7 +133,7 @@ def test_chains_enqueue_each_shard_once(stores: Stores, fitted: str) -> None:
 
 
 def test_more_chains_where_there_are_more_workers(stores: Stores, fitted: str) -> None:
-    """So many as the record tells are opened, and each shard enqueues that many after it; every draw is made once."""
+    """So many as the record tells are opened, and each shard that ends opens the next; every draw is made once."""
     job, spec = draws_job(stores, fitted, chains=7, count=64)
     assert (spec.shards, job.chains) == (16, 7)
     stores.queue.enqueue(job)
@@ -175,7 +175,7 @@ def test_what_a_dead_task_had_taken_is_given_back(stores: Stores, fitted: str) -
     stores.queue.give_back(job, taker=1)
     assert stores.queue._queue.get_job_ids() == names, "another's"
     tasks.draw(job.id, 0, 3)
-    assert stores.queue._queue.get_job_ids() == [*names, f"{job.id}-r0-s1"]
+    assert stores.queue._queue.get_job_ids() == [*names, f"{job.id}-r0-s1", f"{job.id}-r0-s5"]
 
 
 def test_redone_shard_draws_only_what_is_missing(stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ def taken(out: Path) -> dict[str, Any]:
         "faults": _report(out / "hosts" / "faults.json", _faults),
         "throughput": _report(out / "hosts" / "throughput.json", dict),
         "crowd": _report(out / "hosts" / "crowd.json", dict),
+        "joined": _report(out / "hosts" / "joined.json", dict),
         "soak": _report(out / "soak" / "soak.json", _soak),
     }
     return {name: report for name, report in found.items() if report is not None}

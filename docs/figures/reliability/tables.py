@@ -18,7 +18,7 @@ def all_of(told: dict[str, Any]) -> dict[str, str]:
     """Return each table by the name of its place in the page, for what was kept."""
     made: dict[str, Callable[[Any], str]] = {
         "chaos": _chaos, "kills": _kills, "degraded": _degraded, "faults": _faults, "throughput": _throughput,
-        "crowd": _throughput, "soak": _soak,
+        "crowd": _throughput, "joined": _joined, "soak": _soak,
     }  # fmt: skip
     of = {"kills": "chaos"}
     return {name: make(told[of.get(name, name)]) for name, make in made.items() if of.get(name, name) in told}
@@ -82,6 +82,19 @@ def _throughput(report: dict[str, Any]) -> str:
         "overhead a shard, ms", "round trips a shard",
     ]  # fmt: skip
     return table(head, rows)
+
+
+def _joined(report: dict[str, Any]) -> str:
+    before, after = report["before"], report["after"]
+    return table(
+        ["worker hosts", "then", "from draw", "of", "draws/s before", "and then", "times", "wrong bits"],
+        [
+            [
+                str(report["hosts"]), str(report["then"]), f"{report['late']:,}", f"{report['draws']:,}",
+                f"{before:.1f}", f"{after:.1f}", f"{after / before:.2f}", str(report["wrong"]),
+            ]
+        ],
+    )  # fmt: skip
 
 
 def _soak(report: dict[str, Any]) -> str:

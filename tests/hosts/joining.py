@@ -1,0 +1,69 @@
+"""What more machines add that come while a job runs, as an autoscaler has them come."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tests.hosts.deployment import worker_names
+from tests.hosts.machines import wait_until
+from tests.hosts.throughput import DRAWS as FEW_DRAWS
+from tests.hosts.throughput import WARM_UPS
+
+if TYPE_CHECKING:
+    from tests.hosts.deployment import Deployment
+    from tests.hosts.work import Work
+
+DRAWS = 3072  # two minutes for the first ones alone
+SECONDS = 600.0
+
+
+@dataclass(frozen=True)
+class Joined:
+    """One job, and the worker hosts that came in its midst.
+
+    Parameters
+    ----------
+    hosts, then
+        How many there were, and how many in the end.
+    before, after
+        Draws a second, until the others were in the registry and from then on.
+    late
+        Draws that were made by then.
+    wrong
+        Draws that are not those of the engine alone, bit for bit.
+
+    """
+
+    hosts: int
+    then: int
+    before: float
+    after: float
+    late: int
+    draws: int
+    wrong: int
+
+    def told(self) -> str:
+        """Return it as a sentence."""
+        return (
+            f"{self.draws} draws by {self.hosts} worker hosts: {self.before:.1f} draws/s; by {self.then}, from draw "
+            f"{self.late} on: {self.after:.1f} draws/s, {self.after / self.before:.2f} times; {self.wrong} wrong bits"
+        )
+
+
+def joined(here: Deployment, work: Work, hosts: int, then: int) -> Joined:
+    """Have a job, then more worker hosts, and see what they add."""
+    here.have_workers(*worker_names(hosts))
+    for _ in range(WARM_UPS):
+        work.status(work.start(FEW_DRAWS), SECONDS)
+    job = work.start(DRAWS)
+    wait_until("the job is at work", lambda: work.done(job) > 0, SECONDS)
+    began, first = time.monotonic(), work.done(job)
+    here.have_workers(*worker_names(then))
+    came, late = time.monotonic(), work.done(job)
+    status = work.status(job, SECONDS)
+    ended = time.monotonic()
+    assert status == "succeeded", status
+    before, after = (late - first) / (came - began), (DRAWS - late) / (ended - came)
+    return Joined(hosts, then, before, after, late, DRAWS, work.wrong(job))
