@@ -196,7 +196,7 @@ class _Shards:
                     missing = with_neighbors(here.cache, job.subject, keys[0], size)
                 made, seconds = drawn(self.posterior, missing)
                 self.behind.do(partial(store_draws, here.cache, job.subject, missing, made, seconds, keep))
-            if done == len(keys):
+            if done == len(keys) and spec.shards > job.chains:  # the first has not opened all
                 self.behind.do(partial(here.queue.open_next, job, shard))
             self.behind.do(partial(here.jobs.advance, job.id, job.round, shard, done))
 
