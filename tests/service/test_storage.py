@@ -13,9 +13,8 @@ import pytest
 from service import cli
 from service.app import create_app
 from tests.service.conftest import beating, serving
-from tests.service.test_analyses import NPY, check, fitted, worked
+from tests.service.test_analyses import NPY, check, drawn, fitted, worked
 from worker import bucket, doctor, tasks
-from worker.draws import DrawsSpec
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -52,22 +51,12 @@ def away(stored: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stored.cache.objects.bucket, "_there", fail)
 
 
-def drew(stored: Stores, answer: httpx.Response) -> str:
-    """Make the draws of a 202, and return the path of the result."""
-    assert answer.status_code == 202, answer.text
-    job = stored.jobs.fetch(answer.json()["id"])
-    for shard in range(DrawsSpec.from_dict(job.spec).shards):
-        tasks.draw(job.id, job.round, shard)
-    assert stored.jobs.fetch(job.id).status == "succeeded", stored.jobs.fetch(job.id).error
-    return f"/v1/jobs/{job.id}/result"
-
-
 def test_a_store_that_is_away_is_503_and_then_as_before(
     asked: httpx.Client, stored: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Draws and results that it has are told to come later; what needs it not is answered."""
     posterior = fitted(asked)
-    draws = drew(stored, asked.post(posterior + "/draws", json={"count": 24}))
+    draws = drawn(stored, asked.post(posterior + "/draws", json={"count": 24}))
     generated = worked(stored, asked.post(posterior + "/reconstructions", json={"count": 60}))
     before = [asked.get(path, headers=NPY).content for path in (draws, generated)]
     with monkeypatch.context() as broken:
@@ -114,11 +103,11 @@ def test_a_posterior_of_a_store_that_is_away_is_fitted_again(
     stored.cache.objects._rule = "always"
     posterior = fitted(asked)
     assert stored.cache.objects.index.sums()[0] == 1
-    draw = drew(stored, asked.get(posterior + "/draws/0?wait=0"))
+    draw = drawn(stored, asked.get(posterior + "/draws/0?wait=0"))
     before = asked.get(draw, headers=NPY).content
     stored.cache._client.flushall()
     away(stored, monkeypatch)
-    assert asked.get(drew(stored, asked.get(posterior + "/draws/0?wait=0")), headers=NPY).content == before
+    assert asked.get(drawn(stored, asked.get(posterior + "/draws/0?wait=0")), headers=NPY).content == before
 
 
 def test_doctor_writes_reads_and_removes(stored: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
