@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glle_engine.lanes.addresses import addresses
-from glle_engine.lanes.compiled import compiled
 from glle_engine.lanes.solves import solve_lower_transposed, solve_units
-from glle_engine.lanes.vectors import address, fma, fnma, load, store
+from glle_engine.linalg.compiled import compiled
+from glle_engine.linalg.vectors import address, fma, fnma, load, store
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

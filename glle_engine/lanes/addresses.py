@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from glle_engine.lanes.compiled import compiled
-from glle_engine.lanes.vectors import address
+from glle_engine.linalg.compiled import compiled
+from glle_engine.linalg.vectors import address
 
 if TYPE_CHECKING:
     from glle_engine.lanes.structure import Structure

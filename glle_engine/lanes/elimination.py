@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.lanes.compiled import compiled
 from glle_engine.lanes.kernels import WIDEST
+from glle_engine.linalg.compiled import compiled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

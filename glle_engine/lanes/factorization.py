@@ -18,9 +18,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from glle_engine.lanes.addresses import addresses
-from glle_engine.lanes.compiled import compiled
 from glle_engine.lanes.kernels import factor_triangles, multiply, multiply_add, solve_panels
-from glle_engine.lanes.vectors import address, fill, load, shifted, store
+from glle_engine.linalg.compiled import compiled
+from glle_engine.linalg.vectors import address, fill, load, shifted, store
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from glle_engine.lanes.addresses import Addresses
     from glle_engine.lanes.structure import Structure
-    from glle_engine.lanes.vectors import Address
+    from glle_engine.linalg.vectors import Address
 
 
 @compiled

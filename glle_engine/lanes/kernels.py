@@ -12,8 +12,8 @@ import numba
 from llvmlite import ir
 from numba.core import cgutils, types
 
-from glle_engine.lanes.compiled import instruction
-from glle_engine.lanes.vectors import constant, fused, read, vector_at, write
+from glle_engine.linalg.compiled import instruction
+from glle_engine.linalg.vectors import constant, fused, read, vector_at, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glle_engine.lanes.addresses import addresses
-from glle_engine.lanes.compiled import compiled
 from glle_engine.lanes.ritz import ritz, verdict
 from glle_engine.lanes.solves import (
     lower_gram,
@@ -33,13 +32,14 @@ from glle_engine.lanes.solves import (
     solve_upper_transposed,
     upper_gram,
 )
-from glle_engine.lanes.vectors import address, fill, fma, fnma, load, shifted, store
+from glle_engine.linalg.compiled import compiled
+from glle_engine.linalg.vectors import address, fill, fma, fnma, load, shifted, store
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glle_engine.lanes.structure import Structure
-    from glle_engine.lanes.vectors import Address, Lanes
+    from glle_engine.linalg.vectors import Address, Lanes
 
 _CHUNK = 64  # rows of a vector that a dot product takes at a time
 

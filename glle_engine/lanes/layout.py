@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.lanes.compiled import compiled
+from glle_engine.linalg.compiled import compiled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,11 +8,11 @@ import numpy as np
 from llvmlite import ir
 from numba.core import types
 
-from glle_engine.lanes.compiled import compiled, instruction
-from glle_engine.lanes.vectors import address, constant, fused, read, square_root, vector_at, write
+from glle_engine.linalg.compiled import compiled, instruction
+from glle_engine.linalg.vectors import address, constant, fused, read, square_root, vector_at, write
 
 if TYPE_CHECKING:
-    from glle_engine.lanes.vectors import Address
+    from glle_engine.linalg.vectors import Address
 
 _MULTIPLIERS = (np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157))
 _WEYL = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B))
@@ -21,6 +21,7 @@ _W0, _W1 = _WEYL
 _ROUNDS = 10
 _SHIFT = np.uint64(11)
 _UNIT = 2.0**-53
+LOG_2 = 0.6931471805599453  # a literal, because libraries may round it otherwise
 
 
 @instruction
@@ -96,7 +97,7 @@ def _logarithm(builder: Any, lanes: int, x: Any) -> Any:
     s = builder.fdiv(builder.fsub(mantissa, constant(lanes, 1.0)), builder.fadd(mantissa, constant(lanes, 1.0)))
     series = _polynomial(builder, lanes, builder.fmul(s, s), [2.0 / (2 * j + 1) for j in range(11)])
     power = builder.sitofp(exponent, ir.VectorType(ir.DoubleType(), lanes))
-    return fused(builder, power, constant(lanes, float(np.log(2.0))), builder.fmul(s, series))
+    return fused(builder, power, constant(lanes, LOG_2), builder.fmul(s, series))
 
 
 def _circle(builder: Any, lanes: int, turn: Any) -> tuple[Any, Any]:

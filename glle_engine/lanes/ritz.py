@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.lanes.compiled import compiled
-from glle_engine.lanes.tridiagonal import diagonalise
-from glle_engine.lanes.vectors import address, divide, fill, fma, load, root, store
+from glle_engine.linalg.compiled import compiled
+from glle_engine.linalg.tridiagonal import diagonalise
+from glle_engine.linalg.vectors import address, divide, fill, fma, load, root, store
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from glle_engine.lanes.vectors import Address
+    from glle_engine.linalg.vectors import Address
 
 _EPSILON = float(np.finfo(np.float64).eps)
 

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.lanes.compiled import compiled
 from glle_engine.lanes.kernels import enter_lower, enter_upper, leave_lower, leave_upper
-from glle_engine.lanes.vectors import address, fill, fma, load, offset, shifted, store
+from glle_engine.linalg.compiled import compiled
+from glle_engine.linalg.vectors import address, fill, fma, load, offset, shifted, store
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glle_engine.lanes.addresses import Addresses
-    from glle_engine.lanes.vectors import Address, Lanes
+    from glle_engine.linalg.vectors import Address, Lanes
 
 
 @compiled

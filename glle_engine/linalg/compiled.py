@@ -1,4 +1,9 @@
-"""The compiler of the lanes: numba, with compiled code kept on disk."""
+"""Compiler of the engine: numba, with the compiled code cached on disk.
+
+A compiled function rounds as it is written on every processor: no fast-math, no contraction to fused operations except
+the explicit ones of `glle_engine.linalg.vectors`, and no call into BLAS, LAPACK or libm. All compiled code is in the
+packages `glle_engine.linalg` and `glle_engine.lanes`.
+"""
 
 from __future__ import annotations
 
@@ -15,26 +20,29 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-_HERE = Path(__file__).parent
+_ENGINE = Path(__file__).parents[1]
+_PACKAGES = tuple(_ENGINE / name for name in ("linalg", "lanes"))
 
 
 def _forget_other_sources() -> None:
-    """Have no code that was compiled from other sources: numba looks at a function's own file, not at what it calls.
+    """Drop code that was compiled from other sources: numba checks a function's own file, not its callees.
 
-    Beside the sources it is dropped; in a folder of the user's choice each state of the sources has one of its own.
+    A cache folder of the user's choice gets one subfolder for each state of the sources.
     """
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(_HERE.glob("*.py")))).hexdigest()
+    sources = sorted(path for package in _PACKAGES for path in package.glob("*.py"))
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
     if numba.config.CACHE_DIR:
         numba.config.CACHE_DIR = str(Path(numba.config.CACHE_DIR) / digest[:16])
         return
-    kept = _HERE / "__pycache__" / "lanes.sha256"
-    with contextlib.suppress(OSError):  # not ours to write: then nothing is kept here either
-        if kept.exists() and kept.read_text() == digest:
-            return
-        kept.parent.mkdir(exist_ok=True)
-        for path in kept.parent.glob("*.nb?"):
-            path.unlink(missing_ok=True)
-        kept.write_text(digest)
+    for package in _PACKAGES:
+        stamp = package / "__pycache__" / "compiled.sha256"
+        with contextlib.suppress(OSError):  # a read-only installation caches nothing here either
+            if stamp.exists() and stamp.read_text() == digest:
+                continue
+            stamp.parent.mkdir(exist_ok=True)
+            for path in stamp.parent.glob("*.nb?"):
+                path.unlink(missing_ok=True)
+            stamp.write_text(digest)
 
 
 _forget_other_sources()

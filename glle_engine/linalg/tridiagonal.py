@@ -6,13 +6,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.lanes.compiled import compiled
+from glle_engine.linalg.compiled import compiled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _SWEEPS = 50
 _EPSILON = float(np.finfo(np.float64).eps)
+
+
+@compiled
+def hypotenuse(a: float, b: float) -> float:
+    """Return the root of a^2 + b^2 without overflow; libm's hypot differs between platforms."""
+    large, small = max(abs(a), abs(b)), min(abs(a), abs(b))
+    if large == 0.0:
+        return 0.0
+    ratio = small / large
+    return large * np.sqrt(1.0 + ratio * ratio)
 
 
 @compiled
@@ -48,12 +58,12 @@ def diagonalise(diagonal: NDArray[np.float64], off: NDArray[np.float64], rows: N
             if sweep == _SWEEPS:
                 return False
             g = (diagonal[first + 1] - diagonal[first]) / (2.0 * off[first])
-            g = diagonal[last] - diagonal[first] + off[first] / (g + np.copysign(np.hypot(g, 1.0), g))
+            g = diagonal[last] - diagonal[first] + off[first] / (g + np.copysign(hypotenuse(g, 1.0), g))
             s, c, shift = 1.0, 1.0, 0.0
             deflated = False
             for i in range(last - 1, first - 1, -1):
                 f, b = s * off[i], c * off[i]
-                r = np.hypot(f, g)
+                r = hypotenuse(f, g)
                 off[i + 1] = r
                 if r == 0.0:
                     diagonal[i + 1] -= shift

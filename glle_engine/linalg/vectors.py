@@ -17,7 +17,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import models, register_model
 
-from glle_engine.lanes.compiled import instruction, operation
+from glle_engine.linalg.compiled import instruction, operation
 
 DOUBLE = ir.DoubleType()
 Address = Any

@@ -1,0 +1,249 @@
+r"""Batched operations on small dense matrices.
+
+With numba every function is compiled code of fixed order (`glle_engine.linalg.kernels`), so that its bits are the same
+on every processor. Without numba numpy's BLAS and LAPACK compute the same to rounding.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal, localcontext
+from functools import cache
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_DIGITS = 40  # of intermediate decimal results: far past the 17 of a double
+
+
+@cache
+def has_compiler() -> bool:
+    """Return whether numba is installed, without importing it."""
+    return find_spec("numba") is not None
+
+
+@cache
+def _kernels() -> Any:
+    from glle_engine.linalg import kernels  # noqa: PLC0415 -- numba takes a while to load
+
+    return kernels
+
+
+def gram(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return A A^T of each matrix.
+
+    Parameters
+    ----------
+    rows : (m, k, d) float64
+
+    Returns
+    -------
+    (m, k, k) float64, symmetric.
+
+    """
+    if not has_compiler():
+        return np.asarray(rows @ rows.transpose(0, 2, 1))
+    out = np.empty((len(rows), rows.shape[1], rows.shape[1]))
+    _kernels().grams(_kernels().TAG, _readable(rows), out)
+    return out
+
+
+def cross(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return A^T B (a, b) of two tall matrices (n, a) and (n, b)."""
+    if not has_compiler():
+        return np.asarray(left.T @ right)
+    return _products(left[None], right[None])[0]
+
+
+def matmul(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return A B of matrices (a, l) and (l, b), or of each pair of (m, a, l) and (m, l, b)."""
+    if not has_compiler():
+        return np.asarray(left @ right)
+    if left.ndim == 2:
+        return _products(left.T[None], right[None])[0]
+    return _products(left.transpose(0, 2, 1), right)
+
+
+def _products(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
+    out = np.empty((len(left), left.shape[2], right.shape[2]))
+    _kernels().products(_kernels().TAG, _readable(left), _readable(right), out)
+    return out
+
+
+def dot(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
+    """Return the sum of the products of the entries, added pairwise by numpy in an order of its own, not by BLAS."""
+    return float((a * b).sum())
+
+
+def norm(a: NDArray[np.float64]) -> float:
+    """Return the Frobenius norm: see `dot`."""
+    return float(np.sqrt(dot(a, a)))
+
+
+def inverse_factor(precision: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return L^-T of each precision matrix P = L L^T, so that P^-1 = L^-T L^-1.
+
+    Parameters
+    ----------
+    precision : (m, k, k) float64, symmetric positive definite.
+
+    Returns
+    -------
+    (m, k, k) float64, upper triangular.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If a matrix is not positive definite in floating point.
+
+    """
+    if not has_compiler():
+        identity = np.eye(precision.shape[1])
+        lower = np.linalg.cholesky(precision)
+        return np.ascontiguousarray(np.linalg.solve(lower, np.broadcast_to(identity, lower.shape)).transpose(0, 2, 1))
+    out = np.empty(precision.shape)
+    _kernels().inverse_factors(_kernels().TAG, _readable(precision), out)
+    if not np.isfinite(out[:, -1, -1]).all():  # a pivot that is not positive spreads to the last entry as NaN
+        raise np.linalg.LinAlgError("A matrix is not positive definite.")
+    return out
+
+
+def affine_solution(
+    factor: NDArray[np.float64], kept: NDArray[np.bool_] | None = None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Solve min w^T P w over 1^T w = 1, given L^-T of P.
+
+    Parameters
+    ----------
+    factor : (m, k, k) float64
+        L^-T, as `inverse_factor` returns it.
+    kept : (m, k) bool, optional
+        Entries of 1 that are not 0; the weights of the others are exactly 0 if P does not couple them to the rest.
+
+    Returns
+    -------
+    weights : (m, k) float64
+        P^-1 1 / (1^T P^-1 1); their sum is 1 to rounding.
+    minimum : (m,) float64
+        w^T P w = 1 / (1^T P^-1 1).
+
+    """
+    ones = np.ones(factor.shape[:2]) if kept is None else kept.astype(float)
+    if has_compiler():
+        weights, minimum = np.empty(ones.shape), np.empty(len(ones))
+        _kernels().affine_solutions(_readable(factor), ones, weights, minimum)
+        return weights, minimum
+    column = np.einsum("mi,mij->mj", ones, factor)
+    solution = (factor @ column[:, :, None])[:, :, 0] * ones
+    total = solution.sum(axis=1)
+    return solution / total[:, None], 1 / total
+
+
+def eigh(matrices: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return eigenvalues, ascending, and eigenvectors, in columns, of symmetric matrices.
+
+    Householder tridiagonalisation and the implicit QL method. Reads the lower triangles.
+
+    Parameters
+    ----------
+    matrices : (k, k) or (m, k, k) float64
+
+    Returns
+    -------
+    values : (k,) or (m, k) float64
+    vectors : the shape of `matrices`, float64
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If a matrix is not finite.
+
+    """
+    if not has_compiler():
+        found = np.linalg.eigh(matrices)
+        return found.eigenvalues, found.eigenvectors
+    batch = _readable(matrices if matrices.ndim == 3 else matrices[None])
+    values, vectors = np.empty(batch.shape[:2]), np.empty(batch.shape)
+    if _kernels().eigensystems(batch, values, vectors) >= 0:
+        raise np.linalg.LinAlgError("A matrix is not finite, or its eigenvalues did not converge.")
+    return (values, vectors) if matrices.ndim == 3 else (values[0], vectors[0])
+
+
+def svd(
+    matrices: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return the thin singular value decomposition A = U diag(s) V^T.
+
+    One-sided Jacobi rotations (Hestenes 1958).
+
+    Parameters
+    ----------
+    matrices : (a, b) or (m, a, b) float64
+
+    Returns
+    -------
+    u : (..., a, r) float64
+    s : (..., r) float64, descending, r = min(a, b)
+    vt : (..., r, b) float64
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If a matrix is not finite.
+
+    """
+    if not has_compiler():
+        found = np.linalg.svd(matrices, full_matrices=False)
+        return found.U, found.S, found.Vh
+    batch = matrices if matrices.ndim == 3 else matrices[None]
+    m, a, b = batch.shape
+    tall = a >= b
+    batch = _readable(batch if tall else batch.transpose(0, 2, 1))
+    rank = min(a, b)
+    left, values, right = np.empty(batch.shape), np.empty((m, rank)), np.empty((m, rank, rank))
+    if _kernels().singular_systems(batch, left, values, right) >= 0:
+        raise np.linalg.LinAlgError("A matrix is not finite, or its singular values did not converge.")
+    u, vt = (left, right.transpose(0, 2, 1)) if tall else (right, left.transpose(0, 2, 1))
+    return (u, values, vt) if matrices.ndim == 3 else (u[0], values[0], vt[0])
+
+
+def pinv(matrices: NDArray[np.float64], rcond: float = 1e-15) -> NDArray[np.float64]:
+    """Return the pseudo-inverses (m, b, a) of (m, a, b); singular values up to rcond times the largest count as 0."""
+    u, s, vt = svd(matrices)
+    held = s > rcond * s.max(axis=-1, initial=0.0)[..., None]
+    inverse = np.where(held, 1 / np.where(held, s, 1.0), 0.0)
+    return matmul(vt.transpose(0, 2, 1) * inverse[:, None, :], np.ascontiguousarray(u.transpose(0, 2, 1)))
+
+
+def log(x: float) -> float:
+    """Return the natural logarithm of a positive number, correctly rounded on every platform."""
+    with localcontext() as context:
+        context.prec = _DIGITS
+        return float(Decimal(x).ln())
+
+
+def exp(x: float) -> float:
+    """Return the exponential of a number, correctly rounded on every platform."""
+    with localcontext() as context:
+        context.prec = _DIGITS
+        return float(Decimal(x).exp())
+
+
+def logs(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the natural logarithms of positive normal numbers, of any shape."""
+    if not has_compiler():
+        return np.asarray(np.log(x))
+    flat = np.ascontiguousarray(x, np.float64).ravel()
+    out = np.empty(len(flat))
+    _kernels().logarithms(flat, out)
+    return out.reshape(x.shape)
+
+
+def _readable(array: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return a contiguous read-only view: one type, and so one compilation, for all callers."""
+    view = np.ascontiguousarray(array, np.float64).view()
+    view.flags.writeable = False
+    return view

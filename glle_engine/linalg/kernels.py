@@ -1,0 +1,390 @@
+"""Compiled loops behind `glle_engine.linalg.dense`, over batches of small matrices, in a fixed order of operations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from glle_engine.linalg.compiled import compiled
+from glle_engine.linalg.tridiagonal import diagonalise
+from glle_engine.linalg.vectors import address, divide, fill, fma, fnma, load, root, store
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from glle_engine.linalg.vectors import Address
+
+TAG = (0, 0, 0, 0)  # four doubles a vector, whatever the processor has
+_CHUNK = 256  # rows of both factors that stay in the first cache
+_SWEEPS = 60
+_EPSILON = float(np.finfo(np.float64).eps)
+_TINY = 1e-280  # squares below it lose digits; beside entries of 1 they are nothing
+
+
+@compiled
+def _accumulate(
+    tag: tuple[int, ...], left: Address, step: int, a: int, right: Address, b: int, length: int, out: Address
+) -> None:
+    """Add left^T right to out (a, b vectors): left (length, a) doubles, `step` apart, right (length, b vectors)."""
+    for start in range(0, length, _CHUNK):
+        stop = min(start + _CHUNK, length)
+        whole = a - a % 4
+        for j in range(b):
+            for i in range(0, whole, 4):
+                c0, c1 = load(tag, out, i * b + j), load(tag, out, (i + 1) * b + j)
+                c2, c3 = load(tag, out, (i + 2) * b + j), load(tag, out, (i + 3) * b + j)
+                for f in range(start, stop):
+                    v = load(tag, right, f * b + j)
+                    at = f * step + i
+                    c0 = fma(fill(tag, left[at]), v, c0)
+                    c1 = fma(fill(tag, left[at + 1]), v, c1)
+                    c2 = fma(fill(tag, left[at + 2]), v, c2)
+                    c3 = fma(fill(tag, left[at + 3]), v, c3)
+                store(out, i * b + j, c0)
+                store(out, (i + 1) * b + j, c1)
+                store(out, (i + 2) * b + j, c2)
+                store(out, (i + 3) * b + j, c3)
+            for i in range(whole, a):
+                c0 = load(tag, out, i * b + j)
+                for f in range(start, stop):
+                    c0 = fma(fill(tag, left[f * step + i]), load(tag, right, f * b + j), c0)
+                store(out, i * b + j, c0)
+
+
+@compiled
+def products(
+    tag: tuple[int, ...], left: NDArray[np.float64], right: NDArray[np.float64], out: NDArray[np.float64]
+) -> None:
+    """Put left_i^T right_i of (m, l, a) and (m, l, b) into out (m, a, b); each entry sums over l in order, fused."""
+    lanes = len(tag)
+    m, length, a = left.shape
+    b = right.shape[2]
+    vectors = (b + lanes - 1) // lanes
+    padded = np.zeros(length * vectors * lanes)
+    result = np.empty(a * vectors * lanes)
+    own = np.empty(length * a)
+    for item in range(m):
+        for f in range(length):
+            for j in range(b):
+                padded[f * vectors * lanes + j] = right[item, f, j]
+            for i in range(a):
+                own[f * a + i] = left[item, f, i]
+        result[:] = 0.0
+        _accumulate(tag, address(own), a, a, address(padded), vectors, length, address(result))
+        for i in range(a):
+            for j in range(b):
+                out[item, i, j] = result[i * vectors * lanes + j]
+
+
+@compiled
+def grams(tag: tuple[int, ...], rows: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    """Put A A^T of each A (m, k, d) into out (m, k, k), with the bits of `products` of its transpose."""
+    lanes = len(tag)
+    m, k, d = rows.shape
+    vectors = (k + lanes - 1) // lanes
+    step = vectors * lanes
+    padded, result = np.zeros(d * step), np.empty(k * step)
+    for item in range(m):
+        for i in range(k):
+            for f in range(d):
+                padded[f * step + i] = rows[item, i, f]
+        result[:] = 0.0
+        _accumulate(tag, address(padded), step, k, address(padded), vectors, d, address(result))
+        for i in range(k):
+            for j in range(k):
+                out[item, i, j] = result[i * step + j]
+
+
+@compiled
+def inverse_factors(tag: tuple[int, ...], precision: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    """Put L^-T of each P = L L^T (m, k, k) into out; four matrices at a time, one in each lane."""
+    lanes = len(tag)
+    m, k, _ = precision.shape
+    lower, inverse = np.empty(k * k * lanes), np.empty(k * k * lanes)
+    low, inv = address(lower), address(inverse)
+    one = fill(tag, 1.0)
+    for first in range(0, m, lanes):
+        for lane in range(lanes):
+            item = min(first + lane, m - 1)
+            for i in range(k):
+                for j in range(i + 1):
+                    lower[(i * k + j) * lanes + lane] = precision[item, i, j]
+        for j in range(k):
+            pivot = load(tag, low, j * k + j)
+            for q in range(j):
+                entry = load(tag, low, j * k + q)
+                pivot = fnma(entry, entry, pivot)
+            reciprocal = divide(one, root(pivot))
+            store(inv, j * k + j, reciprocal)
+            for i in range(j + 1, k):
+                value = load(tag, low, i * k + j)
+                for q in range(j):
+                    value = fnma(load(tag, low, i * k + q), load(tag, low, j * k + q), value)
+                store(low, i * k + j, value * reciprocal)
+        for i in range(k):
+            for j in range(i):
+                value = fill(tag, 0.0)
+                for q in range(j, i):
+                    value = fnma(load(tag, low, i * k + q), load(tag, inv, q * k + j), value)
+                store(inv, i * k + j, value * load(tag, inv, i * k + i))
+        for lane in range(min(lanes, m - first)):
+            for i in range(k):
+                for j in range(k):
+                    out[first + lane, j, i] = inverse[(i * k + j) * lanes + lane] if j <= i else 0.0
+
+
+@compiled
+def affine_solutions(
+    factor: NDArray[np.float64], kept: NDArray[np.float64], out: NDArray[np.float64], minimum: NDArray[np.float64]
+) -> None:
+    """Put P^-1 1 / (1^T P^-1 1) into out (m, k) and 1 / (1^T P^-1 1) into minimum, given L^-T; `kept` stands for 1."""
+    m, k, _ = factor.shape
+    column = np.empty(k)
+    for item in range(m):
+        column[:] = 0.0
+        for i in range(k):
+            if kept[item, i] != 0.0:
+                for j in range(i, k):
+                    column[j] += factor[item, i, j]
+        total = 0.0
+        for i in range(k):
+            value = 0.0
+            if kept[item, i] != 0.0:
+                for j in range(i, k):
+                    value += factor[item, i, j] * column[j]
+            out[item, i] = value
+            total += value
+        for i in range(k):
+            out[item, i] /= total
+        minimum[item] = 1.0 / total
+
+
+@compiled
+def eigensystems(matrices: NDArray[np.float64], values: NDArray[np.float64], vectors: NDArray[np.float64]) -> int:
+    """Diagonalise symmetric matrices (m, k, k), ascending; return the first item that did not converge, or -1."""
+    m, k, _ = matrices.shape
+    work, basis = np.empty((k, k)), np.empty((k, k))
+    diagonal, off, mirror, product = np.empty(k), np.empty(k), np.empty(k), np.empty(k)
+    for item in range(m):
+        largest, finite = 0.0, True
+        for i in range(k):
+            for j in range(i + 1):
+                largest = max(largest, abs(matrices[item, i, j]))
+                finite = finite and np.isfinite(matrices[item, i, j])
+        if not finite:
+            return item
+        unit = 1.0 if largest == 0.0 else largest
+        for i in range(k):
+            for j in range(i + 1):
+                work[i, j] = work[j, i] = matrices[item, i, j] / unit
+        _tridiagonalise(work, basis, diagonal, off, mirror, product)
+        if not diagonalise(diagonal, off, basis):
+            return item
+        order = np.argsort(diagonal, kind="mergesort")
+        for i in range(k):
+            values[item, i] = diagonal[order[i]] * unit
+            for row in range(k):
+                vectors[item, row, i] = basis[row, order[i]]
+    return -1
+
+
+@compiled
+def _tridiagonalise(
+    work: NDArray[np.float64],
+    basis: NDArray[np.float64],
+    diagonal: NDArray[np.float64],
+    off: NDArray[np.float64],
+    mirror: NDArray[np.float64],
+    product: NDArray[np.float64],
+) -> None:
+    """Reduce a symmetric matrix by Householder reflections, A = Q T Q^T; the reflections overwrite `work`."""
+    k = len(work)
+    for j in range(k - 2):
+        square = 0.0
+        for i in range(j + 2, k):
+            square += work[i, j] * work[i, j]
+        off[j] = work[j + 1, j]
+        if square <= _TINY:
+            for i in range(j + 1, k):
+                work[i, j] = 0.0
+            continue
+        norm = np.sqrt(square + work[j + 1, j] * work[j + 1, j])
+        off[j] = -np.copysign(norm, work[j + 1, j])
+        mirror[j + 1] = work[j + 1, j] - off[j]
+        for i in range(j + 2, k):
+            mirror[i] = work[i, j]
+        length = np.sqrt(mirror[j + 1] * mirror[j + 1] + square)
+        for i in range(j + 1, k):
+            mirror[i] /= length  # I - 2 v v^T
+            work[i, j] = mirror[i]
+        for i in range(j + 1, k):
+            product[i] = 0.0
+        for q in range(j + 1, k):
+            scale = mirror[q]
+            for i in range(j + 1, k):
+                product[i] += scale * work[q, i]
+        overlap = 0.0
+        for i in range(j + 1, k):
+            overlap += mirror[i] * product[i]
+        for i in range(j + 1, k):
+            product[i] = 2.0 * (product[i] - overlap * mirror[i])
+        for i in range(j + 1, k):
+            u, v = mirror[i], product[i]
+            for q in range(j + 1, k):
+                work[i, q] -= u * product[q] + v * mirror[q]
+    for i in range(k):
+        diagonal[i] = work[i, i]
+        for j in range(k):
+            basis[i, j] = 1.0 if i == j else 0.0
+    if k > 1:
+        off[k - 2] = work[k - 1, k - 2]
+    off[k - 1] = 0.0
+    for i in range(k - 1):
+        if off[i] * off[i] <= _TINY:
+            off[i] = 0.0
+    for j in range(k - 3, -1, -1):
+        for q in range(j + 1, k):
+            product[q] = 0.0
+        for i in range(j + 1, k):
+            scale = work[i, j]
+            for q in range(j + 1, k):
+                product[q] += scale * basis[i, q]
+        for i in range(j + 1, k):
+            scale = 2.0 * work[i, j]
+            for q in range(j + 1, k):
+                basis[i, q] -= scale * product[q]
+
+
+@compiled
+def singular_systems(
+    tall: NDArray[np.float64], left: NDArray[np.float64], values: NDArray[np.float64], right: NDArray[np.float64]
+) -> int:
+    """Decompose (m, a, b), a >= b, by one-sided Jacobi rotations (Hestenes 1958), singular values descending.
+
+    Puts U into left (m, a, b), s into values (m, b) and V into right (m, b, b). Columns of U for singular values
+    that are rounding errors complete an orthonormal basis. Returns the first item that is not finite or did not
+    converge, or -1.
+    """
+    m, a, b = tall.shape
+    column, basis = np.empty((b, a)), np.empty((b, b))
+    norm = np.empty(b)
+    for item in range(m):
+        largest, finite = 0.0, True
+        for i in range(a):
+            for j in range(b):
+                largest = max(largest, abs(tall[item, i, j]))
+                finite = finite and np.isfinite(tall[item, i, j])
+        if not finite:
+            return item
+        unit = 1.0 if largest == 0.0 else largest
+        for j in range(b):
+            for i in range(a):
+                column[j, i] = tall[item, i, j] / unit
+            for i in range(b):
+                basis[j, i] = 1.0 if i == j else 0.0
+        if not _orthogonalise(column, basis):
+            return item
+        for j in range(b):
+            square = 0.0
+            for i in range(a):
+                square += column[j, i] * column[j, i]
+            norm[j] = np.sqrt(square)
+        order = np.argsort(-norm, kind="mergesort")
+        floor = 4.0 * _EPSILON * norm[order[0]]
+        for j in range(b):
+            own = order[j]
+            values[item, j] = norm[own] * unit
+            for i in range(b):
+                right[item, i, j] = basis[own, i]
+            for i in range(a):
+                left[item, i, j] = column[own, i] / norm[own] if norm[own] > floor else 0.0
+            if not norm[own] > floor:
+                _complete(left[item], j)
+    return -1
+
+
+@compiled
+def _orthogonalise(column: NDArray[np.float64], basis: NDArray[np.float64]) -> bool:
+    """Rotate pairs of columns (rows of these arrays) until all are orthogonal to rounding."""
+    b, a = column.shape
+    largest = 0.0
+    for j in range(b):
+        square = 0.0
+        for i in range(a):
+            square += column[j, i] * column[j, i]
+        largest = max(largest, square)
+    negligible = largest * _EPSILON * _EPSILON  # columns below it are rounding errors of the others
+    tolerance = _EPSILON * max(a, 4)  # a bound on the rounding error of the inner products
+    for _ in range(_SWEEPS):
+        rotated = False
+        for p in range(b - 1):
+            for q in range(p + 1, b):
+                alpha, beta, gamma = 0.0, 0.0, 0.0
+                for i in range(a):
+                    alpha += column[p, i] * column[p, i]
+                    beta += column[q, i] * column[q, i]
+                    gamma += column[p, i] * column[q, i]
+                if min(alpha, beta) <= negligible or abs(gamma) <= tolerance * np.sqrt(alpha * beta):
+                    continue
+                rotated = True
+                zeta = (beta - alpha) / (2.0 * gamma)
+                t = np.copysign(1.0, zeta) / (abs(zeta) + np.sqrt(1.0 + zeta * zeta))
+                c = 1.0 / np.sqrt(1.0 + t * t)
+                s = c * t
+                for i in range(a):
+                    x, y = column[p, i], column[q, i]
+                    column[p, i] = c * x - s * y
+                    column[q, i] = s * x + c * y
+                for i in range(b):
+                    x, y = basis[p, i], basis[q, i]
+                    basis[p, i] = c * x - s * y
+                    basis[q, i] = s * x + c * y
+        if not rotated:
+            return True
+    return False
+
+
+@compiled
+def _complete(left: NDArray[np.float64], j: int) -> None:
+    """Make column j a unit vector orthogonal to the columns before it."""
+    a = len(left)
+    for axis in range(a):
+        for i in range(a):
+            left[i, j] = 1.0 if i == axis else 0.0
+        for _ in range(2):
+            for q in range(j):
+                overlap = 0.0
+                for i in range(a):
+                    overlap += left[i, q] * left[i, j]
+                for i in range(a):
+                    left[i, j] -= overlap * left[i, q]
+        square = 0.0
+        for i in range(a):
+            square += left[i, j] * left[i, j]
+        if square * (a + 1) > 1.0:  # one axis always keeps 1 / a of its square or more
+            norm = np.sqrt(square)
+            for i in range(a):
+                left[i, j] /= norm
+            return
+
+
+@compiled
+def logarithms(x: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    """Put log x of positive normal numbers into out: x = m 2^e, log m = 2 artanh((m - 1) / (m + 1)) by its series."""
+    bits = x.view(np.int64)
+    mantissa = np.empty(1)
+    whole = mantissa.view(np.int64)
+    for i in range(len(x)):
+        exponent = (bits[i] >> 52) - 1023
+        whole[0] = (bits[i] & ((1 << 52) - 1)) | (1023 << 52)
+        m = mantissa[0]
+        if m > 1.4142135623730951:
+            m *= 0.5
+            exponent += 1
+        s = (m - 1.0) / (m + 1.0)
+        square = s * s
+        series = 0.0
+        for j in range(10, -1, -1):
+            series = series * square + 2.0 / (2 * j + 1)
+        out[i] = exponent * 0.6931471805599453 + s * series
