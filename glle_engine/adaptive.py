@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from glle_engine.linalg import dense
 from glle_engine.progress import OnProgress, blocks, silent
 
 if TYPE_CHECKING:
@@ -31,10 +32,10 @@ _BLOCK_ENTRIES = 1 << 20
 
 def kept_candidates(
     X: NDArray[np.float64], nearest: NDArray[np.int32], n_components: int, on_progress: OnProgress = silent
-) -> NDArray[np.bool_]:
-    """Say which candidates are neighbours.
+) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+    """Select the neighbors among the candidates of all points.
 
-    It does not change with a shift, a rotation or a scale of the data.
+    The selection does not change with a shift, a rotation or a scale of the data.
 
     Parameters
     ----------
@@ -44,70 +45,106 @@ def kept_candidates(
     n_components : int
         p, the dimension of the tangent plane.
     on_progress
-        Called with (sizes looked at, all, "neighborhoods").
+        Called with (sizes done, all, "neighborhoods").
 
     Returns
     -------
-    (n, k) bool
+    kept : (n, k) bool
         At least the p + 2 nearest of each point, and all where k is no larger.
+    thresholds : (k + 1,) float64
+        eta_m by neighborhood size m, for `kept_of_new`; the last one computed also stands for smaller sizes.
 
     """
     n, k = nearest.shape
-    least = min(k, n_components + 2)
-    size = np.full(n, k)
-    doubtful = np.arange(n)
+    least = _least(k, n_components)
+    size, doubtful = np.full(n, k), np.arange(n)
+    thresholds = np.full(k + 1, LEAST)
     for m in range(k, least, -1):
         on_progress(k - m, k - least, "neighborhoods")
-        flatness = _flatness(X, nearest[:, :m], n_components)
-        eta = _eta(flatness)
+        flatness = _flatness(X, X, nearest[:, :m], n_components)
+        thresholds[: m + 1] = max(LEAST, FLAT * float(np.median(flatness)))
         size[doubtful] = m
-        doubtful = doubtful[flatness[doubtful] > eta]
+        doubtful = doubtful[flatness[doubtful] > thresholds[m]]
         if not len(doubtful):
             break
     size[doubtful] = least
-    kept = np.arange(k) < size[:, None]
-    contracted = np.flatnonzero(size < k)
-    if len(contracted):
-        kept[contracted] |= _along(X, nearest, contracted, kept[contracted], n_components)
+    kept = _expanded(X, X, nearest, size, thresholds, n_components)
     on_progress(1, 1, "neighborhoods")
-    return kept
+    return kept, thresholds
 
 
-def _eta(flatness: NDArray[np.float64]) -> float:
-    """Return up to where a neighbourhood counts as flat."""
-    return max(LEAST, FLAT * float(np.median(flatness)))
+def kept_of_new(
+    points: NDArray[np.float64],
+    X: NDArray[np.float64],
+    nearest: NDArray[np.int32],
+    thresholds: NDArray[np.float64],
+    n_components: int,
+) -> NDArray[np.bool_]:
+    """Select the neighbors (m, k) of new points (m, d) among their candidates, each point by itself.
+
+    Parameters
+    ----------
+    points : (m, d) float64
+    X : (n, d) float64
+        The data that the thresholds are of.
+    nearest : (m, k) int32
+        Rows of X, nearest first.
+    thresholds : (k + 1,) float64
+        From `kept_candidates`.
+    n_components : int
+
+    """
+    m, k = nearest.shape
+    least = _least(k, n_components)
+    size, doubtful = np.full(m, k), np.arange(m)
+    for count in range(k, least, -1):
+        size[doubtful] = count
+        flatness = _flatness(points[doubtful], X, nearest[doubtful, :count], n_components)
+        doubtful = doubtful[flatness > thresholds[count]]
+        if not len(doubtful):
+            break
+    size[doubtful] = least
+    return _expanded(points, X, nearest, size, thresholds, n_components)
 
 
-def _flatness(X: NDArray[np.float64], nearest: NDArray[np.int32], p: int) -> NDArray[np.float64]:
-    """Return r_i of every point with these candidates."""
+def _least(k: int, p: int) -> int:
+    """Return the size that no neighborhood falls below."""
+    return min(k, p + 2)
+
+
+def _flatness(
+    points: NDArray[np.float64], X: NDArray[np.float64], nearest: NDArray[np.int32], p: int
+) -> NDArray[np.float64]:
+    """Return r_i of every point with these rows of X as candidates."""
     n, m = nearest.shape
     result = np.empty(n)
     for rows in blocks(n, max(1, _BLOCK_ENTRIES // ((m + 1) * max(m + 1, X.shape[1]))), "neighborhoods"):
-        points = np.concatenate([X[rows, None, :], X[nearest[rows]]], axis=1)
-        points -= points.mean(axis=1, keepdims=True)
-        gram = points.transpose(0, 2, 1) @ points if X.shape[1] <= m else points @ points.transpose(0, 2, 1)
-        squares = np.maximum(np.linalg.eigvalsh(gram), 0.0)
+        cloud = np.concatenate([points[rows, None, :], X[nearest[rows]]], axis=1)
+        cloud -= cloud.mean(axis=1, keepdims=True)
+        gram = dense.gram(cloud.transpose(0, 2, 1) if X.shape[1] <= m else cloud)
+        squares = np.maximum(dense.eigvalsh(gram), 0.0)
         plane, rest = squares[:, -p:].sum(axis=1), squares[:, :-p].sum(axis=1)
         result[rows] = np.sqrt(rest / np.where(plane > 0, plane, 1.0))
     return result
 
 
-def _along(
+def _expanded(
+    points: NDArray[np.float64],
     X: NDArray[np.float64],
     nearest: NDArray[np.int32],
-    points: NDArray[np.intp],
-    kept: NDArray[np.bool_],
+    size: NDArray[np.intp],
+    thresholds: NDArray[np.float64],
     p: int,
 ) -> NDArray[np.bool_]:
-    """Say which candidates lie along the tangent plane of what was kept of these points."""
-    eta = _eta(_flatness(X, nearest, p))
-    result = np.zeros_like(kept)
-    for row, (point, own) in enumerate(zip(points, kept, strict=True)):
-        members = np.concatenate([X[point][None, :], X[nearest[point, own]]])
+    """Return the candidates of the contracted neighborhoods and those along the tangent plane of each."""
+    k = nearest.shape[1]
+    kept = np.arange(k) < size[:, None]
+    for row in np.flatnonzero(size < k):
+        members = np.concatenate([points[row][None, :], X[nearest[row, kept[row]]]])
         centre = members.mean(axis=0)
-        axes = np.linalg.svd(members - centre, full_matrices=False)[2][:p]
-        offset = X[nearest[point]] - centre
-        along = offset @ axes.T
-        off = np.linalg.norm(offset - along @ axes, axis=1)
-        result[row] = off <= eta * np.linalg.norm(along, axis=1)
-    return result
+        axes = dense.svd(members - centre)[2][:p]
+        offset = X[nearest[row]] - centre
+        along = dense.matmul(offset, np.ascontiguousarray(axes.T))
+        off = offset - dense.matmul(along, axes)
+        kept[row] |= (off * off).sum(axis=1) <= thresholds[k] ** 2 * (along * along).sum(axis=1)
+    return kept

@@ -141,9 +141,18 @@ def half_samples(
         half, others = np.sort(chosen[: n // 2]), np.sort(chosen[n // 2 :])
         sample = np.ascontiguousarray(data[half])
         nearest, _ = neighbors_by(spec.search, sample, spec.n_neighbors)
-        embedded = reference_embedding(sample, nearest, bridged).embedding
-        placed[j, half] = embedded
-        placed[j, others] = hang(sample, data[others], spec.n_neighbors, spec.reg).embed(embedded)
+        fitted = reference_embedding(sample, nearest, bridged)
+        extension = hang(
+            sample,
+            data[others],
+            spec.n_neighbors,
+            spec.reg,
+            n_components=spec.n_components,
+            noise=spec.noise,
+            flatness=fitted.flatness,
+        )
+        placed[j, half] = fitted.embedding
+        placed[j, others] = extension.embed(fitted.embedding)
         placed[j] = placed[j] @ procrustes_rotation(placed[j], reference)
         on_progress(j + 1, count, "half-samples")
     return placed

@@ -30,8 +30,9 @@ import numpy as np
 
 from glle_engine.frames import whitened
 from glle_engine.law import WeightLaw
+from glle_engine.linalg import dense
 from glle_engine.progress import OnProgress, silent
-from glle_engine.weights import affine_solution, inverse_factor, neighborhoods, normalised_precision
+from glle_engine.weights import neighborhoods, normalised_precision
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -107,9 +108,9 @@ def constrained_law(
         precision, unit = normalised_precision(whitened(block, frames), block.trace, spec.reg)
         if direct:
             apart = (embedding[neighbors[rows]] - embedding[rows, None, :]) * own[:, :, None]
-            precision += (unit_ratio / unit)[:, None, None] * (apart @ apart.transpose(0, 2, 1))
-        root = inverse_factor(precision)
-        centre, minimum = affine_solution(root, None if kept is None else own)
+            precision += (unit_ratio / unit)[:, None, None] * dense.gram(apart)
+        root = dense.inverse_factor(precision)
+        centre, minimum = dense.affine_solution(root, None if kept is None else own)
         if variance == "dirichlet":
             noise = spec.reg / (count * (count + 1))  # s_i^2 in units of u_i
         else:

@@ -162,6 +162,7 @@ def fit_spec(X: ArrayLike, spec: FitSpec, *, on_progress: OnProgress | None = No
         order=mean.problem.order,
         pins=mean.problem.pins if law.constrained else mean.problem.pins[:0],
         diagnostics=found,
+        flatness=mean.flatness,
     )
 
 
@@ -174,6 +175,7 @@ class Reference:
     bridges: list[tuple[int, int]]
     frames: NDArray[np.float64] | None
     kept: NDArray[np.bool_] | None
+    flatness: NDArray[np.float64] | None
     weights: NDArray[np.float64]
     problem: Eigenproblem
     pairs: Eigenpairs
@@ -199,8 +201,9 @@ def reference_embedding(
 
     """
     kept: NDArray[np.bool_] | None = None
+    flatness: NDArray[np.float64] | None = None
     if spec.neighborhoods == "adaptive":
-        kept = kept_candidates(data, nearest, spec.n_components, on_progress)
+        kept, flatness = kept_candidates(data, nearest, spec.n_components, on_progress)
     bridges: list[tuple[int, int]] = []
     if spec.disconnected == "bridge":
         nearest, kept, bridges = bridge(data, nearest, kept)
@@ -223,7 +226,7 @@ def reference_embedding(
     problem, pairs = Eigenproblem.prepare(neighbors, weights, classes, spec.n_components + 1)
     embedding = scaled(pairs.vectors[:, : spec.n_components])
     on_progress(1, 1, "embedding")
-    return Reference(neighbors, classes, bridges, frames, kept, weights, problem, pairs, embedding)
+    return Reference(neighbors, classes, bridges, frames, kept, flatness, weights, problem, pairs, embedding)
 
 
 def require_connected(

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from glle_engine.linalg import dense
 from glle_engine.progress import OnProgress, blocks, silent
 from glle_engine.search import neighbors_by
-from glle_engine.weights import affine_solution, inverse_factor, neighborhoods, normalised_precision
+from glle_engine.weights import neighborhoods, normalised_precision
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 POOLED = 3  # times k neighbours a frame
 NORMAL_NOISE = 10.0  # variance off the sheet, in units of the variance along it
 VANISHING = 1e-6  # variance along the sheet in the limit that gives the mean
+SQUARED_TO_ROUNDING = 1e-8  # a Gram matrix holds directions whose variance is a smaller share with half the digits
 _BLOCK_ENTRIES = 1 << 20
 
 
@@ -61,19 +63,47 @@ def tangent_frames(
         Only its span is determined.
 
     """
-    n, d = X.shape
+    nearest, _ = neighbors_by(search, X, pooled_neighbors(len(X), n_neighbors))
+    return frames_at(X, X, nearest, n_components, on_progress)
+
+
+def pooled_neighbors(n: int, n_neighbors: int) -> int:
+    """Return how many of n points beside its own a frame is fitted to."""
+    return min(POOLED * n_neighbors, n - 1)
+
+
+def frames_at(
+    points: NDArray[np.float64],
+    X: NDArray[np.float64],
+    nearest: NDArray[np.int32],
+    n_components: int,
+    on_progress: OnProgress = silent,
+) -> NDArray[np.float64]:
+    """Return the top principal directions (m, min(p, d), d) of each point (m, d) and its neighbors `nearest` in X."""
+    d, pooled = X.shape[1], nearest.shape[1]
     p = min(n_components, d)
-    pooled = min(POOLED * n_neighbors, n - 1)
-    nearest, _ = neighbors_by(search, X, pooled)
-    frames = np.empty((n, p, d))
-    for rows in blocks(n, max(1, _BLOCK_ENTRIES // ((pooled + 1) * max(pooled, d))), "frames", on_progress):
-        cloud = np.concatenate([X[rows, None, :], X[nearest[rows]]], axis=1)
+    frames = np.empty((len(points), p, d))
+    size = max(1, _BLOCK_ENTRIES // ((pooled + 1) * max(pooled, d)))
+    for rows in blocks(len(points), size, "frames", on_progress):
+        cloud = np.concatenate([points[rows, None, :], X[nearest[rows]]], axis=1)
         cloud -= cloud.mean(axis=1, keepdims=True)
-        if d <= pooled:
-            _, directions = np.linalg.eigh(cloud.transpose(0, 2, 1) @ cloud)
-            frames[rows] = directions[:, :, : -p - 1 : -1].transpose(0, 2, 1)
-        else:
-            frames[rows] = np.linalg.svd(cloud, full_matrices=False)[2][:, :p]
+        frames[rows] = _principal_directions(cloud, p)
+    return frames
+
+
+def _principal_directions(cloud: NDArray[np.float64], p: int) -> NDArray[np.float64]:
+    """Return the top p right singular vectors (m, p, d) of each matrix (m, q, d), by the smaller Gram matrix."""
+    _, q, d = cloud.shape
+    if d <= q:
+        directions = dense.eigh(dense.gram(cloud.transpose(0, 2, 1)))[1]
+        return directions[:, :, : -p - 1 : -1].transpose(0, 2, 1)
+    squares, left = dense.eigh(dense.gram(cloud))
+    squares, left = squares[:, : -p - 1 : -1], left[:, :, : -p - 1 : -1]
+    weak = squares[:, -1] <= SQUARED_TO_ROUNDING * squares[:, 0]
+    unit = np.sqrt(np.where(weak[:, None], 1.0, squares))
+    frames = dense.matmul(left.transpose(0, 2, 1), cloud) / unit[:, :, None]
+    if weak.any():
+        frames[weak] = dense.svd(cloud[weak])[2][:, :p]
     return frames
 
 
@@ -92,8 +122,7 @@ def whitened(
     """
     if frames is None:
         return block.gram
-    along = block.differences @ frames[block.rows].transpose(0, 2, 1)
-    tangent = along @ along.transpose(0, 2, 1)
+    tangent = dense.gram(dense.matmul(block.differences, frames[block.rows].transpose(0, 2, 1)))
     return tangent / tangent_noise + (block.gram - tangent) / NORMAL_NOISE
 
 
@@ -103,6 +132,7 @@ def frame_weights(
     frames: NDArray[np.float64],
     reg: float,
     on_progress: OnProgress = silent,
+    points: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
     """Return the mean weights (n, k) of tangent noise: tangent coordinates rebuilt exactly, the rest by ridge.
 
@@ -114,10 +144,12 @@ def frame_weights(
     reg : float
     on_progress
         Called with (points done, n, "weights").
+    points : (m, d) float64, optional
+        New points with neighbors (m, k) in X and frames (m, p, d); the rows of X themselves without it.
 
     """
     weights = np.empty(neighbors.shape)
-    for block in neighborhoods(X, neighbors, "weights", on_progress):
+    for block in neighborhoods(X, neighbors, "weights", on_progress, points=points):
         precision, _ = normalised_precision(whitened(block, frames, VANISHING), block.trace, reg)
-        weights[block.rows] = affine_solution(inverse_factor(precision))[0]
+        weights[block.rows] = dense.affine_solution(dense.inverse_factor(precision))[0]
     return weights

@@ -49,6 +49,8 @@ class Posterior:
         The fill-reducing order and the pins of the eigenproblem (`glle_engine.embedding`).
     diagnostics : Diagnostics
         Figures of the fit, and notes in words on what is remarkable.
+    flatness : (k + 1,) float64, optional
+        Thresholds by which adaptive neighborhoods of new points are cut (`glle_engine.adaptive`).
 
     """
 
@@ -60,6 +62,7 @@ class Posterior:
     order: NDArray[np.int32]
     pins: NDArray[np.int32]
     diagnostics: Diagnostics
+    flatness: NDArray[np.float64] | None = None
     version: str = __version__
 
     def __post_init__(self) -> None:
@@ -208,7 +211,8 @@ class Posterior:
         """Embed new points (m, d) in the reference embedding, given the data X (n, d) of the fit.
 
         By LLE weights on the training set (`glle_engine.transform.extend`, which also places new points in
-        draws). A training point gets exactly its own embedding; no point's answer depends on the others.
+        draws). A training point gets exactly its own embedding, or the mean of its exact duplicates'. No point's answer
+        depends on the others.
         """
         return extend(self, X, new).embed(self.embedding)
 
@@ -221,6 +225,7 @@ class Posterior:
             "prior_factor": self.law.prior_factor,
             "sigma": self.law.sigma,
             "kept": self.law.kept,
+            "flatness": self.flatness,
             "embedding": self.embedding,
             "eigenvalues": self.eigenvalues,
             "order": self.order,
@@ -258,6 +263,7 @@ class Posterior:
             eigenvalues=arrays["eigenvalues"],
             order=arrays["order"],
             pins=arrays["pins"],
+            flatness=arrays.get("flatness"),
             diagnostics=Diagnostics.from_dict(head["diagnostics"]),
             version=head["version"],
         )

@@ -1,8 +1,10 @@
 r"""New points, embedded by their LLE weights on the training set; data, generated from drawn weights.
 
 A new point x has k nearest training points and weights :math:`w = A^{-1} 1 / (1^T A^{-1} 1)` on them (GLLE Eq. 9); its
-embedding is :math:`\sum_j w_j y_j` (Saul and Roweis 2003). A training point gets exactly its own embedding. Every point
-is computed by itself: the answer does not depend on which others are in the batch.
+embedding is :math:`\sum_j w_j y_j` (Saul and Roweis 2003). With tangent noise or adaptive neighborhoods the weights are
+those that the fit gives a training point in the same place. A training point gets exactly its own embedding; exact
+duplicates, which their coordinates cannot tell apart, get the mean of theirs. Every point is computed by itself: the
+answer does not depend on which others are in the batch.
 """
 
 from __future__ import annotations
@@ -13,10 +15,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.spatial import cKDTree
 
+from glle_engine.adaptive import kept_of_new
 from glle_engine.data import LARGEST, require_finite
 from glle_engine.errors import InvalidShapeError, OutOfRangeError
+from glle_engine.frames import frame_weights, frames_at, pooled_neighbors
 from glle_engine.neighbors import KD_TREE_MAX_FEATURES
-from glle_engine.weights import affine_solution, inverse_factor, normalised_precision
+from glle_engine.weights import lle_weights
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,8 +29,7 @@ if TYPE_CHECKING:
 
     from glle_engine.draws import Draw
     from glle_engine.posterior import Posterior
-
-_BLOCK = 256
+    from glle_engine.spec import Noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +39,8 @@ class Extension:
     Attributes
     ----------
     neighbors : (m, k) int32
-        The training points nearest to each new point. For a training point, itself, k times.
+        The training points nearest to each new point. For a training point, itself in every column, or itself and
+        its exact duplicates.
     weights : (m, k) float64
         Rows summing to 1.
     distances : (m,) float64
@@ -51,7 +55,7 @@ class Extension:
 
     def embed(self, embedding: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the new points' places (m, p) in an embedding (n, p) of the training points."""
-        return np.asarray(np.einsum("mk,mkp->mp", self.weights, embedding[self.neighbors]))
+        return combined(self.weights, self.neighbors, embedding)
 
     def spread(self, draws: Iterable[Draw]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return mean (m, p) and covariance (m, p, p) of the new points' places over aligned draws."""
@@ -104,25 +108,59 @@ def extend(posterior: Posterior, X: ArrayLike, new: ArrayLike) -> Extension:
             remedy="Give them in the unit of the training data.",
             details={"largest": largest},
         )
-    return hang(data, points, posterior.spec.n_neighbors, posterior.spec.reg)
+    return hang(
+        data,
+        points,
+        posterior.spec.n_neighbors,
+        posterior.spec.reg,
+        n_components=posterior.spec.n_components,
+        noise=posterior.spec.noise,
+        flatness=posterior.flatness,
+    )
 
 
-def hang(data: NDArray[np.float64], points: NDArray[np.float64], n_neighbors: int, reg: float) -> Extension:
-    """Hang points (m, d) on data (n, d) by LLE weights on their nearest rows: see `extend`."""
+def hang(
+    data: NDArray[np.float64],
+    points: NDArray[np.float64],
+    n_neighbors: int,
+    reg: float,
+    *,
+    n_components: int = 2,
+    noise: Noise = "isotropic",
+    flatness: NDArray[np.float64] | None = None,
+) -> Extension:
+    """Attach points (m, d) to data (n, d) by weights on their nearest rows: see `extend`.
+
+    Parameters
+    ----------
+    data : (n, d) float64
+    points : (m, d) float64
+    n_neighbors : int
+        k <= n.
+    reg : float
+    n_components : int
+        p, of the tangent planes of the next two.
+    noise : {"isotropic", "tangent"}
+        LLE's weights, or those of tangent noise (`glle_engine.frames`).
+    flatness : (k + 1,) float64, optional
+        Thresholds of adaptive neighborhoods (`glle_engine.adaptive`).
+
+    """
     k = n_neighbors
-    indices, distances = _nearest(data, points, k)
-    weights = np.empty(indices.shape)
-    for start in range(0, len(points), _BLOCK):
-        part = slice(start, start + _BLOCK)
-        apart = data[indices[part]] - points[part, None, :]
-        gram = np.einsum("mid,mjd->mij", apart, apart)
-        precision, _ = normalised_precision(gram, np.trace(gram, axis1=1, axis2=2), reg)
-        weights[part] = affine_solution(inverse_factor(precision))[0]
-    itself = distances[:, 0] == 0
-    indices[itself] = indices[itself, :1]
-    weights[itself] = 0.0
-    weights[itself, 0] = 1.0
-    return Extension(indices, weights, distances[:, 0])
+    pooled = pooled_neighbors(len(data), k) if noise == "tangent" else k
+    nearest, distances = _nearest(data, points, max(k, pooled))
+    neighbors = nearest[:, :k].copy()
+    if noise == "tangent":
+        frames = frames_at(points, data, nearest[:, :pooled], n_components)
+        weights = frame_weights(data, neighbors, frames, reg, points=points)
+    else:
+        kept = None if flatness is None else kept_of_new(points, data, neighbors, flatness, n_components)
+        weights = lle_weights(data, neighbors, reg, kept=kept, points=points)
+    same = distances[:, :k] == 0
+    equal = same.any(axis=1)
+    weights[equal] = same[equal] / same[equal].sum(axis=1, keepdims=True)
+    neighbors[equal] = np.where(same[equal], neighbors[equal], neighbors[equal, :1])
+    return Extension(neighbors, weights, distances[:, 0])
 
 
 def reconstruct(posterior: Posterior, X: ArrayLike, weights: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -147,9 +185,19 @@ def reconstruct(posterior: Posterior, X: ArrayLike, weights: NDArray[np.float64]
     rows = max(1, (1 << 22) // (weights.shape[1] * data.shape[1]))
     for start in range(0, len(data), rows):
         part = slice(start, start + rows)
-        rebuilt[part] = np.einsum("nk,nkd->nd", weights[part], data[posterior.neighbors[part]])
+        rebuilt[part] = combined(weights[part], posterior.neighbors[part], data)
     published_em = posterior.spec.variant == "published" and posterior.spec.method == "em"
     return np.asarray(rebuilt + data.mean(axis=0) if published_em else rebuilt)
+
+
+def combined(
+    weights: NDArray[np.float64], neighbors: NDArray[np.int32], values: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the sums (m, p) of w_ij times row neighbors_ij of values (n, p), in the order of the columns."""
+    total = weights[:, :1] * values[neighbors[:, 0]]
+    for j in range(1, weights.shape[1]):
+        total += weights[:, j, None] * values[neighbors[:, j]]
+    return total
 
 
 def _nearest(

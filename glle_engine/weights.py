@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from glle_engine.linalg import dense
 from glle_engine.progress import OnProgress, blocks, silent
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _BLOCK_ENTRIES = 1 << 20
-_TOGETHER = 512  # small matrices that are inverted at a time, some 400 kB of them
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,7 @@ def neighborhoods(
     stage: str = "weights",
     on_progress: OnProgress = silent,
     kept: NDArray[np.bool_] | None = None,
+    points: NDArray[np.float64] | None = None,
 ) -> Iterator[Neighborhoods]:
     """Yield the neighbourhoods of X in blocks that fit the processor's caches.
 
@@ -66,72 +67,20 @@ def neighborhoods(
         `on_progress` is called with (points done, n, stage).
     kept : (n, k) bool, optional
         Which of the candidates are neighbours; all without it.
+    points : (m, d) float64, optional
+        New points with neighbors (m, k) in X; the rows of X themselves without it.
 
     """
     n, k = neighbors.shape
+    points = X if points is None else points
     size = max(1, _BLOCK_ENTRIES // (k * max(k, X.shape[1])))
     for rows in blocks(n, size, stage, on_progress):
-        differences = X[neighbors[rows]] - X[rows, None, :]
+        differences = X[neighbors[rows]] - points[rows, None, :]
         if kept is not None:
             differences *= kept[rows, :, None]
-        gram = differences @ differences.transpose(0, 2, 1)
+        gram = dense.gram(differences)
         own = np.ones(gram.shape[:2], bool) if kept is None else kept[rows]
         yield Neighborhoods(rows, differences, gram, np.trace(gram, axis1=1, axis2=2), own)
-
-
-def inverse_factor(precision: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return L^-T of each precision matrix P = L L^T, so that P^-1 = L^-T L^-1.
-
-    Parameters
-    ----------
-    precision : (m, k, k) float64, symmetric positive definite.
-
-    Returns
-    -------
-    (m, k, k) float64, upper triangular.
-
-    """
-    m, k, _ = precision.shape
-    result = np.empty_like(precision)
-    for start in range(0, m, _TOGETHER):
-        # The matrices innermost: each operation below is one on all of them, and BLAS is not called for every one.
-        lower = np.ascontiguousarray(np.linalg.cholesky(precision[start : start + _TOGETHER]).transpose(1, 2, 0))
-        inverse = np.zeros_like(lower)
-        for i in range(k):
-            inverse[i, i] = 1.0
-            for j in range(i):
-                inverse[i, : j + 1] -= lower[i, j] * inverse[j, : j + 1]
-            inverse[i, : i + 1] /= lower[i, i]
-        result[start : start + _TOGETHER] = inverse.transpose(2, 1, 0)
-    return result
-
-
-def affine_solution(
-    root: NDArray[np.float64], kept: NDArray[np.bool_] | None = None
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Solve min w^T P w over 1^T w = 1, given L^-T of P.
-
-    Parameters
-    ----------
-    root : (m, k, k) float64
-        L^-T, as `inverse_factor` returns it.
-    kept : (m, k) bool, optional
-        1 is 0 for the others, whose weights are exactly 0 where P does not couple them to the rest.
-
-    Returns
-    -------
-    weights : (m, k) float64
-        P^-1 1 / (1^T P^-1 1); their sum is 1 to rounding.
-    minimum : (m,) float64
-        w^T P w = 1 / (1^T P^-1 1).
-
-    """
-    column = root.sum(axis=1) if kept is None else np.einsum("mi,mij->mj", kept.astype(float), root)
-    solution = (root @ column[:, :, None])[:, :, 0]
-    if kept is not None:
-        solution *= kept
-    total = solution.sum(axis=1)
-    return solution / total[:, None], 1 / total
 
 
 def lle_weights(
@@ -140,6 +89,7 @@ def lle_weights(
     reg: float = 1e-3,
     on_progress: OnProgress = silent,
     kept: NDArray[np.bool_] | None = None,
+    points: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
     """Return LLE's regularised reconstruction weights (GLLE Eq. 9).
 
@@ -156,6 +106,8 @@ def lle_weights(
         Called with (points done, n, "weights").
     kept : (n, k) bool, optional
         Which of the candidates are neighbours.
+    points : (m, d) float64, optional
+        New points with neighbors (m, k) in X; the rows of X themselves without it.
 
     Returns
     -------
@@ -163,9 +115,9 @@ def lle_weights(
 
     """
     weights = np.empty(neighbors.shape)
-    for block in neighborhoods(X, neighbors, "weights", on_progress, kept):
-        root = inverse_factor(normalised_precision(block.gram, block.trace, reg)[0])
-        weights[block.rows] = affine_solution(root, None if kept is None else block.kept)[0]
+    for block in neighborhoods(X, neighbors, "weights", on_progress, kept, points):
+        root = dense.inverse_factor(normalised_precision(block.gram, block.trace, reg)[0])
+        weights[block.rows] = dense.affine_solution(root, None if kept is None else block.kept)[0]
     return weights
 
 

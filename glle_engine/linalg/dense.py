@@ -172,6 +172,16 @@ def eigh(matrices: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np
     return (values, vectors) if matrices.ndim == 3 else (values[0], vectors[0])
 
 
+def eigvalsh(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the eigenvalues (m, k), ascending, of symmetric matrices (m, k, k): see `eigh`."""
+    if not has_compiler():
+        return np.asarray(np.linalg.eigvalsh(matrices))
+    values = np.empty(matrices.shape[:2])
+    if _kernels().eigensystems(_readable(matrices), values, np.empty((len(matrices), 0, 0))) >= 0:
+        raise np.linalg.LinAlgError("A matrix is not finite, or its eigenvalues did not converge.")
+    return values
+
+
 def svd(
     matrices: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:

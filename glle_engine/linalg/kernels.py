@@ -162,9 +162,12 @@ def affine_solutions(
 
 @compiled
 def eigensystems(matrices: NDArray[np.float64], values: NDArray[np.float64], vectors: NDArray[np.float64]) -> int:
-    """Diagonalise symmetric matrices (m, k, k), ascending; return the first item that did not converge, or -1."""
+    """Diagonalise symmetric matrices (m, k, k), ascending; return the first item that did not converge, or -1.
+
+    No vectors are computed if the array for them is (m, 0, 0).
+    """
     m, k, _ = matrices.shape
-    work, basis = np.empty((k, k)), np.empty((k, k))
+    work, basis = np.empty((k, k)), np.empty((vectors.shape[1], k))
     diagonal, off, mirror, product = np.empty(k), np.empty(k), np.empty(k), np.empty(k)
     for item in range(m):
         largest, finite = 0.0, True
@@ -184,7 +187,7 @@ def eigensystems(matrices: NDArray[np.float64], values: NDArray[np.float64], vec
         order = np.argsort(diagonal, kind="mergesort")
         for i in range(k):
             values[item, i] = diagonal[order[i]] * unit
-            for row in range(k):
+            for row in range(len(basis)):
                 vectors[item, row, i] = basis[row, order[i]]
     return -1
 
@@ -235,14 +238,17 @@ def _tridiagonalise(
                 work[i, q] -= u * product[q] + v * mirror[q]
     for i in range(k):
         diagonal[i] = work[i, i]
-        for j in range(k):
-            basis[i, j] = 1.0 if i == j else 0.0
     if k > 1:
         off[k - 2] = work[k - 1, k - 2]
     off[k - 1] = 0.0
     for i in range(k - 1):
         if off[i] * off[i] <= _TINY:
             off[i] = 0.0
+    for i in range(len(basis)):
+        for j in range(k):
+            basis[i, j] = 1.0 if i == j else 0.0
+    if len(basis) == 0:
+        return
     for j in range(k - 3, -1, -1):
         for q in range(j + 1, k):
             product[q] = 0.0

@@ -25,12 +25,13 @@ import numpy as np
 from glle_engine.data import require_enough_points
 from glle_engine.diagnostics import Note
 from glle_engine.errors import InvalidParameterError
+from glle_engine.linalg import dense
 from glle_engine.methods import lle
 from glle_engine.methods.lle import embedding_of
 from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors
 from glle_engine.methods.parameters import choice, number
-from glle_engine.weights import Neighborhoods, affine_solution, inverse_factor, neighborhoods, normalised_precision
+from glle_engine.weights import Neighborhoods, neighborhoods, normalised_precision
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -96,8 +97,8 @@ def run(
         chosen = gcv_ridge(block, grid) if spec.rule == "gcv" else residual_ridge(block, spec.n_components)
         ridge[block.rows] = chosen
         own = np.clip(chosen, spec.reg_least, spec.reg_most)[:, None]
-        root = inverse_factor(normalised_precision(block.gram, block.trace, own)[0])
-        weights[block.rows] = affine_solution(root)[0]
+        root = dense.inverse_factor(normalised_precision(block.gram, block.trace, own)[0])
+        weights[block.rows] = dense.affine_solution(root)[0]
     found = embedding_of(neighbors, weights, spec, on_progress)
     at_least, at_most = int((ridge <= spec.reg_least).sum()), int((ridge >= spec.reg_most).sum())
     used = np.clip(ridge, spec.reg_least, spec.reg_most)

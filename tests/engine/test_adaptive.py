@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glle_engine import Posterior, fit, load, manifolds
-from glle_engine.adaptive import kept_candidates
+from glle_engine.adaptive import kept_candidates, kept_of_new
 from glle_engine.calibration import calibrate
 from glle_engine.errors import DisconnectedGraphError, InvalidParameterError
 from glle_engine.neighbors import kneighbors
+from glle_engine.transform import extend
 from tests.engine.dense import angle, bottom
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def test_shift_rotation_and_scale_change_nothing(seed: int, exponent: float) -> 
     turn = np.linalg.qr(rng.standard_normal((3, 3)))[0]
     moved = 10.0**exponent * (X @ turn) + rng.standard_normal(3)
     nearest = kneighbors(X, 12)[0]
-    np.testing.assert_array_equal(kept_candidates(moved, nearest, 2), kept_candidates(X, nearest, 2))
+    np.testing.assert_array_equal(kept_candidates(moved, nearest, 2)[0], kept_candidates(X, nearest, 2)[0])
 
 
 def test_draws_are_eigenvectors(adapted: Posterior) -> None:
@@ -143,8 +144,8 @@ def test_a_graph_that_falls_apart_is_refused_or_bridged(monkeypatch: pytest.Monk
     X = np.random.default_rng(3).uniform(0, 1, (300, 2))
     left = X[:, 0] < 0.5
 
-    def apart(_: Any, nearest: NDArray[np.int32], *__: Any) -> NDArray[np.bool_]:
-        return np.asarray(left[nearest] == left[:, None])
+    def apart(_: Any, nearest: NDArray[np.int32], *__: Any) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+        return np.asarray(left[nearest] == left[:, None]), np.ones(nearest.shape[1] + 1)
 
     own = kneighbors(X, 12)[0]
     X = X[left[own[:, 0]] == left]  # so that the nearest is always of one's own half
@@ -161,6 +162,26 @@ def test_a_graph_that_falls_apart_is_refused_or_bridged(monkeypatch: pytest.Monk
         assert kept[start, bridged.neighbors[start] == end].all()
     assert all(len(set(row)) == 12 for row in bridged.neighbors.tolist())
     assert math.isfinite(bridged.draw(0).eigenvalues[0])
+
+
+def test_held_out_points_have_no_edge_to_another_turn(roll: manifolds.Manifold) -> None:
+    """New points lose the candidates that training points lose."""
+    held = np.flatnonzero(jumps(roll, kneighbors(roll.X, 20)[0]).any(axis=1))[::4]  # few, so that gaps stay small
+    training = np.setdiff1d(np.arange(len(roll.X)), held)
+    posterior = fit(roll.X[training], n_neighbors=20, neighborhoods="adaptive")
+    extension = extend(posterior, roll.X[training], roll.X[held])
+    arc = roll.coordinates[:, 0]
+    across = np.abs(arc[training][extension.neighbors] - arc[held, None]) > 20
+    assert across.any()
+    assert not extension.weights[across].any()
+
+
+def test_a_point_left_out_gets_the_neighbors_it_has_in_the_fit(roll: manifolds.Manifold) -> None:
+    """With the thresholds of the whole data the selection is that of the fit."""
+    nearest = kneighbors(roll.X, 20)[0]
+    kept, thresholds = kept_candidates(roll.X, nearest, 2)
+    np.testing.assert_array_equal(kept_of_new(roll.X, roll.X, nearest, thresholds, 2), kept)
+    assert not kept.all()
 
 
 @pytest.mark.parametrize("options", [{"variant": "published"}, {"noise": "tangent"}])

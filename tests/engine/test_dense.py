@@ -57,6 +57,7 @@ def test_eigenvectors_diagonalise_a_symmetric_matrix(rows: np.ndarray) -> None:
         vectors.transpose(0, 2, 1) @ vectors, np.broadcast_to(np.eye(rows.shape[1]), matrices.shape), atol=1e-13
     )
     assert (np.diff(values, axis=1) >= 0).all()
+    np.testing.assert_allclose(dense.eigvalsh(matrices), values, rtol=0, atol=1e-13 * size)
 
 
 @settings(deadline=None)

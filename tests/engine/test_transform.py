@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glle_engine import errors, fit, manifolds
-from glle_engine.transform import extend, reconstruct
+from glle_engine.frames import frame_weights, tangent_frames
+from glle_engine.neighbors import kneighbors
+from glle_engine.transform import extend, hang, reconstruct
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,6 +41,29 @@ def test_the_batch_does_not_matter(
     together = posterior.transform(sheet, new)
     alone = np.concatenate([posterior.transform(sheet, point[None]) for point in new])
     assert together.tobytes() == alone.tobytes()
+
+
+def test_exact_duplicates_get_the_mean_of_their_embeddings() -> None:
+    """Coordinates cannot tell duplicates apart, so both get the same place, between the two."""
+    X = manifolds.make("s_curve", 300, seed=4).X
+    X[200], X[250] = X[10], X[10]
+    fitted = fit(X)
+    same = [10, 200, 250]
+    placed = fitted.transform(X, X)
+    np.testing.assert_allclose(placed[same], np.tile(fitted.embedding[same].mean(axis=0), (3, 1)), atol=1e-14)
+    others = np.setdiff1d(np.arange(300), same)
+    np.testing.assert_array_equal(placed[others], fitted.embedding[others])
+
+
+def test_a_left_out_point_has_the_weights_of_tangent_noise(sheet: NDArray[np.float64]) -> None:
+    """A new point gets the weights that a fit with it would give it, whatever the noise."""
+    neighbors = kneighbors(sheet, 10)[0][:1]
+    frames = tangent_frames(sheet, 10, 2)[:1]
+    expected = frame_weights(sheet, neighbors, frames, 1e-3, points=sheet[:1])
+    extension = hang(sheet[1:], sheet[:1], 10, 1e-3, noise="tangent")
+    np.testing.assert_array_equal(extension.neighbors + 1, neighbors)
+    np.testing.assert_allclose(extension.weights, expected, atol=1e-12)
+    assert np.abs(hang(sheet[1:], sheet[:1], 10, 1e-3).weights - expected).max() > 1e-3
 
 
 def test_new_points_land_where_a_joint_fit_puts_them() -> None:

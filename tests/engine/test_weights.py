@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from glle_engine.linalg.dense import affine_solution, inverse_factor
 from glle_engine.neighbors import kneighbors
-from glle_engine.weights import affine_solution, inverse_factor, lle_weights, neighborhoods
+from glle_engine.weights import lle_weights, neighborhoods
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
