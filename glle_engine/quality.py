@@ -63,12 +63,12 @@ def local_trustworthiness(
 
     Parameters and errors as for `trustworthiness`; a point may come out below 0, the mean does not.
     """
-    n, k = len(X), n_neighbors
+    n = len(X)
     if len(Y) != n:
         raise InvalidShapeError(
             f"The data have {n} points, the embedding {len(Y)}.", remedy="Give one row of each for every point."
         )
-    check_integer("n_neighbors", k, 1)
+    k = check_integer("n_neighbors", n_neighbors, 1)
     if k >= n / 2:
         raise InvalidParameterError(
             f"n_neighbors={k} is not below half of the {n} points.", remedy=f"Give at most {(n - 1) // 2}."
