@@ -40,7 +40,7 @@ def affine_r_squared(Y: NDArray[np.float64], truth: NDArray[np.float64]) -> floa
     size = np.linalg.norm(a, axis=0)
     a = a / np.where(size > 0, size, 1.0)  # lstsq judges rank by the largest singular value
     rest = b - a @ np.linalg.lstsq(a, b, rcond=None)[0]
-    return float(max(0.0, 1 - (np.linalg.norm(rest) / np.linalg.norm(b)) ** 2))
+    return max(0.0, 1 - float(np.linalg.norm(rest) / np.linalg.norm(b)) ** 2)
 
 
 def trustworthiness(

@@ -110,10 +110,8 @@ class Parameter:
         if self.kind == "number" and isinstance(value, Real) and not isinstance(value, bool):
             return float(value) if math.isfinite(value) else None
         if self.kind == "indices" and isinstance(value, (list, tuple)):
-            found = tuple(_integer(i) for i in value)
-            if None in found:
-                return None
-            return found if len(set(found)) == len(found) and min(found, default=0) >= 0 else None
+            found = tuple(i for i in map(_integer, value) if i is not None and i >= 0)
+            return found if len(set(found)) == len(value) else None
         return None
 
     def _within(self, value: float) -> bool:

@@ -2,9 +2,9 @@ r"""Weighted LLE: neighbours by distances that are relative to the density about
 
 .. math:: \delta_{ij} = \frac{|x_i - x_j|}{\left(M(i)\, M(j)\right)^{s / 2}}
 
-with M(i) the mean distance of :math:`x_i` to its k nearest. At s = 1 it is the length of an edge of conformal Isomap (de
-Silva and Tenenbaum 2003). This distance chooses the neighbours; the weights are LLE's. At s = 0 the
-result is LLE's.
+with M(i) the mean distance of :math:`x_i` to its k nearest. At s = 1 it is the length of an edge of conformal Isomap
+(de Silva and Tenenbaum 2003). This distance chooses the neighbours; the weights are LLE's. At s = 0 the result is
+LLE's.
 
 It is not the weighted LLE of Pan, Ge and Al Mamun 2009 (survey arXiv 2011.10925, "weighted LLE for deformed distributed
 data"), which has the same purpose but chooses neighbours by the cam weighted distance of Zhou and Chen 2006. That

@@ -10,6 +10,7 @@ import pytest
 from glle_engine import FitSpec, fit, manifolds
 from glle_engine.errors import InvalidParameterError
 from glle_engine.published import direct_covariance, published_law
+from glle_engine.weights import lle_weights
 from tests.engine.dense import angle
 
 if TYPE_CHECKING:
@@ -96,10 +97,11 @@ def test_many_features_give_one_embedding(wide: NDArray[np.float64]) -> None:
 
 
 def test_a_singular_precision_is_pseudo_inverted_and_said(sheet: NDArray[np.float64]) -> None:
-    """With d + p < k the direct precision is singular; numpy would raise, the pseudo-inverse stands in."""
+    """With d + p < k the direct precision is singular; numpy would raise, the pseudo-inverse stands in around LLE's weights (Eq. 36)."""
     fitted = fit(sheet, variant="published", method="direct")
     assert fitted.diagnostics.figures["singular_precisions"] == 400
     assert "singular-precision" in notes(fitted)
+    np.testing.assert_array_equal(fitted.mean, lle_weights(sheet, fitted.neighbors, 1e-3))
     joint = np.concatenate([sheet, fitted.embedding], axis=1)[fitted.neighbors[3]]
     assert np.linalg.matrix_rank(joint @ joint.T) == 5
     F = fitted.covariance_factor[3]
@@ -112,6 +114,29 @@ def test_derived_mean_of_direct(wide: NDArray[np.float64]) -> None:
     joint = np.concatenate([wide, fitted.embedding], axis=1)
     raw = joint[fitted.neighbors[8]]
     np.testing.assert_allclose(fitted.mean[8], np.linalg.solve(raw @ raw.T, raw @ joint[8]), rtol=1e-6)
+
+
+def test_direct_is_the_gaussian_of_both_reconstruction_errors(wide: NDArray[np.float64]) -> None:
+    """|x - X w|^2 + |y - Y w|^2 is (w - m)^T Gamma^-1 (w - m) and a constant, for every w (Eq. 32-35)."""
+    fitted = fit(wide, variant="published", method="direct", mean="derived")
+    joint, row = np.concatenate([wide, fitted.embedding], axis=1), fitted.neighbors[8]
+
+    def error(w: NDArray[np.float64]) -> float:
+        return float(((joint[8] - joint[row].T @ w) ** 2).sum())
+
+    mean, root = fitted.mean[8], fitted.covariance_factor[8]
+    for w in np.random.default_rng(0).standard_normal((5, 10)):
+        whitened = np.linalg.solve(root, w - mean)
+        assert error(w) - error(mean) == pytest.approx(whitened @ whitened, rel=1e-6)
+
+
+def test_many_features_leave_nothing_to_invert(wide: NDArray[np.float64]) -> None:
+    """With d > k the matrices X_i X_i^T of Eq. 21 and 29 have rank k < d; the pseudo-inverse leaves sigma_i finite."""
+    fitted = fit(wide, variant="published")
+    raw = wide[fitted.neighbors]
+    assert (np.linalg.matrix_rank(raw.transpose(0, 2, 1) @ raw) == 10).all()
+    assert fitted.sigma is not None
+    assert np.abs(fitted.sigma).max() < 100
 
 
 def test_not_invariant_to_translation(wide: NDArray[np.float64]) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glle_engine import fit, manifolds
-from glle_engine.published_full import corrected_m_step, printed_m_step
+from glle_engine.published_full import _condition, _printed_condition, corrected_m_step, printed_m_step
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -107,6 +107,22 @@ def test_the_printed_m_step_is_a_zero_of_the_printed_gradient(seed: int, shape: 
         omega = printed_m_step(X[None], scatter, S2)[0]
         gradient = omega - S2 + X.T @ (X @ omega @ X.T - scatter) @ X
         assert np.abs(gradient).max() < 1e-10
+
+
+@pytest.mark.parametrize("condition", [_condition, _printed_condition])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_e_step_conditions_the_joint_gaussian(condition: Any, shape: tuple[int, int]) -> None:
+    """Eq. 21-22 are w given x of the joint Gaussian of x = X w + mu and w ~ N(0, Omega) (Eq. 10-20).
+
+    The test conditions by the precision of w, with a noise of the reconstruction that goes to 0.
+    """
+    X, _, omega = problem(3, *shape, min(shape))
+    centred = np.random.default_rng(4).standard_normal(shape[0])
+    noise = 1e-7
+    posterior = np.linalg.inv(np.linalg.inv(omega) + X.T @ X / noise)
+    mean, covariance = condition(X[None], omega[None], centred[None])
+    np.testing.assert_allclose(mean[0], posterior @ X.T @ centred / noise, atol=1e-5)
+    np.testing.assert_allclose(covariance[0], posterior, atol=1e-5)
 
 
 def scatters(
