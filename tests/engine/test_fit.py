@@ -10,7 +10,10 @@ import numpy as np
 import pytest
 
 from glle_engine import FitSpec, errors, fit, manifolds
+from glle_engine.advice import advise
+from glle_engine.calibration import calibrate
 from glle_engine.methods import METHODS
+from glle_engine.scores import score
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -97,6 +100,22 @@ def test_numpy_numbers_are_numbers(sheet: NDArray[np.float64]) -> None:
     assert (
         LLE.spec(n_neighbors=np.int16(7), reg=np.float32(0.25)).to_dict() == LLE.spec(n_neighbors=7, reg=0.25).to_dict()
     )
+
+
+def test_numpy_numbers_beside_a_fit(sheet: NDArray[np.float64]) -> None:
+    """Sheets, advice, scores and calibrations take them, and what they answer is JSON-able."""
+    asked: Any = {"n": np.uint8(200), "seed": np.int64(3), "noise": np.float32(0.5)}
+    np.testing.assert_array_equal(
+        manifolds.make("s_curve", **asked).X, manifolds.make("s_curve", 200, seed=3, noise=0.5).X
+    )
+    ks: Any = np.arange(8, 10)
+    advice = advise(sheet, n_neighbors=ks).to_dict()
+    assert json.loads(json.dumps(advice)) == advise(sheet, n_neighbors=[8, 9]).to_dict()
+    k: Any = np.int16(9)
+    assert score(sheet, sheet, ["continuity"], n_neighbors=k) == score(sheet, sheet, ["continuity"], n_neighbors=9)
+    few: Any = {"n_half_samples": np.int8(4), "n_draws": np.int8(4)}
+    posterior = fit(sheet)
+    assert calibrate(posterior, sheet, **few).trace == calibrate(posterior, sheet, n_half_samples=4, n_draws=4).trace
 
 
 @pytest.mark.parametrize(

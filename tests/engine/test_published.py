@@ -97,7 +97,7 @@ def test_many_features_give_one_embedding(wide: NDArray[np.float64]) -> None:
 
 
 def test_a_singular_precision_is_pseudo_inverted_and_said(sheet: NDArray[np.float64]) -> None:
-    """With d + p < k the direct precision is singular; numpy would raise, the pseudo-inverse stands in around LLE's weights (Eq. 36)."""
+    """With d + p < k the direct precision is singular: its pseudo-inverse stands in, around LLE's weights (Eq. 36)."""
     fitted = fit(sheet, variant="published", method="direct")
     assert fitted.diagnostics.figures["singular_precisions"] == 400
     assert "singular-precision" in notes(fitted)
