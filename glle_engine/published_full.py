@@ -81,7 +81,7 @@ def full_law(
         on_progress(iterations, spec.max_iter, "posterior")
     facts: dict[str, Any] = {"iterations": iterations, "converged": converged}
     if corrected:
-        rank = np.concatenate([np.linalg.matrix_rank(X[neighbors[rows]]) for rows in rows_of])
+        rank = np.concatenate([_row_space(X[neighbors[rows]].transpose(0, 2, 1))[2].sum(axis=1) for rows in rows_of])
         covariance[rank == k] = 0.0  # full column rank: the covariance is 0, not rounding
         facts["full_rank_neighborhoods"] = int((rank == k).sum())
         facts["exact_reconstructions"] = int((rank == d).sum()) if d < k else 0

@@ -372,7 +372,7 @@ class PosteriorIn(TypedDict):
     """
     variance: NotRequired[Literal["auto", "dirichlet", "ml"]]
     """
-    Noise variance of the constrained variant.
+    Noise variance of the constrained variant; beside tangent noise dirichlet and auto are the same.
     """
     mean: NotRequired[Literal["lle", "derived"]]
     """
@@ -712,7 +712,7 @@ class FitOptions(TypedDict):
     """
     variance: NotRequired[Literal["auto", "dirichlet", "ml"]]
     """
-    Noise variance of the constrained variant.
+    Noise variance of the constrained variant; beside tangent noise dirichlet and auto are the same.
     """
     mean: NotRequired[Literal["lle", "derived"]]
     """

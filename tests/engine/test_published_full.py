@@ -203,6 +203,30 @@ def test_the_corrected_em_by_the_equations_point_by_point(width: int) -> None:
     np.testing.assert_allclose(F @ F, covariances, atol=1e-9 * size)
 
 
+def test_the_corrected_em_never_lowers_the_likelihood_of_the_data(sheet: NDArray[np.float64]) -> None:
+    """With d < k its rounds are EM for w_i ~ N(0, S2) of which X_i w_i = x_i - mu is observed."""
+    X = sheet[:150]
+    centred, found = X - X.mean(axis=0), []
+    for rounds in range(1, 9):
+        fitted = fit(
+            X,
+            variant="published",
+            covariance="full-corrected",
+            n_neighbors=8,
+            max_iter=rounds,
+            tol=0,
+            disconnected="bridge",
+        )
+        F, mean = fitted.covariance_factor, fitted.mean
+        second = (F @ F.transpose(0, 2, 1)).mean(axis=0) + mean.T @ mean / len(X)
+        raw = X[fitted.neighbors].transpose(0, 2, 1)
+        marginal = raw @ second @ raw.transpose(0, 2, 1)
+        distance = (centred[:, None, :] @ np.linalg.solve(marginal, centred[:, :, None])).sum()
+        found.append(-0.5 * (np.linalg.slogdet(marginal)[1].sum() + distance))
+    assert (np.diff(found) > 0).all()
+    assert found[-1] > found[0] + 1
+
+
 def test_the_corrected_em_on_a_sheet(sheet: NDArray[np.float64]) -> None:
     """No variance is negative; draws still reconstruct centred points exactly, and the notes say so."""
     fitted = fit(sheet, variant="published", covariance="full-corrected")
