@@ -15,7 +15,7 @@ from glle_engine.graph import closed_classes, components
 from glle_engine.neighbors import kneighbors
 from glle_engine.progress import OnProgress, silent
 from glle_engine.quality import continuity, trustworthiness
-from glle_engine.spec import FitSpec
+from glle_engine.spec import FitSpec, check_integer
 from glle_engine.weights import lle_weights, neighborhoods
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def advise(
         As `glle_engine.fit` does, and where no k of the range is below n.
 
     """
-    ks = sorted(set(n_neighbors))
+    ks = sorted({check_integer("n_neighbors", k, 2) for k in n_neighbors})
     data = checked_data(X, FitSpec(n_neighbors=ks[0] if ks else 2, n_components=n_components, reg=reg))
     ks = [k for k in ks if k < len(data)]
     if not ks:

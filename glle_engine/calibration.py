@@ -194,8 +194,8 @@ def calibrate(
         For a published posterior, whose scale has no half-sampling limit, or too few points.
 
     """
-    for name, value in (("n_half_samples", n_half_samples), ("n_draws", n_draws)):
-        check_integer(name, value, 4)
+    n_half_samples = check_integer("n_half_samples", n_half_samples, 4)
+    n_draws = check_integer("n_draws", n_draws, 4)
     if posterior.spec.variant != "constrained":
         raise InvalidParameterError(
             "Only constrained posteriors are calibrated.", remedy="Fit with variant='constrained'."

@@ -41,11 +41,23 @@ class DrawKey:
     scale : float
         The factor on the covariance of the weights, >= 0.
 
+    Numbers of numpy become those of Python, so that keys are JSON-able.
+
+    Raises
+    ------
+    InvalidParameterError
+        For a value outside its domain.
+
     """
 
     index: int
     seed: int = 0
     scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "index", check_integer("index", self.index, 0, counter=True))
+        object.__setattr__(self, "seed", check_integer("seed", self.seed, 0, counter=True))
+        object.__setattr__(self, "scale", check_positive("scale", self.scale, zero=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,13 +92,8 @@ class Draw:
     diagnostics: dict[str, Any]
 
 
-def check_draw(posterior: Posterior, key: DrawKey, source: Source) -> None:
-    """Raise `InvalidParameterError` for what no draw can be made of."""
-    for name, value in (("index", key.index), ("seed", key.seed)):
-        check_integer(name, value, 0)
-        if value >= 2**64:
-            raise InvalidParameterError(f"{name}={value} is too large.", remedy=f"Give a {name} below 2^64.")
-    check_positive("scale", key.scale, zero=True)
+def check_source(posterior: Posterior, source: Source) -> None:
+    """Raise `InvalidParameterError` for a source that is unknown, or that the posterior does not have."""
     check_choice("source", source)
     if source == "prior" and posterior.law.prior_factor is None:
         raise InvalidParameterError(
@@ -108,17 +115,15 @@ def draws(
 
     A draw depends on nothing but its own key: alone or among others, by whichever thread, it is the same bits.
     """
-    check_choice("source", source)
+    check_source(posterior, source)
     check_choice("align", align)
-    check_integer("threads", threads, 1)
+    threads = check_integer("threads", threads, 1)
     solver = posterior.lane_solver
     size = solver.lanes if solver else 1
 
     def groups() -> Iterator[list[DrawKey]]:
         waiting = iter(keys)
         while group := list(itertools.islice(waiting, size)):
-            for key in group:
-                check_draw(posterior, key, source)
             yield group
 
     def drawn(group: list[DrawKey]) -> list[Draw]:
@@ -167,4 +172,4 @@ def _finished(posterior: Posterior, key: DrawKey, source: Source, align: Align, 
     turned, disparity = aligned_to(embedding, posterior.embedding, centred=posterior.law.constrained)
     embedding = turned if align == "procrustes" else sign_convention(embedding)
     diagnostics = dict(pairs.diagnostics, disparity=disparity)
-    return Draw(key.index, key.seed, float(key.scale), source, align, embedding, pairs.values, diagnostics)
+    return Draw(key.index, key.seed, key.scale, source, align, embedding, pairs.values, diagnostics)

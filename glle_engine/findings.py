@@ -254,7 +254,7 @@ def _published_notes(figures: dict[str, Any], law: WeightLaw, d: int, spec: FitS
                 "mean). Draws use the absolute value.",
             )
         )
-    if figures.get("converged") is False:
+    if figures.get("converged") is False and spec.tol > 0:  # tol=0 asks for max_iter rounds
         notes.append(Note("not-converged", f"em stopped at max_iter={spec.max_iter} before reaching tol={spec.tol:g}."))
     if exact := figures.get("exact_reconstructions"):
         notes.append(

@@ -56,9 +56,8 @@ def make(name: str, n: int, *, noise: float = 0.0, seed: int = 0) -> Manifold:
     """
     if name not in _SHEETS:
         raise InvalidParameterError(f"name={name!r} is not known.", remedy=f"Choose one of {', '.join(NAMES)}.")
-    check_integer("n", n, 1)
-    check_integer("seed", seed, 0)
-    check_positive("noise", noise, zero=True)
+    n, seed = check_integer("n", n, 1), check_integer("seed", seed, 0)
+    noise = check_positive("noise", noise, zero=True)
     X, coordinates = _SHEETS[name](n, np.random.default_rng(seed))
     if noise:
         radius = np.sqrt(((X - X.mean(axis=0)) ** 2).sum(axis=1).mean())

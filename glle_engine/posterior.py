@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from glle_engine import storage
 from glle_engine.diagnostics import Diagnostics
-from glle_engine.draws import Draw, DrawKey, check_draw, drawn_weights, draws
+from glle_engine.draws import Draw, DrawKey, check_source, drawn_weights, draws
 from glle_engine.embedding import Eigenproblem, lane_solver
 from glle_engine.law import WeightLaw
 from glle_engine.spec import FitSpec, check_integer
@@ -126,7 +126,7 @@ class Posterior:
 
         """
         key = DrawKey(index, seed, scale)
-        check_draw(self, key, source)
+        check_source(self, source)
         return drawn_weights(self, key, source)
 
     def draw(
@@ -179,7 +179,7 @@ class Posterior:
 
         Compiled code runs in as many threads as asked for; SuperLU, which draws without numba, in one at a time.
         """
-        check_integer("count", count, 0)
+        count, first = check_integer("count", count, 0), check_integer("first", first, 0)
         keys = (DrawKey(index, seed, scale) for index in range(first, first + count))
         return draws(self, keys, source, align, threads)
 

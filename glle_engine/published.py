@@ -5,7 +5,8 @@ data mean. E-step (Eq. 21-22): mean :math:`\Omega X^T (X \Omega X^T)^+ (x - \mu)
 :math:`\Omega - \Omega X^T (X \Omega X^T)^+ X \Omega`. M-step: the global scatters S1 (Eq. 24) and S2 (Eq. 25), then
 :math:`\sigma_i = (\mathrm{tr}((X_i X_i^T)^+ S_1) + \mathrm{tr} S_2) / (d + k)` (Eq. 29). Eq. 22 prints the conditional
 covariance where E[w w^T] stands; the outer product of the mean is missing, S1 is no scatter, and sigma_i turns
-negative. A draw then uses \|sigma_i\|, and the diagnostics count the negative ones.
+negative. A draw then uses \|sigma_i\|, and the diagnostics count the negative ones. A full Omega_i is
+in `glle_engine.published_full`.
 
 *direct* (Algorithm 2): precision :math:`X_i^T X_i + Y_i^T Y_i` (Eq. 35), singular where d + p < k: the pseudo-inverse
 then, and the diagnostics say so.
@@ -19,6 +20,7 @@ import numpy as np
 
 from glle_engine.law import WeightLaw
 from glle_engine.progress import OnProgress, blocks, silent
+from glle_engine.published_full import full_law
 from glle_engine.weights import lle_weights
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ def published_law(
     spec: FitSpec,
     on_progress: OnProgress = silent,
 ) -> tuple[WeightLaw, dict[str, Any]]:
-    """Return the published posterior: em with Eq. 29 or with the zero of Eq. 26, or direct.
+    """Return the published posterior: em with a spherical (Eq. 29) or a full covariance, or direct.
 
     Parameters
     ----------
@@ -58,8 +60,8 @@ def published_law(
     """
     if spec.method == "direct":
         return _direct(X, neighbors, embedding, spec, on_progress)
-    if spec.covariance == "full":
-        return _em_full(X, neighbors, spec, on_progress)
+    if spec.covariance != "spherical":
+        return full_law(X, neighbors, spec, on_progress)
     return _em_spherical(X, neighbors, spec, on_progress)
 
 
@@ -94,7 +96,7 @@ def _em_spherical(
     while iterations < spec.max_iter and not converged:
         before, sigma = sigma, (explained + np.mean(sigma * free)) / (d + k)
         iterations += 1
-        converged = bool(np.all(np.abs(sigma - before) <= spec.tol * np.abs(sigma)))
+        converged = spec.tol > 0 and bool(np.all(np.abs(sigma - before) <= spec.tol * np.abs(sigma)))
         on_progress(iterations, spec.max_iter, "posterior")
     spread = np.sqrt(np.abs(sigma))
     facts = {
@@ -106,75 +108,6 @@ def _em_spherical(
         "exact_reconstructions": int((rank == d).sum()) if d < k else 0,
     }
     return WeightLaw(mean, spread[:, None, None] * null, 0.0, spread, constrained=False, sigma=sigma), facts
-
-
-def _em_full(
-    X: NDArray[np.float64], neighbors: NDArray[np.int32], spec: FitSpec, on_progress: OnProgress
-) -> tuple[WeightLaw, dict[str, Any]]:
-    r"""Eq. 21-26 with a full Omega_i.
-
-    The gradient Eq. 26 vanishes where :math:`\Omega + A \Omega A = X^T S_1 X + S_2 =: B`, A = X^T X: in the eigenbasis
-    of A, :math:`\Omega_{ab} = B_{ab} / (1 + l_a l_b)`, a closed form where the paper descends the gradient.
-    """
-    n, k = neighbors.shape
-    d = X.shape[1]
-    centred = X - X.mean(axis=0)
-    omega = np.broadcast_to(np.eye(k), (n, k, k)).copy()
-    mean, covariance = np.empty((n, k)), np.empty((n, k, k))
-    rows_of = list(blocks(n, max(1, _BLOCK_ENTRIES // (k * max(k, d))), "posterior"))
-    iterations, converged = 0, False
-    while True:
-        scatter, second = centred.T @ centred, np.zeros((k, k))
-        for rows in rows_of:
-            raw = X[neighbors[rows]].transpose(0, 2, 1)
-            mean[rows], covariance[rows] = _condition(raw, omega[rows], centred[rows])
-            rebuilt = raw @ np.concatenate([mean[rows, :, None], covariance[rows]], axis=2)
-            scatter -= 2 * rebuilt[:, :, 0].T @ centred[rows]
-            scatter += np.einsum("mik,mjk->ij", rebuilt[:, :, 1:], raw, optimize=True)
-            second += covariance[rows].sum(axis=0)
-        if converged or iterations == spec.max_iter:
-            break
-        scatter, second = (scatter + scatter.T) / (2 * n), second / n
-        before, omega = omega, np.empty_like(omega)
-        for rows in rows_of:
-            raw = X[neighbors[rows]].transpose(0, 2, 1)
-            values, basis = np.linalg.eigh(raw.transpose(0, 2, 1) @ raw)
-            target = raw.transpose(0, 2, 1) @ scatter @ raw + second
-            inner = basis.transpose(0, 2, 1) @ target @ basis / (1 + values[:, :, None] * values[:, None, :])
-            omega[rows] = basis @ inner @ basis.transpose(0, 2, 1)
-        iterations += 1
-        change = np.linalg.norm(omega - before, axis=(1, 2))
-        converged = bool(np.all(change <= spec.tol * np.linalg.norm(omega, axis=(1, 2))))
-        on_progress(iterations, spec.max_iter, "posterior")
-    factor, negative = _absolute_root(covariance)
-    prior, negative_prior = _absolute_root(omega)
-    facts = {
-        "iterations": iterations,
-        "converged": converged,
-        "negative_variances": int(np.maximum(negative, negative_prior).astype(bool).sum()),
-    }
-    return WeightLaw(mean, factor, 0.0, prior, constrained=False, sigma=None), facts
-
-
-def _condition(
-    raw: NDArray[np.float64], omega: NDArray[np.float64], centred: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Eq. 21-22, the pseudo-inverse taken in the column space of X_i, min(d, k) wide, instead of in d."""
-    basis, triangle = np.linalg.qr(raw)  # X_i = Q R
-    cross = omega @ triangle.transpose(0, 2, 1)
-    gain = cross @ np.linalg.pinv(triangle @ cross, hermitian=True)
-    mean = gain @ (basis.transpose(0, 2, 1) @ centred[:, :, None])
-    covariance = omega - gain @ cross.transpose(0, 2, 1)
-    return mean[:, :, 0], (covariance + covariance.transpose(0, 2, 1)) / 2
-
-
-def _absolute_root(matrix: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    r"""Return the symmetric root of \\|M\\| and how many eigenvalues were negative beyond rounding."""
-    values, vectors = np.linalg.eigh(matrix)
-    floor = matrix.shape[-1] * np.finfo(float).eps * np.abs(values).max(axis=1, keepdims=True)
-    kept = np.where(np.abs(values) > floor, np.abs(values), 0.0)
-    root = (vectors * np.sqrt(kept)[:, None, :]) @ vectors.transpose(0, 2, 1)
-    return root, (values < -floor).sum(axis=1)
 
 
 def direct_covariance(

@@ -22,6 +22,27 @@ _BLOCK = 4096
 _BRUTE_BLOCK_ENTRIES = 1 << 23
 
 
+def affine_r_squared(Y: NDArray[np.float64], truth: NDArray[np.float64]) -> float:
+    r"""Return the share of the truth's variance that an affine map of the embedding explains, in [0, 1]; 1 is best.
+
+    .. math:: R^2 = 1 - \min_{A, b} \|T - Y A - 1 b^T\|^2 / \|T - 1 \bar t^T\|^2
+
+    An invertible affine map of Y changes nothing, so that embeddings of unit covariance are not judged by their scale.
+
+    Parameters
+    ----------
+    Y : (n, p) float64
+    truth : (n, q) float64
+        Not all rows equal.
+
+    """
+    a, b = Y - Y.mean(axis=0), truth - truth.mean(axis=0)
+    size = np.linalg.norm(a, axis=0)
+    a = a / np.where(size > 0, size, 1.0)  # lstsq judges rank by the largest singular value
+    rest = b - a @ np.linalg.lstsq(a, b, rcond=None)[0]
+    return max(0.0, 1 - float(np.linalg.norm(rest) / np.linalg.norm(b)) ** 2)
+
+
 def trustworthiness(
     X: NDArray[np.float64],
     Y: NDArray[np.float64],
@@ -63,12 +84,12 @@ def local_trustworthiness(
 
     Parameters and errors as for `trustworthiness`; a point may come out below 0, the mean does not.
     """
-    n, k = len(X), n_neighbors
+    n = len(X)
     if len(Y) != n:
         raise InvalidShapeError(
             f"The data have {n} points, the embedding {len(Y)}.", remedy="Give one row of each for every point."
         )
-    check_integer("n_neighbors", k, 1)
+    k = check_integer("n_neighbors", n_neighbors, 1)
     if k >= n / 2:
         raise InvalidParameterError(
             f"n_neighbors={k} is not below half of the {n} points.", remedy=f"Give at most {(n - 1) // 2}."

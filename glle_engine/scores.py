@@ -13,7 +13,7 @@ from glle_engine.geodesics import residual_variance
 from glle_engine.gplvm import MOST_POINTS, fit_likelihood
 from glle_engine.neighbors import kneighbors
 from glle_engine.progress import OnProgress, silent
-from glle_engine.quality import continuity, disparity, trustworthiness
+from glle_engine.quality import affine_r_squared, continuity, disparity, trustworthiness
 from glle_engine.spec import check_integer
 
 if TYPE_CHECKING:
@@ -267,6 +267,16 @@ SCORES: dict[str, Score] = {
             better="lower",
             growth="n",
             run=lambda _, Y, given: _to_truth(Y, _needed(given.truth)),
+        ),
+        Score(
+            name="affine_r2",
+            title="Affine R^2 to the truth",
+            about="The share of the truth's variance that an affine map of the embedding explains, by least squares; "
+            "in [0, 1]; unlike the Procrustes disparity it does not punish embeddings of unit covariance.",
+            needs="truth",
+            better="higher",
+            growth="n",
+            run=lambda _, Y, given: affine_r_squared(Y, _needed(given.truth)),
         ),
         Score(
             name="residual_variance",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import operator
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, Self, SupportsIndex, get_args
+from numbers import Real
+from typing import Any, Literal, Self, get_args
 
 from glle_engine.errors import InvalidParameterError
 
@@ -13,7 +14,7 @@ Method = Literal["em", "direct"]
 Variant = Literal["constrained", "published"]
 Variance = Literal["auto", "dirichlet", "ml"]
 Mean = Literal["lle", "derived"]
-Covariance = Literal["spherical", "full"]
+Covariance = Literal["spherical", "full", "full-corrected"]
 Disconnected = Literal["refuse", "bridge"]
 Noise = Literal["isotropic", "tangent"]
 Adaptation = Literal["fixed", "adaptive"]
@@ -43,26 +44,48 @@ def check_choice(name: str, value: object) -> None:
         raise InvalidParameterError(f"{name}={value!r} is not known.", remedy=f"Choose one of {', '.join(choices)}.")
 
 
-def check_integer(name: str, value: object, at_least: int) -> None:
-    """Raise `InvalidParameterError` unless `value` is an integer of at least `at_least`."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
-        raise InvalidParameterError(
-            f"{name}={value!r} is not an integer of at least {at_least}.",
-            remedy=f"Give {name} as an integer of at least {at_least}.",
-        )
+def check_integer(name: str, value: object, at_least: int, *, counter: bool = False) -> int:
+    """Return `value`, an integer of Python or numpy, as an int.
+
+    Raises
+    ------
+    InvalidParameterError
+        For another type, a boolean included, for a value below `at_least`, and for a `counter` of 2^64 or more.
+
+    """
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]  # a TypeError
+    except TypeError:
+        number = None
+    if number is None or number < at_least or (counter and number >= 2**64):
+        domain = f"an integer of at least {at_least}" + (" and below 2^64" if counter else "")
+        raise InvalidParameterError(f"{name}={value!r} is not {domain}.", remedy=f"Give {name} as {domain}.")
+    return number
 
 
-def check_positive(name: str, value: object, *, zero: bool = False) -> None:
-    """Raise `InvalidParameterError` unless `value` is finite and positive (or zero, where allowed)."""
-    number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    if not number or value < 0 or (value == 0 and not zero):  # type: ignore[operator] # a number, as checked
+def check_positive(name: str, value: object, *, zero: bool = False) -> float:
+    """Return `value`, a real number of Python or numpy, as a float.
+
+    Raises
+    ------
+    InvalidParameterError
+        For another type, a boolean included, and for a number that is infinite, NaN, negative, or zero unless `zero`.
+
+    """
+    number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+    if not math.isfinite(number) or number < 0 or (number == 0 and not zero):
         domain = "a finite number that is not negative" if zero else "a finite positive number"
         raise InvalidParameterError(f"{name}={value!r} is not {domain}.", remedy=f"Give {name} as {domain}.")
+    return number
 
 
 @dataclass(frozen=True, kw_only=True)
 class FitSpec:
     """Parameters of a posterior over reconstruction weights.
+
+    Equal fits have equal specifications: an option that changes nothing beside the others takes its default. These are
+    `max_iter` and `tol` outside the published em, and the variance "dirichlet" beside tangent noise ("auto" is the
+    same). Other idle options raise an error.
 
     Parameters
     ----------
@@ -85,10 +108,11 @@ class FitSpec:
     mean
         Mean of the direct posterior: ``"lle"`` (Eq. 36) or ``"derived"`` (Eq. 35).
     covariance
-        M-step of the published em: ``"spherical"`` (Eq. 29) or ``"full"`` (the zero of Eq. 26).
+        M-step of the published em: ``"spherical"`` (Eq. 29), ``"full"`` (the zero of Eq. 26) or
+        ``"full-corrected"`` (the maximiser of Eq. 23, with the second moments that Eq. 22 lacks).
     max_iter, tol
-        The published em stops after `max_iter` iterations or when no sigma_i changes by more than
-        `tol`, relatively.
+        The published em stops after `max_iter` >= 1 iterations, or earlier if no covariance changes by more than
+        `tol` >= 0, relatively. tol=0 asks for exactly `max_iter` iterations.
     disconnected
         What to do with a graph of several components, or of several closed classes: ``"refuse"`` the
         former and note the latter, or ``"bridge"`` them by their shortest edges (`glle_engine.bridging`);
@@ -128,20 +152,19 @@ class FitSpec:
     search: Search = "exact"
 
     def __post_init__(self) -> None:
-        for name in ("n_neighbors", "n_components", "max_iter"):  # numpy's integers are integers, too
-            if isinstance(getattr(self, name), SupportsIndex) and not isinstance(getattr(self, name), bool):
-                object.__setattr__(self, name, operator.index(getattr(self, name)))
         for field in fields(self):
             if field.name in _CHOICES:
                 check_choice(field.name, getattr(self, field.name))
-        check_integer("n_neighbors", self.n_neighbors, 2)
-        check_integer("n_components", self.n_components, 1)
-        check_integer("max_iter", self.max_iter, 1)
-        check_positive("reg", self.reg)
-        check_positive("tol", self.tol)
-        for name in ("reg", "tol"):  # 1 and 1.0 are the same specification
-            object.__setattr__(self, name, float(getattr(self, name)))
+        checked = {
+            "n_neighbors": check_integer("n_neighbors", self.n_neighbors, 2),
+            "n_components": check_integer("n_components", self.n_components, 1),
+            "max_iter": check_integer("max_iter", self.max_iter, 1),
+            "reg": check_positive("reg", self.reg),
+            "tol": check_positive("tol", self.tol, zero=True),
+        }
         self._check_together()
+        for name, value in {**checked, **self._idle()}.items():
+            object.__setattr__(self, name, value)
 
     def _check_together(self) -> None:
         """Refuse an option that has no meaning beside the others."""
@@ -150,9 +173,9 @@ class FitSpec:
         for asked, possible, option, needed in (
             (self.mean == "derived", self.method == "direct", "mean='derived' (Eq. 35)", "method='direct'"),
             (
-                self.covariance == "full",
+                self.covariance != "spherical",
                 self.method == "em" and not constrained,
-                "covariance='full' (Eq. 26)",
+                f"covariance={self.covariance!r}",
                 "method='em' and variant='published'",
             ),
             (self.noise == "tangent", constrained, "noise='tangent'", "variant='constrained'"),
@@ -162,6 +185,15 @@ class FitSpec:
         ):
             if asked and not possible:
                 _refuse(option, needed)
+
+    def _idle(self) -> dict[str, Any]:
+        """Return the defaults of the options that change nothing beside the others."""
+        idle: list[str] = []
+        if self.method != "em" or self.variant != "published":
+            idle += ["max_iter", "tol"]
+        if self.noise == "tangent" and self.variance == "dirichlet":
+            idle.append("variance")  # auto resolves to dirichlet
+        return {field.name: field.default for field in fields(self) if field.name in idle}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the parameters as a JSON-able dictionary, every one of them."""

@@ -372,23 +372,23 @@ class PosteriorIn(TypedDict):
     """
     variance: NotRequired[Literal["auto", "dirichlet", "ml"]]
     """
-    Noise variance of the constrained variant.
+    Noise variance of the constrained variant; beside tangent noise dirichlet and auto are the same.
     """
     mean: NotRequired[Literal["lle", "derived"]]
     """
     Mean of the direct posterior.
     """
-    covariance: NotRequired[Literal["spherical", "full"]]
+    covariance: NotRequired[Literal["spherical", "full", "full-corrected"]]
     """
-    M-step of the published em.
+    M-step of the published em: one variance a point (Eq. 29), a full covariance as printed (the zero of Eq. 26), or the true maximum of Eq. 23 (full-corrected).
     """
     max_iter: NotRequired[int]
     """
-    Most iterations of the published em.
+    Most iterations of the published em; no effect outside it.
     """
     tol: NotRequired[float]
     """
-    Relative change that ends them.
+    Relative change that ends them; 0 runs exactly max_iter iterations.
     """
     disconnected: NotRequired[Literal["refuse", "bridge"]]
     """
@@ -712,23 +712,23 @@ class FitOptions(TypedDict):
     """
     variance: NotRequired[Literal["auto", "dirichlet", "ml"]]
     """
-    Noise variance of the constrained variant.
+    Noise variance of the constrained variant; beside tangent noise dirichlet and auto are the same.
     """
     mean: NotRequired[Literal["lle", "derived"]]
     """
     Mean of the direct posterior.
     """
-    covariance: NotRequired[Literal["spherical", "full"]]
+    covariance: NotRequired[Literal["spherical", "full", "full-corrected"]]
     """
-    M-step of the published em.
+    M-step of the published em: one variance a point (Eq. 29), a full covariance as printed (the zero of Eq. 26), or the true maximum of Eq. 23 (full-corrected).
     """
     max_iter: NotRequired[int]
     """
-    Most iterations of the published em.
+    Most iterations of the published em; no effect outside it.
     """
     tol: NotRequired[float]
     """
-    Relative change that ends them.
+    Relative change that ends them; 0 runs exactly max_iter iterations.
     """
     disconnected: NotRequired[Literal["refuse", "bridge"]]
     """

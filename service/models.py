@@ -55,11 +55,20 @@ class PosteriorIn(CommandIn):
     n_neighbors: int = Field(default=10, ge=2, description="k, the neighbours of a point.")
     n_components: int = Field(default=2, ge=1, description="p, the dimension of the embedding.")
     reg: float = Field(default=1e-3, gt=0, description="Ratio of noise to prior variance (the ridge of LLE).")
-    variance: Variance = Field(default="auto", description="Noise variance of the constrained variant.")
+    variance: Variance = Field(
+        default="auto",
+        description="Noise variance of the constrained variant; beside tangent noise dirichlet and auto are the same.",
+    )
     mean: Mean = Field(default="lle", description="Mean of the direct posterior.")
-    covariance: Covariance = Field(default="spherical", description="M-step of the published em.")
-    max_iter: int = Field(default=50, ge=1, description="Most iterations of the published em.")
-    tol: float = Field(default=1e-6, gt=0, description="Relative change that ends them.")
+    covariance: Covariance = Field(
+        default="spherical",
+        description="M-step of the published em: one variance a point (Eq. 29), a full covariance as printed (the zero "
+        "of Eq. 26), or the true maximum of Eq. 23 (full-corrected).",
+    )
+    max_iter: int = Field(default=50, ge=1, description="Most iterations of the published em; no effect outside it.")
+    tol: float = Field(
+        default=1e-6, ge=0, description="Relative change that ends them; 0 runs exactly max_iter iterations."
+    )
     disconnected: Disconnected = Field(
         default="refuse", description="A graph that is not whole: an error, or bridged by its shortest edges."
     )

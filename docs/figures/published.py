@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from glle_engine import fit, manifolds
+from glle_engine.neighbors import kneighbors
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
@@ -37,6 +38,33 @@ def row_sums(posterior: Posterior, draws: int = 8) -> list[float]:
     return [float(sums.min()), float(sums.max())]
 
 
+def sigma_by_plain_inverse(X: NDArray[Any], k: int, iterations: int) -> list[float]:
+    """Return the median |sigma_i| after each iteration of Eq. 21-29, with numpy's inverse in place of the dagger.
+
+    Singular matrices have inverses made of rounding errors unless a pivot is exactly 0, where numpy raises.
+    """
+    n, d = X.shape
+    raw = X[np.sort(kneighbors(X, k)[0], axis=1)].transpose(0, 2, 1)
+    gram, centred, sigma, medians = raw @ raw.transpose(0, 2, 1), X - X.mean(axis=0), np.ones(n), []
+    for _ in range(iterations):
+        gain = sigma[:, None, None] * raw.transpose(0, 2, 1) @ np.linalg.inv(sigma[:, None, None] * gram)
+        mean = (gain @ centred[:, :, None])[:, :, 0]
+        covariance = sigma[:, None, None] * (np.eye(k) - gain @ raw)
+        scatter = centred.T @ centred - 2 * np.einsum("ndk,nk,ne->de", raw, mean, centred)
+        scatter += (raw @ covariance @ raw.transpose(0, 2, 1)).sum(axis=0)
+        explained = np.einsum("nij,ji->n", np.linalg.inv(gram), scatter / n)
+        sigma = (explained + np.trace(covariance.sum(axis=0)) / n) / (d + k)
+        medians.append(float(np.median(np.abs(sigma))))
+    return medians
+
+
+def curved_sheet(n: int) -> NDArray[Any]:
+    """Return n points of a curved sheet in 25 dimensions, with some noise."""
+    coordinates = np.random.default_rng(5).uniform(-1, 1, (n, 2))
+    directions = np.random.default_rng(6).standard_normal((2, 25))
+    return np.asarray(np.sin(coordinates @ directions) + 0.01 * np.random.default_rng(7).standard_normal((n, 25)))
+
+
 def numbers() -> dict[str, Any]:
     """Measure each fact."""
     curve = manifolds.make("s_curve", 1500, seed=0).X
@@ -52,8 +80,21 @@ def numbers() -> dict[str, Any]:
     first, second = wide.draw(0).embedding, wide.draw(1).embedding
     direct = fit(curve, variant="published", method="direct")
     shifted = fit(curve + 10.0, variant="published")
+    corrected = fit(curve, variant="published", covariance="full-corrected", max_iter=1000)
+    sheet = curved_sheet(300)
     return {
         "sigma": sigma,
+        "sigma_by_plain_inverse": sigma_by_plain_inverse(sheet, 10, 9),
+        "sigma_by_pseudo_inverse": [
+            float(np.median(np.abs(values)))
+            for iterations in range(1, 10)
+            if (values := fit(sheet, variant="published", max_iter=iterations, tol=0).sigma) is not None
+        ],
+        "full-corrected": {
+            "iterations": corrected.diagnostics.figures["iterations"],
+            "r_squared": [r_squared(curve, column) for column in corrected.draw(0, align="none").embedding.T],
+            "row_sums": row_sums(corrected),
+        },
         "r_squared": {
             "published": [r_squared(curve, column) for column in published.draw(0, align="none").embedding.T],
             "constrained": [r_squared(curve, column) for column in constrained.draw(0, align="none").embedding.T],

@@ -58,9 +58,15 @@ class GlleSpec(NeighborSpec):
     reg: float = number(1e-3, "Ratio of the noise to the prior variance, LLE's ridge.", above=0)
     variance: str = _one_of(Variance, "auto", "The noise variance of the constrained variant.")
     mean: str = _one_of(Mean, "lle", "The mean of the direct posterior: LLE's weights, or those derived.")
-    covariance: str = _one_of(Covariance, "spherical", "The M-step of the published em.")
+    covariance: str = _one_of(
+        Covariance,
+        "spherical",
+        "The M-step of the published em: one variance a point, a full covariance as printed, or its true maximum.",
+    )
     max_iter: int = integer(50, "The most iterations of the published em.", least=1)
-    tol: float = number(1e-6, "Relative change of the variances at which the published em has converged.", above=0)
+    tol: float = number(
+        1e-6, "Relative change of the variances that ends the published em; 0 runs max_iter iterations.", least=0
+    )
     disconnected: str = _one_of(
         Disconnected, "refuse", "What to do with a graph of several components: refuse, or bridge by shortest edges."
     )
@@ -77,8 +83,9 @@ class GlleSpec(NeighborSpec):
     source: str = _one_of(Source, "posterior", "Draw from the posterior, or from the prior.")
 
     def check_together(self) -> None:
-        """Raise `InvalidParameterError` for an option that has no meaning beside the others."""
-        self.fit_spec()
+        """Raise `InvalidParameterError` for an option without meaning beside the others; reset those without effect."""
+        for name, value in self.fit_spec().to_dict().items():
+            object.__setattr__(self, name, value)
         if self.source == "prior" and (self.method, self.variant) == ("direct", "published"):
             raise InvalidParameterError(
                 "The published direct method has no prior to draw from.",

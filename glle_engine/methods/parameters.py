@@ -9,7 +9,10 @@ from __future__ import annotations
 import math
 import operator
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, ClassVar, Literal, Self, SupportsFloat, SupportsIndex
+from numbers import Real
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
 
 from glle_engine.errors import InvalidParameterError
 
@@ -100,18 +103,15 @@ class Parameter:
 
     def _converted(self, value: object) -> Any:
         """Return the value in the type of the kind, None where it cannot be."""
-        boolean = isinstance(value, bool)
         if self.kind == "boolean":
-            return value if boolean else None
-        if self.kind == "integer" and isinstance(value, SupportsIndex) and not boolean:
-            return operator.index(value)
-        if self.kind == "number" and isinstance(value, SupportsFloat) and not boolean:
+            return bool(value) if isinstance(value, (bool, np.bool_)) else None
+        if self.kind == "integer":
+            return _integer(value)
+        if self.kind == "number" and isinstance(value, Real) and not isinstance(value, bool):
             return float(value) if math.isfinite(value) else None
         if self.kind == "indices" and isinstance(value, (list, tuple)):
-            if not all(isinstance(i, SupportsIndex) and not isinstance(i, bool) for i in value):
-                return None
-            found = tuple(operator.index(i) for i in value)
-            return found if len(set(found)) == len(found) and min(found, default=0) >= 0 else None
+            found = tuple(i for i in map(_integer, value) if i is not None and i >= 0)
+            return found if len(set(found)) == len(value) else None
         return None
 
     def _within(self, value: float) -> bool:
@@ -210,6 +210,14 @@ class MethodSpec:
                 f"Unknown parameters: {', '.join(map(str, unknown))}.", remedy=f"Known are {', '.join(known)}."
             )
         return cls(**values)
+
+
+def _integer(value: object) -> int | None:
+    """Return an integer of Python or numpy as an int, None for another value."""
+    try:
+        return None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]  # a TypeError
+    except TypeError:
+        return None
 
 
 def _shown(value: object) -> str:

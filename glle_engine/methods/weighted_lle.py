@@ -3,9 +3,12 @@ r"""Weighted LLE: neighbours by distances that are relative to the density about
 .. math:: \delta_{ij} = \frac{|x_i - x_j|}{\left(M(i)\, M(j)\right)^{s / 2}}
 
 with M(i) the mean distance of :math:`x_i` to its k nearest. At s = 1 it is the length of an edge of conformal Isomap
-(de Silva and Tenenbaum 2003) and the local scale of Zelnik-Manor and Perona 2004; as in weighted LLE (Pan,
-Ge and Al Mamun 2009; survey arXiv 2011.10925, "weighted LLE for deformed distributed data") it chooses the neighbours,
-and the weights are LLE's. At s = 0 the result is LLE's.
+(de Silva and Tenenbaum 2003). This distance chooses the neighbours; the weights are LLE's. At s = 0 the result is
+LLE's.
+
+It is not the weighted LLE of Pan, Ge and Al Mamun 2009 (survey arXiv 2011.10925, "weighted LLE for deformed distributed
+data"), which has the same purpose but chooses neighbours by the cam weighted distance of Zhou and Chen 2006. That
+distance depends on the direction of :math:`x_j - x_i`, too, and is not symmetric.
 """
 
 from __future__ import annotations
@@ -89,7 +92,7 @@ METHOD = Method(
     title="Weighted LLE",
     family="extension of LLE",
     about="LLE whose neighbours are nearest by |x_i - x_j| / sqrt(M(i) M(j)), M the mean distance to the k nearest.",
-    source="de Silva and Tenenbaum 2003; Pan, Ge and Al Mamun 2009; survey arXiv 2011.10925",
+    source="edge lengths of conformal Isomap: de Silva and Tenenbaum 2003, NIPS 15",
     spec=WeightedLleSpec,
     run=run,
     refuse=lle.refuse,

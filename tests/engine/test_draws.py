@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from glle_engine import Posterior, fit, load
+from glle_engine import DrawKey, Posterior, fit, load
 from glle_engine.alignment import disparity
 from glle_engine.errors import InvalidParameterError, StorageError
 
@@ -76,8 +77,38 @@ def test_impossible_draws_name_the_remedy(posterior: Posterior, options: dict[st
     assert word in str(caught.value)
 
 
+def test_numpy_numbers_ask_for_the_same_draws(posterior: Posterior) -> None:
+    """An index of `np.arange` is an index; keys, draws and weights are those of Python's numbers."""
+    key: Any = DrawKey(np.uint8(255), np.uint64(3), np.float32(0.5))  # type: ignore[arg-type]  # as clients have them
+    assert key == DrawKey(255, 3, 0.5)
+    assert [type(value) for value in vars(key).values()] == [int, int, float]
+    expected = posterior.draw(255, seed=3, scale=0.5)
+    drawn = posterior.draw(np.uint8(255), seed=np.int64(3), scale=np.float32(0.5))  # type: ignore[arg-type]
+    assert json.dumps([drawn.index, drawn.seed, drawn.scale]) == "[255, 3, 0.5]"
+    assert drawn.embedding.tobytes() == expected.embedding.tobytes()
+    several = posterior.draws(np.int64(2), first=np.uint8(254), seed=np.int8(3), scale=np.float64(0.5))  # type: ignore[arg-type]
+    assert [one.embedding.tobytes() for one in several][1] == expected.embedding.tobytes()
+    summary = posterior.summary(np.int64(3), first=np.int64(1))  # type: ignore[arg-type]
+    np.testing.assert_array_equal(summary.consensus, posterior.summary(3, first=1).consensus)
+    np.testing.assert_array_equal(posterior.weights(np.int64(4)), posterior.weights(4))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", [np.True_, True, np.float64(1), "1", np.arange(2), None])
+def test_an_index_is_an_integer(value: Any) -> None:
+    """Booleans of either kind, fractions, words and arrays are none."""
+    with pytest.raises(InvalidParameterError, match="integer"):
+        DrawKey(value)
+
+
 @pytest.mark.parametrize(
-    "options", [{}, {"method": "direct"}, {"variant": "published"}, {"variant": "published", "covariance": "full"}]
+    "options",
+    [
+        {},
+        {"method": "direct"},
+        {"variant": "published"},
+        {"variant": "published", "covariance": "full"},
+        {"variant": "published", "covariance": "full-corrected"},
+    ],
 )
 def test_save_and_load(sheet: NDArray[np.float64], tmp_path: Path, options: dict[str, Any]) -> None:
     """A loaded posterior has the same parts and draws the same bits."""

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from glle_engine import FitSpec, errors, fit, manifolds
+from glle_engine.advice import advise
+from glle_engine.calibration import calibrate
+from glle_engine.methods import METHODS
+from glle_engine.scores import score
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+GLLE, LLE = METHODS["glle"], METHODS["lle"]
 
 
 def broken(X: NDArray[np.float64], row: int, column: int, value: float) -> NDArray[np.float64]:
@@ -68,6 +76,9 @@ def test_more_components_than_points_span() -> None:
         ({"max_iter": 0}, "max_iter"),
         ({"mean": "derived"}, "method='direct'"),
         ({"covariance": "full"}, "variant='published'"),
+        ({"covariance": "full-corrected"}, "variant='published'"),
+        ({"covariance": "full-corrected", "variant": "published", "method": "direct"}, "method='em'"),
+        ({"tol": float("nan")}, "tol"),
         ({"variance": "ml", "variant": "published"}, "variant='constrained'"),
         ({"noise": "tangent", "variant": "published"}, "variant='constrained'"),
         ({"noise": "white"}, "isotropic, tangent"),
@@ -80,10 +91,79 @@ def test_impossible_parameters(options: dict[str, Any], word: str) -> None:
     assert word in str(caught.value)
 
 
-def test_numpy_integers_are_integers(sheet: NDArray[np.float64]) -> None:
-    """A numpy integer is as good as an int and is stored as one."""
-    spec = fit(sheet, n_neighbors=np.int64(8)).spec  # type: ignore[arg-type]  # what users do
-    assert type(spec.n_neighbors) is int
+def test_numpy_numbers_are_numbers(sheet: NDArray[np.float64]) -> None:
+    """A numpy number is as good as one of Python and is stored as such, so that a specification is JSON-able."""
+    asked: Any = {"n_neighbors": np.uint8(8), "max_iter": np.int32(3), "reg": np.float32(0.5), "tol": np.int64(0)}
+    spec = fit(sheet, variant="published", **asked).spec
+    assert spec == FitSpec(variant="published", n_neighbors=8, max_iter=3, reg=0.5, tol=0.0)
+    assert json.loads(json.dumps(spec.to_dict())) == spec.to_dict()
+    assert (
+        LLE.spec(n_neighbors=np.int16(7), reg=np.float32(0.25)).to_dict() == LLE.spec(n_neighbors=7, reg=0.25).to_dict()
+    )
+
+
+def test_numpy_numbers_beside_a_fit(sheet: NDArray[np.float64]) -> None:
+    """Sheets, advice, scores and calibrations take them, and what they answer is JSON-able."""
+    asked: Any = {"n": np.uint8(200), "seed": np.int64(3), "noise": np.float32(0.5)}
+    np.testing.assert_array_equal(
+        manifolds.make("s_curve", **asked).X, manifolds.make("s_curve", 200, seed=3, noise=0.5).X
+    )
+    ks: Any = np.arange(8, 10)
+    advice = advise(sheet, n_neighbors=ks).to_dict()
+    assert json.loads(json.dumps(advice)) == advise(sheet, n_neighbors=[8, 9]).to_dict()
+    k: Any = np.int16(9)
+    assert score(sheet, sheet, ["continuity"], n_neighbors=k) == score(sheet, sheet, ["continuity"], n_neighbors=9)
+    few: Any = {"n_half_samples": np.int8(4), "n_draws": np.int8(4)}
+    posterior = fit(sheet)
+    assert calibrate(posterior, sheet, **few).trace == calibrate(posterior, sheet, n_half_samples=4, n_draws=4).trace
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"n_neighbors": np.True_},
+        {"n_neighbors": np.float64(10)},
+        {"n_neighbors": np.arange(3)},
+        {"reg": np.True_},
+        {"reg": np.ones(2)},
+        {"reg": "1"},
+        {"reg": np.float64("nan")},
+    ],
+)
+def test_other_types_are_no_numbers(options: dict[str, Any]) -> None:
+    """Booleans, arrays, words, and fractions for integers are refused, by posteriors and by methods."""
+    for spec in (FitSpec, LLE.spec):
+        with pytest.raises(errors.InvalidParameterError, match=next(iter(options))):
+            spec(**options)
+
+
+@pytest.mark.parametrize(
+    ("idle", "beside"),
+    [
+        ({"max_iter": 3, "tol": 0}, {}),
+        ({"max_iter": 3, "tol": 0.5}, {"method": "direct"}),
+        ({"max_iter": 3, "tol": 0.5}, {"method": "direct", "variant": "published"}),
+        ({"variance": "dirichlet"}, {"noise": "tangent"}),
+    ],
+)
+def test_idle_options_make_no_other_fit(
+    sheet: NDArray[np.float64], idle: dict[str, Any], beside: dict[str, Any]
+) -> None:
+    """An option that changes no bit of a fit changes neither the specification nor, therefore, an id."""
+    given, plain = FitSpec(**beside, **idle), FitSpec(**beside)
+    assert given == plain
+    assert given.to_dict() == plain.to_dict()
+    assert GLLE.spec(**beside, **idle).to_dict() == GLLE.spec(**beside).to_dict()
+    assert replace(plain, **idle) == plain
+    assert {name: array.tobytes() for name, array in fit(sheet, **beside, **idle).arrays().items()} == {
+        name: array.tobytes() for name, array in fit(sheet, **beside).arrays().items()
+    }
+
+
+@pytest.mark.parametrize("option", [{"max_iter": 3}, {"tol": 0}, {"covariance": "full-corrected"}])
+def test_options_that_change_a_fit_change_its_specification(option: dict[str, Any]) -> None:
+    """The published em keeps its options."""
+    assert FitSpec(variant="published", **option) != FitSpec(variant="published")
 
 
 def test_spec_round_trip() -> None:

@@ -238,7 +238,7 @@ def test_threads_keep_order_and_run_only_a_little_ahead(posterior: Posterior) ->
     assert [next(stream).index for _ in range(6)] == list(range(6))
     stream.close()  # type: ignore[attr-defined] # a generator
     assert len(taken) <= 40
-    failing = posterior.draws_of([DrawKey(0), DrawKey(-1)], threads=2)
+    failing = posterior.draws(2, first=2**64 - 1, threads=2)
     with pytest.raises(InvalidParameterError):
         list(failing)
 

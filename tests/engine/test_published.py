@@ -10,6 +10,7 @@ import pytest
 from glle_engine import FitSpec, fit, manifolds
 from glle_engine.errors import InvalidParameterError
 from glle_engine.published import direct_covariance, published_law
+from glle_engine.weights import lle_weights
 from tests.engine.dense import angle
 
 if TYPE_CHECKING:
@@ -64,21 +65,6 @@ def test_em_by_the_equations_point_by_point() -> None:
     np.testing.assert_allclose(fitted.sigma, sigma, rtol=1e-8)
 
 
-def test_full_covariance_is_a_zero_of_the_gradient() -> None:
-    """At convergence Omega + A Omega A = X^T S1 X + S2 (the zero of Eq. 26), S1 and S2 taken at the posterior."""
-    X = manifolds.make("s_curve", 120, seed=2).X
-    X = X / np.abs(X).max()
-    spec = FitSpec(variant="published", covariance="full", n_neighbors=6, max_iter=500, tol=1e-12)
-    fitted = fit(X, variant="published", covariance="full", n_neighbors=6, max_iter=500, tol=1e-12)
-    assert fitted.spec == spec
-    assert fitted.sigma is None
-    assert fitted.diagnostics.figures["iterations"] >= 2
-    assert fitted.covariance_factor.shape == (120, 6, 6)
-    drawn = fitted.weights(0)
-    rebuilt = np.einsum("nk,nkd->nd", drawn, X[fitted.neighbors])
-    np.testing.assert_allclose(rebuilt, X - X.mean(axis=0), atol=1e-6)
-
-
 def test_variances_turn_negative_and_are_counted(sheet: NDArray[np.float64]) -> None:
     """From the second iteration sigma_i is negative; the diagnostics count them and draws use |sigma_i|."""
     first = fit(sheet, variant="published", max_iter=1)
@@ -111,10 +97,11 @@ def test_many_features_give_one_embedding(wide: NDArray[np.float64]) -> None:
 
 
 def test_a_singular_precision_is_pseudo_inverted_and_said(sheet: NDArray[np.float64]) -> None:
-    """With d + p < k the direct precision is singular; numpy would raise, the pseudo-inverse stands in."""
+    """With d + p < k the direct precision is singular: its pseudo-inverse stands in, around LLE's weights (Eq. 36)."""
     fitted = fit(sheet, variant="published", method="direct")
     assert fitted.diagnostics.figures["singular_precisions"] == 400
     assert "singular-precision" in notes(fitted)
+    np.testing.assert_array_equal(fitted.mean, lle_weights(sheet, fitted.neighbors, 1e-3))
     joint = np.concatenate([sheet, fitted.embedding], axis=1)[fitted.neighbors[3]]
     assert np.linalg.matrix_rank(joint @ joint.T) == 5
     F = fitted.covariance_factor[3]
@@ -127,6 +114,29 @@ def test_derived_mean_of_direct(wide: NDArray[np.float64]) -> None:
     joint = np.concatenate([wide, fitted.embedding], axis=1)
     raw = joint[fitted.neighbors[8]]
     np.testing.assert_allclose(fitted.mean[8], np.linalg.solve(raw @ raw.T, raw @ joint[8]), rtol=1e-6)
+
+
+def test_direct_is_the_gaussian_of_both_reconstruction_errors(wide: NDArray[np.float64]) -> None:
+    """|x - X w|^2 + |y - Y w|^2 is (w - m)^T Gamma^-1 (w - m) and a constant, for every w (Eq. 32-35)."""
+    fitted = fit(wide, variant="published", method="direct", mean="derived")
+    joint, row = np.concatenate([wide, fitted.embedding], axis=1), fitted.neighbors[8]
+
+    def error(w: NDArray[np.float64]) -> float:
+        return float(((joint[8] - joint[row].T @ w) ** 2).sum())
+
+    mean, root = fitted.mean[8], fitted.covariance_factor[8]
+    for w in np.random.default_rng(0).standard_normal((5, 10)):
+        whitened = np.linalg.solve(root, w - mean)
+        assert error(w) - error(mean) == pytest.approx(whitened @ whitened, rel=1e-6)
+
+
+def test_many_features_leave_nothing_to_invert(wide: NDArray[np.float64]) -> None:
+    """With d > k the matrices X_i X_i^T of Eq. 21 and 29 have rank k < d; the pseudo-inverse leaves sigma_i finite."""
+    fitted = fit(wide, variant="published")
+    raw = wide[fitted.neighbors]
+    assert (np.linalg.matrix_rank(raw.transpose(0, 2, 1) @ raw) == 10).all()
+    assert fitted.sigma is not None
+    assert np.abs(fitted.sigma).max() < 100
 
 
 def test_not_invariant_to_translation(wide: NDArray[np.float64]) -> None:
@@ -157,7 +167,9 @@ def test_prior_of_em_and_none_of_direct(sheet: NDArray[np.float64]) -> None:
         fit(sheet, variant="published", method="direct").weights(0, source="prior")
 
 
-@pytest.mark.parametrize("options", [{}, {"method": "direct"}, {"covariance": "full"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"method": "direct"}, {"covariance": "full"}, {"covariance": "full-corrected"}]
+)
 def test_every_published_posterior_draws(wide: NDArray[np.float64], options: dict[str, Any]) -> None:
     """Each published posterior gives orthonormal embeddings whose eigenvalues are those of its M."""
     fitted = fit(wide, variant="published", **options)

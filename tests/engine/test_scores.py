@@ -6,7 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn.datasets import make_blobs
+from sklearn.linear_model import LinearRegression
+from sklearn.metrics import r2_score
 from sklearn.neighbors import KNeighborsClassifier
 
 from glle_engine import manifolds, quality
@@ -19,6 +23,8 @@ from glle_engine.errors import (
     NotFiniteError,
 )
 from glle_engine.geodesics import residual_variance
+from glle_engine.methods import METHODS
+from glle_engine.quality import affine_r_squared
 from glle_engine.scores import SCORES, neighborhood_hit, score
 
 N = 90
@@ -115,6 +121,37 @@ def test_procrustes_to_a_truth_of_another_width() -> None:
     line = np.linspace(0, 1, 20)[:, None]
     plane = np.concatenate([line * 0.6, line * 0.8], axis=1)
     assert score(plane, plane, ["procrustes"], truth=line)["procrustes"] == pytest.approx(0, abs=1e-12)
+
+
+def test_affine_r2_of_hessian_lle() -> None:
+    """A roll laid flat with unit covariance is an affine image of the truth, far from it by Procrustes."""
+    roll = manifolds.make("swiss_roll", 1000, seed=0)
+    found = METHODS["hessian-lle"].embed(roll.X, METHODS["hessian-lle"].spec(n_neighbors=10)).Y
+    told = score(roll.X, found, ["affine_r2", "procrustes"], truth=roll.coordinates)
+    assert told["affine_r2"] > 0.999
+    assert told["procrustes"] == pytest.approx(0.272, abs=0.01)
+
+
+@given(st.integers(0, 2**32), st.integers(1, 4), st.integers(1, 4))
+def test_affine_r2_is_that_of_a_linear_regression(seed: int, p: int, q: int) -> None:
+    """Whatever the widths, it is scikit-learn's, and an invertible affine map of the embedding changes nothing."""
+    rng = np.random.default_rng(seed)
+    Y = rng.standard_normal((30, p))
+    truth = Y @ rng.standard_normal((p, q)) + rng.standard_normal((30, q)) + 5
+    predicted = LinearRegression().fit(Y, truth).predict(Y)
+    found = affine_r_squared(Y, truth)
+    assert found == pytest.approx(r2_score(truth, predicted, multioutput="variance_weighted"), abs=1e-12)
+    turned = np.linalg.qr(rng.standard_normal((p, p)))[0] * 10.0 ** rng.integers(-3, 4, p)
+    assert affine_r_squared(Y @ turned - 3, truth) == pytest.approx(found, abs=1e-9)
+    assert affine_r_squared(truth @ rng.standard_normal((q, q)), truth) == pytest.approx(1, abs=1e-9)
+
+
+def test_affine_r2_of_a_collapsed_embedding() -> None:
+    """A column that is constant, or a copy of another, explains nothing more."""
+    Y = SHEET.coordinates[:, :1]
+    alone = affine_r_squared(Y, SHEET.coordinates)
+    assert 0 < alone < 1
+    assert affine_r_squared(np.concatenate([Y, Y, np.ones_like(Y)], axis=1), SHEET.coordinates) == pytest.approx(alone)
 
 
 @pytest.mark.parametrize(

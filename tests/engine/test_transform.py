@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from glle_engine import errors, fit, manifolds
 from glle_engine.frames import frame_weights, tangent_frames
 from glle_engine.neighbors import kneighbors
+from glle_engine.normals import standard_normal
 from glle_engine.transform import extend, hang, reconstruct
 
 if TYPE_CHECKING:
@@ -102,14 +103,15 @@ def test_impossible_new_points(sheet: NDArray[np.float64], posterior: Posterior)
 
 
 def test_data_from_weights(sheet: NDArray[np.float64], posterior: Posterior) -> None:
-    """x_i = X_i w_i: the mean's reconstruction is close to the data, a draw's scatters by its law."""
+    """x_i = X_i w_i: the mean's reconstruction is close to the data, a draw's is off it by X_i F_i z."""
     off = reconstruct(posterior, sheet, posterior.mean) - sheet
     radius = np.linalg.norm(sheet[posterior.neighbors] - sheet[:, None], axis=2).mean()
     assert np.linalg.norm(off, axis=1).mean() < 0.05 * radius
-    i = 40
-    drawn = np.stack([reconstruct(posterior, sheet, posterior.weights(j))[i] for j in range(800)])
-    spread = sheet[posterior.neighbors[i]].T @ posterior.covariance_factor[i]
-    expected = spread @ spread.T
-    np.testing.assert_allclose(np.cov(drawn.T), expected, atol=0.25 * np.abs(expected).max())
+    factor = sheet[posterior.neighbors].transpose(0, 2, 1) @ posterior.covariance_factor
+    for j in (0, 731):
+        z = standard_normal(5, j, posterior.neighbors.shape)
+        drawn = reconstruct(posterior, sheet, posterior.weights(j, seed=5, scale=0.25))
+        expected = sheet + off + 0.5 * (factor @ z[:, :, None])[:, :, 0]
+        np.testing.assert_allclose(drawn, expected, atol=1e-12 * np.abs(sheet).max())
     published = fit(sheet, variant="published")
     np.testing.assert_allclose(reconstruct(published, sheet, published.weights(0)), sheet, atol=1e-5)

@@ -124,13 +124,14 @@ def test_fit_is_refused_before_it_is_queued(client: httpx.Client, stores: Stores
 
 
 def test_same_fit_twice_is_one_job(client: httpx.Client, stores: Stores) -> None:
-    """While it waits, the same request (said otherwise) gets the same job; another spec its own."""
+    """While it waits, the same fit (by other words, or with an idle option) gets the same job; another spec its own."""
     id_ = upload(client)
     first = client.post("/v1/posteriors", json={"dataset": id_})
     again = client.post("/v1/posteriors", json={"dataset": id_, "reg": 0.001, "n_neighbors": 10})
+    idle = client.post("/v1/posteriors", json={"dataset": id_, "max_iter": 3, "tol": 0})  # of the published em
     other = client.post("/v1/posteriors", json={"dataset": id_, "n_neighbors": 11})
-    assert [answer.status_code for answer in (first, again, other)] == [202, 202, 202]
-    assert first.json()["id"] == again.json()["id"] != other.json()["id"]
+    assert [answer.status_code for answer in (first, again, idle, other)] == [202] * 4
+    assert first.json()["id"] == again.json()["id"] == idle.json()["id"] != other.json()["id"]
     assert first.headers["location"] == f"/v1/jobs/{first.json()['id']}"
     assert int(first.headers["retry-after"]) >= 1
     assert stores.queue.length() == 2

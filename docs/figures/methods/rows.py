@@ -116,7 +116,7 @@ def scored(given: DataSet, Y: np.ndarray[Any, Any]) -> dict[str, float]:
     sheet = given.name not in REAL
     names = ["trustworthiness", "continuity", "residual_variance"]
     names += ["neighborhood_hit"] if given.name == "digits" else []
-    names += ["procrustes"] if given.truth is not None else []
+    names += ["procrustes", "affine_r2"] if given.truth is not None else []
     names += ["gplvm"] if given.name in REAL else []
     found: dict[str, float] = {}
     for name in (name for name in SCORES if name in names):

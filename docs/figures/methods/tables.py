@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from docs.figures.methods.likelihood import Likely
     from docs.figures.methods.rows import Row
 
-SHEET = ("trustworthiness", "procrustes")
+SHEET = ("trustworthiness", "procrustes", "affine_r2")
 COLUMNS: dict[str, tuple[str, tuple[str, ...]]] = {
     "s_curve": ("S-curve", SHEET),
     "swiss_roll": ("Swiss roll", SHEET),
@@ -173,7 +173,13 @@ def _score(scores: dict[str, float], name: str) -> str:
 
 
 def _short(name: str) -> str:
-    return {"trustworthiness": "trust", "procrustes": "disparity", "neighborhood_hit": "hit", "gplvm": "GP-LVM"}[name]
+    return {
+        "trustworthiness": "trust",
+        "procrustes": "disparity",
+        "affine_r2": "affine R^2",
+        "neighborhood_hit": "hit",
+        "gplvm": "GP-LVM",
+    }[name]
 
 
 def _time(seconds: float) -> str:

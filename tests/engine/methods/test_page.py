@@ -38,12 +38,13 @@ def test_a_row_has_scores_and_time_or_the_reason(tmp_path: Path, monkeypatch: py
     sheet = rows.judge("s_curve", METHODS["pca"], tmp_path)
     real = rows.judge("mocap_run1", METHODS["pca"], tmp_path)
     refused = rows.judge("mocap_run1", METHODS["supervised-lle"], tmp_path)
-    assert set(sheet.scores) == {"trustworthiness", "continuity", "procrustes", "residual_variance"}
+    assert set(sheet.scores) == {"trustworthiness", "continuity", "procrustes", "affine_r2", "residual_variance"}
     assert set(real.scores) == {"trustworthiness", "continuity", "residual_variance", "gplvm"}
     assert (sheet.n, real.n, refused.n) == (60, 40, 40)
     assert "labels" in refused.refused
     table = tables.overview([sheet, real, refused])
-    assert f"{sheet.scores['trustworthiness']:.3f}, {sheet.scores['procrustes']:.3f} in " in table
+    shown = [f"{sheet.scores[name]:.3f}" for name in ("trustworthiness", "procrustes", "affine_r2")]
+    assert f"{', '.join(shown)} in " in table
     assert "refused (1)" in table
     assert f"1. {refused.refused}" in table
     rows.keep([sheet, real, refused], tmp_path / "rows.jsonl")
