@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine.law import WeightLaw
+from glle_engine.linalg import dense
 from glle_engine.progress import OnProgress, blocks, silent
 from glle_engine.published_full import full_law
 from glle_engine.weights import lle_weights
@@ -73,23 +74,23 @@ def _em_spherical(
     d = X.shape[1]
     centred = X - X.mean(axis=0)
     mean, null, rank = np.empty((n, k)), np.empty((n, k, k)), np.empty(n)
-    scatter = centred.T @ centred
+    scatter = dense.cross(centred, centred)
     rows_of = list(blocks(n, max(1, _BLOCK_ENTRIES // (k * max(k, d))), "posterior"))
     for rows in rows_of:
         raw = X[neighbors[rows]].transpose(0, 2, 1)  # X_i, (m, d, k)
-        inverse = np.linalg.pinv(raw)
-        mean[rows] = (inverse @ centred[rows, :, None])[:, :, 0]
-        null[rows] = np.eye(k) - inverse @ raw
+        inverse = dense.pinv(raw)
+        mean[rows] = dense.matmul(inverse, centred[rows, :, None])[:, :, 0]
+        null[rows] = np.eye(k) - dense.matmul(inverse, raw)
         rank[rows] = np.rint(k - np.trace(null[rows], axis1=1, axis2=2))
         # X E[w w^T] X^T as printed is sigma X (I - X^+ X) X^T = 0; what is left of Eq. 24:
-        scatter -= 2 * (raw @ mean[rows, :, None])[:, :, 0].T @ centred[rows]
+        scatter -= 2 * dense.cross(dense.matmul(raw, mean[rows, :, None])[:, :, 0], centred[rows])
         on_progress(rows.stop, n, "posterior")
     null[rank == k] = 0.0  # full column rank: the covariance is 0, not rounding
     scatter /= n
     explained = np.empty(n)
     for rows in rows_of:
-        inverse = np.linalg.pinv(X[neighbors[rows]].transpose(0, 2, 1))
-        explained[rows] = ((inverse @ scatter) * inverse).sum(axis=(1, 2))  # tr((X X^T)^+ S1)
+        inverse = dense.pinv(X[neighbors[rows]].transpose(0, 2, 1))
+        explained[rows] = (dense.matmul(inverse, scatter) * inverse).sum(axis=(1, 2))  # tr((X X^T)^+ S1)
     sigma = np.ones(n)
     free = k - rank
     iterations, converged = 0, False
@@ -135,13 +136,13 @@ def direct_covariance(
     joint = np.concatenate([X, embedding], axis=1)
     for rows in blocks(n, max(1, _BLOCK_ENTRIES // (k * max(k, joint.shape[1]))), "posterior"):
         raw = joint[neighbors[rows]]
-        values, vectors = np.linalg.eigh(raw @ raw.transpose(0, 2, 1))
+        values, vectors = dense.eigh(dense.gram(raw))
         floor = max(k, joint.shape[1]) * np.finfo(float).eps * values[:, -1:]
         held = values > floor
         inverse = np.where(held, 1 / np.where(held, values, 1.0), 0.0)
         rank[rows] = held.sum(axis=1)
-        covariance[rows] = (vectors * inverse[:, None, :]) @ vectors.transpose(0, 2, 1)
-        root[rows] = (vectors * np.sqrt(inverse)[:, None, :]) @ vectors.transpose(0, 2, 1)
+        covariance[rows] = dense.matmul(vectors * inverse[:, None, :], vectors.transpose(0, 2, 1))
+        root[rows] = dense.matmul(vectors * np.sqrt(inverse)[:, None, :], vectors.transpose(0, 2, 1))
     return covariance, root, rank
 
 
@@ -158,8 +159,8 @@ def _direct(
         mean = lle_weights(X, neighbors, spec.reg)
     else:  # Gamma_i (X_i^T x_i + Y_i^T y_i), Eq. 35
         joint = np.concatenate([X, embedding], axis=1)
-        target = np.einsum("nkf,nf->nk", joint[neighbors], joint)
-        mean = (covariance @ target[:, :, None])[:, :, 0]
+        target = dense.matmul(joint[neighbors], joint[:, :, None])
+        mean = dense.matmul(covariance, target)[:, :, 0]
     on_progress(n, n, "posterior")
     facts: dict[str, Any] = {"singular_precisions": int((rank < k).sum())}
     return WeightLaw(mean, root, 0.0, None, constrained=False, sigma=None), facts

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine.law import WeightLaw
+from glle_engine.linalg import dense
 from glle_engine.progress import OnProgress, blocks
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def full_law(
     rows_of = list(blocks(n, max(1, _BLOCK_ENTRIES // (k * max(k, d))), "posterior"))
     iterations, converged = 0, False
     while True:
-        scatter, second = np.zeros((d, d)) if corrected else centred.T @ centred, np.zeros((k, k))
+        scatter, second = np.zeros((d, d)) if corrected else dense.cross(centred, centred), np.zeros((k, k))
         for rows in rows_of:
             raw = X[neighbors[rows]].transpose(0, 2, 1)
             mean[rows], covariance[rows] = condition(raw, omega[rows], centred[rows])
@@ -115,11 +116,10 @@ def printed_m_step(
     (m, k, k) float64
 
     """
-    values, basis = np.linalg.eigh(raw.transpose(0, 2, 1) @ raw)
-    target = raw.transpose(0, 2, 1) @ scatter @ raw + second
-    inner = basis.transpose(0, 2, 1) @ target @ basis / (1 + values[:, :, None] * values[:, None, :])
-    omega: NDArray[np.float64] = basis @ inner @ basis.transpose(0, 2, 1)
-    return omega
+    values, basis = dense.eigh(dense.gram(raw.transpose(0, 2, 1)))
+    target = _congruence(raw.transpose(0, 2, 1), scatter) + second
+    inner = _congruence(basis.transpose(0, 2, 1), target) / (1 + values[:, :, None] * values[:, None, :])
+    return _congruence(basis, inner)
 
 
 def corrected_m_step(
@@ -157,25 +157,28 @@ def corrected_m_step(
 
     """
     back, right, row_space = _row_space(raw)
-    first, regression, rest = _regressed(right @ second @ right.transpose(0, 2, 1), row_space)
-    first += back.transpose(0, 2, 1) @ scatter @ back
+    first, regression, rest = _regressed(_congruence(right, second), row_space)
+    first += _congruence(back.transpose(0, 2, 1), scatter)
     spread = np.eye(raw.shape[2]) * row_space[:, None, :] + regression
-    inner = spread @ (first / 2) @ spread.transpose(0, 2, 1) + rest
-    omega = right.transpose(0, 2, 1) @ inner @ right
+    inner = _congruence(spread, first / 2) + rest
+    omega = _congruence(right.transpose(0, 2, 1), inner)
     return np.asarray((omega + omega.transpose(0, 2, 1)) / 2)
+
+
+def _congruence(left: NDArray[np.float64], middle: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return A B A^T for each A; B is one matrix, or one for each."""
+    return dense.matmul(dense.matmul(left, middle), left.transpose(0, 2, 1))
 
 
 def _row_space(raw: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Return U S^+ (m, d, k), V^T (m, k, k) and 1 for each row of V^T in the row space, 0 elsewhere (m, k)."""
     m, d, k = raw.shape
-    orthonormal, triangle = np.linalg.qr(raw)
-    left, singular, right = np.linalg.svd(triangle, full_matrices=True)
-    width = singular.shape[1]
+    if d < k:  # rows of zeros make the right singular vectors a whole basis
+        raw = np.concatenate([raw, np.zeros((m, k - d, k))], axis=1)
+    left, singular, right = dense.svd(raw)
     held = singular > max(d, k) * np.finfo(float).eps * singular[:, :1]
-    back, row_space = np.zeros((m, d, k)), np.zeros((m, k))
-    back[:, :, :width] = (orthonormal @ left) * np.where(held, 1 / np.where(held, singular, 1.0), 0.0)[:, None, :]
-    row_space[:, :width] = held
-    return back, right, row_space
+    back = left[:, :d] * np.where(held, 1 / np.where(held, singular, 1.0), 0.0)[:, None, :]
+    return back, right, held.astype(float)
 
 
 def _regressed(
@@ -184,9 +187,9 @@ def _regressed(
     """Return C_11, C_21 C_11^+ and C_22.1 of covariances C, each (m, k, k) and zero outside its block."""
     null_space = 1 - row_space
     first = rotated * (row_space[:, :, None] * row_space[:, None, :])
-    regression = (rotated * null_space[:, :, None]) @ np.linalg.pinv(first, hermitian=True)
+    regression = dense.matmul(rotated * null_space[:, :, None], dense.pinv(first))
     rest = rotated * (null_space[:, :, None] * null_space[:, None, :])
-    return first, regression, rest - regression @ first @ regression.transpose(0, 2, 1)
+    return first, regression, rest - _congruence(regression, first)
 
 
 def _scatters(
@@ -199,8 +202,8 @@ def _scatters(
 
     S1 has no term X C X^T, because a covariance that is conditional on X w = x - mu annihilates X.
     """
-    residual = centred - (raw @ mean[:, :, None])[:, :, 0]
-    return residual.T @ residual, covariance.sum(axis=0) + mean.T @ mean
+    residual = centred - dense.matmul(raw, mean[:, :, None])[:, :, 0]
+    return dense.cross(residual, residual), covariance.sum(axis=0) + dense.cross(mean, mean)
 
 
 def _printed_scatters(
@@ -210,10 +213,11 @@ def _printed_scatters(
     centred: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return n S1 less its first term, and n S2, of some points, with C of Eq. 22 in place of E[w w^T]."""
-    rebuilt = raw @ np.concatenate([mean[:, :, None], covariance], axis=2)
-    scatter = -2 * rebuilt[:, :, 0].T @ centred
-    scatter += np.einsum("mik,mjk->ij", rebuilt[:, :, 1:], raw, optimize=True)
-    return scatter, covariance.sum(axis=0)
+    m, d, k = raw.shape
+    rebuilt = dense.matmul(raw, np.concatenate([mean[:, :, None], covariance], axis=2))
+    scatter = -2 * dense.cross(rebuilt[:, :, 0], centred)
+    columns = (part.transpose(0, 2, 1).reshape(m * k, d) for part in (rebuilt[:, :, 1:], raw))
+    return scatter + dense.cross(*columns), covariance.sum(axis=0)
 
 
 def _condition(
@@ -224,10 +228,10 @@ def _condition(
     In the blocks of `corrected_m_step` the covariance is that of block 2 given block 1, which annihilates X exactly.
     """
     back, right, row_space = _row_space(raw)
-    _, regression, rest = _regressed(right @ omega @ right.transpose(0, 2, 1), row_space)
-    known = back.transpose(0, 2, 1) @ centred[:, :, None]
-    mean = right.transpose(0, 2, 1) @ (known + regression @ known)
-    covariance = right.transpose(0, 2, 1) @ rest @ right
+    _, regression, rest = _regressed(_congruence(right, omega), row_space)
+    known = dense.matmul(back.transpose(0, 2, 1), centred[:, :, None])
+    mean = dense.matmul(right.transpose(0, 2, 1), known + dense.matmul(regression, known))
+    covariance = _congruence(right.transpose(0, 2, 1), rest)
     return mean[:, :, 0], (covariance + covariance.transpose(0, 2, 1)) / 2
 
 
@@ -235,18 +239,19 @@ def _printed_condition(
     raw: NDArray[np.float64], omega: NDArray[np.float64], centred: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Eq. 21-22, the pseudo-inverse taken in the column space of X_i, min(d, k) wide, instead of in d."""
-    basis, triangle = np.linalg.qr(raw)  # X_i = Q R
-    cross = omega @ triangle.transpose(0, 2, 1)
-    gain = cross @ np.linalg.pinv(triangle @ cross, hermitian=True)
-    mean = gain @ (basis.transpose(0, 2, 1) @ centred[:, :, None])
-    covariance = omega - gain @ cross.transpose(0, 2, 1)
+    basis, singular, right = dense.svd(raw)
+    reduced = singular[:, :, None] * right  # X_i = U (S V^T)
+    cross = dense.matmul(omega, reduced.transpose(0, 2, 1))
+    gain = dense.matmul(cross, dense.pinv(dense.matmul(reduced, cross)))
+    mean = dense.matmul(gain, dense.matmul(basis.transpose(0, 2, 1), centred[:, :, None]))
+    covariance = omega - dense.matmul(gain, cross.transpose(0, 2, 1))
     return mean[:, :, 0], (covariance + covariance.transpose(0, 2, 1)) / 2
 
 
 def _absolute_root(matrix: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
     r"""Return the symmetric root of \\|M\\| and how many eigenvalues were negative beyond rounding."""
-    values, vectors = np.linalg.eigh(matrix)
+    values, vectors = dense.eigh(matrix)
     floor = matrix.shape[-1] * np.finfo(float).eps * np.abs(values).max(axis=1, keepdims=True)
     kept = np.where(np.abs(values) > floor, np.abs(values), 0.0)
-    root = (vectors * np.sqrt(kept)[:, None, :]) @ vectors.transpose(0, 2, 1)
+    root = dense.matmul(vectors * np.sqrt(kept)[:, None, :], vectors.transpose(0, 2, 1))
     return root, (values < -floor).sum(axis=1)

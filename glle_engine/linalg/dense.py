@@ -55,15 +55,22 @@ def cross(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.f
     """Return A^T B (a, b) of two tall matrices (n, a) and (n, b)."""
     if not has_compiler():
         return np.asarray(left.T @ right)
-    return _products(left[None], right[None])[0]
+    return np.asarray(_products(left[None], right[None])[0])
 
 
 def matmul(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return A B of matrices (a, l) and (l, b), or of each pair of (m, a, l) and (m, l, b)."""
+    """Return A B of matrices (a, l) and (l, b); either may be a batch, (m, a, l) or (m, l, b)."""
     if not has_compiler():
         return np.asarray(left @ right)
+    if left.ndim == right.ndim == 2:
+        return np.asarray(_products(left.T[None], right[None])[0])
+    if right.ndim == 2:
+        m, a, length = left.shape
+        return matmul(left.reshape(m * a, length), right).reshape(m, a, right.shape[1])
     if left.ndim == 2:
-        return _products(left.T[None], right[None])[0]
+        m, length, b = right.shape
+        flat = matmul(left, right.transpose(1, 0, 2).reshape(length, m * b))
+        return flat.reshape(len(left), m, b).transpose(1, 0, 2)
     return _products(left.transpose(0, 2, 1), right)
 
 
