@@ -121,11 +121,8 @@ class LaneSolver:
     _idle: list[Workspace] = field(default_factory=list)
 
     @classmethod
-    def prepare(
-        cls, neighbors: NDArray[np.int32], order: NDArray[np.int32], pins: NDArray[np.int32], wanted: int
-    ) -> LaneSolver:
-        """Analyse a pattern with at most one closed class."""
-        structure = analyse(neighbors, order)
+    def prepare(cls, structure: Structure, pins: NDArray[np.int32], wanted: int) -> LaneSolver:
+        """Return the solver of an analysed pattern with at most one closed class."""
         return cls(structure, int(structure.position[pins[0]]) if len(pins) else -1, wanted)
 
     @cached_property
@@ -259,7 +256,7 @@ def warm() -> None:
     neighbors = np.sort((rows[:, None] + np.arange(1, k + 1)) % n, axis=1).astype(np.int32)
     mean, factor = np.full((n, k), 1 / k), np.full((n, k, k), 0.01) * np.eye(k)
     for pins in (rows[:1], rows[:0]):
-        solver = LaneSolver.prepare(neighbors, rows, pins, 1)
+        solver = LaneSolver.prepare(analyse(neighbors, rows), pins, 1)
         solver.solve([(0, 0, 1.0)], mean, factor)
         room = solver._idle[0]  # noqa: SLF001 -- its own
         null_left(room.tag, solver.structure, room.lower, room.upper, np.zeros(solver.lanes, np.int32), room.work)
