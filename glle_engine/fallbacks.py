@@ -60,7 +60,10 @@ def few_points(problem: Eigenproblem, weights: NDArray[np.float64], wanted: int)
     np.subtract.at(residual, (np.arange(n)[:, None], problem.neighbors), weights)
     if len(problem.pins):  # one more row lifts the constant off the bottom, exactly
         residual = np.vstack([residual, np.full(n, 10 * dense.norm(residual) / np.sqrt(n))])
-    _, singular, right = dense.svd(residual)
+    # Eigenvectors of the Gram matrix come fast but inexact; the rotations that are left make them singular vectors.
+    near = dense.eigh(dense.cross(residual, residual))[1]
+    _, singular, rotations = dense.svd(dense.matmul(residual, near))
+    right = dense.matmul(rotations, np.ascontiguousarray(near.T))
     skip = 0 if len(problem.pins) else 1
     values = singular[::-1][skip : skip + wanted] ** 2
     vectors = right[::-1][skip : skip + wanted].T
