@@ -27,7 +27,7 @@ import numpy as np
 from scipy.sparse import csc_array
 from scipy.sparse.linalg import spilu, splu
 
-from glle_engine.eigenpairs import GOOD_PIN, MAX_STEPS, pin_refusal, refusal
+from glle_engine.eigenpairs import GOOD_PIN, LU_STEPS, MAX_STEPS, pin_refusal, refusal
 from glle_engine.errors import ConvergenceError, InvalidParameterError
 from glle_engine.factored import Factored
 from glle_engine.fallbacks import few_points, shift_invert
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from glle_engine.lanes.structure import Structure
 
 DENSE_BELOW = 80
+_ROUNDINGS = 8.0  # of the entries of B, each of which moves a singular value by the machine precision
 _THRESHOLD = 0.01  # of pivoting: 1 fills without bound and 0 loses digits
 
 Solver = Literal["lanes", "lanes-repinned", "lu", "lu-repinned", "lu-colamd", "eigsh", "dense"]
@@ -188,7 +189,14 @@ class Eigenproblem:
 
     @staticmethod
     def _accept(pairs: Eigenpairs, solver: Solver, tried: list[str]) -> bool:
-        reason = refusal(pairs.diagnostics["deviation"], pairs.diagnostics["steps"])
+        smallest = np.sqrt(pairs.values[pairs.values > 0].min(initial=1.0))
+        share = _ROUNDINGS * float(np.finfo(float).eps / smallest)
+        reason = refusal(
+            pairs.diagnostics["deviation"],
+            pairs.diagnostics["steps"],
+            rounding=share * (2 + share),  # of a square
+            most=LU_STEPS,
+        )
         if reason:
             tried.append(f"{solver}: {reason}")
         pairs.diagnostics["rejected"] = list(tried)
@@ -200,6 +208,11 @@ class Eigenproblem:
         for j, column in enumerate(vectors.T.copy()):  # a gather of contiguous numbers is twice as fast
             image[:, j] -= (weights * column[self.neighbors]).sum(axis=1)
         return image
+
+    def apply_transposed(self, weights: NDArray[np.float64], vector: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return (I - W)^T v for v (n,)."""
+        spread = np.bincount(self.neighbors.ravel(), (weights * vector[:, None]).ravel(), len(vector))
+        return np.asarray(vector - spread)
 
     @cached_property
     def structure(self) -> Structure:

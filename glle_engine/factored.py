@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from glle_engine.eigenpairs import Eigenpairs, start_vector
+from glle_engine.eigenpairs import ACCEPTED_DEVIATION, Eigenpairs, start_vector
 from glle_engine.lanczos import lanczos
 from glle_engine.linalg.rows import norm, project_out
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glle_engine.embedding import Eigenproblem
+
+
+_EXACT = 1e-9  # deviation above which eigenpairs are refined
 
 
 class LU(Protocol):
@@ -98,7 +101,13 @@ class Factored:
                 break
             locked = np.concatenate([right, found])
             start = np.roll(start, 1)
-        values, vectors, deviation = 1 / top, found[:, self.inverse].T, self._deviation(found, top)
+        values, deviation = 1 / top, self._deviation(found, top)
+        if not deviation < _EXACT:
+            found, values = self._refined(found, left, right)
+            deviation = float(np.abs(values * top - 1).max(initial=0.0))
+            if not deviation < ACCEPTED_DEVIATION:  # too close to the machine precision for an estimate
+                following = None
+        vectors = found[:, self.inverse].T
         if null is None:
             values, vectors = values[1:], vectors[:, 1:]
         else:
@@ -111,5 +120,37 @@ class Factored:
         )
 
     def _deviation(self, found: NDArray[np.float64], top: NDArray[np.float64]) -> float:
+        return float(np.abs(self._images(found) * top - 1).max(initial=0.0))
+
+    def _images(self, found: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return |B v|^2 of rows v."""
         image = self.problem.apply(self.weights, found[:, self.inverse].T)
-        return float(np.abs((image * image).sum(axis=0) * top - 1).max(initial=0.0))
+        return np.asarray((image * image).sum(axis=0))
+
+    def _refined(
+        self, found: NDArray[np.float64], left: NDArray[np.float64], right: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Apply M^+ once more to rows, with iterative refinement of both solves; return them and their |B v|^2.
+
+        Removing the constant from a solution leaves rounding errors of the constant's size. These matter if B has
+        singular values near the machine precision.
+        """
+        rows = np.empty_like(found)
+        for i, v in enumerate(found):
+            z = np.asarray(self.lu.solve(v))
+            project_out(left, z)
+            residual = v - self.problem.apply_transposed(self.weights, z[self.inverse])[self.order]
+            project_out(right, residual)
+            z += self.lu.solve(residual)
+            project_out(left, z)
+            x = np.asarray(self.lu.solve(z, "T"))
+            project_out(right, x)
+            residual = z - self.problem.apply(self.weights, x[self.inverse][:, None])[:, 0][self.order]
+            project_out(left, residual)
+            x += self.lu.solve(residual, "T")
+            project_out(right, x)
+            for _ in range(2):
+                x /= norm(x)
+                project_out(rows[:i], x)
+            rows[i] = x / norm(x)
+        return rows, self._images(rows)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.eigenpairs import MAX_STEPS
+from glle_engine.eigenpairs import LU_STEPS, MAX_STEPS
 from glle_engine.linalg import dense
 from glle_engine.linalg.rows import combination, norm, project_out
 
@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 TOLERANCE = 1e-10
+_STRIDE = 10  # steps between tests of convergence in a long run
 
 
 def lanczos(
     apply: Callable[[NDArray[np.float64]], NDArray[np.float64]],
     start: NDArray[np.float64],
     wanted: int,
-    max_steps: int = MAX_STEPS,
+    max_steps: int = LU_STEPS,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
     r"""Return the `wanted` largest eigenpairs of a symmetric positive semidefinite operator.
 
@@ -49,7 +50,7 @@ def lanczos(
 
     """
     n = len(start)
-    basis = np.empty((max_steps + 1, n))
+    basis = np.empty((min(MAX_STEPS, max_steps) + 1, n))
     basis[0] = start / norm(start)
     diagonal, off = np.empty(max_steps), np.empty(max_steps)
     for step in range(max_steps):
@@ -62,11 +63,14 @@ def lanczos(
         if not (np.isfinite(off[step]) and np.isfinite(diagonal[step])):
             raise FloatingPointError("the operator is not finite")
         exhausted = off[step] <= np.finfo(float).eps * np.abs(diagonal[:size]).max()
-        if size >= wanted or exhausted:
+        is_due = size <= MAX_STEPS or size % _STRIDE == 0 or size == max_steps
+        if (size >= wanted and is_due) or exhausted:
             values, ritz = dense.eigh(np.diag(diagonal[:size]) + np.diag(off[:step], -1))
             top = slice(None, -wanted - 1, -1)  # the largest come last
             residual = off[step] * np.abs(ritz[-1, top])
             if exhausted or size == max_steps or np.all(residual <= TOLERANCE * values[top]):
                 return values[: -wanted - 2 : -1], combination(ritz[:, top].T, known), size
+        if size == len(basis):
+            basis = np.concatenate([basis, np.empty_like(basis)])
         basis[size] = image / off[step]
     raise AssertionError("unreachable: the last step returns")
