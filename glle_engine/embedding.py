@@ -102,7 +102,7 @@ class Eigenproblem:
         tried: list[str] = []
         with contextlib.suppress(FloatingPointError):  # the draws move their pins themselves
             for _ in range(2):
-                solver, factored = problem._factor_mean(weights)
+                solver, factored = problem.factor_mean(weights)
                 null = factored.null_left()
                 strength = float(np.abs(null[problem.pins, np.arange(len(pins))]).min())
                 is_good = strength >= GOOD_PIN * np.abs(null).max()
@@ -163,7 +163,7 @@ class Eigenproblem:
             if solver == "lu-repinned" and not len(pins):
                 continue
             try:
-                factored = self._factor(weights, pins, permutation)
+                factored = self.factor(weights, pins, permutation)
                 null = factored.null_left() if len(pins) else None
                 strength = float(np.abs(null[pins, np.arange(len(pins))]).min()) if null is not None else 1.0
                 if null is not None:
@@ -258,16 +258,16 @@ class Eigenproblem:
         source = (self.order[:, None].astype(np.intp) * (k + 1) + sort).astype(np.int32).ravel()
         return np.take_along_axis(row, sort, axis=1).ravel(), source, inverse
 
-    def _factor_mean(self, weights: NDArray[np.float64]) -> tuple[Solver, Factored]:
+    def factor_mean(self, weights: NDArray[np.float64]) -> tuple[Solver, Factored]:
         """Factor without pivoting where the lanes can; else as a draw outside the lanes."""
         if len(self.pins) > 1 or not dense.has_compiler():
-            return "lu", self._factor(weights, self.pins, "NATURAL")
+            return "lu", self.factor(weights, self.pins, "NATURAL")
         from glle_engine.lanes.single import SingleLU  # noqa: PLC0415 -- numba takes a while to load
 
         lu = SingleLU.factor(self.structure, weights, self.pins)
         return "lanes", Factored(self, weights, self.pins, lu, self.structure.order, self.structure.position)
 
-    def _factor(self, weights: NDArray[np.float64], pins: NDArray[np.int32], permutation: str) -> Factored:
+    def factor(self, weights: NDArray[np.float64], pins: NDArray[np.int32], permutation: str) -> Factored:
         """Factor with pivoting, in the order of the problem ("NATURAL"), or with partial pivoting ("COLAMD")."""
         if permutation == "COLAMD":
             return self._by_columns._pivoted(weights, pins, 1.0)

@@ -99,13 +99,13 @@ def test_a_first_pin_that_is_bad_is_not_kept(monkeypatch: pytest.MonkeyPatch) ->
     weights = lle_weights(X, neighbors)
     expected = bottom(neighbors, weights, 2)[1]
     made: list[str] = []
-    factor = Eigenproblem._factor
+    factor = Eigenproblem.factor
 
     def counted(self: Eigenproblem, *arguments: Any) -> Any:
         made.append(arguments[2])
         return factor(self, *arguments)
 
-    monkeypatch.setattr(Eigenproblem, "_factor", counted)
+    monkeypatch.setattr(Eigenproblem, "factor", counted)
     for good, factors in ((0.0, ["MMD_AT_PLUS_A"]), (1.1, ["MMD_AT_PLUS_A", "NATURAL"])):
         monkeypatch.setattr("glle_engine.embedding.GOOD_PIN", good)
         made.clear()
@@ -137,7 +137,7 @@ def test_a_bad_pin_is_moved(posterior: Posterior) -> None:
     problem = posterior.eigenproblem
     for index in range(100):
         weights = posterior.weights(index)
-        y = np.abs(problem._factor(weights, problem.pins, "NATURAL").null_left()[:, 0])
+        y = np.abs(problem.factor(weights, problem.pins, "NATURAL").null_left()[:, 0])
         if y.min() < eigenpairs.ACCEPTED_PIN / 2:
             break
     bad = Eigenproblem(problem.neighbors, problem.order, np.array([np.argmin(y)], np.int32))
@@ -153,7 +153,7 @@ def test_every_rung_of_the_chain_gives_the_same_embedding(
 ) -> None:
     """When the first solvers fail the next one answers, is named, and agrees."""
     calls: list[str] = []
-    factor = Eigenproblem._factor
+    factor = Eigenproblem.factor
 
     def failing(self: Eigenproblem, weights: Any, pins: Any, permutation: str) -> Any:
         calls.append(permutation)
@@ -163,7 +163,7 @@ def test_every_rung_of_the_chain_gives_the_same_embedding(
 
     monkeypatch.setitem(posterior.__dict__, "lane_solver", None)
     expected_embedding = posterior.draw(9).embedding
-    monkeypatch.setattr(Eigenproblem, "_factor", failing)
+    monkeypatch.setattr(Eigenproblem, "factor", failing)
     drawn = posterior.draw(9)
     assert drawn.diagnostics["solver"] == expected
     assert len(drawn.diagnostics["rejected"]) == broken

@@ -265,7 +265,7 @@ def test_a_bad_pin_is_moved_in_its_own_lane(posterior: Posterior) -> None:
     problem = posterior.eigenproblem
     weak = []
     for index in range(300):
-        y = problem._factor(posterior.weights(index), problem.pins, "NATURAL").null_left()[:, 0]
+        y = problem.factor(posterior.weights(index), problem.pins, "NATURAL").null_left()[:, 0]
         if np.abs(y).min() < 3e-7:
             weak.append((index, int(np.argmin(np.abs(y)))))
         if len(weak) == 2:
