@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glle_engine.linalg.dense import has_compiler
+from glle_engine.linalg import dense
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,7 +25,7 @@ def _kernels() -> Any:
 
 def overlaps(rows: NDArray[np.float64], vector: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the inner products (m,) of rows (m, n) with a vector (n,)."""
-    if not has_compiler():
+    if not dense.has_compiler():
         return np.asarray(rows @ vector)
     found = np.empty(len(rows))
     _kernels().overlaps(_kernels().TAG, rows, vector, found)
@@ -34,7 +34,7 @@ def overlaps(rows: NDArray[np.float64], vector: NDArray[np.float64]) -> NDArray[
 
 def subtract(factors: NDArray[np.float64], rows: NDArray[np.float64], vector: NDArray[np.float64]) -> None:
     """Subtract the combination of rows (m, n) with factors (m,) from a vector (n,), in place."""
-    if not has_compiler():
+    if not dense.has_compiler():
         vector -= factors @ rows
         return
     _kernels().subtract(_kernels().TAG, factors, rows, vector)
@@ -49,7 +49,7 @@ def project_out(rows: NDArray[np.float64], vector: NDArray[np.float64]) -> NDArr
 
 def combination(factors: NDArray[np.float64], rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the combinations (q, n) of rows (m, n) with factors (q, m)."""
-    if not has_compiler():
+    if not dense.has_compiler():
         return np.asarray(factors @ rows)
     found = np.zeros((len(factors), rows.shape[1]))
     for own, target in zip(np.ascontiguousarray(-factors), found, strict=True):
