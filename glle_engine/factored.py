@@ -86,9 +86,7 @@ class Factored:
         need = wanted - first if null is not None else wanted + 1
         start = start_vector(n)[self.order]
         while need > 0:
-            begin = start.copy()
-            project_out(locked, begin)
-            values, vectors, taken = lanczos(pseudo_inverse, begin, need)
+            values, vectors, taken = lanczos(pseudo_inverse, start, need, locked)
             steps = max(steps, taken)
             if len(values) < need:
                 raise FloatingPointError("the operator is singular to rounding")

@@ -23,6 +23,7 @@ def lanczos(
     apply: Callable[[NDArray[np.float64]], NDArray[np.float64]],
     start: NDArray[np.float64],
     wanted: int,
+    locked: NDArray[np.float64],
     max_steps: int = LU_STEPS,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
     r"""Return the `wanted` largest eigenpairs of a symmetric positive semidefinite operator.
@@ -37,6 +38,9 @@ def lanczos(
     start : (n,) float64
         Not zero. A fixed one makes the result a function of the operator.
     wanted : int
+    locked : (m, n) float64
+        Orthonormal rows to which the range of the operator is orthogonal. The basis is kept orthogonal to them, since a
+        rounding error along them grows from step to step.
     max_steps : int
 
     Returns
@@ -51,13 +55,16 @@ def lanczos(
     """
     n = len(start)
     basis = np.empty((min(MAX_STEPS, max_steps) + 1, n))
-    basis[0] = start / norm(start)
+    basis[0] = start
+    project_out(locked, basis[0])
+    basis[0] /= norm(basis[0])
     diagonal, off = np.empty(max_steps), np.empty(max_steps)
     for step in range(max_steps):
         image = apply(basis[step])
         known = basis[: step + 1]
         diagonal[step] = project_out(known, image)[step]
         project_out(known, image)
+        project_out(locked, image)
         off[step] = norm(image)
         size = step + 1
         if not (np.isfinite(off[step]) and np.isfinite(diagonal[step])):
