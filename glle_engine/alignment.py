@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from glle_engine.linalg import dense
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+
+@cache
+def _kernels() -> Any:
+    from glle_engine.linalg import procrustes  # noqa: PLC0415 -- numba takes a while to load
+
+    return procrustes
+
+
+def _rotation(
+    Y: NDArray[np.float64], reference: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], float, tuple[float, float]]:
+    """Return U V^T and tr S of Y^T Y_0 = U S V^T, and both squared norms."""
+    if not dense.has_compiler():
+        u, s, vt = np.linalg.svd(Y.T @ reference)
+        return u @ vt, float(s.sum()), (dense.dot(Y, Y), dense.dot(reference, reference))
+    turn = np.empty((Y.shape[1], Y.shape[1]))
+    overlap, *squares = _kernels().rotation(dense.readable(Y), dense.readable(reference), turn)
+    if not np.isfinite(overlap):
+        raise np.linalg.LinAlgError("A product of two embeddings is not finite.")
+    return turn, overlap, (squares[0], squares[1])
 
 
 def procrustes_rotation(Y: NDArray[np.float64], reference: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -20,9 +44,13 @@ def procrustes_rotation(Y: NDArray[np.float64], reference: NDArray[np.float64]) 
     ----------
     Y, reference : (n, p) float64
 
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If an entry is not finite.
+
     """
-    u, _, vt = np.linalg.svd(Y.T @ reference)
-    return np.asarray(u @ vt)
+    return _rotation(Y, reference)[0]
 
 
 def disparity(Y: NDArray[np.float64], reference: NDArray[np.float64]) -> float:
@@ -37,9 +65,9 @@ def disparity(Y: NDArray[np.float64], reference: NDArray[np.float64]) -> float:
         Neither with all points equal.
 
     """
-    a, b = Y - Y.mean(axis=0), reference - reference.mean(axis=0)
-    overlap = np.linalg.svd(a.T @ b, compute_uv=False).sum()
-    return float(max(0.0, 1 - (overlap / (np.linalg.norm(a) * np.linalg.norm(b))) ** 2))
+    _, overlap, (a, b) = _rotation(Y - Y.mean(axis=0), reference - reference.mean(axis=0))
+    share = overlap / (np.sqrt(a) * np.sqrt(b))
+    return float(max(0.0, 1 - share * share))
 
 
 def aligned_to(
@@ -54,10 +82,15 @@ def aligned_to(
         Whether the columns of both sum to zero: one decomposition then serves both.
 
     """
-    u, s, vt = np.linalg.svd(Y.T @ reference)
-    if centred:
-        norms = np.vdot(Y, Y) * np.vdot(reference, reference)
-        apart = float(max(0.0, 1 - s.sum() ** 2 / norms))
-    else:
-        apart = disparity(Y, reference)
-    return Y @ (u @ vt), apart
+    turn, overlap, (a, b) = _rotation(Y, reference)
+    apart = max(0.0, 1 - overlap * overlap / (a * b)) if centred else disparity(Y, reference)
+    return turned(Y, turn), apart
+
+
+def turned(Y: NDArray[np.float64], turn: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return Y R of an embedding (n, p) and a rotation (p, p)."""
+    if not dense.has_compiler():
+        return np.asarray(Y @ turn)
+    out = np.empty((len(Y), turn.shape[1]))
+    _kernels().turned(dense.readable(Y), turn, out)
+    return out

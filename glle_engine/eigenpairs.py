@@ -16,7 +16,8 @@ ACCEPTED_DEVIATION = 1e-6
 ACCEPTED_PIN = 1e-5
 # A pin whose |y| is above this share of the largest |y| costs no digits that another would keep.
 GOOD_PIN = 0.01
-MAX_STEPS = 60
+MAX_STEPS = 60  # of the lanes
+LU_STEPS = 300  # of one problem alone: eigenvalues that lie close together need more than 60
 
 
 @dataclass(frozen=True)
@@ -42,13 +43,29 @@ class Eigenpairs:
 
 
 def start_vector(n: int) -> NDArray[np.float64]:
-    """Return the fixed Lanczos start vector of n points."""
-    return np.random.Generator(np.random.Philox(key=n)).standard_normal(n)
+    """Return the fixed Lanczos start vector of n points: uniform numbers in [-1/2, 1/2), exact on every platform."""
+    words = np.random.Philox(key=n).random_raw(n)
+    return np.asarray((words >> np.uint64(11)) * 2.0**-53 - 0.5)
 
 
-def refusal(deviation: float, steps: int, accepted: float = np.inf) -> str | None:
-    """Return why pairs found in so many steps are not accepted, or None when they are; `accepted` is stricter still."""
-    if deviation < min(accepted, ACCEPTED_DEVIATION) and steps < MAX_STEPS:
+def refusal(
+    deviation: float, steps: int, accepted: float = ACCEPTED_DEVIATION, *, rounding: float = 0.0, most: int = MAX_STEPS
+) -> str | None:
+    """Return the reason why pairs found in so many steps are not accepted, or None if they are.
+
+    Parameters
+    ----------
+    deviation : float
+    steps : int
+    accepted : float
+        The largest deviation accepted, exclusive.
+    rounding : float
+        The deviation that rounding of the weights alone can cause.
+    most : int
+        The number of steps after which Lanczos stops without convergence.
+
+    """
+    if deviation < max(accepted, rounding) and steps < most:
         return None
     return f"deviation {deviation:.1e} after {steps} steps"
 

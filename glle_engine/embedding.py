@@ -21,17 +21,17 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
 from scipy.sparse import csc_array
-from scipy.sparse.linalg import splu
+from scipy.sparse.linalg import spilu, splu
 
-from glle_engine.eigenpairs import GOOD_PIN, MAX_STEPS, pin_refusal, refusal
+from glle_engine.eigenpairs import GOOD_PIN, LU_STEPS, MAX_STEPS, pin_refusal, refusal
 from glle_engine.errors import ConvergenceError, InvalidParameterError
 from glle_engine.factored import Factored
-from glle_engine.fallbacks import dense, shift_invert
+from glle_engine.fallbacks import few_points, shift_invert
+from glle_engine.linalg import dense
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,8 +40,11 @@ if TYPE_CHECKING:
 
     from glle_engine.eigenpairs import Eigenpairs
     from glle_engine.lanes.solver import LaneSolver
+    from glle_engine.lanes.structure import Structure
 
 DENSE_BELOW = 80
+_ROUNDINGS = 8.0  # of the entries of B, each of which moves a singular value by the machine precision
+_THRESHOLD = 0.01  # of pivoting: 1 fills without bound and 0 loses digits
 
 Solver = Literal["lanes", "lanes-repinned", "lu", "lu-repinned", "lu-colamd", "eigsh", "dense"]
 
@@ -72,9 +75,7 @@ class Eigenproblem:
         classes: list[NDArray[np.intp]],
         wanted: int,
     ) -> tuple[Self, Eigenpairs]:
-        """Find the order and the pins from the pattern and one set of weights, the mean; solve for these weights.
-
-        The factors that tell the order serve for the eigenpairs, too, where their pins do.
+        """Find the order from the pattern and the pins from one set of weights, the mean; solve for these weights.
 
         Parameters
         ----------
@@ -94,23 +95,33 @@ class Eigenproblem:
         n = len(neighbors)
         require_pairs(n, wanted - 1)
         pins = np.array([members[0] for members in classes], np.int32)
-        trial = cls(neighbors, np.arange(n, dtype=np.int32), pins)
+        problem = cls(neighbors, np.arange(n, dtype=np.int32), pins)
         if n <= DENSE_BELOW:
-            return trial, dense(trial, weights, wanted)
-        factored = trial._factor(weights, pins, "MMD_AT_PLUS_A")
-        order = np.argsort(factored.lu.perm_c).astype(np.int32)
+            return problem, few_points(problem, weights, wanted)
+        problem = problem._reordered("MMD_AT_PLUS_A")
         tried: list[str] = []
         with contextlib.suppress(FloatingPointError):  # the draws move their pins themselves
-            null = factored.null_left()
-            pins = np.sort(np.argmax(np.abs(null), axis=0)).astype(np.int32)
-            strength = float(np.abs(null[trial.pins, np.arange(len(pins))]).min())
-            if strength >= GOOD_PIN * np.abs(null).max():
+            for _ in range(2):
+                solver, factored = problem.factor_mean(weights)
+                null = factored.null_left()
+                strength = float(np.abs(null[problem.pins, np.arange(len(pins))]).min())
+                is_good = strength >= GOOD_PIN * np.abs(null).max()
+                used, problem = problem, problem.with_pins(np.sort(np.argmax(np.abs(null), axis=0)).astype(np.int32))
+                if not is_good:
+                    continue
                 pairs = factored.eigenpairs(wanted, null, exhaustive=True)
-                pairs.diagnostics.update(solver="lu", pin=strength)
-                if trial._accept(pairs, "lu", tried):
-                    return cls(neighbors, order, pins), pairs
-        problem = cls(neighbors, order, pins)
+                pairs.diagnostics.update(solver=solver, pin=strength)
+                if used._accept(pairs, solver, tried):
+                    return problem, pairs
+                break
         return problem, problem.solve(weights, wanted, exhaustive=True, rejected=tried)
+
+    def with_pins(self, pins: NDArray[np.int32]) -> Self:
+        """Return the same pattern and order with other pins; the analysis of the pattern is shared."""
+        other = type(self)(self.neighbors, self.order, pins)
+        shared = ("structure", "_pattern", "_by_columns")
+        other.__dict__.update({name: self.__dict__[name] for name in shared if name in self.__dict__})
+        return other
 
     def solve(
         self,
@@ -140,7 +151,7 @@ class Eigenproblem:
 
         """
         if len(weights) <= DENSE_BELOW:
-            return dense(self, weights, wanted)
+            return few_points(self, weights, wanted)
         tried = list(rejected)
         pins = self.pins
         solvers: tuple[tuple[Solver, str], ...] = (
@@ -152,7 +163,7 @@ class Eigenproblem:
             if solver == "lu-repinned" and not len(pins):
                 continue
             try:
-                factored = self._factor(weights, pins, permutation)
+                factored = self.factor(weights, pins, permutation)
                 null = factored.null_left() if len(pins) else None
                 strength = float(np.abs(null[pins, np.arange(len(pins))]).min()) if null is not None else 1.0
                 if null is not None:
@@ -178,7 +189,14 @@ class Eigenproblem:
 
     @staticmethod
     def _accept(pairs: Eigenpairs, solver: Solver, tried: list[str]) -> bool:
-        reason = refusal(pairs.diagnostics["deviation"], pairs.diagnostics["steps"])
+        smallest = np.sqrt(pairs.values[pairs.values > 0].min(initial=1.0))
+        share = _ROUNDINGS * float(np.finfo(float).eps / smallest)
+        reason = refusal(
+            pairs.diagnostics["deviation"],
+            pairs.diagnostics["steps"],
+            rounding=share * (2 + share),  # of a square
+            most=LU_STEPS,
+        )
         if reason:
             tried.append(f"{solver}: {reason}")
         pairs.diagnostics["rejected"] = list(tried)
@@ -188,8 +206,45 @@ class Eigenproblem:
         """Return (I - W) V for V (n, m)."""
         image = np.array(vectors)
         for j, column in enumerate(vectors.T.copy()):  # a gather of contiguous numbers is twice as fast
-            image[:, j] -= np.einsum("nk,nk->n", weights, column[self.neighbors])
+            image[:, j] -= (weights * column[self.neighbors]).sum(axis=1)
         return image
+
+    def apply_transposed(self, weights: NDArray[np.float64], vector: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return (I - W)^T v for v (n,)."""
+        spread = np.bincount(self.neighbors.ravel(), (weights * vector[:, None]).ravel(), len(vector))
+        return np.asarray(vector - spread)
+
+    @cached_property
+    def structure(self) -> Structure:
+        """Symbolic factorisation that the mean and all draws share; needs numba."""
+        from glle_engine.lanes.structure import analyse  # noqa: PLC0415 -- numba takes a while to load
+
+        return analyse(self.neighbors, self.order)
+
+    @cached_property
+    def _by_columns(self) -> Self:
+        """The problem in the order for partial pivoting (COLAMD)."""
+        return self._reordered("COLAMD")
+
+    def _reordered(self, permutation: str) -> Self:
+        """Return the problem in SuperLU's fill-reducing order, which depends on the pattern alone.
+
+        The incomplete factorisation of an identity with explicit zeros finds the order without the work of a factorisation.
+        """
+        n, k = self.neighbors.shape
+        row, _, _ = self._pattern
+        values = np.zeros((n, k + 1))
+        values[row.reshape(n, k + 1) == np.arange(n)[:, None]] = 1.0
+        indptr = np.arange(0, n * (k + 1) + 1, k + 1, dtype=np.int32)
+        found = spilu(
+            csc_array((values.ravel(), row, indptr), shape=(n, n)),
+            drop_tol=1.0,
+            fill_factor=1.0,
+            permc_spec=permutation,
+            diag_pivot_thresh=0.0,
+            options={"SymmetricMode": permutation != "COLAMD"},
+        )
+        return type(self)(self.neighbors, self.order[np.argsort(found.perm_c)], self.pins)
 
     @cached_property
     def _pattern(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
@@ -199,33 +254,51 @@ class Eigenproblem:
         inverse[self.order] = np.arange(n, dtype=np.int32)
         points = np.arange(n, dtype=np.int32)[:, None]
         row = inverse[np.concatenate([points, self.neighbors], axis=1)[self.order]]
-        sort = np.argsort(row, axis=1)
+        sort = np.argsort(row, axis=1, kind="stable")
         source = (self.order[:, None].astype(np.intp) * (k + 1) + sort).astype(np.int32).ravel()
         return np.take_along_axis(row, sort, axis=1).ravel(), source, inverse
 
-    def _factor(self, weights: NDArray[np.float64], pins: NDArray[np.int32], permutation: str) -> Factored:
+    def factor_mean(self, weights: NDArray[np.float64]) -> tuple[Solver, Factored]:
+        """Factor without pivoting where the lanes can; else as a draw outside the lanes."""
+        if len(self.pins) > 1 or not dense.has_compiler():
+            return "lu", self.factor(weights, self.pins, "NATURAL")
+        from glle_engine.lanes.single import SingleLU  # noqa: PLC0415 -- numba takes a while to load
+
+        lu = SingleLU.factor(self.structure, weights, self.pins)
+        return "lanes", Factored(self, weights, self.pins, lu, self.structure.order, self.structure.position)
+
+    def factor(self, weights: NDArray[np.float64], pins: NDArray[np.int32], permutation: str) -> Factored:
+        """Factor with pivoting, in the order of the problem ("NATURAL"), or with partial pivoting ("COLAMD")."""
+        if permutation == "COLAMD":
+            return self._by_columns._pivoted(weights, pins, 1.0)
+        return self._pivoted(weights, pins, _THRESHOLD)
+
+    def _pivoted(self, weights: NDArray[np.float64], pins: NDArray[np.int32], threshold: float) -> Factored:
         n, k = self.neighbors.shape
         row, source, inverse = self._pattern
         values = np.empty((n, k + 1))
         values[:, 0] = 1.0
         values[pins, 0] = 2.0
         np.negative(weights, out=values[:, 1:])
+        entries = values.ravel()[source]
+        del values  # the factors need the memory
         indptr = np.arange(0, n * (k + 1) + 1, k + 1, dtype=np.int32)
-        transposed = csc_array((values.ravel()[source], row, indptr), shape=(n, n))
-        del values  # SuperLU needs the memory
-        if permutation == "COLAMD":
-            lu = splu(transposed, permc_spec=permutation, diag_pivot_thresh=1.0)
-        else:
-            # Threshold 1 fills without bound and 0 loses digits; panel_size=1 takes a fifth off. relax stays
-            # alone: above its default SuperLU writes past the end of its statistics (stat->panel_histo).
-            lu = splu(
-                transposed,
-                permc_spec=permutation,
-                diag_pivot_thresh=0.01,
-                panel_size=1,
-                options={"SymmetricMode": True},
+        if dense.has_compiler():
+            from glle_engine.linalg.sparse_lu import SparseLU  # noqa: PLC0415 -- numba takes a while to load
+
+            return Factored(
+                self, weights, pins, SparseLU.factor(indptr, row, entries, threshold), self.order, inverse
             )
-        return Factored(self, weights, pins, lu, inverse)
+        # panel_size=1 takes a fifth off. relax stays alone: above its default SuperLU writes past the end of its
+        # statistics (stat->panel_histo).
+        lu = splu(
+            csc_array((entries, row, indptr), shape=(n, n)),
+            permc_spec="NATURAL",
+            diag_pivot_thresh=threshold,
+            panel_size=1,
+            options={"SymmetricMode": threshold < 1},
+        )
+        return Factored(self, weights, pins, lu, self.order, inverse)
 
 
 def require_pairs(n: int, n_components: int) -> None:
@@ -244,11 +317,11 @@ def lane_solver(problem: Eigenproblem, wanted: int) -> LaneSolver | None:
     None without numba (the extra ``fast``), for a handful of points, and for several closed classes, whose null
     vectors the lanes do not know.
     """
-    if len(problem.neighbors) <= DENSE_BELOW or len(problem.pins) > 1 or find_spec("numba") is None:
+    if len(problem.neighbors) <= DENSE_BELOW or len(problem.pins) > 1 or not dense.has_compiler():
         return None
     from glle_engine.lanes.solver import LaneSolver  # noqa: PLC0415 -- numba takes a while to load
 
-    return LaneSolver.prepare(problem.neighbors, problem.order, problem.pins, wanted)
+    return LaneSolver.prepare(problem.structure, problem.pins, wanted)
 
 
 def sign_convention(vectors: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from glle_engine.eigenpairs import Eigenpairs, start_vector
+from glle_engine.eigenpairs import ACCEPTED_DEVIATION, Eigenpairs, start_vector
 from glle_engine.lanczos import lanczos
+from glle_engine.linalg.rows import norm, project_out
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from scipy.sparse.linalg import SuperLU
 
     from glle_engine.embedding import Eigenproblem
 
 
+_EXACT = 1e-9  # deviation above which eigenpairs are refined
+
+
+class LU(Protocol):
+    """Factors of B'^T: SuperLU's, `glle_engine.linalg.sparse_lu` or `glle_engine.lanes.single`."""
+
+    def solve(self, b: NDArray[np.float64], trans: str = "N") -> NDArray[np.float64]:
+        """Solve B'^T x = b, or B' x = b for trans="T", for (n,) or (n, m)."""
+
+
 @dataclass(frozen=True)
 class Factored:
-    """B'^T = L U in the order of the problem; vectors go in and out in the order of the points."""
+    """B'^T = L U in an order, position j of which is point order[j]; `inverse` is the inverse order."""
 
     problem: Eigenproblem
     weights: NDArray[np.float64]
     pins: NDArray[np.int32]
-    lu: SuperLU
+    lu: LU
+    order: NDArray[np.int32]
     inverse: NDArray[np.int32]
 
     def null_left(self) -> NDArray[np.float64]:
@@ -32,65 +43,69 @@ class Factored:
         units = np.zeros((len(self.inverse), len(self.pins)))
         units[self.inverse[self.pins], np.arange(len(self.pins))] = 1.0
         null = np.asarray(self.lu.solve(units))[self.inverse]
-        norm = np.linalg.norm(null, axis=0)
-        if not np.all(np.isfinite(norm)) or not norm.all():
+        length = np.sqrt((null * null).sum(axis=0))
+        if not np.all(np.isfinite(length)) or not length.all():
             raise FloatingPointError("the left null vector is not finite")
-        return np.asarray(null / norm)
+        return np.asarray(null / length)
 
     def null_right(self) -> NDArray[np.float64]:
-        """Return an orthonormal basis (n, c) of B's null space, the constant first."""
+        """Return an orthonormal basis (c, n) of B's null space in the order of the factors, the constant first."""
         n, c = len(self.inverse), len(self.pins)
-        constant = np.full((n, 1), 1 / np.sqrt(n))
-        if c == 1:
-            return constant
-        units = np.zeros((n, c - 1))
-        units[self.inverse[self.pins[1:]], np.arange(c - 1)] = 1.0
-        hitting = np.asarray(self.lu.solve(units, "T"))[self.inverse]  # 1 on its class, 0 on the others
-        basis, _ = np.linalg.qr(np.concatenate([constant, hitting], axis=1))
-        basis[:, 0] = constant[:, 0]
-        return np.asarray(basis)
+        basis = np.empty((c, n))
+        basis[0] = 1 / np.sqrt(n)
+        for i, pin in enumerate(self.pins[1:], start=1):
+            unit = np.zeros(n)
+            unit[self.inverse[pin]] = 1.0
+            hitting = np.asarray(self.lu.solve(unit, "T"))  # 1 on its class, 0 on the others
+            project_out(basis[:i], hitting)
+            project_out(basis[:i], hitting)
+            basis[i] = hitting / norm(hitting)
+        return basis
 
     def eigenpairs(self, wanted: int, null: NDArray[np.float64] | None, *, exhaustive: bool) -> Eigenpairs:
         """Run Lanczos on M^+ (constrained) or M^-1 (published), in the order of the factors."""
-        order, n = self.problem.order, len(self.inverse)
+        n = len(self.inverse)
         if null is None:
             left = right = np.empty((0, n))
             first = 0
         else:
-            left, right = null[order].T.copy(), self.null_right()[order].T.copy()
+            left, right = null[self.order].T.copy(), self.null_right()
             first = len(right) - 1
         locked = right
 
         def pseudo_inverse(f: NDArray[np.float64]) -> NDArray[np.float64]:
-            z = self.lu.solve(f)
-            z -= (left @ z) @ left
-            x = self.lu.solve(z, "T")
-            x -= (locked @ x) @ locked
-            return np.asarray(x)
+            z = np.asarray(self.lu.solve(f))
+            project_out(left, z)
+            x = np.asarray(self.lu.solve(z, "T"))
+            project_out(locked, x)
+            return x
 
-        found = np.empty((n, 0))
+        found = np.empty((0, n))
         top = np.empty(0)
         steps, following = 0, None
         need = wanted - first if null is not None else wanted + 1
-        start = start_vector(n)[order]
+        start = start_vector(n)[self.order]
         while need > 0:
-            values, vectors, taken = lanczos(pseudo_inverse, start - (locked @ start) @ locked, need)
+            values, vectors, taken = lanczos(pseudo_inverse, start, need, locked)
             steps = max(steps, taken)
             if len(values) < need:
                 raise FloatingPointError("the operator is singular to rounding")
             following, values = (float(1 / values[need]) if len(values) > need else None), values[:need]
             enough = len(top) >= need and values[0] <= top[need - 1] * (1 + 1e-9)
-            found, top = np.concatenate([found, vectors], axis=1), np.concatenate([top, values])
+            found, top = np.concatenate([found, vectors]), np.concatenate([top, values])
             best = np.argsort(-top, kind="stable")[:need]
-            found, top = found[:, best], top[best]
+            found, top = found[best], top[best]
             if not exhaustive or enough:
                 break
-            locked = np.concatenate([right, found.T])
+            locked = np.concatenate([right, found])
             start = np.roll(start, 1)
-        in_points = found[self.inverse]
-        image = self.problem.apply(self.weights, in_points)
-        deviation = np.abs(np.einsum("nm,nm->m", image, image) * top - 1)
-        values, vectors = 1 / top, in_points
+        values, deviation = 1 / top, self._deviation(found, top)
+        if not deviation < _EXACT:
+            found, values = self._refined(found, left, right)
+            deviation = float(np.abs(values * top - 1).max(initial=0.0))
+            if not deviation < ACCEPTED_DEVIATION:  # too close to the machine precision for an estimate
+                following = None
+        vectors = found[:, self.inverse].T
         if null is None:
             values, vectors = values[1:], vectors[:, 1:]
         else:
@@ -98,6 +113,42 @@ class Factored:
             vectors = np.concatenate([right[1:, self.inverse].T, vectors], axis=1)[:, :wanted]
         return Eigenpairs(
             values,
-            vectors,
-            {"steps": steps, "deviation": float(deviation.max(initial=0.0)), "next_eigenvalue": following},
+            np.ascontiguousarray(vectors),
+            {"steps": steps, "deviation": deviation, "next_eigenvalue": following},
         )
+
+    def _deviation(self, found: NDArray[np.float64], top: NDArray[np.float64]) -> float:
+        return float(np.abs(self._images(found) * top - 1).max(initial=0.0))
+
+    def _images(self, found: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return |B v|^2 of rows v."""
+        image = self.problem.apply(self.weights, found[:, self.inverse].T)
+        return np.asarray((image * image).sum(axis=0))
+
+    def _refined(
+        self, found: NDArray[np.float64], left: NDArray[np.float64], right: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Apply M^+ once more to rows, with iterative refinement of both solves; return them and their |B v|^2.
+
+        Removing the constant from a solution leaves rounding errors of the constant's size. These matter if B has
+        singular values near the machine precision.
+        """
+        rows = np.empty_like(found)
+        for i, v in enumerate(found):
+            z = np.asarray(self.lu.solve(v))
+            project_out(left, z)
+            residual = v - self.problem.apply_transposed(self.weights, z[self.inverse])[self.order]
+            project_out(right, residual)
+            z += self.lu.solve(residual)
+            project_out(left, z)
+            x = np.asarray(self.lu.solve(z, "T"))
+            project_out(right, x)
+            residual = z - self.problem.apply(self.weights, x[self.inverse][:, None])[:, 0][self.order]
+            project_out(left, residual)
+            x += self.lu.solve(residual, "T")
+            project_out(right, x)
+            for _ in range(2):
+                x /= norm(x)
+                project_out(rows[:i], x)
+            rows[i] = x / norm(x)
+        return rows, self._images(rows)

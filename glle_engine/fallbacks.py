@@ -10,6 +10,7 @@ from scipy.sparse.linalg import ArpackError, eigsh
 
 from glle_engine.eigenpairs import Eigenpairs, start_vector
 from glle_engine.errors import ConvergenceError
+from glle_engine.linalg import dense
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,14 +53,17 @@ def shift_invert(problem: Eigenproblem, weights: NDArray[np.float64], wanted: in
     )
 
 
-def dense(problem: Eigenproblem, weights: NDArray[np.float64], wanted: int) -> Eigenpairs:
-    """Singular vectors of B, for a handful of points."""
+def few_points(problem: Eigenproblem, weights: NDArray[np.float64], wanted: int) -> Eigenpairs:
+    """Return singular vectors of B, dense, for a handful of points."""
     n = len(weights)
     residual = np.eye(n)
     np.subtract.at(residual, (np.arange(n)[:, None], problem.neighbors), weights)
     if len(problem.pins):  # one more row lifts the constant off the bottom, exactly
-        residual = np.vstack([residual, np.full(n, 10 * np.linalg.norm(residual) / np.sqrt(n))])
-    _, singular, right = np.linalg.svd(residual)
+        residual = np.vstack([residual, np.full(n, 10 * dense.norm(residual) / np.sqrt(n))])
+    # Eigenvectors of the Gram matrix come fast but inexact; the rotations that are left make them singular vectors.
+    near = dense.eigh(dense.cross(residual, residual))[1]
+    _, singular, rotations = dense.svd(dense.matmul(residual, near))
+    right = dense.matmul(rotations, np.ascontiguousarray(near.T))
     skip = 0 if len(problem.pins) else 1
     values = singular[::-1][skip : skip + wanted] ** 2
     vectors = right[::-1][skip : skip + wanted].T

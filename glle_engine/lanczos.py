@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.eigenpairs import MAX_STEPS
+from glle_engine.eigenpairs import LU_STEPS, MAX_STEPS
+from glle_engine.linalg import dense
+from glle_engine.linalg.rows import combination, norm, project_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,13 +16,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 TOLERANCE = 1e-10
+_STRIDE = 10  # steps between tests of convergence in a long run
 
 
 def lanczos(
     apply: Callable[[NDArray[np.float64]], NDArray[np.float64]],
     start: NDArray[np.float64],
     wanted: int,
-    max_steps: int = MAX_STEPS,
+    locked: NDArray[np.float64],
+    max_steps: int = LU_STEPS,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
     r"""Return the `wanted` largest eigenpairs of a symmetric positive semidefinite operator.
 
@@ -30,10 +34,13 @@ def lanczos(
     Parameters
     ----------
     apply : callable
-        (n,) -> (n,).
+        (n,) -> (n,), a new array.
     start : (n,) float64
         Not zero. A fixed one makes the result a function of the operator.
     wanted : int
+    locked : (m, n) float64
+        Orthonormal rows to which the range of the operator is orthogonal. The basis is kept orthogonal to them, since a
+        rounding error along them grows from step to step.
     max_steps : int
 
     Returns
@@ -41,32 +48,36 @@ def lanczos(
     values : (wanted + 1,) float64, descending
         The last one is an estimate, from below (in ten steps good to 1e-6); fewer values where the
         Krylov space is exhausted.
-    vectors : (n, wanted) float64, orthonormal
+    vectors : (wanted, n) float64, orthonormal rows
     steps : int
         Applications of the operator.
 
     """
     n = len(start)
-    basis = np.empty((max_steps + 1, n))
-    basis[0] = start / np.linalg.norm(start)
+    basis = np.empty((min(MAX_STEPS, max_steps) + 1, n))
+    basis[0] = start
+    project_out(locked, basis[0])
+    basis[0] /= norm(basis[0])
     diagonal, off = np.empty(max_steps), np.empty(max_steps)
     for step in range(max_steps):
         image = apply(basis[step])
         known = basis[: step + 1]
-        overlap = known @ image
-        diagonal[step] = overlap[step]
-        image -= overlap @ known
-        image -= (known @ image) @ known
-        off[step] = np.linalg.norm(image)
+        diagonal[step] = project_out(known, image)[step]
+        project_out(known, image)
+        project_out(locked, image)
+        off[step] = norm(image)
         size = step + 1
-        if not np.isfinite(off[step]):
+        if not (np.isfinite(off[step]) and np.isfinite(diagonal[step])):
             raise FloatingPointError("the operator is not finite")
         exhausted = off[step] <= np.finfo(float).eps * np.abs(diagonal[:size]).max()
-        if size >= wanted or exhausted:
-            values, ritz = np.linalg.eigh(np.diag(diagonal[:size]) + np.diag(off[:step], -1))
+        is_due = size <= MAX_STEPS or size % _STRIDE == 0 or size == max_steps
+        if (size >= wanted and is_due) or exhausted:
+            values, ritz = dense.eigh(np.diag(diagonal[:size]) + np.diag(off[:step], -1))
             top = slice(None, -wanted - 1, -1)  # the largest come last
             residual = off[step] * np.abs(ritz[-1, top])
             if exhausted or size == max_steps or np.all(residual <= TOLERANCE * values[top]):
-                return values[: -wanted - 2 : -1], (ritz[:, top].T @ known).T, size
+                return values[: -wanted - 2 : -1], combination(ritz[:, top].T, known), size
+        if size == len(basis):
+            basis = np.concatenate([basis, np.empty_like(basis)])
         basis[size] = image / off[step]
     raise AssertionError("unreachable: the last step returns")

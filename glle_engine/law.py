@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from glle_engine.linalg import dense
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -49,20 +52,8 @@ class WeightLaw:
 
     def weights(self, z: NDArray[np.float64], scale: float, source: Source) -> NDArray[np.float64]:
         """Map standard normal z (n, k) to weights (n, k) of the posterior or the prior."""
-        spread = float(np.sqrt(scale))
-        if source == "posterior":
-            return self.mean + spread * _apply(self.factor, z)
-        if self.prior_factor is None:
-            raise ValueError("this law has no prior")
-        if self.prior_factor.ndim == 3:
-            return self.prior_mean + spread * _apply(self.prior_factor, z)
-        if not self.constrained:
-            return self.prior_mean + spread * self.prior_factor[:, None] * z
-        # The prior lives on the plane, too.
-        own = np.ones(z.shape) if self.kept is None else self.kept.astype(float)
-        even = own / own.sum(axis=1, keepdims=True)
-        drawn = spread * self.prior_factor[:, None] * own * (z - (even * z).sum(axis=1, keepdims=True))
-        return np.asarray(even + drawn)
+        mean, factor = self.gaussian(source)
+        return _affine(mean, factor, z, math.sqrt(scale))
 
     def gaussian(self, source: Source) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return mean (n, k) and factor (n, k, k), so that weights are mean + sqrt(scale) factor z."""
@@ -82,6 +73,15 @@ class WeightLaw:
         return mean, self.prior_factor[:, None, None] * plane
 
 
-def _apply(factor: NDArray[np.float64], z: NDArray[np.float64]) -> NDArray[np.float64]:
-    product: NDArray[np.float64] = np.einsum("nij,nj->ni", factor, z)
-    return product
+def _affine(
+    mean: NDArray[np.float64], factor: NDArray[np.float64], z: NDArray[np.float64], spread: float
+) -> NDArray[np.float64]:
+    """Return m_i + F_i (z_i spread), with the bits of the lanes where numba is installed."""
+    if not dense.has_compiler():
+        product: NDArray[np.float64] = np.einsum("nij,nj->ni", factor, z)
+        return mean + spread * product
+    from glle_engine.lanes.sampling import affine  # noqa: PLC0415 -- numba takes a while to load
+
+    weights = np.empty(mean.shape)
+    affine((0,), *(dense.readable(array) for array in (mean, factor, z)), spread, weights)
+    return weights

@@ -6,8 +6,8 @@ normals (Box and Muller 1958), with :math:`r = \sqrt{-2 \log(1 - u_{2m})}`:
 
 .. math:: z_{2m} = r \cos(2 \pi u_{2m+1}), \quad z_{2m+1} = r \sin(2 \pi u_{2m+1}).
 
-It is computed here and in `glle_engine.lanes.normals`, so that a draw is of the same weights (to rounding) whichever of
-the two made it.
+With numba it is computed by `glle_engine.lanes.normals`, whose bits do not depend on the processor, so that a draw is of
+the same weights whichever solver makes it; without numba by numpy, to rounding.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from glle_engine.linalg import dense
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,6 +34,8 @@ def standard_normal(seed: int, index: int, shape: tuple[int, ...]) -> NDArray[np
 
     """
     count = math.prod(shape)
+    if dense.has_compiler():
+        return _compiled(seed, index, count).reshape(shape)
     words = np.random.Philox(key=np.array([seed, index], np.uint64)).random_raw(count + count % 2)
     uniform = (words >> np.uint64(11)) * 2.0**-53
     radius = np.sqrt(-2.0 * np.log(1.0 - uniform[0::2]))
@@ -40,3 +44,13 @@ def standard_normal(seed: int, index: int, shape: tuple[int, ...]) -> NDArray[np
     normals[0::2] = radius * np.cos(angle)
     normals[1::2] = radius * np.sin(angle)
     return normals[:count].reshape(shape)
+
+
+def _compiled(seed: int, index: int, count: int) -> NDArray[np.float64]:
+    """Return the beginning of one lane of the compiled stream; the other lanes repeat it."""
+    from glle_engine.lanes import LANES  # noqa: PLC0415 -- numba takes a while to load
+    from glle_engine.lanes.normals import stream  # noqa: PLC0415
+
+    target = np.empty((count + -count % 4) * LANES)
+    stream((0,) * LANES, np.full(LANES, seed, np.uint64), np.full(LANES, index, np.uint64), target)
+    return target[::LANES][:count].copy()

@@ -79,6 +79,28 @@ def sample(
 
 
 @compiled
+def affine(
+    tag: tuple[int, ...],
+    mean: NDArray[np.float64],
+    factor: NDArray[np.float64],
+    z: NDArray[np.float64],
+    spread: float,
+    weights: NDArray[np.float64],
+) -> None:
+    """Put m_i + F_i (z_i spread) into weights (n, k), with the bits of `sample`; `tag` has one number."""
+    n, k = mean.shape
+    centre, rows, normals_, target = address(mean), address(factor), address(z), address(weights)
+    scale = fill(tag, spread)
+    for point in range(n):
+        for a in range(k):
+            value = load(tag, centre, point * k + a)
+            for b in range(k):
+                normal = load(tag, normals_, point * k + b) * scale
+                value = fma(load(tag, rows, (point * k + a) * k + b), normal, value)
+            store(target, point * k + a, value)
+
+
+@compiled
 def unpack(
     tag: tuple[int, ...], position: NDArray[np.int32], vectors: NDArray[np.float64], result: NDArray[np.float64]
 ) -> None:

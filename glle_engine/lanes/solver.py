@@ -16,7 +16,7 @@ from glle_engine.lanes.acceptance import deviations, null_left
 from glle_engine.lanes.factorization import factorise
 from glle_engine.lanes.lanczos import lanczos
 from glle_engine.lanes.sampling import sample, unpack
-from glle_engine.lanes.structure import Structure, analyse
+from glle_engine.lanes.structure import Structure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,11 +121,8 @@ class LaneSolver:
     _idle: list[Workspace] = field(default_factory=list)
 
     @classmethod
-    def prepare(
-        cls, neighbors: NDArray[np.int32], order: NDArray[np.int32], pins: NDArray[np.int32], wanted: int
-    ) -> LaneSolver:
-        """Analyse a pattern with at most one closed class."""
-        structure = analyse(neighbors, order)
+    def prepare(cls, structure: Structure, pins: NDArray[np.int32], wanted: int) -> LaneSolver:
+        """Return the solver of an analysed pattern with at most one closed class."""
         return cls(structure, int(structure.position[pins[0]]) if len(pins) else -1, wanted)
 
     @cached_property
@@ -253,13 +250,27 @@ class LaneSolver:
 
 
 def warm() -> None:
-    """Compile all there is, or load what was compiled before: some twenty seconds, or a tenth of one."""
+    """Compile everything, or load the code compiled before: half a minute, or a tenth of a second."""
+    from glle_engine.alignment import aligned_to  # noqa: PLC0415 -- the solvers beside the lanes import these
+    from glle_engine.embedding import Eigenproblem  # noqa: PLC0415
+    from glle_engine.fallbacks import few_points  # noqa: PLC0415
+    from glle_engine.law import WeightLaw  # noqa: PLC0415
+    from glle_engine.normals import standard_normal  # noqa: PLC0415
+
     n, k = 12, 3
     rows = np.arange(n, dtype=np.int32)
     neighbors = np.sort((rows[:, None] + np.arange(1, k + 1)) % n, axis=1).astype(np.int32)
     mean, factor = np.full((n, k), 1 / k), np.full((n, k, k), 0.01) * np.eye(k)
     for pins in (rows[:1], rows[:0]):
-        solver = LaneSolver.prepare(neighbors, rows, pins, 1)
+        problem = Eigenproblem(neighbors, rows, pins)
+        solver = LaneSolver.prepare(problem.structure, pins, 1)
         solver.solve([(0, 0, 1.0)], mean, factor)
         room = solver._idle[0]  # noqa: SLF001 -- its own
         null_left(room.tag, solver.structure, room.lower, room.upper, np.zeros(solver.lanes, np.int32), room.work)
+    law = WeightLaw(mean, factor, 0.0, None, constrained=True, sigma=None)
+    weights = law.weights(standard_normal(0, 0, (n, k)), 1.0, "posterior")
+    problem = Eigenproblem(neighbors, rows, rows[:1])
+    embedding = few_points(problem, weights, 1).vectors
+    for factored in (problem.factor_mean(weights)[1], problem.factor(weights, rows[:1], "NATURAL")):
+        factored.eigenpairs(1, factored.null_left(), exhaustive=False)
+    aligned_to(embedding, embedding, centred=True)

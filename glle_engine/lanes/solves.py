@@ -144,3 +144,19 @@ def solve_lower_transposed(tag: tuple[int, ...], tree: Addresses, lower: Address
         node = tree.visits[i]
         if node >= 0:
             _enter_lower(tag, tree, node, lower, z, z, z)
+
+
+@compiled
+def solve_lower(tag: tuple[int, ...], tree: Addresses, lower: Address, x: Address) -> None:
+    """Solve x = L^-1 x."""
+    for node in range(tree.nodes):
+        _leave_lower(tag, tree, node, lower, x)
+
+
+@compiled
+def solve_upper(tag: tuple[int, ...], tree: Addresses, upper: Address, x: Address) -> None:
+    """Solve x = U^-1 x."""
+    for i in range(2 * tree.nodes):
+        node = tree.visits[i]
+        if node >= 0:
+            _enter_upper(tag, tree, node, upper, x, x, x)

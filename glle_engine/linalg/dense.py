@@ -47,7 +47,7 @@ def gram(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     if not has_compiler():
         return np.asarray(rows @ rows.transpose(0, 2, 1))
     out = np.empty((len(rows), rows.shape[1], rows.shape[1]))
-    _kernels().grams(_kernels().TAG, _readable(rows), out)
+    _kernels().grams(_kernels().TAG, readable(rows), out)
     return out
 
 
@@ -76,7 +76,7 @@ def matmul(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.
 
 def _products(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
     out = np.empty((len(left), left.shape[2], right.shape[2]))
-    _kernels().products(_kernels().TAG, _readable(left), _readable(right), out)
+    _kernels().products(_kernels().TAG, readable(left), readable(right), out)
     return out
 
 
@@ -112,7 +112,7 @@ def inverse_factor(precision: NDArray[np.float64]) -> NDArray[np.float64]:
         lower = np.linalg.cholesky(precision)
         return np.ascontiguousarray(np.linalg.solve(lower, np.broadcast_to(identity, lower.shape)).transpose(0, 2, 1))
     out = np.empty(precision.shape)
-    _kernels().inverse_factors(_kernels().TAG, _readable(precision), out)
+    _kernels().inverse_factors(_kernels().TAG, readable(precision), out)
     if not np.isfinite(out[:, -1, -1]).all():  # a pivot that is not positive spreads to the last entry as NaN
         raise np.linalg.LinAlgError("A matrix is not positive definite.")
     return out
@@ -141,7 +141,7 @@ def affine_solution(
     ones = np.ones(factor.shape[:2]) if kept is None else kept.astype(float)
     if has_compiler():
         weights, minimum = np.empty(ones.shape), np.empty(len(ones))
-        _kernels().affine_solutions(_readable(factor), ones, weights, minimum)
+        _kernels().affine_solutions(readable(factor), ones, weights, minimum)
         return weights, minimum
     column = np.einsum("mi,mij->mj", ones, factor)
     solution = (factor @ column[:, :, None])[:, :, 0] * ones
@@ -172,7 +172,7 @@ def eigh(matrices: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np
     if not has_compiler():
         found = np.linalg.eigh(matrices)
         return found.eigenvalues, found.eigenvectors
-    batch = _readable(matrices if matrices.ndim == 3 else matrices[None])
+    batch = readable(matrices if matrices.ndim == 3 else matrices[None])
     values, vectors = np.empty(batch.shape[:2]), np.empty(batch.shape)
     if _kernels().eigensystems(batch, values, vectors) >= 0:
         raise np.linalg.LinAlgError("A matrix is not finite, or its eigenvalues did not converge.")
@@ -218,7 +218,7 @@ def svd(
     batch = matrices if matrices.ndim == 3 else matrices[None]
     m, a, b = batch.shape
     tall = a >= b
-    batch = _readable(batch if tall else batch.transpose(0, 2, 1))
+    batch = readable(batch if tall else batch.transpose(0, 2, 1))
     rank = min(a, b)
     left, values, right = np.empty(batch.shape), np.empty((m, rank)), np.empty((m, rank, rank))
     if _kernels().singular_systems(batch, left, values, right) >= 0:
@@ -259,7 +259,7 @@ def logs(x: NDArray[np.float64]) -> NDArray[np.float64]:
     return out.reshape(x.shape)
 
 
-def _readable(array: NDArray[np.float64]) -> NDArray[np.float64]:
+def readable(array: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return a contiguous read-only view: one type, and so one compilation, for all callers."""
     view = np.ascontiguousarray(array, np.float64).view()
     view.flags.writeable = False

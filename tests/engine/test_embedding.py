@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.sparse.linalg import splu
 
 from glle_engine import Posterior, eigenpairs, embedding, fit, manifolds
 from glle_engine.embedding import Eigenproblem
@@ -17,6 +16,7 @@ from glle_engine.graph import closed_classes
 from glle_engine.neighbors import kneighbors
 from glle_engine.weights import lle_weights
 from tests.engine.dense import angle, bottom, residual_matrix
+from tests.engine.hard import with_vanishing_pivot, with_weak_point
 
 
 @pytest.mark.parametrize("name", manifolds.NAMES)
@@ -54,7 +54,8 @@ def test_the_dense_route_and_the_sparse_one_agree(monkeypatch: pytest.MonkeyPatc
     dense = fit(X, n_neighbors=6)
     monkeypatch.setattr(embedding, "DENSE_BELOW", 10)
     sparse = fit(X, n_neighbors=6)
-    assert (dense.diagnostics.figures["solver"], sparse.diagnostics.figures["solver"]) == ("dense", "lu")
+    assert dense.diagnostics.figures["solver"] == "dense"
+    assert sparse.diagnostics.figures["solver"] != "dense"
     assert angle(dense.embedding, sparse.embedding) < 1e-9
     np.testing.assert_allclose(dense.eigenvalues, sparse.eigenvalues, rtol=1e-7)
     a, b = dense.draw(3), sparse.draw(3)
@@ -88,30 +89,19 @@ def test_the_pin_lies_in_the_closed_class() -> None:
     problem, first = Eigenproblem.prepare(neighbors, weights, classes, 2)
     assert all(pin in members for pin, members in zip(sorted(problem.pins), classes, strict=True))
     for pairs in (first, problem.solve(weights, 2)):
-        assert pairs.diagnostics["solver"] == "lu"
         assert angle(pairs.vectors, bottom(neighbors, weights, 2)[1]) < 1e-7
 
 
-def test_a_first_pin_that_is_bad_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The factors that tell the order serve only where y is large enough at their pin; else there are others."""
+def test_a_first_pin_that_is_bad_is_not_kept() -> None:
+    """The first point of the class, where y is 1e-9, is no pin of the mean, nor of the draws."""
     X = manifolds.make("swiss_roll", 300, seed=2).X
     neighbors = np.sort(kneighbors(X, 8)[0], axis=1)
-    weights = lle_weights(X, neighbors)
-    expected = bottom(neighbors, weights, 2)[1]
-    made: list[str] = []
-    factor = Eigenproblem._factor
-
-    def counted(self: Eigenproblem, *arguments: Any) -> Any:
-        made.append(arguments[2])
-        return factor(self, *arguments)
-
-    monkeypatch.setattr(Eigenproblem, "_factor", counted)
-    for good, factors in ((0.0, ["MMD_AT_PLUS_A"]), (1.1, ["MMD_AT_PLUS_A", "NATURAL"])):
-        monkeypatch.setattr("glle_engine.embedding.GOOD_PIN", good)
-        made.clear()
-        _, pairs = Eigenproblem.prepare(neighbors, weights, closed_classes(neighbors), 2)
-        assert made == factors
-        assert angle(pairs.vectors, expected) < 1e-8
+    (members,) = closed_classes(neighbors)
+    weights = with_weak_point(neighbors, lle_weights(X, neighbors), int(members[0]))
+    problem, pairs = Eigenproblem.prepare(neighbors, weights, [members], 2)
+    assert problem.pins != members[:1]
+    assert pairs.diagnostics["pin"] > eigenpairs.GOOD_PIN / np.sqrt(len(X))
+    assert angle(pairs.vectors, bottom(neighbors, weights, 2)[1]) < 1e-8
 
 
 def test_several_closed_classes_give_as_many_null_vectors() -> None:
@@ -135,12 +125,8 @@ def test_several_closed_classes_give_as_many_null_vectors() -> None:
 def test_a_bad_pin_is_moved(posterior: Posterior) -> None:
     """A pin where y nearly vanishes is noticed, moved to the largest |y|, and the diagnostics say so."""
     problem = posterior.eigenproblem
-    for index in range(100):
-        weights = posterior.weights(index)
-        y = np.abs(problem._factor(weights, problem.pins, "NATURAL").null_left()[:, 0])
-        if y.min() < eigenpairs.ACCEPTED_PIN / 2:
-            break
-    bad = Eigenproblem(problem.neighbors, problem.order, np.array([np.argmin(y)], np.int32))
+    weights = with_weak_point(problem.neighbors, posterior.mean, int(problem.order[0]))
+    bad = problem.with_pins(problem.order[:1])
     pairs = bad.solve(weights, 2)
     assert pairs.diagnostics["solver"] == "lu-repinned"
     assert pairs.diagnostics["rejected"]
@@ -153,7 +139,7 @@ def test_every_rung_of_the_chain_gives_the_same_embedding(
 ) -> None:
     """When the first solvers fail the next one answers, is named, and agrees."""
     calls: list[str] = []
-    factor = Eigenproblem._factor
+    factor = Eigenproblem.factor
 
     def failing(self: Eigenproblem, weights: Any, pins: Any, permutation: str) -> Any:
         calls.append(permutation)
@@ -163,7 +149,7 @@ def test_every_rung_of_the_chain_gives_the_same_embedding(
 
     monkeypatch.setitem(posterior.__dict__, "lane_solver", None)
     expected_embedding = posterior.draw(9).embedding
-    monkeypatch.setattr(Eigenproblem, "_factor", failing)
+    monkeypatch.setattr(Eigenproblem, "factor", failing)
     drawn = posterior.draw(9)
     assert drawn.diagnostics["solver"] == expected
     assert len(drawn.diagnostics["rejected"]) == broken
@@ -172,7 +158,8 @@ def test_every_rung_of_the_chain_gives_the_same_embedding(
 
 def test_nothing_accepted_is_an_error_with_a_remedy(posterior: Posterior, monkeypatch: pytest.MonkeyPatch) -> None:
     """When no solver passes the acceptance test the draw is an error, not a picture."""
-    monkeypatch.setattr(eigenpairs, "ACCEPTED_DEVIATION", -1.0)
+    for module in ("embedding", "lanes.solver"):
+        monkeypatch.setattr(f"glle_engine.{module}.refusal", lambda *_, **__: "no")
     with pytest.raises(ConvergenceError) as caught:
         posterior.draw(0)
     assert "reg" in caught.value.remedy
@@ -184,12 +171,68 @@ def test_superlu_is_left_its_default_relax(sheet: Any, monkeypatch: pytest.Monke
     """A relax above SuperLU's default of 10 writes past a heap block; every factorisation leaves it alone."""
     given: list[dict[str, Any]] = []
 
-    def recorded(matrix: Any, **options: Any) -> Any:
-        given.append(options)
-        return splu(matrix, **options)
+    def recorded(function: Any) -> Any:
+        def call(matrix: Any, **options: Any) -> Any:
+            given.append(options)
+            return function(matrix, **options)
 
-    monkeypatch.setattr("glle_engine.embedding.splu", recorded)
+        return call
+
+    monkeypatch.setattr("glle_engine.linalg.dense.has_compiler", lambda: False)
+    for name in ("splu", "spilu"):
+        monkeypatch.setattr(embedding, name, recorded(getattr(embedding, name)))
     fitted = fit(sheet)
     fitted.eigenproblem.solve(fitted.weights(0), 2)
-    assert len(given) >= 2
+    assert len(given) >= 3
     assert all(options.get("relax", 10) <= 10 for options in given)
+
+
+@pytest.mark.parametrize("compiler", [True, False])
+@pytest.mark.parametrize("permutation", ["NATURAL", "COLAMD", "mean"])
+@pytest.mark.parametrize("hardship", ["none", "weak point", "nothing to pivot on"])
+def test_every_factorisation_gives_the_pairs_of_a_dense_svd(
+    posterior: Posterior, monkeypatch: pytest.MonkeyPatch, compiler: bool, permutation: str, hardship: str
+) -> None:
+    """With and without numba, pivoted or, for the mean, not, on weights that are hard for the others, too."""
+    if compiler:
+        pytest.importorskip("numba")
+    else:
+        monkeypatch.setattr("glle_engine.linalg.dense.has_compiler", lambda: False)
+    problem, weights = posterior.eigenproblem.with_pins(posterior.pins), posterior.mean
+    if hardship == "weak point":
+        weights = with_weak_point(problem.neighbors, weights, int(problem.order[3]))
+    elif hardship == "nothing to pivot on" and permutation != "mean":
+        weights = with_vanishing_pivot(problem.neighbors, weights, problem.order)
+    if permutation == "mean":
+        factored = problem.factor_mean(weights)[1]
+    else:
+        factored = problem.factor(weights, problem.pins, permutation)
+    pairs = factored.eigenpairs(3, factored.null_left(), exhaustive=True)
+    values, vectors = bottom(problem.neighbors, weights, 3)
+    assert angle(pairs.vectors, vectors) < 1e-8
+    np.testing.assert_allclose(pairs.values, values, rtol=1e-6)
+    np.testing.assert_allclose(pairs.vectors.T @ pairs.vectors, np.eye(3), atol=1e-10)
+
+
+def test_eigenvalues_at_the_machine_precision_are_found_by_the_sparse_factors() -> None:
+    """Weights that rebuild three coordinates exactly have three more null vectors: their span is that of the SVD."""
+    X = manifolds.make("s_curve", 300, seed=2).X
+    neighbors = np.sort(kneighbors(X, 10)[0], axis=1)
+    weights = lle_weights(X, neighbors, 1e-15)
+    problem, pairs = Eigenproblem.prepare(neighbors, weights, closed_classes(neighbors), 3)
+    assert pairs.diagnostics["solver"] != "eigsh"
+    assert np.linalg.norm(problem.apply(weights, pairs.vectors), axis=0).max() < 1e-13
+    assert angle(pairs.vectors, bottom(neighbors, weights, 3)[1]) < 1e-6
+
+
+def test_eigenvalues_that_lie_close_together_take_more_steps() -> None:
+    """Six of them, with ratios near 1, are found by the sparse factors."""
+    rng = np.random.default_rng(0)
+    n, k = 300, 20
+    neighbors = np.sort(rng.permuted(np.tile(np.arange(n), (n, 1)), axis=1)[:, : k + 1], axis=1)
+    neighbors = np.array([row[row != i][:k] for i, row in enumerate(neighbors)], np.int32)
+    weights = rng.uniform(0.5, 1, (n, k))
+    weights /= weights.sum(axis=1, keepdims=True)
+    _, pairs = Eigenproblem.prepare(neighbors, weights, closed_classes(neighbors), 6)
+    assert pairs.diagnostics["solver"] != "eigsh"
+    np.testing.assert_allclose(pairs.values, bottom(neighbors, weights, 6)[0], rtol=1e-8)

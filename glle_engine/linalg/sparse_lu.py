@@ -1,0 +1,325 @@
+r"""Sparse LU with threshold pivoting, in compiled code of fixed order.
+
+Left-looking (Gilbert and Peierls 1988, in the form of Davis 2006, section 6.2): column j of :math:`A` is solved with
+the columns of L so far, whose pattern a depth-first search finds; then the pivot is chosen among the rows that have
+none. The diagonal is preferred where its absolute value is at least `threshold` times the largest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from glle_engine.linalg.compiled import compiled
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from numpy.typing import NDArray
+
+_SPACE = 24  # entries a column that are reserved at first
+
+
+@dataclass(frozen=True, eq=False)
+class SparseLU:
+    """Factors P A = L U of a sparse matrix, L unit lower triangular.
+
+    Attributes
+    ----------
+    pivots : (n,) int32
+        Row of A that is row j of L U.
+    lower_start, upper_start : (n + 1,) int64
+        Beginning of each column of L, without its diagonal, and of U, its diagonal last.
+    lower_rows, upper_rows : int32
+        Row numbers of the entries, in the order of the pivots.
+    lower, upper : float64
+        Entries; the diagonal of U is stored as its reciprocal.
+
+    """
+
+    pivots: NDArray[np.int32]
+    lower_start: NDArray[np.int64]
+    lower_rows: NDArray[np.int32]
+    lower: NDArray[np.float64]
+    upper_start: NDArray[np.int64]
+    upper_rows: NDArray[np.int32]
+    upper: NDArray[np.float64]
+
+    @classmethod
+    def factor(
+        cls,
+        start: NDArray[np.int32],
+        rows: NDArray[np.int32],
+        values: NDArray[np.float64],
+        threshold: float,
+    ) -> Self:
+        """Factor a square matrix that is given by columns.
+
+        Parameters
+        ----------
+        start : (n + 1,) int32
+        rows, values : (entries,) int32, float64
+            No row twice in a column.
+        threshold : float
+            In [0, 1]; 1 is partial pivoting.
+
+        Raises
+        ------
+        FloatingPointError
+            If no entry of a column can be a pivot.
+
+        """
+        singular, *parts = _factorise(start, rows, values, threshold)
+        if singular >= 0:
+            raise FloatingPointError("factor is exactly singular or not finite")
+        return cls(*parts)
+
+    def solve(self, b: NDArray[np.float64], trans: str = "N") -> NDArray[np.float64]:
+        """Solve A x = b, or A^T x = b for trans="T".
+
+        Parameters
+        ----------
+        b : (n,) or (n, m) float64
+
+        """
+        if b.ndim == 2:
+            return np.stack([self.solve(np.ascontiguousarray(column), trans) for column in b.T], axis=1)
+        x = np.empty(len(b))
+        function = _solve if trans == "N" else _solve_transposed
+        function(
+            self.pivots,
+            self.lower_start,
+            self.lower_rows,
+            self.lower,
+            self.upper_start,
+            self.upper_rows,
+            self.upper,
+            b,
+            x,
+        )
+        return x
+
+
+@compiled
+def _longer_rows(rows: NDArray[np.int32], least: int) -> NDArray[np.int32]:
+    """Return a copy with more room."""
+    longer = np.empty(2 * len(rows) + least, np.int32)
+    longer[: len(rows)] = rows
+    return longer
+
+
+@compiled
+def _longer(values: NDArray[np.float64], least: int) -> NDArray[np.float64]:
+    """Return a copy with more room."""
+    longer = np.empty(2 * len(values) + least)
+    longer[: len(values)] = values
+    return longer
+
+
+@compiled
+def _factorise(
+    start: NDArray[np.int32], rows: NDArray[np.int32], values: NDArray[np.float64], threshold: float
+) -> tuple[
+    int,
+    NDArray[np.int32],
+    NDArray[np.int64],
+    NDArray[np.int32],
+    NDArray[np.float64],
+    NDArray[np.int64],
+    NDArray[np.int32],
+    NDArray[np.float64],
+]:
+    """Return the first column without a pivot, or -1, and the parts of `SparseLU`."""
+    n = len(start) - 1
+    pivots, place = np.full(n, -1, np.int32), np.full(n, -1, np.int32)
+    lower_start, upper_start = np.zeros(n + 1, np.int64), np.zeros(n + 1, np.int64)
+    lower_rows, upper_rows = np.empty(_SPACE * n, np.int32), np.empty(_SPACE * n, np.int32)
+    lower, upper = np.empty(_SPACE * n), np.empty(_SPACE * n)
+    x, mark = np.zeros(n), np.full(n, -1, np.int32)
+    found, stack, resume = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int64)
+    pruned = np.empty(n, np.int64)  # end of the part of a column of L that the search has to read
+    singular = -1
+    for j in range(n):
+        if lower_start[j] + n > len(lower_rows):
+            lower_rows, lower = _longer_rows(lower_rows, n), _longer(lower, n)
+        if upper_start[j] + n > len(upper_rows):
+            upper_rows, upper = _longer_rows(upper_rows, n), _longer(upper, n)
+        # Rows that column j reaches through L, topologically ordered in found[top:].
+        top = n
+        free = lower_start[j]  # rows without a pivot yet go to the new column of L at once
+        for e in range(start[j], start[j + 1]):
+            row = rows[e]
+            if mark[row] == j:
+                continue
+            mark[row] = j
+            if place[row] < 0:
+                lower_rows[free] = row
+                free += 1
+                continue
+            depth = 0
+            stack[0], resume[0] = row, lower_start[place[row]]
+            while depth >= 0:
+                column = place[stack[depth]]
+                at, end = resume[depth], pruned[column]
+                descended = False
+                while at < end:
+                    below = lower_rows[at]
+                    at += 1
+                    if mark[below] == j:
+                        continue
+                    mark[below] = j
+                    if place[below] < 0:
+                        lower_rows[free] = below
+                        free += 1
+                        continue
+                    resume[depth] = at
+                    depth += 1
+                    stack[depth], resume[depth] = below, lower_start[place[below]]
+                    descended = True
+                    break
+                if not descended:
+                    top -= 1
+                    found[top] = stack[depth]
+                    depth -= 1
+        for e in range(start[j], start[j + 1]):
+            x[rows[e]] = values[e]
+        up = upper_start[j]
+        for i in range(top, n):
+            row = found[i]
+            column = place[row]
+            value = x[row]
+            x[row] = 0.0
+            upper_rows[up], upper[up] = column, value
+            up += 1
+            for e in range(lower_start[column], lower_start[column + 1]):
+                x[lower_rows[e]] -= lower[e] * value
+        largest, best, diagonal = 0.0, -1, -1
+        finite = True
+        for e in range(lower_start[j], free):
+            size = abs(x[lower_rows[e]])
+            finite = finite and np.isfinite(size)
+            if size > largest:
+                largest, best = size, e
+            if lower_rows[e] == j:
+                diagonal = e
+        if not finite or best < 0:
+            singular = j
+            break
+        if diagonal >= 0 and abs(x[j]) >= threshold * largest:
+            best = diagonal
+        pivot = lower_rows[best]
+        inverse = 1.0 / x[pivot]
+        pivots[j], place[pivot] = pivot, j
+        upper_rows[up], upper[up] = j, inverse
+        upper_start[j + 1] = up + 1
+        free -= 1
+        lower_rows[best] = lower_rows[free]
+        x[pivot] = 0.0
+        for e in range(lower_start[j], free):
+            row = lower_rows[e]
+            lower[e] = x[row] * inverse
+            x[row] = 0.0
+        lower_start[j + 1] = free
+        pruned[j] = free
+        # Symmetric pruning (Eisenstat and Liu 1992): column c of L with row `pivot` and U[c, j] != 0 is read only up
+        # to the rows that have pivots now; the others are reached through column j.
+        for i in range(top, n):
+            column = place[found[i]]
+            begin, end = lower_start[column], lower_start[column + 1]
+            if pruned[column] < end:
+                continue
+            holds = False
+            for e in range(begin, end):
+                holds = holds or lower_rows[e] == pivot
+            if not holds:
+                continue
+            low, high = begin, end - 1
+            while low <= high:
+                if place[lower_rows[low]] >= 0:
+                    low += 1
+                else:
+                    row, entry = lower_rows[low], lower[low]
+                    lower_rows[low], lower[low] = lower_rows[high], lower[high]
+                    lower_rows[high], lower[high] = row, entry
+                    high -= 1
+            pruned[column] = low
+    if singular < 0:
+        for e in range(lower_start[n]):
+            lower_rows[e] = place[lower_rows[e]]
+    return (
+        singular,
+        pivots,
+        lower_start,
+        lower_rows[: lower_start[n]],
+        lower[: lower_start[n]],
+        upper_start,
+        upper_rows[: upper_start[n]],
+        upper[: upper_start[n]],
+    )
+
+
+@compiled
+def _solve(
+    pivots: NDArray[np.int32],
+    lower_start: NDArray[np.int64],
+    lower_rows: NDArray[np.int32],
+    lower: NDArray[np.float64],
+    upper_start: NDArray[np.int64],
+    upper_rows: NDArray[np.int32],
+    upper: NDArray[np.float64],
+    b: NDArray[np.float64],
+    x: NDArray[np.float64],
+) -> None:
+    """Put U^-1 L^-1 P b into x."""
+    n = len(b)
+    for j in range(n):
+        x[j] = b[pivots[j]]
+    for j in range(n):
+        value = x[j]
+        for e in range(lower_start[j], lower_start[j + 1]):
+            x[lower_rows[e]] -= lower[e] * value
+    for j in range(n - 1, -1, -1):
+        last = upper_start[j + 1] - 1
+        value = x[j] * upper[last]
+        x[j] = value
+        for e in range(upper_start[j], last):
+            x[upper_rows[e]] -= upper[e] * value
+
+
+@compiled
+def _solve_transposed(
+    pivots: NDArray[np.int32],
+    lower_start: NDArray[np.int64],
+    lower_rows: NDArray[np.int32],
+    lower: NDArray[np.float64],
+    upper_start: NDArray[np.int64],
+    upper_rows: NDArray[np.int32],
+    upper: NDArray[np.float64],
+    b: NDArray[np.float64],
+    x: NDArray[np.float64],
+) -> None:
+    """Put P^T L^-T U^-T b into x."""
+    n = len(b)
+    y = np.empty(n)
+    for j in range(n):
+        last = upper_start[j + 1] - 1
+        even, odd = b[j], 0.0
+        for e in range(upper_start[j], last - 1, 2):
+            even -= upper[e] * y[upper_rows[e]]
+            odd -= upper[e + 1] * y[upper_rows[e + 1]]
+        if (last - upper_start[j]) % 2:
+            even -= upper[last - 1] * y[upper_rows[last - 1]]
+        y[j] = (even + odd) * upper[last]
+    for j in range(n - 1, -1, -1):
+        first, end = lower_start[j], lower_start[j + 1]
+        even, odd = y[j], 0.0
+        for e in range(first, end - 1, 2):
+            even -= lower[e] * y[lower_rows[e]]
+            odd -= lower[e + 1] * y[lower_rows[e + 1]]
+        if (end - first) % 2:
+            even -= lower[end - 1] * y[lower_rows[end - 1]]
+        y[j] = even + odd
+    for j in range(n):
+        x[pivots[j]] = y[j]
