@@ -49,6 +49,10 @@ class Posterior:
         The fill-reducing order and the pins of the eigenproblem (`glle_engine.embedding`).
     diagnostics : Diagnostics
         Figures of the fit, and notes in words on what is remarkable.
+    version : str
+        The engine's version at the fit.
+    data_sha256 : str or None
+        The digest of the training data (`glle_engine.data.digest`); None in files of earlier versions.
 
     """
 
@@ -61,6 +65,7 @@ class Posterior:
     pins: NDArray[np.int32]
     diagnostics: Diagnostics
     version: str = __version__
+    data_sha256: str | None = None
 
     def __post_init__(self) -> None:
         for array in self.arrays().values():
@@ -208,7 +213,8 @@ class Posterior:
         """Embed new points (m, d) in the reference embedding, given the data X (n, d) of the fit.
 
         By LLE weights on the training set (`glle_engine.transform.extend`, which also places new points in
-        draws). A training point gets exactly its own embedding; no point's answer depends on the others.
+        draws). A training point gets exactly its own embedding; no point's answer depends on the others. Data other
+        than those of the fit raise `DataMismatchError`.
         """
         return extend(self, X, new).embed(self.embedding)
 
@@ -232,6 +238,7 @@ class Posterior:
         """Return what is not an array, JSON-able: spec, diagnostics, version."""
         return {
             "version": self.version,
+            "data_sha256": self.data_sha256,
             "spec": self.spec.to_dict(),
             "prior_mean": self.law.prior_mean,
             "diagnostics": self.diagnostics.to_dict(),
@@ -260,6 +267,7 @@ class Posterior:
             pins=arrays["pins"],
             diagnostics=Diagnostics.from_dict(head["diagnostics"]),
             version=head["version"],
+            data_sha256=head.get("data_sha256"),
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
