@@ -64,10 +64,11 @@ def residuals(
     X: NDArray[np.float64], neighbors: NDArray[np.int32], weights: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Return X_i w_i - x_i of every point (n, d), summed over the differences, which no translation changes."""
-    rest = np.zeros(X.shape)
+    n, k = neighbors.shape
+    rest = np.zeros((n, X.shape[1]))
     rows = max(1, _BLOCK_ENTRIES // X.shape[1])
-    for start in range(0, len(X), rows):
-        part = slice(start, start + rows)
-        for j in range(neighbors.shape[1]):
+    for start in range(0, n, rows):
+        part = slice(start, min(start + rows, n))
+        for j in range(k):
             rest[part] += weights[part, j, None] * (X[neighbors[part, j]] - X[part])
     return rest
