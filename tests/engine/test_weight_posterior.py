@@ -1,4 +1,6 @@
-r"""Simulation-based calibration of the weight posterior (Talts et al. 2018, *Validating Bayesian Inference Algorithms*).
+r"""Simulation-based calibration of the weight posterior.
+
+Talts et al. 2018, *Validating Bayesian Inference Algorithms with Simulation-Based Calibration*.
 
 Given the k neighbors X of one point (d x k), the model is
 
