@@ -55,7 +55,12 @@ class PosteriorIn(CommandIn):
     n_neighbors: int = Field(default=10, ge=2, description="k, the neighbours of a point.")
     n_components: int = Field(default=2, ge=1, description="p, the dimension of the embedding.")
     reg: float = Field(default=1e-3, gt=0, description="Ratio of noise to prior variance (the ridge of LLE).")
-    variance: Variance = Field(default="auto", description="Noise variance of the constrained variant.")
+    variance: Variance = Field(
+        default="auto",
+        description="Noise variance of the constrained variant: of flat Dirichlet weights, or of the residuals (ml). "
+        "Auto is dirichlet if the residuals lie in fewer than n_neighbors - 1 directions (the figure "
+        "residual_dimension) or the noise is tangent, else ml.",
+    )
     mean: Mean = Field(default="lle", description="Mean of the direct posterior.")
     covariance: Covariance = Field(default="spherical", description="M-step of the published em.")
     max_iter: int = Field(default=50, ge=1, description="Most iterations of the published em.")
