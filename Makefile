@@ -8,7 +8,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Hundreds of processes are started by the tests: none compiles what another has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo up test chaos degraded soak test-compose test-scale test-ui ui-picture bench figures honesty methods lint format types openapi client-types fuzz lock clean test-drills test-hosts hostile test-storage capacity test-redis audit
+.PHONY: help setup demo up test chaos degraded soak test-compose test-scale test-ui ui-picture bench figures honesty methods lint format types openapi client-types fuzz lock clean test-drills test-hosts hostile test-storage capacity test-redis audit test-processors
 
 help:
 	@echo "make demo          start everything, run the main job on real data, leave pictures in out/"
@@ -25,6 +25,7 @@ help:
 	@echo "make test-hosts    several machines, made of network namespaces: throughput, faults, a rolling restart (as root)"
 	@echo "make test-redis    Redis behind sentinels, as a cluster, managed: masters killed (minutes)"
 	@echo "make chaos         processes killed -9 at random under 10,000 requests, and what must hold (minutes)"
+	@echo "make test-processors  the engine's fast tests with the kernels of other processors (minutes)"
 	@echo "make test-scale    n of 100,000 (minutes)"
 	@echo "make test-storage  a cache that is too small, with an object store behind it"
 	@echo "make test-drills   upgrades between versions, and backups put back (minutes)"
@@ -70,6 +71,10 @@ test-hosts: setup
 
 test-redis: setup
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m redis tests/redis
+
+# PROCESSORS is passed to pytest.
+test-processors: setup
+	$(BIN)/python -m tests.processors $(PROCESSORS)
 
 test-scale: setup
 	$(BIN)/python -m pytest -m scale tests/engine

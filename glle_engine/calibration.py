@@ -26,7 +26,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from glle_engine.alignment import procrustes_rotation
-from glle_engine.data import checked_data
+from glle_engine.data import checked_data, require_training_data
 from glle_engine.errors import InvalidParameterError
 from glle_engine.fit import reference_embedding
 from glle_engine.progress import OnProgress, silent
@@ -192,6 +192,8 @@ def calibrate(
     ------
     InvalidParameterError
         For a published posterior, whose scale has no half-sampling limit, or too few points.
+    DataMismatchError
+        For data other than those of the fit.
 
     """
     n_half_samples = check_integer("n_half_samples", n_half_samples, 4)
@@ -200,6 +202,7 @@ def calibrate(
         raise InvalidParameterError(
             "Only constrained posteriors are calibrated.", remedy="Fit with variant='constrained'."
         )
+    require_training_data(X, posterior.data_sha256)
     halves = half_samples(X, posterior.spec, posterior.embedding, n_half_samples, seed=seed, on_progress=on_progress)
     wanted = spread_of(halves)
     target = float(np.median(wanted))

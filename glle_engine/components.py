@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glle_engine.data import checked_data
+from glle_engine.data import finite_matrix, in_unit
 from glle_engine.errors import TooFewPointsError
 from glle_engine.fit import fit_spec
 from glle_engine.graph import components
@@ -54,8 +54,8 @@ def fit_components(X: ArrayLike, **spec: Any) -> list[Component]:
 
     """
     chosen = FitSpec(**spec)
-    data = checked_data(X, chosen)
-    label = components(neighbors_by(chosen.search, data, chosen.n_neighbors)[0])
+    given = finite_matrix(X)
+    label = components(neighbors_by(chosen.search, in_unit(given, chosen), chosen.n_neighbors)[0])
     members = sorted((np.flatnonzero(label == c) for c in range(label.max() + 1)), key=len, reverse=True)
     smallest = len(members[-1])
     if smallest <= max(chosen.n_neighbors, chosen.n_components + 1):
@@ -64,4 +64,4 @@ def fit_components(X: ArrayLike, **spec: Any) -> list[Component]:
             remedy="Lower n_neighbors or n_components, or bridge the components with disconnected='bridge'.",
             details={"sizes": [len(points) for points in members]},
         )
-    return [Component(points, fit_spec(data[points], chosen)) for points in members]
+    return [Component(points, fit_spec(given[points], chosen)) for points in members]

@@ -32,6 +32,7 @@ from glle_engine.frames import whitened
 from glle_engine.law import WeightLaw
 from glle_engine.linalg import dense
 from glle_engine.progress import OnProgress, silent
+from glle_engine.residuals import residual_dimension
 from glle_engine.weights import neighborhoods, normalised_precision
 
 if TYPE_CHECKING:
@@ -40,17 +41,18 @@ if TYPE_CHECKING:
     from glle_engine.spec import FitSpec
 
 
-def chosen_variance(spec: FitSpec, n_features: int) -> Literal["dirichlet", "ml"]:
-    """Resolve ``variance="auto"``.
+def chosen_variance(spec: FitSpec, directions: float) -> Literal["dirichlet", "ml"]:
+    """Resolve ``variance="auto"`` by the number of directions in which the residuals lie.
 
-    dirichlet where d < k - 1, since there the residual identifies nothing, and with tangent noise, which has
-    its own place for what is off the sheet; ml elsewhere.
+    k - 1 free weights reconstruct k - 1 directions exactly. The choice is dirichlet if the residuals lie in fewer
+    (`glle_engine.residuals`), because they are the ridge's own and identify no noise. It is dirichlet with tangent
+    noise, which separates the directions off the sheet by other means, and ml otherwise.
     """
     if spec.variance != "auto":
         return spec.variance
     if spec.noise == "tangent":
         return "dirichlet"
-    return "dirichlet" if n_features < spec.n_neighbors - 1 else "ml"
+    return "dirichlet" if directions < spec.n_neighbors - 1 else "ml"
 
 
 def constrained_law(
@@ -70,7 +72,8 @@ def constrained_law(
 
     - *dirichlet*: :math:`s_i^2 = \lambda_i / (k (k + 1))`, so that the prior variance is that of flat
       Dirichlet weights, :math:`(I - 11^T/k) / (k (k + 1))`;
-    - *ml*: the M-step in closed form, :math:`s_i^2 = (1 / (1^T A_i^{-1} 1) - \lambda_i / k) / d`, d + p for direct.
+    - *ml*: the M-step in closed form, :math:`s_i^2 = (1 / (1^T A_i^{-1} 1) - \lambda_i / k) / \nu`, nu the
+      participation ratio of the residuals (`glle_engine.residuals`); nu + p for direct.
 
     Parameters
     ----------
@@ -97,11 +100,12 @@ def constrained_law(
     """
     n, k = neighbors.shape
     direct = spec.method == "direct"
-    variance = chosen_variance(spec, X.shape[1])
+    directions = residual_dimension(X, neighbors, weights)
+    variance = chosen_variance(spec, directions)
     mean, factor, prior = np.empty((n, k)), np.empty((n, k, k)), np.empty(n)
     noise_ratio = np.empty(n)
     unit_ratio = _unit_ratio(X, neighbors, embedding, kept) if direct else 0.0
-    dimension = X.shape[1] + (spec.n_components if direct else 0)
+    dimension = max(directions, 1.0) + (spec.n_components if direct else 0)
     for block in neighborhoods(X, neighbors, "posterior", on_progress, kept):
         rows, own = block.rows, block.kept
         count = own.sum(axis=1)
@@ -123,6 +127,7 @@ def constrained_law(
         noise_ratio[rows] = noise
     facts = {
         "variance": variance,
+        "residual_dimension": directions,
         "noise_to_neighborhood": float(np.median(noise_ratio)),
         "prior_standard_deviation": float(np.median(prior)),
     }

@@ -1,12 +1,20 @@
-"""What data must be before anything is computed from them."""
+"""Checks of data, and the unit in which they are computed."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
 
-from glle_engine.errors import InvalidShapeError, NotFiniteError, OutOfRangeError, TooFewPointsError
+from glle_engine.errors import (
+    DataMismatchError,
+    InvalidShapeError,
+    NotFiniteError,
+    OutOfRangeError,
+    TooFewPointsError,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -15,17 +23,158 @@ if TYPE_CHECKING:
 
 # Sums of squares of some ten thousand features stay finite, and normal, within these.
 LARGEST, SMALLEST = 1e150, 1e-140
+# Squares of distances below it, relative to the largest coordinate, lose digits.
+RESOLVED = 2.0**-490
+_HASHED = 1 << 20  # entries at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Unit:
+    """The unit in which data are computed: a power of two, without the features that are constant.
+
+    Attributes
+    ----------
+    exponent : int
+        The largest absolute value of a feature that varies lies in [2^(exponent - 1), 2^exponent).
+    varying : (d,) bool
+        Features that are not constant; all of them if none varies.
+    origin : (d,) float64
+        The value of each constant feature, 0 for the others.
+
+    """
+
+    exponent: int
+    varying: NDArray[np.bool_]
+    origin: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, data: NDArray[np.float64]) -> Self:
+        """Return the unit of data (n, d)."""
+        largest, least = data.max(axis=0), data.min(axis=0)
+        varying = largest > least
+        if not varying.any():
+            varying = np.ones_like(varying)
+        reach = float(np.maximum(largest, -least)[varying].max())
+        return cls(int(np.frexp(reach)[1]), varying, np.where(varying, 0.0, least))
+
+    def scaled(self, data: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the varying features over 2^exponent: exact, so that the unit of the data changes no bit."""
+        held = data if self.varying.all() else data[:, self.varying]
+        return np.ascontiguousarray(np.ldexp(held, -self.exponent))
+
+    def shifted(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return all features over 2^exponent, those that are constant in the data about their constant.
+
+        Raises
+        ------
+        OutOfRangeError
+            If the points are so large that squared distances overflow.
+
+        """
+        with np.errstate(over="ignore"):
+            places = np.ascontiguousarray(np.ldexp(points - self.origin, -self.exponent))
+        _require_near(places, LARGEST)
+        return places
+
+    def restored(self, distances: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return distances in the unit of the data; raise `OutOfRangeError` if one is no number in it."""
+        with np.errstate(over="ignore"):
+            found = np.ldexp(distances, self.exponent)
+        _require_near(found, float(np.finfo(np.float64).max))
+        return np.asarray(found)
 
 
 def checked_data(X: ArrayLike, spec: FitSpec) -> NDArray[np.float64]:
-    """Return X as `checked_matrix` does, with enough points for the specification."""
-    data = checked_matrix(X)
+    """Return X as a C-contiguous float64 matrix in the unit in which a posterior is computed.
+
+    The constrained variant is free of the unit, so that its data are divided by a power of two, and constant features
+    are left out. The published variant is neither, so that its data are taken as given.
+
+    Parameters
+    ----------
+    X : (n, d) array-like
+    spec : FitSpec
+
+    Returns
+    -------
+    (n, c) float64, c the number of features that vary.
+
+    Raises
+    ------
+    InvalidShapeError, NotFiniteError, TooFewPointsError
+    OutOfRangeError
+        Published variant only.
+
+    """
+    return in_unit(finite_matrix(X), spec)
+
+
+def in_unit(data: NDArray[np.float64], spec: FitSpec) -> NDArray[np.float64]:
+    """Return what `checked_data` does of a finite matrix."""
     require_enough_points(len(data), spec)
-    return data
+    if spec.variant == "published":
+        require_range(data)
+        return data
+    return Unit.of(data).scaled(data)
+
+
+def require_resolved(data: NDArray[np.float64], nearest: NDArray[np.int32], distances: NDArray[np.float64]) -> None:
+    """Raise `OutOfRangeError` if the squares of a whole neighborhood underflow beside the extent of the data.
+
+    Parameters
+    ----------
+    data : (n, d) float64
+        In their unit (`Unit`).
+    nearest : (n, k) int32
+    distances : (n, k) float64
+        Nearest first; 0 where they underflow.
+
+    """
+    close = np.flatnonzero(distances[:, -1] < RESOLVED)
+    for column in nearest[close].T:
+        apart = np.abs(data[column] - data[close]).max(axis=1)
+        if apart.any():
+            point = int(close[np.argmax(apart)])
+            raise OutOfRangeError(
+                f"The neighbors of point {point} are at most {float(apart.max()):.3g} of the largest coordinate away: "
+                "the squares of such distances leave the range of floating-point numbers.",
+                remedy="Fit these points alone, or remove the points that are far from all others.",
+                details={"point": point},
+            )
+
+
+def digest(data: NDArray[np.float64]) -> str:
+    """Return the SHA-256, in hexadecimal, of the shape and the entries of a matrix; -0 counts as 0."""
+    state = sha256(f"{data.shape[0]},{data.shape[1]};".encode())
+    rows = max(1, _HASHED // data.shape[1])
+    for start in range(0, len(data), rows):
+        state.update(np.ascontiguousarray(data[start : start + rows] + 0.0, "<f8").data)
+    return state.hexdigest()
+
+
+def require_training_data(X: ArrayLike, data_sha256: str | None) -> None:
+    """Raise `DataMismatchError` unless X is the data with this digest; a posterior without one accepts any data."""
+    if data_sha256 is None:
+        return
+    found = digest(finite_matrix(X))
+    if found != data_sha256:
+        raise DataMismatchError(
+            f"These are not the data that the posterior was fitted to: their SHA-256 is {found[:12]}..., that of the "
+            f"training data {data_sha256[:12]}....",
+            remedy="Give the data of the fit, in their order and unit.",
+            details={"data_sha256": found, "expected": data_sha256},
+        )
 
 
 def checked_matrix(X: ArrayLike) -> NDArray[np.float64]:
-    """Return X as a C-contiguous float64 matrix, or raise the error that names the remedy."""
+    """Return X as a C-contiguous float64 matrix whose squared distances are numbers, or raise the error."""
+    data = finite_matrix(X)
+    require_range(data)
+    return data
+
+
+def finite_matrix(X: ArrayLike) -> NDArray[np.float64]:
+    """Return X as a C-contiguous float64 matrix of finite numbers, or raise the error that names the remedy."""
     raw = np.asarray(X)
     if raw.dtype.kind not in "fiub":
         raise InvalidShapeError(
@@ -38,7 +187,6 @@ def checked_matrix(X: ArrayLike) -> NDArray[np.float64]:
         )
     data = np.ascontiguousarray(raw, np.float64)
     require_finite(data, "X")
-    require_range(data)
     return data
 
 
@@ -55,13 +203,25 @@ def require_finite(data: NDArray[np.float64], name: str) -> None:
 
 def require_range(data: NDArray[np.float64]) -> None:
     """Raise `OutOfRangeError` where squared distances would overflow, or all underflow to 0."""
-    largest, extent = float(np.abs(data).max()), float(np.ptp(data, axis=0).max())
+    largest = float(np.abs(data).max())
+    with np.errstate(over="ignore"):  # the extent of what is too large may be infinite
+        extent = float(np.ptp(data, axis=0).max())
     if largest > LARGEST or 0 < extent < SMALLEST:
         raise OutOfRangeError(
             f"The data reach {largest:.3g} and extend over {extent:.3g}: their squared distances leave the range of "
             "floating-point numbers.",
             remedy="Change the unit: divide the data by their largest absolute value.",
             details={"largest": largest, "extent": extent},
+        )
+
+
+def _require_near(values: NDArray[np.float64], most: float) -> None:
+    largest = float(np.abs(values).max(initial=0.0))
+    if largest > most:
+        raise OutOfRangeError(
+            "The new points are so far from the training data that their distances, or the squares of these, leave the "
+            "range of floating-point numbers.",
+            remedy="Give them in the unit of the training data.",
         )
 
 

@@ -64,6 +64,12 @@ class OutOfRangeError(GlleError):
     code = "out-of-range"
 
 
+class DataMismatchError(GlleError):
+    """Data other than those a posterior was fitted to; `details` has both digests."""
+
+    code = "data-mismatch"
+
+
 class TooFewPointsError(GlleError):
     """Fewer points than the neighbourhoods or the embedding need."""
 

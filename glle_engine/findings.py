@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine.diagnostics import Diagnostics, Note
+from glle_engine.linalg import dense
 from glle_engine.search import search_notes
 from glle_engine.weights import neighborhoods
 
@@ -38,7 +39,8 @@ def diagnose(
 
     Parameters
     ----------
-    X : (n, d) float64
+    X : (n, c) float64
+        As computed: see `glle_engine.data.checked_data`.
     neighbors : (n, k) int32
     distances : (n, k) float64
         To the neighbours, nearest first.
@@ -51,23 +53,20 @@ def diagnose(
     law
         The fitted law.
     facts : dict
-        What was found while fitting it; taken over.
+        Figures of the data as given (`given_figures`) and of the law; taken over.
     spec : FitSpec
 
     """
-    n, d = X.shape
+    n, d = len(X), facts["n_features"]
     p = spec.n_components
-    constant = np.flatnonzero(np.ptp(X, axis=0) == 0)
     gap = _relative_gap(pairs.values, p)
     figures: dict[str, Any] = {
         "n_points": n,
-        "n_features": d,
-        "constant_features": [int(j) for j in constant],
         "points_with_duplicates": int((distances[:, 0] == 0).sum()),
         "points_buried_in_duplicates": int((distances[:, -1] == 0).sum()),
         "points_with_near_duplicates": _near_duplicates(distances),
         "feature_scale_ratio": _scale_ratio(X),
-        "flat_neighborhoods": _flat_neighborhoods(X, neighbors, p),
+        "flat_neighborhoods": _flat_neighborhoods(X, neighbors, min(p, d)),
         "closed_classes": [len(members) for members in classes],
         "bridges": [list(pair) for pair in bridges],
         "eigenvalues": [float(value) for value in pairs.values],
@@ -80,6 +79,14 @@ def diagnose(
     if spec.variant == "published":
         notes += _published_notes(figures, law, d, spec)
     return Diagnostics(figures, tuple(notes))
+
+
+def given_figures(X: NDArray[np.float64]) -> dict[str, Any]:
+    """Return the figures of the data as given: the number of features, and the columns of constant ones."""
+    return {
+        "n_features": X.shape[1],
+        "constant_features": [int(j) for j in np.flatnonzero(X.max(axis=0) == X.min(axis=0))],
+    }
 
 
 def _kept_figures(law: WeightLaw) -> dict[str, Any]:
@@ -102,14 +109,15 @@ def _near_duplicates(distances: NDArray[np.float64]) -> int:
 
 def _scale_ratio(X: NDArray[np.float64]) -> float:
     """Return the ratio of the largest to the smallest standard deviation of a feature that is not constant."""
-    deviation = X.std(axis=0)
-    deviation = deviation[np.ptp(X, axis=0) > 0]
+    apart = X - X[0]  # a translation changes no bit of what it leaves exact
+    deviation = apart.std(axis=0)[np.ptp(apart, axis=0) > 0]
     return float(deviation.max() / deviation.min()) if deviation.size and deviation.min() > 0 else 1.0
 
 
-def _flat_neighborhoods(X: NDArray[np.float64], neighbors: NDArray[np.int32], p: int) -> int:
-    """Count neighbourhoods whose differences span fewer than min(p, d) dimensions, numerically."""
-    needed = min(p, X.shape[1])
+def _flat_neighborhoods(X: NDArray[np.float64], neighbors: NDArray[np.int32], needed: int) -> int:
+    """Count neighborhoods whose differences span fewer than `needed` dimensions, numerically."""
+    if needed > min(X.shape[1], neighbors.shape[1]):
+        return len(X)
     flat = 0
     for block in neighborhoods(X, neighbors, "diagnostics"):
         if needed == 1:
@@ -118,7 +126,7 @@ def _flat_neighborhoods(X: NDArray[np.float64], neighbors: NDArray[np.int32], p:
             unit = np.where(block.trace > 0, block.trace, 1.0)[:, None, None]
             flat += int((1 - ((block.gram / unit) ** 2).sum(axis=(1, 2)) <= FLAT).sum() + (block.trace == 0).sum())
         else:
-            values = np.linalg.eigvalsh(block.gram)
+            values, _ = dense.eigh(block.gram)
             flat += int((values[:, -needed] <= FLAT * values[:, -1]).sum())
     return flat
 

@@ -10,10 +10,10 @@ import numpy as np
 from glle_engine.adaptive import kept_candidates
 from glle_engine.bridging import bridge
 from glle_engine.constrained import constrained_law
-from glle_engine.data import checked_data
+from glle_engine.data import digest, finite_matrix, in_unit, require_resolved
 from glle_engine.embedding import Eigenproblem, scaled
 from glle_engine.errors import DegenerateDataError, DisconnectedGraphError
-from glle_engine.findings import diagnose
+from glle_engine.findings import diagnose, given_figures
 from glle_engine.frames import frame_weights, tangent_frames
 from glle_engine.graph import closed_classes, components, edges, smallest_connecting_k
 from glle_engine.posterior import Posterior
@@ -69,7 +69,8 @@ def fit(
     Parameters
     ----------
     X : (n, d) array-like
-        Finite numbers, in one unit or scaled to one; computed in float64.
+        Finite numbers, in one unit or scaled to one; computed in float64. The constrained variant takes any unit: data
+        times a power of two have the same posterior, bit for bit, up to the largest double.
     method, variant, n_neighbors, n_components, reg, variance, mean, covariance, max_iter, tol, \
     disconnected, noise, neighborhoods, search
         See `FitSpec`.
@@ -86,7 +87,9 @@ def fit(
     InvalidParameterError
         A parameter outside its domain, or without meaning beside the others.
     InvalidShapeError, NotFiniteError, OutOfRangeError
-        X is not a finite matrix of numbers whose squares are numbers, too.
+        X is not a finite matrix of numbers. OutOfRangeError if the squares of distances leave the range of
+        floating-point numbers: for the published variant in the unit of the data, for the constrained one if some
+        neighborhood is smaller than 2^-490 of the largest coordinate.
     TooFewPointsError
         k >= n, or p > n - 2.
     DegenerateDataError
@@ -129,12 +132,14 @@ def fit(
 def fit_spec(X: ArrayLike, spec: FitSpec, *, on_progress: OnProgress | None = None) -> Posterior:
     """Fit the posterior of a specification: see `fit`."""
     on_progress = on_progress or silent
-    data = checked_data(X, spec)
+    given = finite_matrix(X)
+    data = in_unit(given, spec)
     nearest, distances = neighbors_by(spec.search, data, spec.n_neighbors, on_progress)
     if not distances.any() and np.all(data == data[0]):
         raise DegenerateDataError(
             f"All {len(data)} points are equal.", remedy="Check that the data were read as intended."
         )
+    require_resolved(data, nearest, distances)
     mean = reference_embedding(data, nearest, spec, on_progress)
     if spec.variant == "constrained":
         law, facts = constrained_law(
@@ -151,6 +156,7 @@ def fit_spec(X: ArrayLike, spec: FitSpec, *, on_progress: OnProgress | None = No
         law, facts = published_law(data, mean.neighbors, mean.embedding, spec, on_progress)
     facts = {**facts, **search_figures(spec.search, data, distances, on_progress)}
     on_progress(0, 1, "diagnostics")
+    facts = {**facts, **given_figures(given)}
     found = diagnose(data, mean.neighbors, distances, mean.classes, mean.bridges, mean.pairs, law, facts, spec)
     on_progress(1, 1, "diagnostics")
     return Posterior(
@@ -163,6 +169,7 @@ def fit_spec(X: ArrayLike, spec: FitSpec, *, on_progress: OnProgress | None = No
         pins=mean.problem.pins if law.constrained else mean.problem.pins[:0],
         diagnostics=found,
         flatness=mean.flatness,
+        data_sha256=digest(given),
     )
 
 

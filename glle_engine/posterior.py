@@ -51,6 +51,10 @@ class Posterior:
         Figures of the fit, and notes in words on what is remarkable.
     flatness : (k + 1,) float64, optional
         Thresholds by which adaptive neighborhoods of new points are cut (`glle_engine.adaptive`).
+    version : str
+        The engine's version at the fit.
+    data_sha256 : str or None
+        The digest of the training data (`glle_engine.data.digest`); None in files of earlier versions.
 
     """
 
@@ -64,6 +68,7 @@ class Posterior:
     diagnostics: Diagnostics
     flatness: NDArray[np.float64] | None = None
     version: str = __version__
+    data_sha256: str | None = None
 
     def __post_init__(self) -> None:
         for array in self.arrays().values():
@@ -212,7 +217,7 @@ class Posterior:
 
         By LLE weights on the training set (`glle_engine.transform.extend`, which also places new points in
         draws). A training point gets exactly its own embedding, or the mean of its exact duplicates'. No point's answer
-        depends on the others.
+        depends on the others. Data other than those of the fit raise `DataMismatchError`.
         """
         return extend(self, X, new).embed(self.embedding)
 
@@ -237,6 +242,7 @@ class Posterior:
         """Return what is not an array, JSON-able: spec, diagnostics, version."""
         return {
             "version": self.version,
+            "data_sha256": self.data_sha256,
             "spec": self.spec.to_dict(),
             "prior_mean": self.law.prior_mean,
             "diagnostics": self.diagnostics.to_dict(),
@@ -266,6 +272,7 @@ class Posterior:
             flatness=arrays.get("flatness"),
             diagnostics=Diagnostics.from_dict(head["diagnostics"]),
             version=head["version"],
+            data_sha256=head.get("data_sha256"),
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -104,7 +104,8 @@ class FitSpec:
         default, 1e-3, is the field's convention.
     variance
         The noise variance s_i^2 of the constrained variant: ``"dirichlet"``, ``"ml"``, or ``"auto"``,
-        which is dirichlet where d < k - 1 or `noise` is tangent, and ml elsewhere.
+        which is dirichlet if the residuals lie in fewer than k - 1 directions (the figure
+        `residual_dimension`) or `noise` is tangent, and ml otherwise.
     mean
         Mean of the direct posterior: ``"lle"`` (Eq. 36) or ``"derived"`` (Eq. 35).
     covariance

@@ -9,15 +9,15 @@ answer does not depend on which others are in the batch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.spatial import cKDTree
 
 from glle_engine.adaptive import kept_of_new
-from glle_engine.data import LARGEST, require_finite
-from glle_engine.errors import InvalidShapeError, OutOfRangeError
+from glle_engine.data import Unit, require_finite, require_training_data
+from glle_engine.errors import InvalidShapeError
 from glle_engine.frames import frame_weights, frames_at, pooled_neighbors
 from glle_engine.neighbors import KD_TREE_MAX_FEATURES
 from glle_engine.weights import lle_weights
@@ -83,11 +83,13 @@ def extend(posterior: Posterior, X: ArrayLike, new: ArrayLike) -> Extension:
     Raises
     ------
     InvalidShapeError
-        When X is not what the posterior was fitted to, or `new` has other features.
+        When X has another number of points, or `new` has other features.
+    DataMismatchError
+        When X is not what the posterior was fitted to.
     NotFiniteError
         With the first row and column.
     OutOfRangeError
-        Where the squares of the new points overflow.
+        Where the squares of the new points overflow beside the training data, or their distances overflow.
 
     """
     data, points = np.ascontiguousarray(X, np.float64), np.ascontiguousarray(new, np.float64)
@@ -102,21 +104,18 @@ def extend(posterior: Posterior, X: ArrayLike, new: ArrayLike) -> Extension:
             remedy=f"Give a matrix of {data.shape[1]} columns.",
         )
     require_finite(points, "new")
-    if len(points) and (largest := float(np.abs(points).max())) > LARGEST:
-        raise OutOfRangeError(
-            f"The new points reach {largest:.3g}: squared distances leave the range of floating-point numbers.",
-            remedy="Give them in the unit of the training data.",
-            details={"largest": largest},
-        )
-    return hang(
-        data,
-        points,
+    require_training_data(data, posterior.data_sha256)
+    unit = Unit.of(data)
+    extension = hang(
+        unit.shifted(data),
+        unit.shifted(points),
         posterior.spec.n_neighbors,
         posterior.spec.reg,
         n_components=posterior.spec.n_components,
         noise=posterior.spec.noise,
         flatness=posterior.flatness,
     )
+    return replace(extension, distances=unit.restored(extension.distances))
 
 
 def hang(
@@ -180,6 +179,7 @@ def reconstruct(posterior: Posterior, X: ArrayLike, weights: NDArray[np.float64]
         For the published em the data mean is added, as its model does.
 
     """
+    require_training_data(X, posterior.data_sha256)
     data = np.asarray(X, np.float64)
     rebuilt = np.empty(data.shape)
     rows = max(1, (1 << 22) // (weights.shape[1] * data.shape[1]))

@@ -372,7 +372,7 @@ class PosteriorIn(TypedDict):
     """
     variance: NotRequired[Literal["auto", "dirichlet", "ml"]]
     """
-    Noise variance of the constrained variant; beside tangent noise dirichlet and auto are the same.
+    Noise variance of the constrained variant: of flat Dirichlet weights, or of the residuals (ml). Auto is dirichlet if the residuals lie in fewer than n_neighbors - 1 directions (the figure residual_dimension) or the noise is tangent, else ml.
     """
     mean: NotRequired[Literal["lle", "derived"]]
     """
@@ -712,7 +712,7 @@ class FitOptions(TypedDict):
     """
     variance: NotRequired[Literal["auto", "dirichlet", "ml"]]
     """
-    Noise variance of the constrained variant; beside tangent noise dirichlet and auto are the same.
+    Noise variance of the constrained variant: of flat Dirichlet weights, or of the residuals (ml). Auto is dirichlet if the residuals lie in fewer than n_neighbors - 1 directions (the figure residual_dimension) or the noise is tangent, else ml.
     """
     mean: NotRequired[Literal["lle", "derived"]]
     """

@@ -57,7 +57,9 @@ class PosteriorIn(CommandIn):
     reg: float = Field(default=1e-3, gt=0, description="Ratio of noise to prior variance (the ridge of LLE).")
     variance: Variance = Field(
         default="auto",
-        description="Noise variance of the constrained variant; beside tangent noise dirichlet and auto are the same.",
+        description="Noise variance of the constrained variant: of flat Dirichlet weights, or of the residuals (ml). "
+        "Auto is dirichlet if the residuals lie in fewer than n_neighbors - 1 directions (the figure "
+        "residual_dimension) or the noise is tangent, else ml.",
     )
     mean: Mean = Field(default="lle", description="Mean of the direct posterior.")
     covariance: Covariance = Field(

@@ -56,7 +56,12 @@ class GlleSpec(NeighborSpec):
         Variant, "constrained", "Weights that sum to one, with reconstruction noise; or the equations as printed."
     )
     reg: float = number(1e-3, "Ratio of the noise to the prior variance, LLE's ridge.", above=0)
-    variance: str = _one_of(Variance, "auto", "The noise variance of the constrained variant.")
+    variance: str = _one_of(
+        Variance,
+        "auto",
+        "The noise variance of the constrained variant: that of flat Dirichlet weights, or of the residuals (ml). Auto "
+        "is dirichlet if the residuals lie in fewer than n_neighbors - 1 directions or the noise is tangent, else ml.",
+    )
     mean: str = _one_of(Mean, "lle", "The mean of the direct posterior: LLE's weights, or those derived.")
     covariance: str = _one_of(
         Covariance,

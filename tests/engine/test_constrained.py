@@ -28,6 +28,13 @@ def ridge_matrices(X: NDArray[np.float64], fitted: Posterior) -> tuple[NDArray[n
     return gram + ridge[:, None, None] * np.eye(gram.shape[1]), ridge
 
 
+def participation_ratio(X: NDArray[np.float64], fitted: Posterior) -> float:
+    """Return (sum lambda)^2 / sum lambda^2 of the second moments of x_i - X_i w_i at LLE's weights."""
+    rest = X - np.einsum("nk,nkd->nd", lle_weights(X, fitted.neighbors), X[fitted.neighbors])
+    values = np.linalg.eigvalsh(rest.T @ rest)
+    return float(values.sum() ** 2 / (values**2).sum())
+
+
 def covariance_on_the_plane(A: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return A^-1 - A^-1 1 1^T A^-1 / (1^T A^-1 1)."""
     inverse = np.linalg.inv(A)
@@ -40,11 +47,11 @@ def test_em_law_is_the_gaussian_on_the_plane(sheet: NDArray[np.float64], varianc
     """Mean LLE, covariance s_i^2 (A^-1 - A^-1 1 1^T A^-1 / 1^T A^-1 1), s_i^2 by its closed form."""
     fitted = fit(sheet, variance=variance)
     A, ridge = ridge_matrices(sheet, fitted)
-    k, d = 10, 3
+    k, directions = 10, participation_ratio(sheet, fitted)
     if variance == "dirichlet":
         noise = ridge / (k * (k + 1))
     else:
-        noise = (1 / np.linalg.inv(A).sum(axis=(1, 2)) - ridge / k) / d
+        noise = (1 / np.linalg.inv(A).sum(axis=(1, 2)) - ridge / k) / directions
     expected = noise[:, None, None] * covariance_on_the_plane(A)
     F = fitted.covariance_factor
     np.testing.assert_allclose(F @ F.transpose(0, 2, 1), expected, atol=1e-9 * np.abs(expected).max())
@@ -69,25 +76,28 @@ def test_direct_law_adds_the_embedding_in_the_units_of_the_data(sheet: NDArray[n
     np.testing.assert_allclose(fitted.mean, wanted, atol=1e-9)
 
 
-def test_direct_ml_counts_the_embedding_among_the_features(wide: NDArray[np.float64]) -> None:
-    """With ml the direct variance divides by d + p."""
+def test_direct_ml_counts_the_embedding_among_the_directions(wide: NDArray[np.float64]) -> None:
+    """With ml the direct variance divides by the participation ratio of the residuals, plus p."""
     fitted = fit(wide, method="direct", variance="ml")
     A, ridge = ridge_matrices(wide, fitted)
     apart = fitted.embedding[fitted.neighbors] - fitted.embedding[:, None]
     inner = apart @ apart.transpose(0, 2, 1)
     B = A + (ridge / 1e-3).mean() / np.trace(inner, axis1=1, axis2=2).mean() * inner
-    noise = (1 / np.linalg.inv(B).sum(axis=(1, 2)) - ridge / 10) / 27
+    noise = (1 / np.linalg.inv(B).sum(axis=(1, 2)) - ridge / 10) / (participation_ratio(wide, fitted) + 2)
     expected = noise[:, None, None] * covariance_on_the_plane(B)
     F = fitted.covariance_factor
     np.testing.assert_allclose(F @ F.transpose(0, 2, 1), expected, atol=1e-8 * np.abs(expected).max())
 
 
-def test_auto_variance_follows_the_dimension(sheet: NDArray[np.float64], wide: NDArray[np.float64]) -> None:
-    """Dirichlet where d < k - 1, ml elsewhere."""
-    assert fit(sheet).diagnostics.figures["variance"] == "dirichlet"
-    assert fit(sheet, n_neighbors=5).diagnostics.figures["variance"] == "dirichlet"
-    assert fit(sheet, n_neighbors=4).diagnostics.figures["variance"] == "ml"
-    assert fit(wide).diagnostics.figures["variance"] == "ml"
+def test_auto_variance_follows_the_residuals(sheet: NDArray[np.float64], wide: NDArray[np.float64]) -> None:
+    """Dirichlet if the residuals lie in fewer than k - 1 directions, ml otherwise."""
+    for X, k, expected in ((sheet, 10, "dirichlet"), (sheet, 5, "dirichlet"), (sheet, 3, "ml"), (wide, 10, "ml")):
+        fitted = fit(X, n_neighbors=k, disconnected="bridge")
+        figures = fitted.diagnostics.figures
+        assert figures["variance"] == expected
+        assert figures["residual_dimension"] == pytest.approx(participation_ratio(X, fitted), rel=1e-9)
+        assert (figures["residual_dimension"] >= k - 1) == (expected == "ml")
+    assert fit(wide, noise="tangent").diagnostics.figures["variance"] == "dirichlet"
 
 
 def test_ml_maximises_the_marginal_likelihood(wide: NDArray[np.float64]) -> None:

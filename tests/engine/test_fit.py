@@ -182,6 +182,31 @@ def test_a_constant_feature_is_accepted_and_named(sheet: NDArray[np.float64]) ->
     np.testing.assert_allclose(fitted.embedding, fit(sheet).embedding, atol=1e-6)
 
 
+def test_figures_of_the_data_do_not_depend_on_where_they_lie(wide: NDArray[np.float64]) -> None:
+    """An exact translation changes no bit of any figure, however far it is; more components look at eigenvalues."""
+    X = np.rint(wide * 2**20)
+    for options in ({}, {"n_components": 4}):
+        before = fit(X, **options).diagnostics.figures
+        after = fit(X + 2.0**50, **options).diagnostics.figures
+        for name in ("feature_scale_ratio", "flat_neighborhoods", "constant_features", "points_with_near_duplicates"):
+            assert after[name] == before[name], name
+
+
+def test_flat_neighborhoods_are_counted_in_any_dimension() -> None:
+    """A line has no neighborhood that spans 2 dimensions, a plane none that spans 3, in any unit."""
+    grid = np.stack(np.meshgrid(np.arange(12.0), np.arange(9.0)), axis=-1).reshape(-1, 2)
+    grid += 0.1 * np.random.default_rng(0).standard_normal(grid.shape)
+    plane = grid @ np.random.default_rng(1).standard_normal((2, 5))
+    space = plane + 0.1 * np.random.default_rng(2).standard_normal(plane.shape)
+    line = np.outer(np.arange(108.0) + 0.1 * np.random.default_rng(3).standard_normal(108), np.arange(1.0, 6.0))
+    for unit in (1.0, 1e-200):
+        flat = [
+            fit(X * unit, n_components=p, n_neighbors=6).diagnostics.figures["flat_neighborhoods"]
+            for X, p in ((line, 1), (line, 2), (plane, 2), (plane, 3), (space, 3))
+        ]
+        assert flat == [0, len(line), 0, len(plane), 0]
+
+
 def test_progress_runs_through_the_stages_and_can_cancel(sheet: NDArray[np.float64]) -> None:
     """Every stage is told to its end; what the callback raises leaves the fit."""
     told: list[tuple[int, int, str]] = []

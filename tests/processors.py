@@ -1,0 +1,115 @@
+"""`make test-processors`: the engine's fast tests under the kernels of other processors.
+
+Each setting is an environment in which OpenBLAS, or numpy, computes as on an older processor. A setting whose
+instructions this processor lacks is skipped with a line. A setting that the libraries ignore is a failure. Arguments
+are passed to pytest.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+SLOW = ("test_acceptance.py", "test_approximate.py", "test_dense.py", "test_calibration.py", "test_advice.py")
+SLOW_TESTS = ("test_lanes.py::test_the_number_of_lanes_does_not_show",)
+ENGINE = Path("tests/engine")
+KERNELS = {
+    "Haswell": ("avx2", "fma"),
+    "Sandybridge": ("avx",),
+    "Nehalem": ("sse4_2",),
+    "SkylakeX": ("avx512f", "avx512bw", "avx512dq", "avx512vl"),
+}
+# What the libraries of this environment compute with: OpenBLAS kernels, and the vector units that numpy dispatches to.
+PROBE = """
+import numpy, scipy.linalg
+from numpy._core import _multiarray_umath as core
+from threadpoolctl import threadpool_info
+print(*sorted({one["architecture"] for one in threadpool_info() if one["internal_api"] == "openblas"}))
+print(*(name for name in core.__cpu_dispatch__ if core.__cpu_features__[name]))
+"""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """An environment, the processor's flags that it needs, and the kernels or vector units that show its effect."""
+
+    name: str
+    environment: dict[str, str]
+    flags: tuple[str, ...] = ()
+    kernel: str | None = None
+    no_units: bool = False
+
+
+def main(arguments: list[str]) -> int:
+    """Run the tests under each setting that this processor can take; return 1 if any fails."""
+    flags = processor_flags(Path("/proc/cpuinfo"))
+    own, units = probed({})
+    failed = []
+    for setting in chosen(units):
+        if missing := [flag for flag in setting.flags if flag not in flags]:
+            _say(f"{setting.name}: SKIPPED, this processor has no {', '.join(missing)}.")
+            continue
+        if setting.kernel and own == [setting.kernel]:
+            _say(f"{setting.name}: SKIPPED, it is the default of this processor.")
+            continue
+        if setting.no_units and not units:
+            _say(f"{setting.name}: SKIPPED, numpy dispatches to no vector unit of this processor.")
+            continue
+        kernels, left = probed(setting.environment)
+        if (setting.kernel and kernels != [setting.kernel]) or (setting.no_units and left):
+            _say(f"{setting.name}: FAILED, without effect: OpenBLAS has {kernels}, numpy {left}.")
+            failed.append(setting.name)
+            continue
+        _say(f"{setting.name}: OpenBLAS has {' '.join(kernels)}, numpy {' '.join(left) or 'its baseline'}.")
+        if subprocess.run(command(arguments), env=environment(setting.environment), check=False).returncode:
+            failed.append(setting.name)
+    _say(f"FAILED under {', '.join(failed)}." if failed else "Passed under every setting of this processor.")
+    return int(bool(failed))
+
+
+def chosen(units: list[str]) -> list[Setting]:
+    """Return the settings, given the vector units that numpy dispatches to on this processor."""
+    return [
+        Setting("default", {}),
+        *(Setting(name, {"OPENBLAS_CORETYPE": name}, flags, name) for name, flags in KERNELS.items()),
+        Setting("no wide vectors", {"NPY_DISABLE_CPU_FEATURES": " ".join(units)}, no_units=True),
+    ]
+
+
+def command(arguments: list[str]) -> list[str]:
+    """Return the command that runs the fast tests."""
+    without = [f"--ignore={ENGINE / name}" for name in SLOW] + [f"--deselect={ENGINE / name}" for name in SLOW_TESTS]
+    return [sys.executable, "-m", "pytest", str(ENGINE), *without, "-n", "2", "-q", *arguments]
+
+
+def environment(changes: dict[str, str]) -> dict[str, str]:
+    """Return this environment with one BLAS thread a process, without other settings of kernels, with the changes."""
+    held = {k: v for k, v in os.environ.items() if k not in {"OPENBLAS_CORETYPE", "NPY_DISABLE_CPU_FEATURES"}}
+    return {**held, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **changes}
+
+
+def probed(changes: dict[str, str]) -> tuple[list[str], list[str]]:
+    """Return OpenBLAS's kernels and numpy's vector units in a process of this environment."""
+    found = subprocess.run(
+        [sys.executable, "-c", PROBE], env=environment(changes), check=True, capture_output=True, text=True
+    )
+    kernels, units = found.stdout.splitlines()
+    return kernels.split(), units.split()
+
+
+def processor_flags(cpuinfo: Path) -> set[str]:
+    """Return the flags of the first processor; none where the system does not name them."""
+    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
+    return next((set(line.split(":", 1)[1].split()) for line in lines if line.startswith("flags")), set())
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,81 @@
+"""The program that runs the engine's tests with the kernels of other processors."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests import processors
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FLAGS = {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx2", "fma", "avx", "sse4_2"}
+
+
+@pytest.fixture
+def every_setting(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
+    """Replace the processor by one with every flag; return the environments that were probed."""
+    seen: list[dict[str, str]] = []
+
+    def probed(changes: dict[str, str]) -> tuple[list[str], list[str]]:
+        seen.append(changes)
+        units = [] if "NPY_DISABLE_CPU_FEATURES" in changes else ["X86_V3"]
+        return [changes.get("OPENBLAS_CORETYPE", "Zen")], units
+
+    monkeypatch.setattr(processors, "probed", probed)
+    monkeypatch.setattr(processors, "processor_flags", lambda _: FLAGS)
+    return seen
+
+
+def ends_with(code: str) -> list[str]:
+    """Return a command in the place of the tests."""
+    return [sys.executable, "-c", f"import os, sys; sys.exit({code})"]
+
+
+def test_each_setting_runs_and_one_failure_counts(
+    every_setting: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The tests run in each environment; the names of those under which they fail are printed."""
+    monkeypatch.setattr(processors, "command", lambda _: ends_with("0"))
+    assert processors.main([]) == 0
+    assert [changes.get("OPENBLAS_CORETYPE") for changes in every_setting[1:]] == [
+        None, "Haswell", "Sandybridge", "Nehalem", "SkylakeX", None,
+    ]  # fmt: skip
+    assert every_setting[-1] == {"NPY_DISABLE_CPU_FEATURES": "X86_V3"}
+    monkeypatch.setattr(processors, "command", lambda _: ends_with("os.environ.get('OPENBLAS_CORETYPE') == 'Nehalem'"))
+    assert processors.main([]) == 1
+    assert "FAILED under Nehalem." in capsys.readouterr().out
+
+
+def test_a_setting_without_effect_is_a_failure(
+    every_setting: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Libraries that ignore the environment would make every run one of the default."""
+    monkeypatch.setattr(processors, "command", lambda _: ends_with("0"))
+    monkeypatch.setattr(processors, "probed", lambda _: (["Zen"], ["X86_V3"]))
+    assert processors.main([]) == 1
+    assert "FAILED under Haswell, Sandybridge, Nehalem, SkylakeX, no wide vectors." in capsys.readouterr().out
+
+
+def test_missing_instructions_are_skipped_with_a_line(
+    every_setting: list[dict[str, str]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    """A kernel whose instructions the processor lacks would end the process."""
+    monkeypatch.setattr(processors, "command", lambda _: ends_with("0"))
+    monkeypatch.setattr(processors, "processor_flags", lambda _: {"sse4_2", "avx"})
+    assert processors.main([]) == 0
+    told = capsys.readouterr().out
+    assert "Haswell: SKIPPED, this processor has no avx2, fma." in told
+    assert "SkylakeX: SKIPPED" in told
+    assert {"OPENBLAS_CORETYPE": "Haswell"} not in every_setting
+    monkeypatch.undo()
+    listed = tmp_path / "cpuinfo"
+    listed.write_text("processor : 0\nflags\t\t: fpu sse4_2 avx\n\nprocessor : 1\nflags\t\t: fpu\n", encoding="utf-8")
+    assert processors.processor_flags(listed) == {"fpu", "sse4_2", "avx"}
+    assert processors.processor_flags(tmp_path / "none") == set()
