@@ -184,7 +184,7 @@ def eigvalsh(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
     if not has_compiler():
         return np.asarray(np.linalg.eigvalsh(matrices))
     values = np.empty(matrices.shape[:2])
-    if _kernels().eigensystems(_readable(matrices), values, np.empty((len(matrices), 0, 0))) >= 0:
+    if _kernels().eigensystems(readable(matrices), values, np.empty((len(matrices), 0, 0))) >= 0:
         raise np.linalg.LinAlgError("A matrix is not finite, or its eigenvalues did not converge.")
     return values
 

@@ -1,0 +1,86 @@
+"""Digests of the engine's results for the data sets in a file, as JSON: `python -m tests.engine.digests FILE.npz`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from glle_engine import fit, quality
+from glle_engine.calibration import calibrate
+from glle_engine.geodesics import residual_variance
+from glle_engine.scores import neighborhood_hit
+from glle_engine.transform import extend, reconstruct
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from glle_engine import Posterior
+
+FITS: dict[str, dict[str, Any]] = {
+    "em": {},
+    "direct": {"method": "direct"},
+    "derived": {"method": "direct", "mean": "derived", "variance": "ml"},
+    "tangent": {"noise": "tangent"},
+    "adaptive": {"neighborhoods": "adaptive"},
+    "published": {"variant": "published"},
+    "published-full": {"variant": "published", "covariance": "full", "max_iter": 3},
+    "published-direct": {"variant": "published", "method": "direct"},
+}
+
+
+def digest(*arrays: NDArray[Any] | float) -> str:
+    """Return a short digest of all bits of numbers and arrays."""
+    found = hashlib.sha256()
+    for array in arrays:
+        found.update(np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()[:16]
+
+
+def stages(X: NDArray[np.float64], posterior: Posterior) -> Iterator[tuple[str, str]]:
+    """Yield the digest of every stage behind a fit."""
+    yield "fit", digest(*posterior.arrays().values())
+    yield "figures", hashlib.sha256(json.dumps(posterior.head(), sort_keys=True).encode()).hexdigest()[:16]
+    draws = list(posterior.draws(6, seed=3))
+    yield "draws", digest(*(part for draw in draws for part in (draw.embedding, draw.eigenvalues)))
+    yield "disparity", digest(*(draw.diagnostics["disparity"] for draw in draws))
+    yield "unaligned", digest(posterior.draw(2, align="none").embedding)
+    if posterior.law.prior_factor is not None:
+        yield "prior", digest(posterior.draw(2, source="prior").embedding)
+    summary = posterior.summary(8)
+    yield "summary", digest(*(getattr(summary, name) for name in summary.__dataclass_fields__))
+    new = X[:40] + 0.01 * X.std(axis=0)
+    yield "transform", digest(posterior.transform(X, new), extend(posterior, X, X[:9]).weights)
+    yield "reconstruction", digest(reconstruct(posterior, X, posterior.weights(1)))
+
+
+def scores(X: NDArray[np.float64], posterior: Posterior) -> Iterator[tuple[str, str]]:
+    """Yield the digest of calibration and scores."""
+    found = calibrate(posterior, X, n_half_samples=4, n_draws=4)
+    yield "calibration", digest(found.scale, found.ratio, found.rank_correlation, found.half_sample_spread)
+    Y = posterior.embedding
+    yield "ranks", digest(quality.trustworthiness(X, Y), quality.continuity(X, Y), quality.disparity(X[:, :2], Y))
+    yield "residual variance", digest(residual_variance(X, Y, 12))
+    yield "hit", digest(neighborhood_hit(Y, np.arange(len(X)) % 3))
+
+
+def digests(data: dict[str, NDArray[np.float64]]) -> dict[str, str]:
+    """Return the digests of all fits of all data sets by name."""
+    found: dict[str, str] = {}
+    for name, X in data.items():
+        for kind, options in FITS.items():
+            posterior = fit(X, **{"disconnected": "bridge", "n_neighbors": 12, **options})
+            found |= {f"{name} {kind} {stage}": value for stage, value in stages(X, posterior)}
+            if kind == "em":
+                found |= {f"{name} {stage}": value for stage, value in scores(X, posterior)}
+    return found
+
+
+if __name__ == "__main__":
+    with np.load(sys.argv[1]) as file:
+        json.dump(digests({name: file[name] for name in file.files}), sys.stdout)

@@ -1,0 +1,75 @@
+"""Everything that is content-addressed has the same bits on every processor, as far as one processor can pretend."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from glle_engine import manifolds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+pytest.importorskip("numba")
+
+WIDE = "X86_V4 AVX512_ICL AVX512_SPR X86_V3"
+SETTINGS = (
+    {"OPENBLAS_CORETYPE": "Nehalem", "NPY_DISABLE_CPU_FEATURES": WIDE},
+    pytest.param({"OPENBLAS_CORETYPE": "Haswell"}, marks=pytest.mark.processors),
+    pytest.param({"OPENBLAS_CORETYPE": "Sandybridge"}, marks=pytest.mark.processors),
+    pytest.param({"OPENBLAS_CORETYPE": "Prescott"}, marks=pytest.mark.processors),
+    pytest.param({"NPY_DISABLE_CPU_FEATURES": WIDE}, marks=pytest.mark.processors),
+)
+
+
+def data() -> dict[str, np.ndarray]:
+    """Return a sheet, integers with many ties, clusters in many features, and few points."""
+    words = np.random.Philox(key=5).random_raw(300 * 40 + 60 * 4)
+    uniform = (words >> np.uint64(11)) * 2.0**-53
+    clusters = uniform[: 300 * 40].reshape(300, 40) + 2.0 * (np.arange(300)[:, None] % 3 == np.arange(40) % 3)
+    return {
+        "roll": manifolds.make("swiss_roll", 400, seed=0).X,
+        "integers": np.floor(uniform[: 280 * 30].reshape(280, 30) * 4) * (np.arange(30) < 20),
+        "clusters": clusters,
+        "few": uniform[300 * 40 :].reshape(60, 4),
+    }
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a file of the data sets, made once: sines differ between processors, and data are input here."""
+    path = tmp_path_factory.mktemp("data") / "data.npz"
+    np.savez(path, allow_pickle=False, **data())
+    return path
+
+
+def digests(path: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the digests that a process with these settings computes."""
+    command = [sys.executable, "-W", "ignore::ImportWarning", "-m", "tests.engine.digests", str(path)]
+    found = subprocess.run(
+        command, env={**os.environ, **environment}, cwd=Path(__file__).parents[2], check=True, capture_output=True
+    )
+    return dict(json.loads(found.stdout))
+
+
+@pytest.fixture(scope="module")
+def own(stored: Path) -> dict[str, str]:
+    """Return the digests on this processor as it is."""
+    return digests(stored, {})
+
+
+@pytest.mark.skipif(platform.machine() not in {"x86_64", "AMD64"}, reason="the names of x86-64 kernels")
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_results_do_not_depend_on_the_processor(own: dict[str, str], stored: Path, setting: dict[str, str]) -> None:
+    """Fits, figures, draws, summaries, transforms, calibrations and scores of four data sets in eight variants."""
+    other = digests(stored, setting)
+    assert len(own) > 200
+    assert {name: other[name] for name in own if other[name] != own[name]} == {}
