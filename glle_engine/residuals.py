@@ -47,7 +47,7 @@ def residual_dimension(X: NDArray[np.float64], neighbors: NDArray[np.int32], wei
     rest = residuals(X, neighbors, weights)
     if dense.dot(rest, rest) <= _ROUNDING**2 * dense.dot(X, X):
         return 0.0
-    rest = np.ldexp(rest, -int(np.frexp(np.abs(rest).max())[1]))  # exact; fourth powers stay in the range
+    np.ldexp(rest, -int(np.frexp(np.abs(rest).max())[1]), out=rest)  # exact; fourth powers stay in the range
     if rest.shape[0] < rest.shape[1]:
         rest = np.ascontiguousarray(rest.T)  # R R^T and R^T R have the same eigenvalues but for zeros
     total, squares = 0.0, 0.0

@@ -132,9 +132,10 @@ def cost(n: int, d: int, spec: GlleSpec) -> Cost:
     search = 2e-6 * n * k if d <= 15 or spec.search == "approximate" else 2e-10 * n * n * d
     published = 1.5e-4 * n if spec.variant == "published" else 0.0
     frames = 5e-6 * n * d if spec.noise == "tangent" else 0.0
+    moments = 2e-10 * n * d * min(n, d) if spec.variant == "constrained" else 0.0
     return Cost(
-        seconds=0.02 + search + 2e-9 * n * k * (d + k * k) + 3e-6 * n * (k + p) + published + frames,
-        bytes=8.0 * n * (80 * k + 5 * k * k + 20 * p),
+        seconds=0.02 + search + 2e-9 * n * k * (d + k * k) + 3e-6 * n * (k + p) + published + frames + moments,
+        bytes=8.0 * n * (80 * k + 5 * k * k + 20 * p + 3 * d),
     )
 
 
@@ -148,5 +149,6 @@ METHOD = Method(
     run=run,
     refuse=refuse,
     cost=cost,
+    any_unit=True,
     growth="n^1.2 for few features; n^2 d to find neighbours among many",
 )

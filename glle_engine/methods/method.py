@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 
-from glle_engine.data import checked_matrix
+from glle_engine.data import checked_matrix, finite_matrix
 from glle_engine.errors import DegenerateDataError, InvalidParameterError, InvalidShapeError
 from glle_engine.methods.parameters import MethodSpec
 from glle_engine.methods.refusals import require_libraries
@@ -110,6 +110,8 @@ class Method(Generic[S]):
         Modules that it needs beside numpy and scipy.
     extra : str
         The extra that brings them.
+    any_unit : bool
+        Whether `run` takes data whose squared distances leave the range of floating-point numbers, or refuses them.
 
     """
 
@@ -126,6 +128,7 @@ class Method(Generic[S]):
     labels: bool = False
     libraries: tuple[str, ...] = ()
     extra: str = ""
+    any_unit: bool = False
 
     @property
     def random(self) -> bool:
@@ -182,7 +185,7 @@ class Method(Generic[S]):
 
         """
         spec = self.spec() if spec is None else spec
-        data = checked_matrix(X)
+        data = finite_matrix(X) if self.any_unit else checked_matrix(X)
         known = None if labels is None else _checked_labels(labels, len(data))
         n, d = data.shape
         self.require_possible(n, d, spec, labels=known is not None)

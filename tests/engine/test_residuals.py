@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def digits() -> NDArray[np.float64]:
     """Return 500 digits whose pixels are moved by a little, so that no distances are tied."""
     X = np.asarray(load_digits().data[:500], np.float64)
-    return X + 1e-3 * np.random.default_rng(0).uniform(size=X.shape) * (np.ptp(X, axis=0) > 0)
+    return np.asarray(X + 1e-3 * np.random.default_rng(0).uniform(size=X.shape) * (np.ptp(X, axis=0) > 0))
 
 
 def measured(X: NDArray[np.float64], n_neighbors: int = 10) -> float:

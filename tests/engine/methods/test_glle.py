@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from glle_engine import Posterior, fit
-from glle_engine.errors import DisconnectedGraphError, InvalidParameterError
+from glle_engine.errors import DisconnectedGraphError, InvalidParameterError, OutOfRangeError
 from glle_engine.methods import method
 from glle_engine.spec import FitSpec
 
@@ -43,6 +43,13 @@ def test_has_all_parameters_of_a_fit_with_their_defaults() -> None:
         GLLE.spec(variant="published", noise="tangent")
     with pytest.raises(InvalidParameterError, match="no prior"):
         GLLE.spec(variant="published", method="direct", source="prior")
+
+
+def test_takes_data_in_any_unit(sheet: np.ndarray) -> None:
+    """A power of two changes no bit; the published equations, which depend on the unit, refuse what overflows."""
+    assert np.array_equal(GLLE.embed(np.ldexp(sheet, 800)).Y, GLLE.embed(sheet).Y)
+    with pytest.raises(OutOfRangeError, match="divide the data"):
+        GLLE.embed(sheet * 1e160, GLLE.spec(variant="published"))
 
 
 def test_passes_the_notes_of_the_fit_on(sheet: np.ndarray) -> None:
