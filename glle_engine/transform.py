@@ -16,6 +16,8 @@ from scipy.spatial import cKDTree
 from glle_engine.data import LARGEST, require_finite
 from glle_engine.errors import InvalidShapeError, OutOfRangeError
 from glle_engine.neighbors import KD_TREE_MAX_FEATURES
+from glle_engine.progress import OnProgress, silent
+from glle_engine.summary import aligned_to_consensus, moments
 from glle_engine.weights import affine_solution, inverse_factor, normalised_precision
 
 if TYPE_CHECKING:
@@ -53,15 +55,31 @@ class Extension:
         """Return the new points' places (m, p) in an embedding (n, p) of the training points."""
         return np.asarray(np.einsum("mk,mkp->mp", self.weights, embedding[self.neighbors]))
 
-    def spread(self, draws: Iterable[Draw]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return mean (m, p) and covariance (m, p, p) of the new points' places over aligned draws."""
-        count, mean, scatter = 0, np.zeros(()), np.zeros(())
-        for count, draw in enumerate(draws, start=1):  # Welford's: no draw is kept
-            place = self.embed(draw.embedding)
-            before = place - mean
-            mean = mean + before / count
-            scatter = scatter + before[:, :, None] * (place - mean)[:, None, :]
-        return mean, scatter / max(1, count - 1)
+    def spread(
+        self, draws: Iterable[Draw], reference: NDArray[np.float64], on_progress: OnProgress = silent
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return mean (m, p) and covariance (m, p, p) of the new points' places over draws.
+
+        The draws are turned as `glle_engine.summary.summarize` turns them. A training point has exactly the mean and
+        covariance of the summary. All draws are held at once.
+
+        Parameters
+        ----------
+        draws
+            At least two.
+        reference : (n, p) float64
+            The embedding that the consensus is turned to: `Posterior.embedding`.
+        on_progress
+            Called with (round, most rounds, "consensus").
+
+        Raises
+        ------
+        InvalidParameterError
+            For fewer than two draws.
+
+        """
+        stack = np.array([draw.embedding for draw in draws])
+        return moments([self.embed(Y) for Y in aligned_to_consensus(stack, reference, on_progress)])
 
 
 def extend(posterior: Posterior, X: ArrayLike, new: ArrayLike) -> Extension:
