@@ -214,8 +214,8 @@ def _notes(draws: list[Draw]) -> tuple[Note, ...]:
     return (
         Note(
             "unrelated-draws",
-            f"The draws share {1 - apart:.0%} of their variance with the reference embedding (mean Procrustes disparity "
-            f"{apart:.2f}), so that the reference says little about them. Lower the scale, for example to the "
+            f"The draws share {1 - apart:.0%} of their variance with the reference embedding (mean Procrustes "
+            f"disparity {apart:.2f}), so that it says little about them. Lower the scale, for example to the "
             "calibrated one, or change n_neighbors or n_components.",
         ),
     )

@@ -144,8 +144,12 @@ KERNELS = ({}, {"OPENBLAS_CORETYPE": "Nehalem"}, {"OPENBLAS_CORETYPE": "Haswell"
 PROGRAM = """
 import hashlib
 import numpy as np
+from glle_engine.advice import intrinsic_dimension
+from glle_engine.calibration import rank_correlation
+from glle_engine.geodesics import residual_variance
 from glle_engine.neighbors import kneighbors, kneighbors_to
 from glle_engine.quality import continuity, trustworthiness
+from glle_engine.summary import moments
 rng = np.random.default_rng(0)
 digest = hashlib.sha256()
 for d in (4, 16, 64):
@@ -153,13 +157,16 @@ for d in (4, 16, 64):
         Y = np.round(X[:, :2] + rng.random((500, 2)), 1)
         for array in (*kneighbors(X, 12), *kneighbors_to(X[:400], X[300:], 5)):
             digest.update(array.tobytes())
-        digest.update(np.array([trustworthiness(X, Y, 9), continuity(X, Y, 9)]).tobytes())
+        figures = [trustworthiness(X, Y, 9), continuity(X, Y, 9), residual_variance(X, Y, 30)]
+        figures += [intrinsic_dimension(kneighbors(X, 20)[1]), rank_correlation(Y[:, 0], X[:, 1])]
+        figures += [np.concatenate([array.ravel() for array in moments(np.stack([Y, X[:, 2:4], X[:, 1:3]]))]).sum()]
+        digest.update(np.array(figures).tobytes())
 print(digest.hexdigest())
 """
 
 
 def test_the_same_bits_with_every_kernel() -> None:
-    """BLAS kernels and vector units of other processors give the same neighbors, distances and ranks."""
+    """BLAS kernels and vector units of other processors give the same neighbors, ranks, moments and scores."""
     digests = set()
     for kernel in KERNELS:
         found = subprocess.run(
