@@ -25,6 +25,7 @@ from glle_engine.advice import advise
 from glle_engine.data import require_enough_points
 from glle_engine.errors import DisconnectedGraphError, InvalidParameterError
 from glle_engine.graph import closed_classes
+from glle_engine.linalg import dense
 from glle_engine.linalg.distances import distances, unit_of
 from glle_engine.methods import lle
 from glle_engine.methods.lle import LleSpec, lle_of
@@ -142,7 +143,7 @@ def local_disparity(
         offset = points - points.mean(axis=1, keepdims=True)
         norm = np.linalg.norm(offset, axis=(1, 2), keepdims=True)
         apart.append(offset / np.where(norm > 0, norm, 1.0))
-    overlap = np.linalg.svd(apart[0].transpose(0, 2, 1) @ apart[1], compute_uv=False).sum(axis=1)
+    overlap = dense.svd(dense.matmul(apart[0].transpose(0, 2, 1), apart[1]))[1].sum(axis=1)
     return float(np.mean(np.maximum(0.0, 1 - overlap**2)))
 
 
@@ -173,4 +174,5 @@ METHOD = Method(
     refuse=refuse,
     cost=cost,
     growth="as LLE, for each of at most ten k",
+    reproducible=True,
 )

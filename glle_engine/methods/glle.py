@@ -137,4 +137,5 @@ METHOD = Method(
     refuse=refuse,
     cost=cost,
     growth="n^1.2 for few features; n^2 d to find neighbours among many",
+    reproducible=True,
 )

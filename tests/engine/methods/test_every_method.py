@@ -5,11 +5,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from glle_engine import manifolds
+from glle_engine.concentration import participation_ratio
 from glle_engine.errors import GlleError, InvalidParameterError, TooFewPointsError
 from glle_engine.methods import METHODS, Embedding, Method, method
 from glle_engine.methods.parameters import Parameter
+from glle_engine.methods.rewired import smallest_of_rows
 from glle_engine.quality import continuity, trustworthiness
 
 N = 120
@@ -68,6 +72,43 @@ def test_points_at_one_distance(name: str) -> None:
     assert found.Y.shape == (40, 2)
     assert np.isfinite(found.Y).all()
     assert np.linalg.matrix_rank(found.Y - found.Y.mean(axis=0)) == 2
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10**6), n=st.integers(5, 60), ties=st.integers(1, 6), data=st.data())
+def test_the_smallest_of_rows_are_by_entry_and_column(seed: int, n: int, ties: int, data: st.DataObject) -> None:
+    """With ties at the k-th the smaller columns are taken."""
+    k = data.draw(st.integers(1, n))
+    entries = np.random.default_rng(seed).integers(0, ties, (7, n)) + 0.0
+    np.testing.assert_array_equal(smallest_of_rows(entries, k), np.argsort(entries, axis=1, kind="stable")[:, :k])
+
+
+def test_a_collapsed_embedding_is_noted() -> None:
+    """Hessian LLE with too many neighbors puts a roll on a few points, and says so; with fewer it unrolls it."""
+    X = manifolds.make("swiss_roll", 800, seed=1).X
+    one = METHODS["hessian-lle"]
+    codes = {}
+    for k in (8, 20):
+        found = one.embed(X, one.spec(n_neighbors=k))
+        e = ((found.Y - found.Y.mean(axis=0)) ** 2).sum(axis=1)
+        heaviest = np.sort(e)[::-1][:80].sum() / e.sum()  # of a tenth of the points
+        assert (heaviest > 0.5) == (k == 20)
+        codes[k] = [note.code for note in found.notes]
+    assert "collapsed" not in codes[8]
+    assert "collapsed" in codes[20]
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=st.integers(0, 10**6), n=st.integers(2, 50), p=st.integers(1, 3), exponent=st.integers(-500, 500))
+def test_the_participation_ratio_counts_points(seed: int, n: int, p: int, exponent: int) -> None:
+    """It is from 1 to n, n where all are as far from the mean, 2 for two points; units of 2^e change no bit."""
+    Y = np.random.default_rng(seed).standard_normal((n, p))
+    ratio = participation_ratio(Y)
+    assert 1 <= ratio <= n * (1 + 1e-12)
+    assert participation_ratio(Y * 2.0**exponent) == ratio
+    assert participation_ratio(np.concatenate([Y, Y])) == pytest.approx(2 * ratio)
+    assert participation_ratio(np.eye(n)) == pytest.approx(n)
+    assert participation_ratio(np.eye(n, p)[:, :1] * 0) == 0
 
 
 @pytest.mark.parametrize("name", ["isomap", "mds", "kernel-pca", "diffusion-maps"])
