@@ -40,7 +40,7 @@ def concentration_notes(Y: NDArray[np.float64]) -> tuple[Note, ...]:
         Note(
             "collapsed",
             f"Few points hold most of the embedding's extent: the participation ratio of the squared distances from "
-            f"the mean is {shared:.3g} of {n} points. The others lie close together. Change n_neighbors or the method, or "
-            "look for outliers in the data.",
+            f"the mean is {shared:.3g} of {n} points. The others lie close together. Change n_neighbors or the "
+            "method, or look for outliers in the data.",
         ),
     )

@@ -120,16 +120,19 @@ def aligned_to_consensus(
     return aligned
 
 
-def moments(places: Sequence[NDArray[np.float64]]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def moments(
+    places: Sequence[NDArray[np.float64]] | NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return mean (n, p) and covariance (n, p, p) of each point over two or more places (n, p); each point by itself.
 
     The covariance of Summary and of `glle_engine.transform.Extension.spread`.
     """
-    mean = np.zeros(places[0].shape)
+    n, p = places[0].shape
+    mean = np.zeros((n, p))
     for place in places:
         mean += place
     mean /= len(places)
-    scatter = np.zeros((*mean.shape, mean.shape[1]))
+    scatter = np.zeros((n, p, p))
     for place in places:
         off = place - mean
         scatter += off[:, :, None] * off[:, None, :]
@@ -203,7 +206,7 @@ def _basis(Y: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _agreement(Y: NDArray[np.float64], basis: NDArray[np.float64]) -> float:
     overlap = dense.cross(_basis(Y), basis)
-    return dense.dot(overlap, overlap) / Y.shape[1]
+    return float(dense.dot(overlap, overlap) / Y.shape[1])
 
 
 def _notes(draws: list[Draw]) -> tuple[Note, ...]:

@@ -105,8 +105,9 @@ def test_ties_fall_by_index(seed: int, n: int, d: int, k: int, levels: int, comp
             patch.setattr(room, "has_compiler", lambda: False)
         found, expected = kneighbors(X, k), ordered(X, X, np.arange(n), k)
         placed, expected_new = kneighbors_to(X, new, k), ordered(X, new, np.full(10, -1), k)
-    for a, b in zip((*found, *placed), (*expected, *expected_new), strict=True):
-        np.testing.assert_array_equal(a, b)
+    for result, truth in ((found, expected), (placed, expected_new)):
+        np.testing.assert_array_equal(result[0], truth[0])
+        np.testing.assert_array_equal(result[1], truth[1])
     assert (placed[1][:4, 0] == 0).all()
 
 
@@ -134,13 +135,19 @@ def test_each_point_is_placed_by_itself(d: int) -> None:
     data, points = rng.standard_normal((300, d)), rng.standard_normal((40, d))
     together = kneighbors_to(data, points, 7)
     for i in range(40):
-        for a, b in zip(kneighbors_to(data, points[i : i + 1], 7), together, strict=True):
-            np.testing.assert_array_equal(a[0], b[i])
+        indices, distances = kneighbors_to(data, points[i : i + 1], 7)
+        np.testing.assert_array_equal(indices[0], together[0][i])
+        np.testing.assert_array_equal(distances[0], together[1][i])
     everyone = kneighbors_to(data, points, 300)[0]
     np.testing.assert_array_equal(np.sort(everyone, axis=1), np.broadcast_to(np.arange(300), (40, 300)))
 
 
-KERNELS = ({}, {"OPENBLAS_CORETYPE": "Nehalem"}, {"OPENBLAS_CORETYPE": "Haswell"}, {"NPY_DISABLE_CPU_FEATURES": NARROW})
+KERNELS: tuple[dict[str, str], ...] = (
+    {},
+    {"OPENBLAS_CORETYPE": "Nehalem"},
+    {"OPENBLAS_CORETYPE": "Haswell"},
+    {"NPY_DISABLE_CPU_FEATURES": NARROW},
+)
 PROGRAM = """
 import hashlib
 import numpy as np

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,6 +15,9 @@ from glle_engine import errors, manifolds
 from glle_engine.linalg import distances
 from glle_engine.neighbors import kneighbors
 from glle_engine.quality import continuity, disparity, local_trustworthiness, trustworthiness
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 @pytest.mark.parametrize("d", [3, 40])
@@ -37,8 +42,8 @@ def test_trustworthiness_is_scikit_learns(d: int, k: int) -> None:
 def test_ranks_do_not_depend_on_origin_unit_or_order(seed: int, d: int, k: int, exponent: int, shift: int) -> None:
     """An exact shift, a unit of a power of 2 and a permutation of features change no rank, ties included."""
     rng = np.random.default_rng(seed)
-    X = np.round(rng.standard_normal((60, d)) * 4) / 4
-    Y = np.round(X[:, :2] + rng.standard_normal((60, 2)), 3)
+    X: NDArray[np.float64] = np.round(rng.standard_normal((60, d)) * 4) / 4
+    Y: NDArray[np.float64] = np.round(X[:, :2] + rng.standard_normal((60, 2)), 3)
     expected = local_trustworthiness(X, Y, k)
     unit = 2.0**exponent
     others = (X + shift, X * unit, X[:, ::-1], np.repeat(X, 4, axis=1))  # sums of a repetition are exact on this grid
@@ -58,7 +63,7 @@ def test_ranks_do_not_depend_on_origin_unit_or_order(seed: int, d: int, k: int, 
 def test_ranks_are_their_definition(seed: int, d: int, k: int, compiler: bool) -> None:  # noqa: FBT001
     """On an integer grid the ranks are those counted from all exact squared distances."""
     rng = np.random.default_rng(seed)
-    X = rng.integers(0, 3, (40, d)) + 0.0
+    X = rng.integers(0, 3, (40, d)).astype(np.float64)
     Y = rng.standard_normal((40, 2))
     squares = ((X[:, None] - X) ** 2).sum(axis=2)
     nearest = kneighbors(Y, k)[0]

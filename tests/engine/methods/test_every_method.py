@@ -79,7 +79,7 @@ def test_points_at_one_distance(name: str) -> None:
 def test_the_smallest_of_rows_are_by_entry_and_column(seed: int, n: int, ties: int, data: st.DataObject) -> None:
     """With ties at the k-th the smaller columns are taken."""
     k = data.draw(st.integers(1, n))
-    entries = np.random.default_rng(seed).integers(0, ties, (7, n)) + 0.0
+    entries = np.random.default_rng(seed).integers(0, ties, (7, n)).astype(np.float64)
     np.testing.assert_array_equal(smallest_of_rows(entries, k), np.argsort(entries, axis=1, kind="stable")[:, :k])
 
 

@@ -63,6 +63,8 @@ def test_unfolding_in_any_unit(exponent: int) -> None:
     one = METHODS["meu"]
     found, other = (one.embed(data, one.spec(n_neighbors=6)) for data in (X, unit * X))
     np.testing.assert_array_equal(other.Y, unit * found.Y)
+    assert found.eigenvalues is not None
+    assert other.eigenvalues is not None
     np.testing.assert_array_equal(other.eigenvalues, unit**2 * found.eigenvalues)
     assert other.figures["gamma"] == found.figures["gamma"] / unit**2
     shift = -X.size * exponent * np.log(2)
