@@ -179,6 +179,17 @@ class Products:
         return (centred * -2) @ self._centred.T, np.einsum("ij,ij->i", centred, centred)
 
 
+def warm() -> None:
+    """Compile the kernels of this module, or load the code compiled before; do nothing without numba."""
+    data, own = np.eye(5), np.arange(5)
+    everyone = np.broadcast_to(own, (5, 5))
+    distances(data, data, everyone)
+    nearest_among(data, data, everyone, own, 2)
+    products = Products(data)
+    products.nearest(data, own, 2)
+    products.counts(data, own, np.ones((5, 2)))
+
+
 def _floats(array: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return a contiguous read-only view: one type, and so one compilation, for all callers."""
     view = np.ascontiguousarray(array, np.float64).view()
