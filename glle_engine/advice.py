@@ -12,6 +12,7 @@ from glle_engine.data import checked_data
 from glle_engine.embedding import Eigenproblem, scaled
 from glle_engine.errors import InvalidParameterError
 from glle_engine.graph import closed_classes, components
+from glle_engine.linalg import dense
 from glle_engine.neighbors import kneighbors
 from glle_engine.progress import OnProgress, silent
 from glle_engine.quality import continuity, trustworthiness
@@ -191,8 +192,7 @@ def intrinsic_dimension(distances: NDArray[np.float64]) -> float:
     last = distances[:, -1:]
     inside = distances[:, :-1]
     counted = inside > 0
-    logs = np.log(np.where(counted, last / np.where(counted, inside, 1.0), 1.0))
-    total = logs.sum()
+    total = dense.logs(np.where(counted, last / np.where(counted, inside, 1.0), 1.0)).sum()
     return float(counted.sum() / total) if total > 0 else 0.0
 
 
@@ -200,7 +200,7 @@ def _reconstruction_error(X: NDArray[np.float64], neighbors: NDArray[np.int32], 
     k, total = neighbors.shape[1], 0.0
     for block in neighborhoods(X, neighbors):
         w = weights[block.rows]
-        error = np.einsum("nj,njk,nk->n", w, block.gram, w, optimize=True)
+        error = ((block.gram * w[:, None, :]).sum(axis=2) * w).sum(axis=1)
         total += float((error / np.where(block.trace > 0, block.trace, 1.0)).sum())
     return float(k * total / len(X))
 
@@ -211,7 +211,7 @@ def _with_instability(row: NeighborsRow, embeddings: dict[int, NDArray[np.float6
         return row
     at = ks.index(row.n_neighbors)
     beside = [ks[i] for i in (at - 1, at + 1) if 0 <= i < len(ks)]
-    mean = float(np.mean([disparity(embeddings[row.n_neighbors], embeddings[k]) for k in beside]))
+    mean = sum(disparity(embeddings[row.n_neighbors], embeddings[k]) for k in beside) / len(beside)
     return NeighborsRow(**{**vars(row), "instability": mean})
 
 

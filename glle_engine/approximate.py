@@ -15,12 +15,14 @@ duplicates enter the graph once, because many copies of a point link to each oth
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from glle_engine.distinct import Distinct
 from glle_engine.errors import MissingLibraryError
+from glle_engine.linalg.distances import distances as distances_between
+from glle_engine.linalg.distances import unit_of
 from glle_engine.neighbors import kneighbors, kneighbors_of
 from glle_engine.progress import OnProgress, silent
 
@@ -83,7 +85,11 @@ def approximate_kneighbors(
 
     """
     faiss, (n, d), k = required_faiss(), X.shape, n_neighbors
-    distinct = _Distinct.of(X)
+    unit = unit_of(X)
+    if unit != 1.0:
+        indices, distances = approximate_kneighbors(X / unit, k, on_progress)
+        return indices, distances * unit
+    distinct = Distinct.of(X)
     taken = k + 1 + _SLACK
     reach = max(EF_SEARCH, 2 * taken)
     if len(distinct) <= reach:
@@ -104,7 +110,7 @@ def approximate_kneighbors(
         square, found = graph.search(places[own], taken, params=parameters)
         home = (found >= 0).all(axis=1) & (found == own[:, None]).any(axis=1) & (square[:, -1] > d * _ROUNDING**2)
         near, apart = _nearest_first(X, distinct.first, own[home], found[home])
-        distinct.expand(own[home], near, apart, indices, distances)
+        _expand(distinct, own[home], near, apart, indices, distances)
         lost += [distinct.members(group) for group in own[~home]]
         start = stop
         on_progress(n * (len(places) + stop) // (2 * len(places)), n, "neighbors")
@@ -137,57 +143,29 @@ def measured_recall(
     return float((distances[points] <= true[:, -1:] * (1 + 1e-12)).mean()), len(points)
 
 
-@dataclass(frozen=True, eq=False)
-class _Distinct:
-    """The points with exact duplicates put together: groups in the order of their first point.
-
-    `first` (m,) is one point of each group; group g is ordered[start[g] : start[g] + size[g]].
-    """
-
-    first: NDArray[np.intp]
-    ordered: NDArray[np.intp]
-    start: NDArray[np.intp]
-    size: NDArray[np.intp]
-
-    @classmethod
-    def of(cls, X: NDArray[np.float64]) -> _Distinct:
-        rows = np.ascontiguousarray(X + 0.0)  # -0 is 0
-        keys = rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel()
-        _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-        rank = np.argsort(np.argsort(first))
-        group = rank[inverse.ravel()]
-        size = np.bincount(group)
-        return cls(np.sort(first), np.argsort(group, kind="stable"), np.cumsum(size) - size, size)
-
-    def __len__(self) -> int:
-        return len(self.first)
-
-    def members(self, group: int, at_most: int | None = None) -> NDArray[np.intp]:
-        """Return the points of a group, ascending."""
-        count = self.size[group] if at_most is None else min(self.size[group], at_most)
-        return self.ordered[self.start[group] : self.start[group] + count]
-
-    def expand(
-        self,
-        own: NDArray[np.intp],
-        near: NDArray[np.int64],
-        apart: NDArray[np.float64],
-        indices: NDArray[np.int32],
-        distances: NDArray[np.float64],
-    ) -> None:
-        """Write the neighbours of all members of groups: `near` are groups, nearest first, their own in front."""
-        k = indices.shape[1]
-        alone = (self.size[near[:, : k + 1]] == 1).all(axis=1)
-        points = self.first[own[alone]]
-        indices[points] = self.first[near[alone, 1 : k + 1]]
-        distances[points] = apart[alone, 1 : k + 1]
-        for row in np.flatnonzero(~alone):
-            parts = [self.members(group, k + 1) for group in near[row, : k + 1]]
-            candidate = np.concatenate(parts)
-            distance = np.repeat(apart[row, : k + 1], [len(part) for part in parts])
-            for point in self.members(own[row]):
-                others = np.flatnonzero(candidate != point)[:k]
-                indices[point], distances[point] = candidate[others], distance[others]
+def _expand(
+    distinct: Distinct,
+    own: NDArray[np.intp],
+    near: NDArray[np.int64],
+    apart: NDArray[np.float64],
+    indices: NDArray[np.int32],
+    distances: NDArray[np.float64],
+) -> None:
+    """Write the neighbors of all members of groups `own`: `near` are groups, nearest first, their own in front."""
+    k = indices.shape[1]
+    alone = (distinct.size[near] == 1).all(axis=1)
+    points = distinct.first[own[alone]]
+    indices[points] = distinct.first[near[alone, 1 : k + 1]]
+    distances[points] = apart[alone, 1 : k + 1]
+    for row in np.flatnonzero(~alone):
+        parts = [distinct.members(group, k + 1) for group in near[row]]
+        candidate = np.concatenate(parts)
+        distance = np.repeat(apart[row], [len(part) for part in parts])
+        order = np.lexsort((candidate, distance))
+        candidate, distance = candidate[order], distance[order]
+        for point in distinct.members(own[row]):
+            others = np.flatnonzero(candidate != point)[:k]
+            indices[point], distances[point] = candidate[others], distance[others]
 
 
 def _in_float32(X: NDArray[np.float64]) -> NDArray[np.float32]:
@@ -200,10 +178,10 @@ def _in_float32(X: NDArray[np.float64]) -> NDArray[np.float32]:
 def _nearest_first(
     X: NDArray[np.float64], first: NDArray[np.intp], own: NDArray[np.intp], found: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Sort what was found (b, taken) of each group by distances in float64, its own group in front."""
-    apart = np.linalg.norm(X[first[found]] - X[first[own], None, :], axis=2)
+    """Sort what was found (b, taken) of each group by (distance, index), its own group in front."""
+    apart = distances_between(X[first[own]], X, first[found])
     apart[found == own[:, None]] = -1.0  # before others that are nearer than a square can tell
-    order = np.argsort(apart, axis=1, kind="stable")
+    order = np.lexsort((found, apart), axis=1)
     return np.take_along_axis(found, order, axis=1), np.maximum(np.take_along_axis(apart, order, axis=1), 0.0)
 
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.spatial import cKDTree
-from scipy.spatial.distance import cdist
 
 from glle_engine.graph import closed_classes, edges
-from glle_engine.neighbors import KD_TREE_MAX_FEATURES
+from glle_engine.neighbors import kneighbors_to
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _ROUNDS = 64
-_CDIST_ENTRIES = 1 << 23
 
 
 def bridge(
@@ -69,16 +66,7 @@ def bridge(
 
 
 def _closest_pair(X: NDArray[np.float64], a: NDArray[np.intp], b: NDArray[np.intp]) -> tuple[int, int]:
-    """Return the closest pair of points of two sets, one of each."""
-    if X.shape[1] <= KD_TREE_MAX_FEATURES:
-        distance, index = cKDTree(X[b]).query(X[a])
-        best = int(np.argmin(distance))
-        return int(a[best]), int(b[index[best]])
-    closest, pair = np.inf, (-1, -1)
-    size = max(1, _CDIST_ENTRIES // len(b))
-    for start in range(0, len(a), size):
-        distance = cdist(X[a[start : start + size]], X[b])
-        i, j = np.unravel_index(np.argmin(distance), distance.shape)
-        if distance[i, j] < closest:
-            closest, pair = float(distance[i, j]), (int(a[start + i]), int(b[j]))
-    return pair
+    """Return the closest pair of points of two sets, one of each; of several the one of smallest indices."""
+    index, distance = kneighbors_to(X[b], X[a], 1)
+    best = int(np.argmin(distance))
+    return int(a[best]), int(b[index[best, 0]])

@@ -19,16 +19,18 @@ What half-sampling cannot see is LLE's bias: where all samples are bent alike, n
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.stats import spearmanr
+from scipy.stats import rankdata
 
 from glle_engine.alignment import procrustes_rotation
 from glle_engine.data import checked_data, require_training_data
 from glle_engine.errors import InvalidParameterError
 from glle_engine.fit import reference_embedding
+from glle_engine.linalg import dense
 from glle_engine.progress import OnProgress, silent
 from glle_engine.search import neighbors_by
 from glle_engine.spec import FitSpec, check_integer
@@ -153,7 +155,7 @@ def half_samples(
         )
         placed[j, half] = fitted.embedding
         placed[j, others] = extension.embed(fitted.embedding)
-        placed[j] = placed[j] @ procrustes_rotation(placed[j], reference)
+        placed[j] = dense.matmul(placed[j], procrustes_rotation(placed[j], reference))
         on_progress(j + 1, count, "half-samples")
     return placed
 
@@ -162,6 +164,16 @@ def spread_of(embeddings: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return each point's spread (n,) over embeddings (m, n, p): the root of the trace of its covariance."""
     _, aligned = generalized_procrustes(embeddings)
     return np.asarray(np.sqrt(aligned.var(axis=0, ddof=1).sum(axis=1)))
+
+
+def rank_correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
+    """Return Spearman's correlation of two arrays (n,), ties at their mean rank; NaN if one is constant.
+
+    Doubled centred ranks are integers: their products are exact, and their sums up to 10^5 points.
+    """
+    x, y = (2 * rankdata(values) - (len(values) + 1) for values in (a, b))
+    variance = dense.dot(x, x) * dense.dot(y, y)
+    return dense.dot(x, y) / math.sqrt(variance) if variance else math.nan
 
 
 def calibrate(
@@ -214,7 +226,7 @@ def calibrate(
         spreads.append(spread_of(drawn))
         trace.append((scale, float(np.median(spreads[-1])) / target))
         on_progress(step + 1, STEPS, "calibration")
-        if abs(np.log(trace[-1][1])) <= np.log1p(CLOSE):
+        if _is_close(trace[-1][1]):
             break
         below = [pair for pair in trace if pair[1] < 1]
         above = [pair for pair in trace if pair[1] >= 1]
@@ -225,15 +237,15 @@ def calibrate(
         elif slope is not None and slope < SATURATED:
             break
         else:
-            step_size = -np.log(trace[-1][1]) / (slope or 0.5)
-            scale = float(np.clip(scale * np.exp(np.clip(step_size, -3, 3)), SMALLEST, LARGEST))
-    best = int(np.argmin([abs(np.log(ratio)) for _, ratio in trace]))
+            step_size = -dense.log(trace[-1][1]) / (slope or 0.5)
+            scale = min(max(scale * dense.exp(min(max(step_size, -3.0), 3.0)), SMALLEST), LARGEST)
+    best = int(np.argmin([abs(dense.log(ratio)) for _, ratio in trace]))
     return Calibration(
         scale=trace[best][0],
         ratio=trace[best][1],
-        rank_correlation=float(spearmanr(spreads[best], wanted).statistic),
+        rank_correlation=rank_correlation(spreads[best], wanted),
         slope=slope,
-        saturated=bool(slope is not None and slope < SATURATED and abs(np.log(trace[best][1])) > np.log1p(CLOSE)),
+        saturated=bool(slope is not None and slope < SATURATED and not _is_close(trace[best][1])),
         half_sample_spread=wanted,
         draw_spread=spreads[best],
         trace=tuple(trace),
@@ -253,14 +265,19 @@ def calibrated_summary(
     return summarize(draws, posterior.embedding, posterior.spec.n_neighbors, on_progress), found
 
 
+def _is_close(ratio: float) -> bool:
+    """Return whether a ratio of medians is 1 to the relative difference `CLOSE`."""
+    return 1 / (1 + CLOSE) <= ratio <= 1 + CLOSE
+
+
 def _between(a: tuple[float, float], b: tuple[float, float]) -> float:
     """Return the scale of ratio 1 on the line through two (scale, ratio) pairs in logarithms."""
-    (x0, x1), (y0, y1) = np.log([a[0], b[0]]), np.log([a[1], b[1]])
-    return float(np.exp(x0 - y0 * (x1 - x0) / (y1 - y0)))
+    x0, x1, y0, y1 = (dense.log(value) for value in (a[0], b[0], a[1], b[1]))
+    return dense.exp(x0 - y0 * (x1 - x0) / (y1 - y0))
 
 
 def _slope(trace: Sequence[tuple[float, float]]) -> float:
     """Return d log ratio / d log scale between the last scale and the nearest other one."""
     (last, ratio), others = trace[-1], trace[:-1]
-    near, other = min(others, key=lambda pair: abs(np.log(pair[0] / last)))
-    return float(np.log(ratio / other) / np.log(last / near)) if near != last else 0.0
+    near, other = min(others, key=lambda pair: abs(dense.log(pair[0] / last)))
+    return dense.log(ratio / other) / dense.log(last / near) if near != last else 0.0

@@ -286,9 +286,7 @@ class Eigenproblem:
         if dense.has_compiler():
             from glle_engine.linalg.sparse_lu import SparseLU  # noqa: PLC0415 -- numba takes a while to load
 
-            return Factored(
-                self, weights, pins, SparseLU.factor(indptr, row, entries, threshold), self.order, inverse
-            )
+            return Factored(self, weights, pins, SparseLU.factor(indptr, row, entries, threshold), self.order, inverse)
         # panel_size=1 takes a fifth off. relax stays alone: above its default SuperLU writes past the end of its
         # statistics (stat->panel_histo).
         lu = splu(

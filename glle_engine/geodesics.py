@@ -13,9 +13,10 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
-from glle_engine.errors import DegenerateDataError, InvalidShapeError
+from glle_engine.errors import InvalidShapeError
 from glle_engine.methods.neighborhood import connected_neighbors
-from glle_engine.progress import OnProgress, blocks, silent
+from glle_engine.progress import OnProgress, silent
+from glle_engine.unexplained import unexplained_variance
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 EXACT_POINTS = 2000  # all pairs up to here: some three seconds
 LANDMARKS = 400  # of more points: pairs of one of these with any point
 _SEED = 0
-_BLOCK_ENTRIES = 1 << 21
 
 
 def residual_variance(
@@ -64,20 +64,8 @@ def residual_variance(
     landmarks = np.arange(n)
     if n > EXACT_POINTS:
         landmarks = np.sort(np.random.default_rng(_SEED).choice(n, LANDMARKS, replace=False))
-    # Units in which both are of order one: sums of squares then stay within range.
-    units = [float(np.ptp(points, axis=0).max()) or 1.0 for points in (X, Y)]
-    moments = np.zeros(6)
-    for part in blocks(len(landmarks), max(1, _BLOCK_ENTRIES // n), "geodesics", on_progress):
-        along = dijkstra(graph, directed=False, indices=landmarks[part]) / units[0]
-        straight = np.linalg.norm((Y[landmarks[part], None, :] - Y) / units[1], axis=2)
-        others = np.arange(n) != landmarks[part, None]
-        a, b = along[others], straight[others]
-        moments += [a.size, a.sum(), b.sum(), a @ a, b @ b, a @ b]
-    mean = moments / moments[0]
-    spread = np.array([mean[3] - mean[1] ** 2, mean[4] - mean[2] ** 2])
-    if (spread <= 1e-14 * mean[3:5]).any():
-        raise DegenerateDataError(
-            "All distances are equal, in the data or in the embedding: nothing varies.",
-            remedy="Give more points, and an embedding whose points differ.",
-        )
-    return float(np.clip(1 - (mean[5] - mean[1] * mean[2]) ** 2 / spread.prod(), 0.0, 1.0))
+
+    def along(part: slice) -> NDArray[np.float64]:
+        return np.asarray(dijkstra(graph, directed=False, indices=landmarks[part]))
+
+    return unexplained_variance(along, landmarks, Y, on_progress)

@@ -11,6 +11,9 @@ Y, all with one covariance
 
 at the a, g, b, s that maximise it (Lawrence 2005, JMLR 6, Eq. 7; as a score of embeddings: Lawrence, arXiv 1010.4830,
 section 4). It is a density, so that only embeddings of the same data, in the same units, compare.
+
+Factorisations by LAPACK, exponentials and the ascent round as the processor's kernels do: on another processor the
+score may differ in its last digits, and by the tolerance of the ascent.
 """
 
 from __future__ import annotations

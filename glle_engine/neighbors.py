@@ -1,4 +1,4 @@
-"""The k nearest neighbours of every point, exactly."""
+"""The k nearest neighbors of every point, exactly, ordered by (distance, index)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.spatial import cKDTree
 
+from glle_engine.distinct import Distinct
+from glle_engine.linalg.distances import Products, nearest_among, unit_of
+from glle_engine.linalg.distances import distances as distances_between
 from glle_engine.progress import OnProgress, blocks, silent
 
 if TYPE_CHECKING:
@@ -16,7 +19,9 @@ if TYPE_CHECKING:
 KD_TREE_MAX_FEATURES = 15
 _TREE_BLOCK = 20_000
 _BRUTE_BLOCK_ENTRIES = 1 << 23
-_SLACK = 4
+_ROUNDING = 1e-12  # relative, of a distance of the KD-tree
+_DOUBLINGS = 4  # of the number of candidates, before those within the k-th distance are listed
+_LISTED = 1 << 22  # candidates that are listed at once
 
 
 def kneighbors(
@@ -24,10 +29,10 @@ def kneighbors(
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     r"""Return the k points nearest to each point in Euclidean distance, the point itself left out.
 
-    A KD-tree for few features; for more, distances by blocks through
-    :math:`|x|^2 + |y|^2 - 2 x^T y`, of which only candidates are taken: their distances are computed
-    again from the differences, and a row whose candidates cannot be proved complete against the
-    rounding error of that formula is searched directly.
+    The result is the k smallest pairs (distance, index), for distances computed in one order of operations
+    (`glle_engine.linalg.distances`), so that neighbors and distances are the same bits on every processor. A KD-tree
+    finds candidates for few features. For more, bounds by :math:`|x|^2 + |y|^2 - 2 x^T y` leave out only points whose
+    distance is proved to be greater.
 
     Parameters
     ----------
@@ -40,7 +45,7 @@ def kneighbors(
     Returns
     -------
     indices : (n, k) int32
-        Nearest first.
+        Nearest first; of equal distances the smaller index first.
     distances : (n, k) float64
 
     """
@@ -51,57 +56,124 @@ def kneighbors_of(
     X: NDArray[np.float64], points: NDArray[np.intp], n_neighbors: int, on_progress: OnProgress = silent
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Return the k nearest of all points to some of them (m,), as `kneighbors` does: two arrays (m, k)."""
-    if X.shape[1] <= KD_TREE_MAX_FEATURES:
-        return _by_tree(X, points, n_neighbors, on_progress)
-    return _by_products(X, points, n_neighbors, on_progress)
+    return _search(X, X[points], np.asarray(points), n_neighbors, on_progress)
 
 
-def _by_tree(
-    X: NDArray[np.float64], points: NDArray[np.intp], k: int, on_progress: OnProgress
+def kneighbors_to(
+    data: NDArray[np.float64], points: NDArray[np.float64], n_neighbors: int, on_progress: OnProgress = silent
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    indices = np.empty((len(points), k), np.int32)
-    distances = np.empty((len(points), k))
-    tree = cKDTree(X)
-    for rows in blocks(len(points), _TREE_BLOCK, "neighbors", on_progress):
-        distance, index = tree.query(X[points[rows]], k + 1)
-        itself = index == points[rows, None]
-        itself[~itself.any(axis=1), -1] = True  # more than k exact duplicates crowded it out
-        indices[rows] = index[~itself].reshape(-1, k)
-        distances[rows] = distance[~itself].reshape(-1, k)
+    """Return the k rows of data nearest to each of some other points, each point by itself.
+
+    Parameters
+    ----------
+    data : (n, d) float64
+    points : (m, d) float64
+        The distance of a point to an identical row of data is exactly 0.
+    n_neighbors : int
+        k <= n.
+    on_progress
+        Called with (points done, m, "neighbors").
+
+    Returns
+    -------
+    indices : (m, k) int32
+        The k smallest (distance, index), in this order, as `kneighbors` has them.
+    distances : (m, k) float64
+
+    """
+    return _search(data, points, np.full(len(points), -1), n_neighbors, on_progress)
+
+
+def _search(
+    data: NDArray[np.float64], points: NDArray[np.float64], own: NDArray[np.intp], k: int, on_progress: OnProgress
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """Return the k nearest rows of data to points (m, d), `own` (m,) left out; -1 for none."""
+    unit = unit_of(data)
+    if unit != 1.0:
+        data, points = data / unit, points / unit
+    few = data.shape[1] <= KD_TREE_MAX_FEATURES
+    find = _Tree(data).nearest if few else Products(data).nearest
+    size = _TREE_BLOCK if few else max(1, _BRUTE_BLOCK_ENTRIES // len(data))
+    indices, distances = np.empty((len(points), k), np.int32), np.empty((len(points), k))
+    for rows in blocks(len(points), size, "neighbors", on_progress):
+        indices[rows], distances[rows] = find(points[rows], own[rows], k)
+    if unit != 1.0:
+        distances *= unit
     return indices, distances
 
 
-def _by_products(
-    X: NDArray[np.float64], points: NDArray[np.intp], k: int, on_progress: OnProgress
-) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    n, d = X.shape
-    centred = X - X.mean(axis=0)
-    square = np.einsum("ij,ij->i", centred, centred)
-    # |computed - true| <= error * (|x|^2 + |y|^2); subtracting it makes every entry a lower bound.
-    error = 2 * (d + 4) * np.finfo(float).eps
-    taken = min(k + _SLACK, n - 1)
-    indices = np.empty((len(points), k), np.int32)
-    distances = np.empty((len(points), k))
-    for rows in blocks(len(points), max(1, _BRUTE_BLOCK_ENTRIES // n), "neighbors", on_progress):
-        own = points[rows]
-        bound = (centred[own] * -2) @ centred.T
-        bound += (1 - error) * square
-        bound[np.arange(len(own)), own] = np.inf
-        candidate = np.argpartition(bound, taken - 1, axis=1)[:, :taken]
-        exact = np.linalg.norm(X[candidate] - X[own, None, :], axis=2)
-        order = np.argsort(exact, axis=1, kind="stable")[:, :k]
-        indices[rows] = np.take_along_axis(candidate, order, axis=1)
-        distances[rows] = np.take_along_axis(exact, order, axis=1)
-        if taken < n - 1:
-            furthest = np.take_along_axis(bound, candidate, axis=1).max(axis=1) + (1 - error) * square[own]
-            for row in np.flatnonzero(distances[rows, -1] ** 2 > furthest) + rows.start:
-                indices[row], distances[row] = _of_one(X, points[row], k)
-    return indices, distances
+class _Tree:
+    """A KD-tree, whose candidates are ordered by (distance, index) and completed where the k-th is tied.
 
+    Parameters
+    ----------
+    data : (n, d) float64
 
-def _of_one(X: NDArray[np.float64], i: int, k: int) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """Search one row by its differences to all others."""
-    distance = np.linalg.norm(X - X[i], axis=1)
-    distance[i] = np.inf
-    nearest = np.argsort(distance, kind="stable")[:k]
-    return nearest, distance[nearest]
+    """
+
+    def __init__(self, data: NDArray[np.float64]) -> None:
+        self._data = data
+        self._tree = cKDTree(data)
+
+    def nearest(
+        self, points: NDArray[np.float64], own: NDArray[np.intp], k: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """Return the k nearest rows of each point: see `nearest_among`."""
+        n = len(self._data)
+        taken = min(k + 2, n)
+        indices, distances, is_open = self._of_candidates(points, own, k, taken)
+        rows = np.flatnonzero(is_open)
+        is_copy = distances[rows, -1] == 0
+        if is_copy.any():
+            rows = self._among_copies(rows, is_copy, own, indices)
+        for _ in range(_DOUBLINGS):
+            if not len(rows):
+                return indices, distances
+            taken = min(2 * taken, n)
+            indices[rows], distances[rows], is_open = self._of_candidates(points[rows], own[rows], k, taken)
+            rows = rows[is_open]
+        self._within_radius(rows, points, own, indices, distances)
+        return indices, distances
+
+    def _of_candidates(
+        self, points: NDArray[np.float64], own: NDArray[np.intp], k: int, taken: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.bool_]]:
+        """Return the nearest of so many candidates, and whether others may be as near as the k-th."""
+        reached, candidates = (np.reshape(found, (len(points), taken)) for found in self._tree.query(points, taken))
+        indices, distances = nearest_among(points, self._data, candidates, own, k)
+        is_open = distances[:, -1] * (1 + _ROUNDING) >= reached[:, -1]
+        return indices, distances, is_open & (taken < len(self._data))
+
+    def _among_copies(
+        self, rows: NDArray[np.intp], is_copy: NDArray[np.bool_], own: NDArray[np.intp], indices: NDArray[np.int32]
+    ) -> NDArray[np.intp]:
+        """Write the first k copies of points with more than k copies; return the rows that are left."""
+        distinct, k = Distinct.of(self._data), indices.shape[1]
+        groups = distinct.group[indices[rows, 0]]
+        is_copy = is_copy & (distinct.size[groups] > k)
+        for row, group in zip(rows[is_copy], groups[is_copy], strict=True):
+            members = distinct.members(group, k + 1)
+            indices[row] = members[members != own[row]][:k]
+        return rows[~is_copy]
+
+    def _within_radius(
+        self,
+        rows: NDArray[np.intp],
+        points: NDArray[np.float64],
+        own: NDArray[np.intp],
+        indices: NDArray[np.int32],
+        distances: NDArray[np.float64],
+    ) -> None:
+        """Order all rows of data within the k-th distance, which is known, of some points."""
+        if not len(rows):
+            return
+        k = indices.shape[1]
+        radius = distances[rows, -1] * (1 + _ROUNDING)
+        counts = self._tree.query_ball_point(points[rows], radius, return_length=True)
+        for part in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(np.cumsum(counts) // _LISTED)) + 1):
+            listed = self._tree.query_ball_point(points[rows[part]], radius[part])
+            for row, within in zip(rows[part], listed, strict=True):
+                candidates = np.sort([j for j in within if j != own[row]])
+                apart = distances_between(points[row : row + 1], self._data, candidates[None])[0]
+                order = np.argsort(apart, kind="stable")[:k]
+                indices[row], distances[row] = candidates[order], apart[order]

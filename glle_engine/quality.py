@@ -9,6 +9,7 @@ from scipy.spatial import cKDTree
 
 from glle_engine.alignment import disparity
 from glle_engine.errors import InvalidParameterError, InvalidShapeError
+from glle_engine.linalg.distances import Products, distances, unit_of
 from glle_engine.neighbors import KD_TREE_MAX_FEATURES, kneighbors
 from glle_engine.progress import blocks
 from glle_engine.spec import check_integer
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["continuity", "disparity", "local_trustworthiness", "trustworthiness"]
 
 _BLOCK = 4096
+_EQUAL = 1e-12
 _BRUTE_BLOCK_ENTRIES = 1 << 23
 
 
@@ -119,29 +121,42 @@ def _neighbors_of(Y: NDArray[np.float64], k: int, rows: NDArray[np.intp]) -> NDA
 def _excess_ranks(
     X: NDArray[np.float64], neighbors: NDArray[np.int32], rows: NDArray[np.intp], k: int
 ) -> NDArray[np.float64]:
-    """Sum max(0, r(i, j) - k) over j, r one more than the number of other points strictly nearer to i than j."""
+    """Sum max(0, r(i, j) - k) over j, r one more than the number of other points nearer to i than j.
+
+    Distances that differ by less than 1e-12 of themselves are equal, so that rounding decides about no rank.
+    """
     X = np.ascontiguousarray(X, np.float64)
-    few = X.shape[1] <= KD_TREE_MAX_FEATURES
-    tree = cKDTree(X) if few else None
-    square = np.einsum("ij,ij->i", X, X)
+    unit = unit_of(X)
+    X = X if unit == 1.0 else X / unit
+    count = _counted_by_tree if X.shape[1] <= KD_TREE_MAX_FEATURES else _counted_by_products
+    return count(X, neighbors, rows, k)
+
+
+def _counted_by_tree(
+    X: NDArray[np.float64], neighbors: NDArray[np.int32], rows: NDArray[np.intp], k: int
+) -> NDArray[np.float64]:
+    tree = cKDTree(X)
     excess = np.zeros(len(rows))
-    size = _BLOCK if few else max(1, _BRUTE_BLOCK_ENTRIES // len(X))
-    for part in blocks(len(rows), size, "ranks"):
+    for part in blocks(len(rows), _BLOCK, "ranks"):
         centre, near = X[rows[part]], neighbors[part]
-        if tree is not None:
-            distance = np.linalg.norm(X[near] - centre[:, None, :], axis=2)
-            closer = np.nextafter(distance * (1 - 1e-12), 0.0)
-            # Those within the distance of the k-th neighbour cannot exceed rank k.
-            kth = tree.query(centre, k + 1)[0][:, -1]
-            far = closer > kth[:, None]
-            item = np.nonzero(far)[0]
-            rank = tree.query_ball_point(centre[item], closer[far], return_length=True)
-            excess[part] = np.bincount(item, np.maximum(rank - k, 0), minlength=len(near))
-        else:
-            among = square - 2 * centre @ X.T + square[rows[part], None]
-            limit = np.take_along_axis(among, near, axis=1)
-            among[np.arange(len(near)), rows[part]] = -np.inf
-            for j in range(k):
-                rank = (among < limit[:, j, None]).sum(axis=1)
-                excess[part] += np.maximum(rank - k, 0)
+        closer = np.nextafter(distances(centre, X, near) * (1 - _EQUAL), 0.0)
+        # Those within the distance of the k-th neighbor cannot exceed rank k.
+        kth = tree.query(centre, k + 1)[0][:, -1]
+        far = closer > kth[:, None]
+        item = np.nonzero(far)[0]
+        rank = tree.query_ball_point(centre[item], closer[far], return_length=True)
+        excess[part] = np.bincount(item, np.maximum(rank - k, 0), minlength=len(near))
+    return excess
+
+
+def _counted_by_products(
+    X: NDArray[np.float64], neighbors: NDArray[np.int32], rows: NDArray[np.intp], k: int
+) -> NDArray[np.float64]:
+    products = Products(X)
+    excess = np.zeros(len(rows))
+    for part in blocks(len(rows), max(1, _BRUTE_BLOCK_ENTRIES // len(X)), "ranks"):
+        centre = X[rows[part]]
+        closer = np.sort(distances(centre, X, neighbors[part]) * (1 - _EQUAL), axis=1)
+        rank = 1 + products.counts(centre, rows[part], closer)
+        excess[part] = np.maximum(rank - k, 0).sum(axis=1)
     return excess

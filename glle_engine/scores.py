@@ -65,6 +65,8 @@ class Score:
         The largest n; None where time alone limits it.
     growth : str
         How time grows with n.
+    reproducible : bool
+        Whether the score has the same bits on every processor.
     run : callable
         (X, Y, given) to the score; X (n, d) and Y (n, p) are checked.
 
@@ -77,6 +79,7 @@ class Score:
     better: Literal["higher", "lower"]
     most_points: int | None = None
     growth: str
+    reproducible: bool = True
     run: Callable[[NDArray[np.float64], NDArray[np.float64], Given], float]
 
 
@@ -296,6 +299,7 @@ SCORES: dict[str, Score] = {
             better="higher",
             most_points=MOST_POINTS,
             growth="n^3",
+            reproducible=False,
             run=lambda X, Y, given: fit_likelihood(X, Y, given.on_progress).log_likelihood,
         ),
     )

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glle_engine.alignment import procrustes_rotation
+from glle_engine.diagnostics import Note
 from glle_engine.errors import InvalidParameterError
+from glle_engine.linalg import dense
 from glle_engine.neighbors import kneighbors
 from glle_engine.progress import OnProgress, silent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 
 MAX_ROUNDS = 100
 TOLERANCE = 1e-10
+# Mean disparity of draws to the reference: above it they share less than a quarter of their variance with it. Measured
+# over 40 draws at k = 10: .01 to .19 on rolls and sheets, .28 on the digits, .83 on the standardised wine data.
+UNRELATED = 0.75
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +50,8 @@ class Summary:
     agreement : (m,) float64 in [0, 1]
         Mean squared cosine of the principal angles between the span of each draw and the reference's; 1
         is the same span.
+    notes : tuple of Note
+        Empty when nothing is remarkable.
 
     """
 
@@ -55,6 +62,7 @@ class Summary:
     eigenvalues: NDArray[np.float64]
     relative_gaps: NDArray[np.float64]
     agreement: NDArray[np.float64]
+    notes: tuple[Note, ...] = ()
 
 
 def generalized_procrustes(
@@ -83,11 +91,52 @@ def generalized_procrustes(
     for round_ in range(MAX_ROUNDS):
         on_progress(round_, MAX_ROUNDS, "consensus")
         for j, embedding in enumerate(aligned):
-            aligned[j] = embedding @ procrustes_rotation(embedding, consensus)
+            aligned[j] = dense.matmul(embedding, procrustes_rotation(embedding, consensus))
         before, consensus = consensus, aligned.mean(axis=0)
-        if np.linalg.norm(consensus - before) <= TOLERANCE * np.linalg.norm(consensus):
+        if dense.norm(consensus - before) <= TOLERANCE * dense.norm(consensus):
             break
     return consensus, aligned
+
+
+def aligned_to_consensus(
+    embeddings: NDArray[np.float64], reference: NDArray[np.float64], on_progress: OnProgress = silent
+) -> NDArray[np.float64]:
+    """Return embeddings (m, n, p) turned to their generalised Procrustes mean, and all alike to the reference (n, p).
+
+    Raises
+    ------
+    InvalidParameterError
+        For fewer than two embeddings.
+
+    """
+    if len(embeddings) < 2:
+        raise InvalidParameterError(
+            f"{len(embeddings)} draws have no spread.", remedy="Give two draws or more; a hundred rank points well."
+        )
+    consensus, aligned = generalized_procrustes(embeddings, on_progress)
+    turn = procrustes_rotation(consensus, reference)
+    for j, embedding in enumerate(aligned):
+        aligned[j] = dense.matmul(embedding, turn)
+    return aligned
+
+
+def moments(
+    places: Sequence[NDArray[np.float64]] | NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return mean (n, p) and covariance (n, p, p) of each point over two or more places (n, p); each point by itself.
+
+    The covariance of Summary and of `glle_engine.transform.Extension.spread`.
+    """
+    n, p = places[0].shape
+    mean = np.zeros((n, p))
+    for place in places:
+        mean += place
+    mean /= len(places)
+    scatter = np.zeros((n, p, p))
+    for place in places:
+        off = place - mean
+        scatter += off[:, :, None] * off[:, None, :]
+    return mean, scatter / (len(places) - 1)
 
 
 def summarize(
@@ -117,16 +166,10 @@ def summarize(
 
     """
     drawn = list(draws)
-    if len(drawn) < 2:
-        raise InvalidParameterError(
-            f"{len(drawn)} draws have no spread.", remedy="Give two draws or more; a hundred rank points well."
-        )
-    stack = np.stack([draw.embedding for draw in drawn])
-    consensus, aligned = generalized_procrustes(stack, on_progress)
-    turn = procrustes_rotation(consensus, reference)
-    consensus, aligned = consensus @ turn, aligned @ turn
-    off = aligned - consensus
-    covariance = np.einsum("mni,mnj->nij", off, off) / (len(drawn) - 1)
+    stack = np.array([draw.embedding for draw in drawn])
+    aligned = aligned_to_consensus(stack, reference, on_progress)
+    consensus, covariance = moments(aligned)
+    basis = _basis(reference)
     return Summary(
         consensus=consensus,
         covariance=covariance,
@@ -134,7 +177,8 @@ def summarize(
         stability=_stability(aligned, consensus, min(n_neighbors, len(consensus) - 1), on_progress),
         eigenvalues=np.stack([draw.eigenvalues for draw in drawn]),
         relative_gaps=np.array([_relative_gap(draw) for draw in drawn]),
-        agreement=np.array([_agreement(Y, reference) for Y in stack]),
+        agreement=np.array([_agreement(Y, basis) for Y in stack]),
+        notes=_notes(drawn),
     )
 
 
@@ -155,6 +199,26 @@ def _relative_gap(draw: Draw) -> float:
     return float("nan") if not following else float((following - draw.eigenvalues[-1]) / following)
 
 
-def _agreement(Y: NDArray[np.float64], reference: NDArray[np.float64]) -> float:
-    overlap = np.linalg.qr(Y)[0].T @ np.linalg.qr(reference)[0]
-    return float((overlap**2).sum() / Y.shape[1])
+def _basis(Y: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return an orthonormal basis (n, p) of the span of the columns."""
+    return dense.svd(Y)[0]
+
+
+def _agreement(Y: NDArray[np.float64], basis: NDArray[np.float64]) -> float:
+    overlap = dense.cross(_basis(Y), basis)
+    return float(dense.dot(overlap, overlap) / Y.shape[1])
+
+
+def _notes(draws: list[Draw]) -> tuple[Note, ...]:
+    """Return the note on draws that have little in common with the reference."""
+    apart = sum(draw.diagnostics["disparity"] for draw in draws) / len(draws)
+    if apart <= UNRELATED:
+        return ()
+    return (
+        Note(
+            "unrelated-draws",
+            f"The draws share {1 - apart:.0%} of their variance with the reference embedding (mean Procrustes "
+            f"disparity {apart:.2f}), so that it says little about them. Lower the scale, for example to the "
+            "calibrated one, or change n_neighbors or n_components.",
+        ),
+    )

@@ -13,13 +13,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.spatial import cKDTree
 
 from glle_engine.adaptive import kept_of_new
 from glle_engine.data import Unit, require_finite, require_training_data
 from glle_engine.errors import InvalidShapeError
 from glle_engine.frames import frame_weights, frames_at, pooled_neighbors
-from glle_engine.neighbors import KD_TREE_MAX_FEATURES
+from glle_engine.neighbors import kneighbors_to
+from glle_engine.progress import OnProgress, silent
+from glle_engine.summary import aligned_to_consensus, moments
 from glle_engine.weights import lle_weights
 
 if TYPE_CHECKING:
@@ -57,15 +58,31 @@ class Extension:
         """Return the new points' places (m, p) in an embedding (n, p) of the training points."""
         return combined(self.weights, self.neighbors, embedding)
 
-    def spread(self, draws: Iterable[Draw]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return mean (m, p) and covariance (m, p, p) of the new points' places over aligned draws."""
-        count, mean, scatter = 0, np.zeros(()), np.zeros(())
-        for count, draw in enumerate(draws, start=1):  # Welford's: no draw is kept
-            place = self.embed(draw.embedding)
-            before = place - mean
-            mean = mean + before / count
-            scatter = scatter + before[:, :, None] * (place - mean)[:, None, :]
-        return mean, scatter / max(1, count - 1)
+    def spread(
+        self, draws: Iterable[Draw], reference: NDArray[np.float64], on_progress: OnProgress = silent
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return mean (m, p) and covariance (m, p, p) of the new points' places over draws.
+
+        The draws are turned as `glle_engine.summary.summarize` turns them. A training point has exactly the mean and
+        covariance of the summary. All draws are held at once.
+
+        Parameters
+        ----------
+        draws
+            At least two.
+        reference : (n, p) float64
+            The embedding that the consensus is turned to: `Posterior.embedding`.
+        on_progress
+            Called with (round, most rounds, "consensus").
+
+        Raises
+        ------
+        InvalidParameterError
+            For fewer than two draws.
+
+        """
+        stack = np.array([draw.embedding for draw in draws])
+        return moments([self.embed(Y) for Y in aligned_to_consensus(stack, reference, on_progress)])
 
 
 def extend(posterior: Posterior, X: ArrayLike, new: ArrayLike) -> Extension:
@@ -147,7 +164,7 @@ def hang(
     """
     k = n_neighbors
     pooled = pooled_neighbors(len(data), k) if noise == "tangent" else k
-    nearest, distances = _nearest(data, points, max(k, pooled))
+    nearest, distances = kneighbors_to(data, points, max(k, pooled))
     neighbors = nearest[:, :k].copy()
     if noise == "tangent":
         frames = frames_at(points, data, nearest[:, :pooled], n_components)
@@ -198,20 +215,3 @@ def combined(
     for j in range(1, weights.shape[1]):
         total += weights[:, j, None] * values[neighbors[:, j]]
     return total
-
-
-def _nearest(
-    data: NDArray[np.float64], points: NDArray[np.float64], k: int
-) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Return the k nearest rows of data of each point, nearest first, each point by itself."""
-    if data.shape[1] <= KD_TREE_MAX_FEATURES:
-        distances, indices = cKDTree(data).query(points, k)
-        return indices.astype(np.int32), np.asarray(distances)
-    indices, distances = np.empty((len(points), k), np.int32), np.empty((len(points), k))
-    for i, point in enumerate(points):
-        apart = data - point
-        squares = np.einsum("nd,nd->n", apart, apart)
-        near = np.argpartition(squares, k - 1)[:k]
-        indices[i] = near[np.argsort(squares[near], kind="stable")]
-        distances[i] = np.sqrt(squares[indices[i]])
-    return indices, distances

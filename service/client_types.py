@@ -597,6 +597,10 @@ class ScoreOut(TypedDict):
     """
     How its time grows with n.
     """
+    reproducible: bool
+    """
+    Whether it has the same bits on every processor.
+    """
 
 
 class StartOut(TypedDict):
@@ -1185,6 +1189,10 @@ class MethodOut(TypedDict):
     random: bool
     """
     Whether it has a seed: another one gives another embedding.
+    """
+    reproducible: bool
+    """
+    Whether the same request has the same bits on every processor; else BLAS kernels and the mathematical library decide about the last digits.
     """
     available: bool
     """

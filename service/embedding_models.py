@@ -173,6 +173,7 @@ class ScoreOut(BaseModel):
     better: Literal["higher", "lower"]
     most_points: int | None = Field(description="It is not made of more.")
     growth: str = Field(description="How its time grows with n.")
+    reproducible: bool = Field(description="Whether it has the same bits on every processor.")
 
 
 class ScoreList(BaseModel):

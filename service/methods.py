@@ -50,6 +50,8 @@ class MethodEntry:
         Whether it needs the class of each point.
     random
         Whether it has a seed.
+    reproducible
+        Whether the same request has the same bits on every processor.
     libraries, extra
         What it needs beside numpy and scipy, and the extra that brings it.
 
@@ -65,6 +67,7 @@ class MethodEntry:
     citations: tuple[str, ...]
     needs_labels: bool = False
     random: bool = False
+    reproducible: bool = False
     libraries: tuple[str, ...] = ()
     extra: str = ""
 
@@ -119,6 +122,7 @@ class EmbeddingMethod(MethodEntry):
             citations=(one.source,),
             needs_labels=one.labels,
             random=one.random,
+            reproducible=one.reproducible,
             libraries=one.libraries,
             extra=one.extra,
         )
@@ -163,6 +167,7 @@ _POSTERIORS = (
         makes="posterior",
         route="/v1/posteriors",
         growth="n log n",
+        reproducible=True,
         citations=(_GLLE, _LLE),
         without=frozenset({"mean"}),
     ),
@@ -175,6 +180,7 @@ _POSTERIORS = (
         makes="posterior",
         route="/v1/posteriors",
         growth="n log n",
+        reproducible=True,
         citations=(_GLLE, _LLE),
         without=frozenset({"covariance", "max_iter", "tol"}),
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -86,7 +86,7 @@ class SummarySpec(SampleSpec):
                     "levels": list(QUANTILES),
                     **{name: np.quantile(values, QUANTILES).tolist() for name, values in ranked.items()},
                 },
-                "notes": posterior.diagnostics.to_dict()["notes"],
+                "notes": [*posterior.diagnostics.to_dict()["notes"], *map(asdict, summary.notes)],
             },
             {
                 "consensus": summary.consensus,
@@ -123,7 +123,7 @@ class TransformSpec(SampleSpec):
         arrays = {"embedding": extension.embed(posterior.embedding), "distances": extension.distances}
         if self.draws:
             draws = desk.draws(posterior, self.keys(self.draws))
-            arrays["mean"], arrays["covariance"] = extension.spread(draws)
+            arrays["mean"], arrays["covariance"] = extension.spread(draws, posterior.embedding, desk.tell)
         return Entry(self.to_dict(), arrays)
 
 

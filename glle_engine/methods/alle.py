@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.linalg import eigh
 from scipy.sparse import csc_array
 from scipy.sparse.linalg import LinearOperator, eigsh, splu
 
@@ -31,6 +30,7 @@ from glle_engine.data import require_enough_points
 from glle_engine.embedding import sign_convention
 from glle_engine.errors import DegenerateDataError, InvalidParameterError
 from glle_engine.methods.gaussian_field import log_likelihood
+from glle_engine.methods.leading import eigenpairs_between
 from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.neighborhood import NeighborSpec
 from glle_engine.methods.parameters import indices, integer, number
@@ -148,7 +148,7 @@ def principal_coordinates(M: csc_array, p: int) -> tuple[NDArray[np.float64], ND
 
     if n <= _DENSE_BELOW:
         K = product(np.eye(n))
-        values, vectors = eigh((K + K.T) / 2, subset_by_index=(n - p, n - 1))
+        values, vectors = eigenpairs_between((K + K.T) / 2, n - p, n - 1)
     else:
         start = np.random.default_rng(0).standard_normal(n)
         values, vectors = eigsh(LinearOperator((n, n), matvec=product, dtype=np.float64), k=p, v0=start)

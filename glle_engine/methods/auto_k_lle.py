@@ -5,8 +5,8 @@ Criteria (survey arXiv 2011.10925, "parameter selection of the number of neighbo
 *advice*: the highest (trustworthiness + continuity) / 2 - instability / 10 (`glle_engine.advice`).
 
 *residual-variance*: the least :math:`1 - \rho^2(D_X, D_Y)`, :math:`\rho` the correlation of the distances in the data
-and in the embedding (Kouropteva, Okun and Pietikainen 2002). Distances in the data are Euclidean: for a sheet that is
-rolled up it prefers what is not unrolled.
+and in the embedding (Kouropteva, Okun and Pietikainen 2002), as `glle_engine.unexplained.unexplained_variance` has it.
+Distances in the data are Euclidean, not geodesic: for a sheet that is rolled up it prefers what is not unrolled.
 
 *procrustes*: the least mean over points of :math:`1 - (\sum \sigma)^2`, the Procrustes disparity of a
 neighbourhood in the data and in the embedding, of the same points for every k (Goldberg and Ritov 2009, with scaling).
@@ -20,18 +20,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.spatial.distance import pdist
 
 from glle_engine.advice import advise
 from glle_engine.data import require_enough_points
 from glle_engine.errors import DisconnectedGraphError, InvalidParameterError
 from glle_engine.graph import closed_classes
+from glle_engine.linalg import dense
+from glle_engine.linalg.distances import distances, unit_of
 from glle_engine.methods import lle
 from glle_engine.methods.lle import LleSpec, lle_of
 from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.neighborhood import connected_neighbors
 from glle_engine.methods.parameters import MethodSpec, choice, integer, number
 from glle_engine.methods.rewired import first_connecting
+from glle_engine.unexplained import unexplained_variance
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -122,7 +124,13 @@ def residual_variance(
     X: NDArray[np.float64], Y: NDArray[np.float64], probes: NDArray[np.intp], nearest: NDArray[np.int32]
 ) -> float:
     """Return 1 - rho^2 of the distances between the probes in data (n, d) and embedding (n, p)."""
-    return float(1 - np.corrcoef(pdist(X[probes]), pdist(Y[probes]))[0, 1] ** 2)
+    data, everyone = X[probes] / unit_of(X), np.arange(len(probes))
+
+    def apart(part: slice) -> NDArray[np.float64]:
+        rows = data[part]
+        return distances(rows, data, np.broadcast_to(everyone, (len(rows), len(data))))
+
+    return unexplained_variance(apart, everyone, Y[probes])
 
 
 def local_disparity(
@@ -135,7 +143,7 @@ def local_disparity(
         offset = points - points.mean(axis=1, keepdims=True)
         norm = np.linalg.norm(offset, axis=(1, 2), keepdims=True)
         apart.append(offset / np.where(norm > 0, norm, 1.0))
-    overlap = np.linalg.svd(apart[0].transpose(0, 2, 1) @ apart[1], compute_uv=False).sum(axis=1)
+    overlap = dense.svd(dense.matmul(apart[0].transpose(0, 2, 1), apart[1]))[1].sum(axis=1)
     return float(np.mean(np.maximum(0.0, 1 - overlap**2)))
 
 
@@ -166,4 +174,5 @@ METHOD = Method(
     refuse=refuse,
     cost=cost,
     growth="as LLE, for each of at most ten k",
+    reproducible=True,
 )

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import scipy.linalg
 from scipy.sparse import csr_array, diags_array, identity
 from scipy.spatial.distance import cdist
 
@@ -23,6 +22,7 @@ from glle_engine.diagnostics import Note
 from glle_engine.embedding import sign_convention
 from glle_engine.errors import DegenerateDataError, InvalidParameterError
 from glle_engine.methods.affinity import heat_kernel, symmetric_graph
+from glle_engine.methods.leading import eigenpairs_between
 from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.neighborhood import connected_neighbors
 from glle_engine.methods.parameters import MethodSpec, integer, number
@@ -151,7 +151,7 @@ def _leading(
         values, vectors, _ = bottom_pairs(csr_array(identity(n, format="csr") - S), null, wanted)
         return 1 - values, vectors
     u = null / np.linalg.norm(null)
-    values, vectors = scipy.linalg.eigh(S.toarray() - 2 * np.outer(u, u), subset_by_index=(n - wanted, n - 1))
+    values, vectors = eigenpairs_between(S.toarray() - 2 * np.outer(u, u), n - wanted, n - 1)
     return values[::-1], vectors[:, ::-1]
 
 

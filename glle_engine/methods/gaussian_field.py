@@ -11,11 +11,11 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.linalg import eigh
 from scipy.sparse import coo_array
 
 from glle_engine.embedding import sign_convention
 from glle_engine.errors import DegenerateDataError
+from glle_engine.methods.leading import eigenpairs_between
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -78,6 +78,6 @@ def principal_coordinates(K: NDArray[np.float64], p: int) -> tuple[NDArray[np.fl
     n = len(K)
     means = K.mean(axis=0)
     centred = K - means - means[:, None] + means.mean()
-    values, vectors = eigh(centred, subset_by_index=(n - p, n - 1))
+    values, vectors = eigenpairs_between(centred, n - p, n - 1)
     values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
     return sign_convention(vectors * np.sqrt(values)), values

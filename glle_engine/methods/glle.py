@@ -151,4 +151,5 @@ METHOD = Method(
     cost=cost,
     any_unit=True,
     growth="n^1.2 for few features; n^2 d to find neighbours among many",
+    reproducible=True,
 )

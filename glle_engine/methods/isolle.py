@@ -144,4 +144,5 @@ METHOD = Method(
     refuse=refuse,
     cost=cost,
     growth="n^2, with a small constant: n numbers are looked through for each point",
+    reproducible=True,
 )

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import scipy.linalg
 from scipy.sparse.csgraph import dijkstra
 from scipy.sparse.linalg import ArpackError, eigsh
 
@@ -21,11 +20,14 @@ from glle_engine.data import require_enough_points
 from glle_engine.eigenpairs import start_vector
 from glle_engine.embedding import sign_convention
 from glle_engine.errors import ConvergenceError, DegenerateDataError, InvalidParameterError
+from glle_engine.linalg.distances import power_of_two
 from glle_engine.methods.affinity import symmetric_graph
+from glle_engine.methods.leading import eigenpairs_between
 from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors
 from glle_engine.methods.parameters import integer
 from glle_engine.progress import blocks
+from glle_engine.unexplained import unexplained_variance
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -81,18 +83,6 @@ def all_distances(graph: csr_array, on_progress: OnProgress) -> NDArray[np.float
     return distances
 
 
-def residual_variance(distances: NDArray[np.float64], points: NDArray[np.intp], Y: NDArray[np.float64]) -> float:
-    """Return 1 - r^2, r the correlation of these distances (m, n) with those from m points of Y (n, p) to all."""
-    m, n = distances.shape
-    sums = np.zeros(5)
-    for rows in blocks(m, max(1, _BLOCK_ENTRIES // n), "residual variance"):
-        a, own = distances[rows], Y[points[rows]]
-        b = np.sqrt(sum((own[:, None, j] - Y[None, :, j]) ** 2 for j in range(Y.shape[1])))
-        sums += (a.sum(), b.sum(), np.vdot(a, a), np.vdot(b, b), np.vdot(a, b))
-    mean_a, mean_b, aa, bb, ab = sums / (m * n)
-    return float(1 - (ab - mean_a * mean_b) ** 2 / ((aa - mean_a**2) * (bb - mean_b**2)))
-
-
 def run(
     X: NDArray[np.float64], spec: IsomapSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None = None
 ) -> Embedding:
@@ -104,6 +94,8 @@ def run(
     else:
         points, distances = np.arange(n), all_distances(graph, on_progress)
     on_progress(0, 1, "embedding")
+    unit = power_of_two(float(distances.max()))  # fourth powers stay in range
+    distances /= unit
     among = distances[:, points] ** 2
     mean = among.mean(axis=0)
     B = (among - mean - among.mean(axis=1)[:, None] + mean.mean()) / -2
@@ -111,28 +103,32 @@ def run(
     values, vectors = _leading(B, p)
     if values[-1] <= _VANISHING * values[0]:
         raise DegenerateDataError(
-            f"The distances along the graph have no {p} dimensions: eigenvalue {p} is {values[-1]:.1e}.",
+            f"The distances along the graph have no {p} dimensions: eigenvalue {p} is {unit**2 * values[-1]:.1e}.",
             remedy="Give fewer components or fewer neighbours.",
-            details={"eigenvalues": values.tolist()},
+            details={"eigenvalues": (unit**2 * values).tolist()},
         )
     if spec.n_landmarks:
         Y = ((distances**2).T - mean) @ vectors / (-2 * np.sqrt(values))
     else:
         Y = vectors * np.sqrt(values)
+    try:
+        unexplained: float | None = unexplained_variance(lambda part: distances[part], points, Y)
+    except DegenerateDataError:  # all distances are equal
+        unexplained = None
     figures = {
-        "residual_variance": residual_variance(distances, points, Y),
+        "residual_variance": unexplained,
         "landmarks": len(points),
-        "longest_path": float(distances.max()),
+        "longest_path": unit * float(distances.max()),
     }
     on_progress(1, 1, "embedding")
-    return Embedding(sign_convention(Y), values, figures)
+    return Embedding(unit * sign_convention(Y), unit**2 * values, figures)
 
 
 def _leading(B: NDArray[np.float64], p: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the p greatest eigenvalues, descending, and their vectors."""
     n = len(B)
     if n <= _DENSE_MOST or 3 * p > n:
-        values, vectors = scipy.linalg.eigh(B, subset_by_index=(n - p, n - 1))
+        values, vectors = eigenpairs_between(B, n - p, n - 1)
     else:
         try:
             values, vectors = eigsh(B, p, which="LA", v0=start_vector(n), tol=0.0)

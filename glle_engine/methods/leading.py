@@ -49,10 +49,35 @@ def leading_eigenpairs(
     on_progress(0, 1, "eigenvectors")
     found = None if m <= DENSE_UP_TO or count > m // 10 else _lanczos(matrix, count, on_progress)
     if found is None:
-        values, vectors = eigh(matrix, subset_by_index=(m - count, m - 1))
+        values, vectors = eigenpairs_between(matrix, m - count, m - 1)
         found = values[::-1], vectors[:, ::-1]
     on_progress(1, 1, "eigenvectors")
     return found
+
+
+def eigenpairs_between(
+    matrix: NDArray[np.float64], first: int, last: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return eigenpairs `first` to `last` of a dense symmetric matrix, ascending, the last included.
+
+    LAPACK's partial solver may return fewer pairs of a highly multiple eigenvalue; a full decomposition then answers.
+
+    Parameters
+    ----------
+    matrix : (m, m) float64, symmetric
+    first, last : int
+        0 <= first <= last < m.
+
+    Returns
+    -------
+    values : (last - first + 1,) float64
+    vectors : (m, last - first + 1) float64, orthonormal
+
+    """
+    values, vectors = eigh(matrix, subset_by_index=(first, last))
+    if len(values) <= last - first:
+        values, vectors = (found[..., first : last + 1] for found in eigh(matrix))
+    return values, vectors
 
 
 def least_eigenvalue(matrix: NDArray[np.float64], largest: float, on_progress: OnProgress) -> float:
@@ -63,7 +88,7 @@ def least_eigenvalue(matrix: NDArray[np.float64], largest: float, on_progress: O
         values = _extreme(lambda v: matrix @ v / largest - v, m, 1, on_progress, tolerance=1e-6, which="SA")
         if values is not None:
             return float(largest * (values[0][0] + 1))
-    return float(eigh(matrix, eigvals_only=True, subset_by_index=(0, 0))[0])
+    return float(eigenpairs_between(matrix, 0, 0)[0][0])
 
 
 def _lanczos(

@@ -110,4 +110,5 @@ METHOD = Method(
     refuse=refuse,
     cost=cost,
     growth="n^1.2 for few features; n^2 to n^3 among many, by how many dimensions the data have",
+    reproducible=True,
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 
+from glle_engine.concentration import concentration_notes
 from glle_engine.data import checked_matrix, finite_matrix
 from glle_engine.errors import DegenerateDataError, InvalidParameterError, InvalidShapeError
 from glle_engine.methods.parameters import MethodSpec
@@ -104,6 +105,9 @@ class Method(Generic[S]):
         How time grows with n, such as "n log n" or "n^3".
     random : bool
         Whether the spec has a seed.
+    reproducible : bool
+        Whether the same request has the same bits on every processor (with the extra `fast`). Dense eigenproblems, and
+        other work of BLAS, LAPACK and the mathematical library, round as the processor's kernels do.
     labels : bool
         Whether it needs labels.
     libraries : tuple of str
@@ -125,6 +129,7 @@ class Method(Generic[S]):
     refuse: Callable[[int, int, S], None]
     cost: Callable[[int, int, S], Cost]
     growth: str
+    reproducible: bool = False
     labels: bool = False
     libraries: tuple[str, ...] = ()
     extra: str = ""
@@ -195,7 +200,8 @@ class Method(Generic[S]):
             )
         clock = StageClock(on_progress or silent)
         found = self.run(data, spec, clock, known)
-        return Embedding(found.Y, found.eigenvalues, found.figures, found.notes, clock.stop())
+        notes = (*found.notes, *concentration_notes(found.Y))
+        return Embedding(found.Y, found.eigenvalues, found.figures, notes, clock.stop())
 
 
 def _checked_labels(labels: ArrayLike, n: int) -> NDArray[np.int64]:

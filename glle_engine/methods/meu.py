@@ -14,9 +14,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from glle_engine.data import require_enough_points
 from glle_engine.diagnostics import Note
 from glle_engine.errors import InvalidParameterError
+from glle_engine.linalg.dense import log
+from glle_engine.linalg.distances import power_of_two
 from glle_engine.methods.gaussian_field import (
     log_likelihood,
     principal_coordinates,
@@ -31,7 +35,6 @@ from glle_engine.methods.parameters import choice, integer, number
 from glle_engine.methods.refusals import require_size
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from glle_engine.progress import OnProgress
@@ -65,7 +68,8 @@ def run(
     n, d = X.shape
     nearest, _ = connected_neighbors(X, spec.n_neighbors, on_progress)
     i, j = undirected(nearest)
-    S = second_moment(X)
+    unit = power_of_two(float(np.ptp(X, axis=0).max()))  # the numbers below are then the same in every unit
+    S = second_moment(X / unit)
     gamma = spec.gamma * n / float(S.trace())
     problem = Unfolding(S, i, j, gamma, positive=spec.multipliers == "positive")
     require_apart(i, j, problem.squared_distances(S))
@@ -74,15 +78,17 @@ def run(
     Y, values = principal_coordinates(found.K, spec.n_components)
     on_progress(1, 1, "embedding")
     figures = {
-        "log_likelihood": log_likelihood(found.log_det, found.trace, n, d),
+        "log_likelihood": log_likelihood(found.log_det, found.trace, n, d) - n * d * log(unit),
         "iterations": found.iterations,
         "converged": found.converged,
         "violation": found.violation,
-        "gamma": gamma,
+        "gamma": gamma / unit**2,
         "edges": len(i),
         "edges_without_multiplier": int((found.multipliers == 0).sum()),
     }
-    return Embedding(Y, values, figures, () if found.converged else (_not_converged(spec, found.violation),))
+    return Embedding(
+        unit * Y, unit**2 * values, figures, () if found.converged else (_not_converged(spec, found.violation),)
+    )
 
 
 def _not_converged(spec: MeuSpec, violation: float) -> Note:

@@ -185,4 +185,5 @@ METHOD = Method(
     refuse=lle.refuse,
     cost=cost,
     growth="n k^3, and n for each doubtful edge",
+    reproducible=True,
 )

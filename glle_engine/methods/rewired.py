@@ -65,10 +65,15 @@ def undirected(nearest: NDArray[np.int32], lengths: NDArray[np.float64]) -> csr_
 
 
 def smallest_of_rows(distances: NDArray[np.float64], k: int) -> NDArray[np.int32]:
-    """Return the columns (m, k) of the k smallest entries of each row, smallest first, equal ones by column."""
-    if k < distances.shape[1] - 1:
-        near = np.sort(np.argpartition(distances, k - 1, axis=1)[:, :k], axis=1)
-    else:
-        near = np.broadcast_to(np.arange(distances.shape[1]), distances.shape)
-    order = np.argsort(np.take_along_axis(distances, near, axis=1), axis=1, kind="stable")[:, :k]
-    return np.take_along_axis(near, order, axis=1).astype(np.int32)
+    """Return the columns of the k smallest entries of each row (m, k), by (entry, column)."""
+    if k == distances.shape[1]:
+        return np.argsort(distances, axis=1, kind="stable").astype(np.int32)
+    near = np.sort(np.argpartition(distances, k - 1, axis=1)[:, :k], axis=1)
+    order = np.argsort(np.take_along_axis(distances, near, axis=1), axis=1, kind="stable")
+    found = np.take_along_axis(near, order, axis=1).astype(np.int32)
+    # Of entries that tie at the k-th a partition keeps any, by the processor's vector unit.
+    kth = np.take_along_axis(distances, found[:, -1:], axis=1)
+    for row in np.flatnonzero((distances <= kth).sum(axis=1) > k):
+        candidates = np.flatnonzero(distances[row] <= kth[row])
+        found[row] = candidates[np.argsort(distances[row, candidates], kind="stable")[:k]]
+    return found

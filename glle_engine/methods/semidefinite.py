@@ -23,8 +23,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, eigvalsh
+from scipy.linalg import cho_factor, cho_solve
 from scipy.linalg.lapack import dpotrf, dpotri
+
+from glle_engine.methods.leading import eigenpairs_between
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -104,7 +106,7 @@ class Program:
         """Return multipliers that are strictly feasible."""
         w = 1 / self.squared
         laplacian = self.matrix(w) + np.eye(self.n) - 2.0 / self.n
-        return np.asarray(2 * w / float(eigvalsh(laplacian, subset_by_index=(1, 1))[0]))
+        return np.asarray(2 * w / float(eigenpairs_between(laplacian, 1, 1)[0][0]))
 
 
 @dataclass(frozen=True, eq=False)

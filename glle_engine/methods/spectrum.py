@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import scipy.linalg
 from scipy.sparse import identity
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh, splu
 
 from glle_engine.eigenpairs import start_vector
 from glle_engine.errors import ConvergenceError
+from glle_engine.methods.leading import eigenpairs_between
 from glle_engine.methods.method import Cost
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def bottom_pairs(
     u = null / np.linalg.norm(null)
     norm = float(abs(A).sum(axis=0).max())
     if len(u) <= max(DENSE_MOST, 3 * wanted):  # for a third of all pairs, Lanczos is no faster
-        values, vectors = scipy.linalg.eigh(A.toarray() + norm * np.outer(u, u), subset_by_index=(0, wanted - 1))
+        values, vectors = eigenpairs_between(A.toarray() + norm * np.outer(u, u), 0, wanted - 1)
         return values, vectors, "dense"
     try:
         values, vectors = _shift_inverted(A, u, norm, wanted)

@@ -125,5 +125,6 @@ METHOD = Method(
     refuse=lle.refuse,
     cost=cost,
     growth="n^2 d",
+    reproducible=True,
     labels=True,
 )

@@ -98,7 +98,8 @@ async def summary(
     its neighbours; `local_trust` (n,), each point's trustworthiness in the reference embedding. `quantiles` over the
     points of the last three. `spectrum`, a row a draw: `eigenvalues`, `relative_gaps` (null: not known, because the
     solver did not estimate the next eigenvalue), `agreement` of its span with the reference's. `notes`: what was
-    remarkable in the fit. npz has the arrays and the spectrum, with NaN for null; CSV and Arrow a row a point.
+    remarkable in the fit, and whether the draws have little in common with the reference. npz has the arrays and the
+    spectrum, with NaN for null; CSV and Arrow a row a point.
 
     With `scale=auto` the scale is that of POST .../calibration with its defaults, as for draws, whatever the seed. Its
     result stands beside the rest as `calibration`, with `half_sample_spread` (n,) among the arrays. Where LLE's bias

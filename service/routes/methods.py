@@ -31,6 +31,10 @@ class MethodOut(BaseModel):
     growth: str = Field(description="How its time grows with n.", examples=["n log n"])
     needs_labels: bool = Field(description="Whether it needs the class of each point.")
     random: bool = Field(description="Whether it has a seed: another one gives another embedding.")
+    reproducible: bool = Field(
+        description="Whether the same request has the same bits on every processor; else BLAS kernels and the "
+        "mathematical library decide about the last digits."
+    )
     available: bool = Field(description="Whether what it needs is installed here.")
     missing_extra: str | None = Field(description="The extra of the package that would bring it; else null.")
     variants: list[VariantOut] = Field(description="Of a posterior's law; none of embeddings.")
@@ -50,6 +54,7 @@ class MethodOut(BaseModel):
             growth=entry.growth,
             needs_labels=entry.needs_labels,
             random=entry.random,
+            reproducible=entry.reproducible,
             available=entry.missing is None,
             missing_extra=entry.missing,
             variants=[VariantOut(name=name, description=told) for name, told in entry.variants.items()],

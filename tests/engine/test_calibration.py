@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import spearmanr
 
 from glle_engine import FitSpec, fit, manifolds
-from glle_engine.calibration import calibrate, calibrated_summary, half_samples, spread_of
+from glle_engine.calibration import calibrate, calibrated_summary, half_samples, rank_correlation, spread_of
 from glle_engine.errors import InvalidParameterError
 
 if TYPE_CHECKING:
@@ -26,6 +29,21 @@ def test_half_samples_embed_every_point(sheet: NDArray[np.float64], posterior: P
     assert np.isfinite(halves).all()
     assert again.tobytes() == halves[:2].tobytes()
     assert not np.array_equal(halves[0], half_samples(sheet, posterior.spec, posterior.embedding, 1, seed=2)[0])
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(-9, 9), st.floats(-1e6, 1e6)), min_size=3, max_size=60).filter(
+        lambda pairs: all(len(set(column)) > 1 for column in zip(*pairs, strict=True))
+    )
+)
+def test_rank_correlation_is_spearmans(pairs: list[tuple[int, float]]) -> None:
+    """With ties too; the correlation of an array with itself is exactly 1, with its negative exactly -1."""
+    a, b = np.array(pairs, float).T
+    assert rank_correlation(a, b) == pytest.approx(spearmanr(a, b).statistic, abs=1e-12)
+    assert rank_correlation(b, a) == rank_correlation(a, b)
+    assert (rank_correlation(a, a), rank_correlation(a, -a)) == (1, -1)
+    assert np.isnan(rank_correlation(a, np.ones(len(a))))
 
 
 def test_spread_does_not_see_rotations(posterior: Posterior) -> None:

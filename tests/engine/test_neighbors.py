@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,11 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
-from glle_engine import neighbors as room
-from glle_engine.neighbors import kneighbors
+from glle_engine.bridging import bridge
+from glle_engine.linalg import distances as room
+from glle_engine.linalg.distances import distances as distances_between
+from glle_engine.neighbors import kneighbors, kneighbors_to
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+# Vector units that numpy chooses between at run time.
+NARROW = "X86_V3 X86_V4 AVX512_ICL AVX512_SPR"
 
 
 def reference(X: NDArray[np.float64], k: int) -> NDArray[np.float64]:
@@ -55,18 +64,135 @@ def test_duplicates_crowd_out_nothing_but_themselves(d: int) -> None:
     assert (indices // 8 == (np.arange(40) // 8)[:, None]).all()
 
 
-def test_a_row_that_cannot_be_proved_is_searched_directly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neighbours closer together than the rounding error of the product formula are still the right ones."""
+def test_clusters_below_the_rounding_of_products() -> None:
+    """Neighbors closer together than the rounding error of the product formula are still the right ones."""
     rng = np.random.default_rng(1)
     X = np.concatenate([rng.standard_normal((30, 20)) * 1e-9 + 1e3, rng.standard_normal((30, 20)) - 1e3])
-    searched: list[int] = []
-    directly = room._of_one
+    indices, distances = kneighbors(X, 5)
+    expected = ordered(X, X, np.arange(60), 5)
+    np.testing.assert_array_equal(indices, expected[0])
+    np.testing.assert_array_equal(distances, expected[1])
 
-    def counted(X: NDArray[np.float64], i: int, k: int) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-        searched.append(i)
-        return directly(X, i, k)
 
-    monkeypatch.setattr(room, "_of_one", counted)
-    _, distances = kneighbors(X, 5)
-    assert set(range(30)) <= set(searched)
-    np.testing.assert_allclose(distances, reference(X, 5), rtol=1e-10)
+def ordered(
+    data: NDArray[np.float64], points: NDArray[np.float64], own: NDArray[np.intp], k: int
+) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """Return the k smallest (distance, index) of all rows of data, by sorting them."""
+    candidates = np.broadcast_to(np.arange(len(data)), (len(points), len(data)))
+    distance = np.where(candidates == own[:, None], np.inf, distances_between(points, data, candidates))
+    order = np.lexsort((candidates, distance), axis=1)[:, :k]
+    return order, np.take_along_axis(distance, order, axis=1)
+
+
+LATTICES = {
+    "seed": st.integers(0, 10**6),
+    "n": st.integers(9, 150),
+    "d": st.sampled_from([1, 2, 5, 15, 16, 33]),
+    "k": st.integers(1, 8),
+    "levels": st.integers(2, 6),
+}
+
+
+@settings(max_examples=60, deadline=None)
+@given(**LATTICES, compiler=st.booleans())
+def test_ties_fall_by_index(seed: int, n: int, d: int, k: int, levels: int, compiler: bool) -> None:  # noqa: FBT001
+    """On integer grids, with ties and copies at the k-th, the result is the k smallest (distance, index)."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, levels, (n, d)).astype(float)
+    new = np.concatenate([X[:4], rng.integers(0, 2 * levels, (6, d)) / 2])
+    with pytest.MonkeyPatch.context() as patch:
+        if not compiler:
+            patch.setattr(room, "has_compiler", lambda: False)
+        found, expected = kneighbors(X, k), ordered(X, X, np.arange(n), k)
+        placed, expected_new = kneighbors_to(X, new, k), ordered(X, new, np.full(10, -1), k)
+    for result, truth in ((found, expected), (placed, expected_new)):
+        np.testing.assert_array_equal(result[0], truth[0])
+        np.testing.assert_array_equal(result[1], truth[1])
+    assert (placed[1][:4, 0] == 0).all()
+
+
+@settings(max_examples=40, deadline=None)
+@given(**LATTICES, exponent=st.integers(-460, 460), shift=st.integers(-(2**40), 2**40))
+def test_shift_unit_and_order(seed: int, n: int, d: int, k: int, levels: int, exponent: int, shift: int) -> None:
+    """An exact shift, a unit of a power of 2 and zero columns change nothing; a permutation keeps the distances."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, levels, (n, d)).astype(float)
+    X[0], X[1] = 0.0, 1.0  # some extent
+    indices, distances = kneighbors(X, k)
+    unit = 2.0**exponent
+    for other, factor in ((X + shift, 1.0), (X * unit, unit), (np.pad(X, ((0, 0), (0, 4))), 1.0)):
+        found = kneighbors(other, k)
+        np.testing.assert_array_equal(found[0], indices)
+        np.testing.assert_allclose(found[1], distances * factor, rtol=1e-15)
+    order = rng.permutation(n)
+    np.testing.assert_array_equal(kneighbors(X[order], k)[1], distances[order])
+
+
+@pytest.mark.parametrize("d", [3, 20])
+def test_each_point_is_placed_by_itself(d: int) -> None:
+    """A new point's neighbors do not depend on the others that are asked for."""
+    rng = np.random.default_rng(0)
+    data, points = rng.standard_normal((300, d)), rng.standard_normal((40, d))
+    together = kneighbors_to(data, points, 7)
+    for i in range(40):
+        indices, distances = kneighbors_to(data, points[i : i + 1], 7)
+        np.testing.assert_array_equal(indices[0], together[0][i])
+        np.testing.assert_array_equal(distances[0], together[1][i])
+    everyone = kneighbors_to(data, points, 300)[0]
+    np.testing.assert_array_equal(np.sort(everyone, axis=1), np.broadcast_to(np.arange(300), (40, 300)))
+
+
+KERNELS: tuple[dict[str, str], ...] = (
+    {},
+    {"OPENBLAS_CORETYPE": "Nehalem"},
+    {"OPENBLAS_CORETYPE": "Haswell"},
+    {"NPY_DISABLE_CPU_FEATURES": NARROW},
+)
+PROGRAM = """
+import hashlib
+import numpy as np
+from glle_engine.advice import intrinsic_dimension
+from glle_engine.calibration import rank_correlation
+from glle_engine.geodesics import residual_variance
+from glle_engine.neighbors import kneighbors, kneighbors_to
+from glle_engine.quality import continuity, trustworthiness
+from glle_engine.summary import moments
+rng = np.random.default_rng(0)
+digest = hashlib.sha256()
+for d in (4, 16, 64):
+    for X in (rng.integers(0, 4, (500, d)) + 0.0, np.sin(rng.standard_normal((500, d)))):
+        Y = np.round(X[:, :2] + rng.random((500, 2)), 1)
+        for array in (*kneighbors(X, 12), *kneighbors_to(X[:400], X[300:], 5)):
+            digest.update(array.tobytes())
+        figures = [trustworthiness(X, Y, 9), continuity(X, Y, 9), residual_variance(X, Y, 30)]
+        figures += [intrinsic_dimension(kneighbors(X, 20)[1]), rank_correlation(Y[:, 0], X[:, 1])]
+        figures += [np.concatenate([array.ravel() for array in moments(np.stack([Y, X[:, 2:4], X[:, 1:3]]))]).sum()]
+        digest.update(np.array(figures).tobytes())
+print(digest.hexdigest())
+"""
+
+
+def test_the_same_bits_with_every_kernel() -> None:
+    """BLAS kernels and vector units of other processors give the same neighbors, ranks, moments and scores."""
+    digests = set()
+    for kernel in KERNELS:
+        found = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", PROGRAM],
+            env={**os.environ, **kernel},
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        digests.add(found.stdout)
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize("d", [3, 30])
+def test_the_closest_pair_of_ties_is_the_first(d: int) -> None:
+    """A bridge between two grids leads from the smallest index to the smallest index of the shortest edges."""
+    grid = np.zeros((16, d))
+    grid[:, :2] = np.argwhere(np.ones((4, 4)))
+    X = np.concatenate([grid, grid + np.eye(d)[0] * 10])
+    pairs = [bridge(X, kneighbors(X, 4)[0])[2] for X in (X, X + 1024)]
+    assert pairs[0] == pairs[1] == [(12, 16), (16, 12)]

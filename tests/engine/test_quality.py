@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.spatial import cKDTree, procrustes
 from sklearn.manifold import trustworthiness as reference
 
 from glle_engine import errors, manifolds
+from glle_engine.linalg import distances
+from glle_engine.neighbors import kneighbors
 from glle_engine.quality import continuity, disparity, local_trustworthiness, trustworthiness
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 @pytest.mark.parametrize("d", [3, 40])
@@ -20,6 +29,59 @@ def test_trustworthiness_is_scikit_learns(d: int, k: int) -> None:
     for Y in (X[:, :2], rng.standard_normal((300, 2))):
         assert trustworthiness(X, Y, k) == pytest.approx(reference(X, Y, n_neighbors=k), abs=1e-12)
         assert continuity(X, Y, k) == pytest.approx(reference(Y, X, n_neighbors=k), abs=1e-12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    d=st.sampled_from([2, 15, 16, 30]),
+    k=st.integers(1, 12),
+    exponent=st.integers(-400, 400),
+    shift=st.integers(-(2**30), 2**30),
+)
+def test_ranks_do_not_depend_on_origin_unit_or_order(seed: int, d: int, k: int, exponent: int, shift: int) -> None:
+    """An exact shift, a unit of a power of 2 and a permutation of features change no rank, ties included."""
+    rng = np.random.default_rng(seed)
+    X: NDArray[np.float64] = np.round(rng.standard_normal((60, d)) * 4) / 4
+    Y: NDArray[np.float64] = np.round(X[:, :2] + rng.standard_normal((60, 2)), 3)
+    expected = local_trustworthiness(X, Y, k)
+    unit = 2.0**exponent
+    others = (X + shift, X * unit, X[:, ::-1], np.repeat(X, 4, axis=1))  # sums of a repetition are exact on this grid
+    for other in others:
+        np.testing.assert_array_equal(local_trustworthiness(other, Y, k), expected)
+    np.testing.assert_array_equal(local_trustworthiness(X, Y * unit, k), expected)
+    order = rng.permutation(60)
+    apart = X + rng.standard_normal(X.shape) * 2.0**-30  # without ties an order of points changes no neighbor
+    np.testing.assert_array_equal(
+        local_trustworthiness(apart[order], Y[order] + 1e-6 * apart[order, :2], k),
+        local_trustworthiness(apart, Y + 1e-6 * apart[:, :2], k)[order],
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10**6), d=st.sampled_from([3, 16, 40]), k=st.integers(1, 9), compiler=st.booleans())
+def test_ranks_are_their_definition(seed: int, d: int, k: int, compiler: bool) -> None:  # noqa: FBT001
+    """On an integer grid the ranks are those counted from all exact squared distances."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 3, (40, d)).astype(np.float64)
+    Y = rng.standard_normal((40, 2))
+    squares = ((X[:, None] - X) ** 2).sum(axis=2)
+    nearest = kneighbors(Y, k)[0]
+    rank = 1 + (squares[:, None, :] < np.take_along_axis(squares, nearest, axis=1)[:, :, None]).sum(axis=2)
+    rank -= (np.take_along_axis(squares, nearest, axis=1) > 0).astype(int)  # the point itself is not another
+    excess = np.maximum(rank - k, 0).sum(axis=1)
+    with pytest.MonkeyPatch.context() as patch:
+        if not compiler:
+            patch.setattr(distances, "has_compiler", lambda: False)
+        local = local_trustworthiness(X, Y, k)
+    np.testing.assert_array_equal(local, 1 - 2 * excess / (k * (80 - 3 * k - 1)))
+
+
+def test_a_sheet_far_from_the_origin_is_as_trustworthy() -> None:
+    """Among many features, too, a large offset costs no rank but by the digits that the data lose."""
+    places = np.random.default_rng(0).uniform(-1, 1, (400, 2))
+    X = np.sin(places @ np.random.default_rng(1).standard_normal((2, 20)))
+    assert trustworthiness(X + 1e8, places, 10) == pytest.approx(trustworthiness(X, places, 10), abs=1e-4)
 
 
 def test_a_subset_of_points_averages_over_them() -> None:

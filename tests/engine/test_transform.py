@@ -83,12 +83,12 @@ def test_new_points_land_where_a_joint_fit_puts_them() -> None:
 def test_spread_of_new_points(sheet: NDArray[np.float64], posterior: Posterior) -> None:
     """For training points the spread under draws is that of the draws; new points have one, too."""
     draws = list(posterior.draws(8))
-    mean, covariance = extend(posterior, sheet, sheet[:5]).spread(draws)
-    stack = np.stack([draw.embedding[:5] for draw in draws])
-    np.testing.assert_allclose(mean, stack.mean(axis=0))
-    np.testing.assert_allclose(covariance[3], np.cov(stack[:, 3].T), atol=1e-12)
+    mean, covariance = extend(posterior, sheet, sheet[:5]).spread(draws, posterior.embedding)
+    summary = posterior.summary(8)
+    np.testing.assert_array_equal(mean, summary.consensus[:5])
+    np.testing.assert_array_equal(covariance, summary.covariance[:5])
     extension = extend(posterior, sheet, sheet[:5] + 0.2)
-    assert (np.trace(extension.spread(draws)[1], axis1=1, axis2=2) > 0).all()
+    assert (np.trace(extension.spread(draws, posterior.embedding)[1], axis1=1, axis2=2) > 0).all()
     assert (extension.distances > 0).all()
 
 

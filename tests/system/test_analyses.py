@@ -96,7 +96,7 @@ def test_new_points(client: httpx.Client, posterior: str, direct: Posterior) -> 
     """Inline points get the engine's places, with mean and covariance over the draws; alone or together."""
     new = SHEET[:4] + 0.05
     extension = extend(direct, SHEET, new)
-    mean, covariance = extension.spread(direct.draws(6, first=1, seed=2))
+    mean, covariance = extension.spread(direct.draws(6, first=1, seed=2), direct.embedding)
     found = arrays(client, result(client, posterior + "/transform", data=new.tolist(), draws=6, first=1, seed=2))
     np.testing.assert_allclose(found["embedding"], extension.embed(direct.embedding), atol=1e-6)
     np.testing.assert_allclose(found["distances"], extension.distances)

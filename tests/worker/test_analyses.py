@@ -294,7 +294,7 @@ def test_new_points_are_the_engines_in_any_blocks(stores: Stores, fitted: str, m
     entry = made(stores, spec, fitted)
     direct = glle_engine.fit(SHEET.X)
     extension = extend(direct, SHEET.X, new)
-    mean, covariance = extension.spread(direct.draws(4, first=2, seed=5, scale=0.5))
+    mean, covariance = extension.spread(direct.draws(4, first=2, seed=5, scale=0.5), direct.embedding)
     expected = {
         "embedding": extension.embed(direct.embedding),
         "distances": extension.distances,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from docs.figures.methods.likelihood import Likely
     from docs.figures.methods.rows import Row
+    from glle_engine.methods import Method
+    from glle_engine.scores import Score
 
 SHEET = ("trustworthiness", "procrustes", "affine_r2")
 COLUMNS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -52,17 +54,26 @@ def listing() -> str:
         told = ", ".join(f"`{name}` {_default(value)}" for name, value in defaults.items() if name != "n_components")
         takes = [told or "none", *(["labels"] if one.labels else [])]
         extra = f" (extra `{one.extra}`)" if one.extra else ""
-        rows.append([one.family, f"`{one.name}`", f"{one.title}{extra}", one.source, one.growth, "; ".join(takes)])
-    return table(["family", "name", "method", "source", "time grows with", "parameters and defaults"], rows)
+        rows.append(
+            [one.family, f"`{one.name}`", f"{one.title}{extra}", one.source, one.growth, _bits(one), "; ".join(takes)]
+        )
+    head = ["family", "name", "method", "source", "time grows with", "same bits on", "parameters and defaults"]
+    return table(head, rows)
 
 
 def score_listing() -> str:
     """Return every score there is."""
     rows = [
-        [f"`{one.name}`", one.about, one.needs, one.better, one.growth, _most(one.most_points)]
+        [f"`{one.name}`", one.about, one.needs, one.better, one.growth, _most(one.most_points), _bits(one)]
         for one in SCORES.values()
     ]
-    return table(["score", "what it measures", "needs", "better", "time grows with", "most points"], rows)
+    head = ["score", "what it measures", "needs", "better", "time grows with", "most points", "same bits on"]
+    return table(head, rows)
+
+
+def _bits(one: Method[Any] | Score) -> str:
+    """Return where a request has the same bits."""
+    return "every processor" if one.reproducible else "one processor"
 
 
 def overview(rows: list[Row]) -> str:

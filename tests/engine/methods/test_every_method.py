@@ -5,11 +5,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from glle_engine import manifolds
+from glle_engine.concentration import participation_ratio
 from glle_engine.errors import GlleError, InvalidParameterError, TooFewPointsError
 from glle_engine.methods import METHODS, Embedding, Method, method
 from glle_engine.methods.parameters import Parameter
+from glle_engine.methods.rewired import smallest_of_rows
+from glle_engine.quality import continuity, trustworthiness
 
 N = 120
 # Where the defaults do not suit so few points, or so short a test.
@@ -17,6 +22,13 @@ OPTIONS: dict[str, dict[str, object]] = {
     "t-sne": {"early_iter": 50, "n_iter": 100},
     "mvu": {"n_neighbors": 5, "slack": 0.01, "tolerance": 0.01},
     "drill": {"n_neighbors": 10, "tolerance": 0.01},  # the default takes seconds
+}
+# Factors of three features weigh the features by their noise, not by their extent.
+LEAST_TRUST = {"factor-analysis": 0.55}
+# Bottom eigenvalues, smallest first; all others are of the top, largest first.
+ASCENDING = {
+    *("npe", "lle", "hessian-lle", "ltsa", "laplacian-eigenmaps", "isolle", "weighted-lle", "pruned-lle"),
+    *("robust-lle", "auto-k-lle", "auto-reg-lle", "supervised-lle", "incremental-lle", "glle"),
 }
 
 
@@ -29,21 +41,83 @@ def embedded(name: str, X: np.ndarray, **options: object) -> Embedding:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_embeds_a_sheet(name: str) -> None:
-    """Every point gets a place of p finite numbers, figures and notes are JSON, and the same request the same bits."""
-    X = manifolds.make("s_curve", N, seed=3).X
-    stages: list[str] = []
+    """Neighbors in the embedding are neighbors on the sheet; eigenvalues are ordered; a request has its bits."""
+    sheet = manifolds.make("s_curve", N, seed=3)
+    stages: list[tuple[int, int, str]] = []
     one = METHODS[name]
     labels = (np.arange(N) * 3 // N) if one.labels else None
     spec = one.spec(**OPTIONS.get(name, {}))
-    found = one.embed(X, spec, lambda *told: stages.append(told[2]), labels=labels)
+    found = one.embed(sheet.X, spec, lambda *told: stages.append(told), labels=labels)
     assert found.Y.shape == (N, 2)
     assert found.Y.dtype == np.float64
+    # Points placed at random are at 1/2.
+    assert trustworthiness(sheet.coordinates, found.Y, 10) > LEAST_TRUST.get(name, 0.8)
+    assert continuity(sheet.coordinates, found.Y, 10) > LEAST_TRUST.get(name, 0.8)
+    extent = np.linalg.svd(found.Y - found.Y.mean(axis=0), compute_uv=False)
+    assert extent[1] > 0.05 * extent[0]  # a sheet, not a curve
+    if found.eigenvalues is not None:
+        assert found.eigenvalues.shape == (2,)
+        assert (np.sort(found.eigenvalues) == found.eigenvalues[:: 1 if name in ASCENDING else -1]).all()
+    assert all(0 <= done <= total for done, total, _ in stages)
+    assert set(found.seconds) >= {stage for *_, stage in stages} > set()
+    json.dumps([found.figures, [note.message for note in found.notes]], allow_nan=False)
+    np.testing.assert_array_equal(found.Y, one.embed(sheet.X, spec, labels=labels).Y)
+
+
+@pytest.mark.parametrize("name", sorted(set(METHODS) - {"supervised-lle"}))
+def test_points_at_one_distance(name: str) -> None:
+    """The corners of a simplex have highly multiple eigenvalues: any p of them are an answer, none is a crash."""
+    options = {"perplexity": 10} if "perplexity" in METHODS[name].spec.parameters() else {}
+    found = embedded(name, np.eye(40), **options)
+    assert found.Y.shape == (40, 2)
     assert np.isfinite(found.Y).all()
     assert np.linalg.matrix_rank(found.Y - found.Y.mean(axis=0)) == 2
-    assert stages
-    assert set(found.seconds) >= set(stages)
-    json.dumps([found.figures, [note.message for note in found.notes]], allow_nan=False)
-    assert np.array_equal(found.Y, one.embed(X, spec, labels=labels).Y)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10**6), n=st.integers(5, 60), ties=st.integers(1, 6), data=st.data())
+def test_the_smallest_of_rows_are_by_entry_and_column(seed: int, n: int, ties: int, data: st.DataObject) -> None:
+    """With ties at the k-th the smaller columns are taken."""
+    k = data.draw(st.integers(1, n))
+    entries = np.random.default_rng(seed).integers(0, ties, (7, n)).astype(np.float64)
+    np.testing.assert_array_equal(smallest_of_rows(entries, k), np.argsort(entries, axis=1, kind="stable")[:, :k])
+
+
+def test_a_collapsed_embedding_is_noted() -> None:
+    """Hessian LLE with too many neighbors puts a roll on a few points, and says so; with fewer it unrolls it."""
+    X = manifolds.make("swiss_roll", 800, seed=1).X
+    one = METHODS["hessian-lle"]
+    codes = {}
+    for k in (8, 20):
+        found = one.embed(X, one.spec(n_neighbors=k))
+        e = ((found.Y - found.Y.mean(axis=0)) ** 2).sum(axis=1)
+        heaviest = np.sort(e)[::-1][:80].sum() / e.sum()  # of a tenth of the points
+        assert (heaviest > 0.5) == (k == 20)
+        codes[k] = [note.code for note in found.notes]
+    assert "collapsed" not in codes[8]
+    assert "collapsed" in codes[20]
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=st.integers(0, 10**6), n=st.integers(2, 50), p=st.integers(1, 3), exponent=st.integers(-500, 500))
+def test_the_participation_ratio_counts_points(seed: int, n: int, p: int, exponent: int) -> None:
+    """It is from 1 to n, n where all are as far from the mean, 2 for two points; units of 2^e change no bit."""
+    Y = np.random.default_rng(seed).standard_normal((n, p))
+    ratio = participation_ratio(Y)
+    assert 1 <= ratio <= n * (1 + 1e-12)
+    assert participation_ratio(Y * 2.0**exponent) == ratio
+    assert participation_ratio(np.concatenate([Y, Y])) == pytest.approx(2 * ratio)
+    assert participation_ratio(np.eye(n)) == pytest.approx(n)
+    assert participation_ratio(np.eye(n, p)[:, :1] * 0) == 0
+
+
+@pytest.mark.parametrize("name", ["isomap", "mds", "kernel-pca", "diffusion-maps"])
+def test_multiple_eigenvalues_have_orthogonal_vectors(name: str) -> None:
+    """The p coordinates of a simplex are orthogonal and centred, of equal length where its eigenvalue is multiple."""
+    options: dict[str, object] = {"n_neighbors": 39} if name == "isomap" else {}
+    Y = embedded(name, np.eye(40), **options).Y
+    np.testing.assert_allclose(Y.T @ Y / (Y**2).sum() * 2, np.eye(2), atol=1e-9)
+    np.testing.assert_allclose(Y.mean(axis=0), 0, atol=1e-9 * np.abs(Y).max())
 
 
 @pytest.mark.parametrize("name", METHODS)

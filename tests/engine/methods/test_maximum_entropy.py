@@ -56,6 +56,21 @@ def test_at_the_optimum_distances_are_expected_as_observed() -> None:
     assert (expected[~held] <= observed[~held] + 1e-6).all()
 
 
+@pytest.mark.parametrize("exponent", [-460, -30, 400])
+def test_unfolding_in_any_unit(exponent: int) -> None:
+    """A unit of a power of 2 scales embedding, eigenvalues and gamma exactly, and shifts the log density."""
+    X, unit = manifolds.make("s_curve", 60, seed=1).X, 2.0**exponent
+    one = METHODS["meu"]
+    found, other = (one.embed(data, one.spec(n_neighbors=6)) for data in (X, unit * X))
+    np.testing.assert_array_equal(other.Y, unit * found.Y)
+    assert found.eigenvalues is not None
+    assert other.eigenvalues is not None
+    np.testing.assert_array_equal(other.eigenvalues, unit**2 * found.eigenvalues)
+    assert other.figures["gamma"] == found.figures["gamma"] / unit**2
+    shift = -X.size * exponent * np.log(2)
+    assert other.figures["log_likelihood"] == pytest.approx(found.figures["log_likelihood"] + shift, rel=1e-12)
+
+
 @pytest.mark.parametrize("name", ["meu", "alle"])
 def test_with_all_neighbors_the_embedding_is_that_of_pca(name: str) -> None:
     """Divided by the root of d; of LLE, this is not so."""

@@ -137,8 +137,28 @@ def test_isomap_against_dense_scaling(small: NDArray[np.float64], monkeypatch: p
         monkeypatch.setattr(isomap, "_DENSE_MOST", most)
         found = embed("isomap", small, n_neighbors=8)
         same_columns(expected, found.Y, 1e-9)
-        r = np.corrcoef(distances.ravel(), np.linalg.norm(found.Y[:, None] - found.Y[None], axis=2).ravel())[0, 1]
+        pairs = np.triu_indices(len(small), 1)
+        straight = np.linalg.norm(found.Y[:, None] - found.Y[None], axis=2)
+        r = np.corrcoef(distances[pairs], straight[pairs])[0, 1]
         assert found.figures["residual_variance"] == pytest.approx(1 - r**2, abs=1e-10)
+
+
+@pytest.mark.parametrize("unit", [2.0**-460, 2.0**333, 2.0**490])
+@pytest.mark.parametrize("n_landmarks", [0, 20])
+def test_isomap_in_any_unit(small: NDArray[np.float64], unit: float, n_landmarks: int) -> None:
+    """A unit of a power of 2 scales the embedding exactly, and no figure is lost to overflow."""
+    found = embed("isomap", small, n_neighbors=8, n_landmarks=n_landmarks)
+    other = embed("isomap", unit * small, n_neighbors=8, n_landmarks=n_landmarks)
+    np.testing.assert_array_equal(other.Y, unit * found.Y)
+    assert other.figures["residual_variance"] == found.figures["residual_variance"]
+    assert other.figures["longest_path"] == unit * found.figures["longest_path"]
+
+
+def test_isomap_of_points_at_one_distance_has_no_correlation() -> None:
+    """Where all distances are equal the residual variance is not a number, and the figure is None."""
+    found = embed("isomap", np.eye(12), n_neighbors=11)
+    assert found.figures["residual_variance"] is None
+    assert np.isfinite(found.Y).all()
 
 
 def test_isomap_with_all_points_as_landmarks_is_isomap(small: NDArray[np.float64]) -> None:

@@ -1,0 +1,203 @@
+r"""Euclidean distances in one order of operations, the nearest rows and ranks by them.
+
+Feature f of a difference is squared and added to partial sum f mod 4, and the distance is the root of
+:math:`(s_0 + s_1) + (s_2 + s_3)`: no fused operation and no BLAS, so that its bits are the same on every processor,
+and without numba. Products of matrices, whose bits depend on the processor, only bound distances.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from glle_engine.linalg.dense import has_compiler
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_EPSILON = float(np.finfo(np.float64).eps)
+_MARGIN = 16 * _EPSILON  # relative: above the rounding of a distance's square and of sums of bounds
+_SLACK = 4
+_LARGEST_EXPONENT = 300  # of 2: fourth powers of differences within it are normal numbers
+
+
+@cache
+def _kernels() -> Any:
+    from glle_engine.linalg import nearest  # noqa: PLC0415 -- numba takes a while to load
+
+    return nearest
+
+
+def power_of_two(extent: float) -> float:
+    """Return the power of 2 next to a positive number, at most it; 1 for 0."""
+    if not extent > 0:
+        return 1.0
+    return float(np.ldexp(1.0, max(int(np.frexp(extent)[1]) - 1, -1020)))
+
+
+def unit_of(X: NDArray[np.float64]) -> float:
+    """Return the power of 2 by which to divide X (n, d) so that squares of differences stay in range; usually 1."""
+    extent = float(np.ptp(X, axis=0).max())
+    largest = float(np.abs(X).max())
+    usual = extent >= 2.0**-_LARGEST_EXPONENT and largest <= 2.0**_LARGEST_EXPONENT
+    return 1.0 if usual or extent == 0 else power_of_two(max(extent, largest * 2.0**-_LARGEST_EXPONENT))
+
+
+def distances(
+    points: NDArray[np.float64], data: NDArray[np.float64], candidates: NDArray[np.integer[Any]]
+) -> NDArray[np.float64]:
+    """Return the distances of points (m, d) to rows `candidates` (m, c) of data (n, d)."""
+    out = np.empty(candidates.shape)
+    if has_compiler():
+        _kernels().distances(_floats(points), _floats(data), _integers(candidates), out)
+        return out
+    sums = [np.zeros(candidates.shape) for _ in range(4)]
+    for f in range(points.shape[1]):
+        apart = points[:, f, None] - data[candidates, f]
+        sums[f % 4] += apart * apart
+    return np.asarray(np.sqrt((sums[0] + sums[1]) + (sums[2] + sums[3])))
+
+
+def nearest_among(
+    points: NDArray[np.float64],
+    data: NDArray[np.float64],
+    candidates: NDArray[np.integer[Any]],
+    own: NDArray[np.integer[Any]],
+    k: int,
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """Return the k candidates of smallest (distance, index), in this order.
+
+    Parameters
+    ----------
+    points : (m, d) float64
+    data : (n, d) float64
+    candidates : (m, c) int
+        Rows of data, none twice in a row; k or more of them other than `own`.
+    own : (m,) int
+        A row that is left out; -1 for none.
+    k : int
+
+    Returns
+    -------
+    indices : (m, k) int32
+    distances : (m, k) float64
+
+    """
+    if has_compiler():
+        indices, apart = np.empty((len(points), k), np.int32), np.empty((len(points), k))
+        _kernels().nearest_among(_floats(points), _floats(data), _integers(candidates), _integers(own), indices, apart)
+        return indices, apart
+    apart = distances(points, data, candidates)
+    apart[candidates == own[:, None]] = np.inf
+    order = np.lexsort((candidates, apart), axis=1)[:, :k]
+    return np.take_along_axis(candidates, order, axis=1).astype(np.int32), np.take_along_axis(apart, order, axis=1)
+
+
+class Products:
+    r"""Bounds of squared distances :math:`|x|^2 + |y|^2 - 2 x^T y` to the rows of data, about their mean.
+
+    Parameters
+    ----------
+    data : (n, d) float64
+
+    """
+
+    def __init__(self, data: NDArray[np.float64]) -> None:
+        self.data = data
+        self._mean = data.mean(axis=0)
+        self._centred = data - self._mean
+        self._square = np.einsum("ij,ij->i", self._centred, self._centred)
+        # Bound of |computed - true| / (|x|^2 + |y|^2) for any order of the sums: (1.25 d + 8) epsilon, and some more.
+        self._error = 2 * (data.shape[1] + 8) * _EPSILON
+
+    def nearest(
+        self, points: NDArray[np.float64], own: NDArray[np.integer[Any]], k: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """Return the k rows of data of smallest (distance, index) of each point: see `nearest_among`."""
+        products, square = self._of(points)
+        low_points, low_data = (1 - self._error) * square, (1 - self._error) * self._square
+        if has_compiler():
+            indices, apart = np.empty((len(points), k), np.int32), np.empty((len(points), k))
+            arrays = (_floats(points), _floats(self.data), products, low_points, low_data, _integers(own))
+            _kernels().nearest_by_products(*arrays, indices, apart)
+            return indices, apart
+        products += low_data
+        known = np.flatnonzero(own >= 0)
+        products[known, own[known]] = np.inf
+        n = products.shape[1]
+        taken = min(k + _SLACK, n)
+        candidates = np.argpartition(products, taken - 1, axis=1)[:, :taken]
+        indices, apart = nearest_among(points, self.data, candidates, own, k)
+        limit = apart[:, -1] ** 2 * (1 + _MARGIN) - low_points
+        furthest = np.take_along_axis(products, candidates, axis=1).max(axis=1)
+        for row in np.flatnonzero(~(limit < furthest)):
+            within = np.flatnonzero(~(products[row] > limit[row]))
+            one = slice(row, row + 1)
+            indices[one], apart[one] = nearest_among(points[one], self.data, within[None], own[one], k)
+        return indices, apart
+
+    def counts(
+        self, points: NDArray[np.float64], own: NDArray[np.integer[Any]], thresholds: NDArray[np.float64]
+    ) -> NDArray[np.int64]:
+        """Return the number of rows other than `own` that are nearer to each point than its thresholds.
+
+        Parameters
+        ----------
+        points : (m, d) float64
+        own : (m,) int
+        thresholds : (m, k) float64
+            Distances, ascending in each row.
+
+        Returns
+        -------
+        (m, k) int64
+
+        """
+        products, square = self._of(points)
+        out = np.zeros(thresholds.shape, np.int64)
+        if has_compiler():
+            arrays = (_floats(points), _floats(self.data), products, square, self._square)
+            _kernels().counts_by_products(*arrays, self._error, _integers(own), _floats(thresholds), out)
+            return out
+        both = square[:, None] + self._square
+        off = self._error * both
+        about = products + both
+        about[np.arange(len(points)), own] = np.inf
+        for c in range(thresholds.shape[1]):
+            limit = thresholds[:, c, None] ** 2
+            out[:, c] = (about + off < limit).sum(axis=1)
+            row, column = np.nonzero((about + off >= limit) & (about - off <= limit))
+            nearer = distances(points[row], self.data, column[:, None])[:, 0] < thresholds[row, c]
+            out[:, c] += np.bincount(row[nearer], minlength=len(points))
+        return out
+
+    def _of(self, points: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return -2 x^T y (m, n) and |x|^2 (m,) of points, about the mean of the data."""
+        centred = points - self._mean
+        return (centred * -2) @ self._centred.T, np.einsum("ij,ij->i", centred, centred)
+
+
+def warm() -> None:
+    """Compile the kernels of this module, or load the code compiled before; do nothing without numba."""
+    data, own = np.eye(5), np.arange(5)
+    everyone = np.broadcast_to(own, (5, 5))
+    distances(data, data, everyone)
+    nearest_among(data, data, everyone, own, 2)
+    products = Products(data)
+    products.nearest(data, own, 2)
+    products.counts(data, own, np.ones((5, 2)))
+
+
+def _floats(array: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return a contiguous read-only view: one type, and so one compilation, for all callers."""
+    view = np.ascontiguousarray(array, np.float64).view()
+    view.flags.writeable = False
+    return view
+
+
+def _integers(array: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+    view = np.ascontiguousarray(array, np.int64).view()
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,208 @@
+"""Compiled loops behind `glle_engine.linalg.distances`: distances in a fixed order, the nearest, and ranks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from glle_engine.linalg.compiled import compiled
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@compiled
+def _distance(points: NDArray[np.float64], i: int, data: NDArray[np.float64], j: int) -> float:
+    """Return the distance of two rows; feature f is added to partial sum f mod 4."""
+    d = points.shape[1]
+    whole = d - d % 4
+    s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
+    for f in range(0, whole, 4):
+        a, b = points[i, f] - data[j, f], points[i, f + 1] - data[j, f + 1]
+        s0 += a * a
+        s1 += b * b
+        a, b = points[i, f + 2] - data[j, f + 2], points[i, f + 3] - data[j, f + 3]
+        s2 += a * a
+        s3 += b * b
+    if whole < d:
+        a = points[i, whole] - data[j, whole]
+        s0 += a * a
+    if whole + 1 < d:
+        a = points[i, whole + 1] - data[j, whole + 1]
+        s1 += a * a
+    if whole + 2 < d:
+        a = points[i, whole + 2] - data[j, whole + 2]
+        s2 += a * a
+    return float(np.sqrt((s0 + s1) + (s2 + s3)))
+
+
+@compiled
+def distances(
+    points: NDArray[np.float64], data: NDArray[np.float64], candidates: NDArray[np.int64], out: NDArray[np.float64]
+) -> None:
+    """Put the distances of points (m, d) to rows `candidates` (m, c) of data into out (m, c)."""
+    m, count = candidates.shape
+    for i in range(m):
+        for c in range(count):
+            out[i, c] = _distance(points, i, data, candidates[i, c])
+
+
+@compiled
+def _sink(index: NDArray[np.int64], distance: NDArray[np.float64], size: int, at: int) -> None:
+    """Restore the heap of the first `size` entries, the greatest (distance, index) on top, below `at`."""
+    own_distance, own_index = distance[at], index[at]
+    while True:
+        child = 2 * at + 1
+        if child >= size:
+            break
+        other = child + 1
+        if other < size and (
+            distance[other] > distance[child] or (distance[other] == distance[child] and index[other] > index[child])
+        ):
+            child = other
+        if distance[child] < own_distance or (distance[child] == own_distance and index[child] < own_index):
+            break
+        distance[at], index[at] = distance[child], index[child]
+        at = child
+    distance[at], index[at] = own_distance, own_index
+
+
+@compiled
+def _ascending(index: NDArray[np.int64], distance: NDArray[np.float64]) -> None:
+    """Sort a heap by (distance, index)."""
+    for size in range(len(index) - 1, 0, -1):
+        distance[0], distance[size] = distance[size], distance[0]
+        index[0], index[size] = index[size], index[0]
+        _sink(index, distance, size, 0)
+
+
+@compiled
+def nearest_among(
+    points: NDArray[np.float64],
+    data: NDArray[np.float64],
+    candidates: NDArray[np.int64],
+    own: NDArray[np.int64],
+    out_index: NDArray[np.int32],
+    out_distance: NDArray[np.float64],
+) -> None:
+    """Put the k nearest candidates (m, c) other than `own` (m,) into the outputs (m, k), by (distance, index).
+
+    By insertion, which is fast for candidates that come nearest first, or nearly so.
+    """
+    m, count = candidates.shape
+    k = out_index.shape[1]
+    for i in range(m):
+        filled = 0
+        for c in range(count):
+            j = candidates[i, c]
+            if j == own[i]:
+                continue
+            apart = _distance(points, i, data, j)
+            at = min(filled, k - 1)
+            if filled == k:
+                last = out_distance[i, at]
+                if not (apart < last or (apart == last and j < out_index[i, at])):
+                    continue
+            else:
+                filled += 1
+            while at > 0:
+                before = out_distance[i, at - 1]
+                if before < apart or (before == apart and out_index[i, at - 1] < j):
+                    break
+                out_distance[i, at], out_index[i, at] = before, out_index[i, at - 1]
+                at -= 1
+            out_distance[i, at], out_index[i, at] = apart, j
+
+
+@compiled
+def nearest_by_products(
+    points: NDArray[np.float64],
+    data: NDArray[np.float64],
+    products: NDArray[np.float64],
+    low_points: NDArray[np.float64],
+    low_data: NDArray[np.float64],
+    own: NDArray[np.int64],
+    out_index: NDArray[np.int32],
+    out_distance: NDArray[np.float64],
+) -> None:
+    """Put the k nearest rows of data other than `own` into the outputs (m, k), by (distance, index).
+
+    products_ij + low_points_i + low_data_j is a lower bound of the squared distance. A row whose bound is below the
+    square of the k-th distance so far has its distance computed. The scan starts at the point's own row, because
+    neighbors in a file are often neighbors in space.
+    """
+    m, n = products.shape
+    k = out_index.shape[1]
+    margin = 1.0 + 16.0 * np.finfo(np.float64).eps
+    index, distance = np.empty(k, np.int64), np.empty(k)
+    for i in range(m):
+        index[:] = np.iinfo(np.int64).max
+        distance[:] = np.inf
+        limit = np.inf
+        start = max(own[i], 0)
+        for part in range(2):
+            first, last = (start, n) if part == 0 else (0, start)
+            for j in range(first, last):
+                if products[i, j] + low_data[j] > limit or j == own[i]:
+                    continue
+                apart = _distance(points, i, data, j)
+                if apart < distance[0] or (apart == distance[0] and j < index[0]):
+                    distance[0], index[0] = apart, j
+                    _sink(index, distance, k, 0)
+                    limit = distance[0] * distance[0] * margin - low_points[i]
+        _ascending(index, distance)
+        for c in range(k):
+            out_index[i, c], out_distance[i, c] = index[c], distance[c]
+
+
+@compiled
+def _not_above(thresholds: NDArray[np.float64], value: float) -> int:
+    """Return how many of ascending thresholds are at most `value`."""
+    low, high = 0, len(thresholds)
+    while low < high:
+        middle = (low + high) // 2
+        if thresholds[middle] <= value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@compiled
+def counts_by_products(
+    points: NDArray[np.float64],
+    data: NDArray[np.float64],
+    products: NDArray[np.float64],
+    square_points: NDArray[np.float64],
+    square_data: NDArray[np.float64],
+    error: float,
+    own: NDArray[np.int64],
+    thresholds: NDArray[np.float64],
+    out: NDArray[np.int64],
+) -> None:
+    """Put the number of other rows nearer to each point than each of its thresholds (m, k), ascending, into out.
+
+    products_ij + square_points_i + square_data_j is the squared distance up to `error` times the two squares. A
+    distance is computed from the differences where a threshold is within that.
+    """
+    m, n = products.shape
+    k = thresholds.shape[1]
+    squares, counts = np.empty(k), np.empty(k + 1, np.int64)
+    for i in range(m):
+        for c in range(k):
+            squares[c] = thresholds[i, c] * thresholds[i, c]
+        counts[:] = 0
+        for j in range(n):
+            both = square_points[i] + square_data[j]
+            about, off = products[i, j] + both, error * both
+            if about - off > squares[k - 1] or j == own[i]:
+                continue
+            passed = _not_above(squares, about - off)
+            if passed < k and squares[passed] <= about + off:
+                passed = _not_above(thresholds[i], _distance(points, i, data, j))
+            counts[passed] += 1
+        total = 0
+        for c in range(k):
+            total += counts[c]
+            out[i, c] = total
