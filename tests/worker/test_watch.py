@@ -53,7 +53,11 @@ def test_draws_are_counted_by_solver(stores: Stores) -> None:
     made = {series[1]: count for series, count in stores.counts.read()[0].items() if series[0] == "draws"}
     assert sum(made.values()) == 9
     solvers = {
-        str(stores.cache.head(spec.key(i).cache_key(fitted.subject))["diagnostics"]["solver"])  # type: ignore[index] # it is there
+        str(
+            stores.cache.head(spec.key(i).cache_key(stores.posteriors.drawn_from(fitted.subject)))["diagnostics"][
+                "solver"
+            ]
+        )  # type: ignore[index] # it is there
         for i in range(9)
     }
     assert set(made) == solvers
