@@ -139,8 +139,8 @@ def get_arrays(
     entry = here.posteriors.arrays(record)
     if entry is None:
         return accepted(_refit(here, record))
-    if headers:  # written again meanwhile, perhaps by another version
-        headers = immutable_headers(entry.meta["sha256"], media, dtype, name or "")
+    if (sha256 := entry.meta.get("sha256")) is not None:  # the entry may have been written again meanwhile
+        headers = immutable_headers(sha256, media, dtype, name or "")
     if name is None:
         return npz_response({key: Stack.of(array, dtype) for key, array in entry.arrays.items()}, headers)
     stack = Stack.of(entry.arrays[name], dtype)
