@@ -209,7 +209,7 @@ def _workers(here: Stores) -> Iterator[Check]:
 
 
 def _kinds(states: list[QueueState]) -> Iterator[Check]:
-    """Yield whether all live workers are of the pinned numerics kind."""
+    """Yield whether all live workers are of one numerics kind, the pinned one."""
     live = {state.numbers: len(state.workers) for state in states if state.workers}
     if not live:
         return
@@ -217,7 +217,7 @@ def _kinds(states: list[QueueState]) -> Iterator[Check]:
     told = ", ".join(f"{count} of {numbers}" for numbers, count in sorted(live.items()))
     yield _judged(
         "numerics kinds",
-        "ok" if pinned else "problem",
+        "ok" if pinned else "problem" if len(live) > 1 else "warning",
         f"Live workers: {told}." + ("" if pinned else " Reference results of a kind with `+` differ in bits."),
         "Install numba where these workers run (pip install 'glle[fast]'), with the versions of requirements.lock, and "
         "restart them: until then they take no work of the pinned kind, and their results have separate ids.",
