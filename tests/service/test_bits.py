@@ -200,7 +200,7 @@ def test_each_draw_is_compared_with_what_was_announced(stores: Stores, job: Job,
     assert result.sha256() is not None
     arrays = {"embedding": DRAWS[5] * 2, "eigenvalues": np.zeros(2)}
     stores.cache.put(SPEC.key(5).cache_key("post_1"), {"sha256": "other 5"}, arrays)
-    sent = []
+    sent: list[np.ndarray[Any, Any]] = []
     with pytest.raises(BrokenOffError, match="Draw 5"):
         sent.extend(result.embeddings(start))
     assert np.array(sent).tobytes() == DRAWS[start : start + len(sent)].tobytes()
@@ -253,7 +253,7 @@ def test_a_fit_is_of_a_live_kind_and_its_work_stays_there(client: httpx.Client, 
         "embedding": client.post("/v1/embeddings", json={"dataset": dataset, "method": "isomap"}).json()["id"],
     }
     for name, id_ in jobs.items():
-        assert stores.client.hget(job_key(id_), "numbers") == OTHER.encode(), name
+        assert client.get(f"/v1/jobs/{id_}").json()["numbers"] == OTHER, name
         assert stores.client.hget(job_key(id_), "queue") == queue_name(OTHER).encode(), name
     of_pinned = [
         client.get(f"{drawn}/draws/50?wait=0").json()["id"],

@@ -29,8 +29,6 @@ from worker.warm import WarmPosteriors
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rq import SimpleWorker
-
     from glle_engine import Posterior
     from worker.jobs import Job
     from worker.stores import Stores
@@ -48,7 +46,7 @@ def _here(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     adopt("")
 
 
-def alive(stores: Stores, numbers: str, name: str = "one") -> SimpleWorker:
+def alive(stores: Stores, numbers: str, name: str = "one") -> GlleWorker:
     """Register a live worker of a kind, as a worker process does."""
     adopt(kind_of(numbers))
     made = GlleWorker(
@@ -162,10 +160,7 @@ def test_results_carry_the_kind(stores: Stores) -> None:
 def test_what_got_lost_is_put_back_into_its_queue(stores: Stores) -> None:
     """By the sweep of a worker of any kind, as an API does."""
     job = job_of(stores, OTHER)
-    stores.client.flushall()
-    assert waiting(stores, OTHER) == []
-    job = job_of(stores, OTHER)
-    SafeQueue(queue_name(OTHER), connection=stores.client, serializer=SERIALIZER).empty()
+    stores.client.delete(f"rq:queue:{queue_name(OTHER)}", f"rq:job:{job.id}")
     stores.queue.repair(silent(stores.jobs.fetch(job.id), queue.STALE_SECONDS))
     assert (waiting(stores, OTHER), waiting(stores, NUMBERS)) == ([job.id], [])
 
@@ -284,7 +279,7 @@ def test_the_digest_of_a_draw_is_of_all_it_has(stores: Stores, fitted: str, chan
     posterior = stores.posteriors.load(fitted)
     assert posterior is not None
     draw = posterior.draw(0, align="none")
-    other = {
+    other: Any = {
         "embedding": draw.embedding * -1,
         "eigenvalues": np.nextafter(draw.eigenvalues, 1),
         "diagnostics": {**draw.diagnostics, "steps": 99},
