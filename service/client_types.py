@@ -1157,10 +1157,6 @@ class JobOut(TypedDict):
     """
     What was asked for.
     """
-    numbers: str
-    """
-    The bits that its results have; only a worker of this numerics kind works on it (GET /v1/info).
-    """
     error: ProblemOut | None
     """
     The problem a failed job ended with.

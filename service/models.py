@@ -208,9 +208,6 @@ class JobOut(BaseModel):
         description="Id of the data set that was named: to fit, to embed, to transform, to advise on; else null."
     )
     request: dict[str, Any] = Field(description="What was asked for.")
-    numbers: str = Field(
-        description="The bits that its results have; only a worker of this numerics kind works on it (GET /v1/info)."
-    )
     error: ProblemOut | None = Field(description="The problem a failed job ended with.")
     links: dict[str, str] = Field(description="Where to go from here; `result` once there is one.")
 
@@ -241,7 +238,6 @@ class JobOut(BaseModel):
             posterior=job.posterior,
             dataset=job.dataset,
             request={name: value for name, value in job.spec.items() if name not in internal},
-            numbers=job.numbers,
             error=None if job.error is None else ProblemOut(**job.error.to_dict()),
             links=links,
         )

@@ -126,7 +126,7 @@ class JobStore:
         fields = {
             "id": new, "kind": kind, "status": "queued", "done": 0, "total": total, "stage": "queued",
             "created": created, "spec": json.dumps(spec, allow_nan=False), "round": 0, "touched": now_ms(),
-            "tenant": tenant, "numbers": numbers, "queue": queue_name(numbers),
+            "tenant": tenant, "numbers": numbers, "queue": queue_name(numbers), "digests": 1,
             **({} if chains == CHAINS else {"chains": chains}),
             **({} if posterior is None else {"posterior": posterior}),
         }  # fmt: skip

@@ -131,7 +131,7 @@ def _fit(here: Stores, job: Job) -> None:
         stages={stage: round(seconds, 6) for stage, seconds in stages.items()},
         arrays={name: {"shape": list(a.shape), "dtype": a.dtype.name} for name, a in arrays.items()},
         nbytes=sum(array.nbytes for array in arrays.values()),
-        provenance={**provenance(), ARRAYS: sha256},
+        provenance={**provenance(), **({ARRAYS: sha256} if job.digests else {})},
         job=job.id,
         created=now_iso(),
         tenant=job.tenant,

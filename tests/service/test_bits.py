@@ -253,7 +253,7 @@ def test_a_fit_is_of_a_live_kind_and_its_work_stays_there(client: httpx.Client, 
         "embedding": client.post("/v1/embeddings", json={"dataset": dataset, "method": "isomap"}).json()["id"],
     }
     for name, id_ in jobs.items():
-        assert client.get(f"/v1/jobs/{id_}").json()["numbers"] == OTHER, name
+        assert stores.client.hget(job_key(id_), "numbers") == OTHER.encode(), name
         assert stores.client.hget(job_key(id_), "queue") == queue_name(OTHER).encode(), name
     of_pinned = [
         client.get(f"{drawn}/draws/50?wait=0").json()["id"],
