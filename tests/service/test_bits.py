@@ -24,7 +24,7 @@ from worker.draws import DrawKey, DrawsSpec
 from worker.formats import queue_name
 from worker.jobs import job_key
 from worker.numerics import numbers_of
-from worker.posteriors import ARRAYS
+from worker.posteriors import ARRAYS, PosteriorStore
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -268,3 +268,14 @@ def test_a_fit_is_of_a_live_kind_and_its_work_stays_there(client: httpx.Client, 
     (check,) = [one for one in client.get("/readyz").json()["checks"] if one["name"] == "workers of glle"]
     assert check["state"] == "warning"
     assert "tasks wait" in check["detail"]
+
+
+def test_arrays_that_come_meanwhile_have_their_tag(
+    client: httpx.Client, drawn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Evicted when their digest was looked up, and there when they are read."""
+    path = f"{drawn}/arrays?name=embedding"
+    before = client.get(path, headers=NPY).raise_for_status()
+    monkeypatch.setattr(PosteriorStore, "entry_sha256", lambda *_: None)
+    after = client.get(path, headers=NPY).raise_for_status()
+    assert (after.headers["etag"], after.content) == (before.headers["etag"], before.content)
