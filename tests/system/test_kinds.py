@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from glle_engine import FitSpec
 from tests.conftest import until
 from tests.drills.conftest import NOW, ROOT, START_SECONDS, Version, deployed
 from tests.system.conftest import ended, fitted, synthetic
 from worker import lifeline
+from worker.identity import posterior_id
 from worker.numerics import kind_of
 from worker.stores import Stores
 
@@ -31,7 +33,7 @@ pytestmark = [
 
 N = 400
 BATCH = 24
-LONG = 500  # draws, more bytes than sockets hold
+LONG = 400  # draws, more bytes than sockets hold
 REQUESTS = 200
 ALIGN = ("none", "procrustes")
 NPY = {"Accept": "application/x-npy"}
@@ -109,19 +111,21 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 @pytest.fixture(scope="module")
 def posteriors(fleet: Fleet) -> list[str]:
-    """The paths of one fit by each kind; all workers live afterwards."""
-    dataset = synthetic(fleet.apis[0], N)
-    made: dict[str, str] = {}
-    for version in fleet.versions:
-        (worker,) = fleet.start(version)
-        (numbers,) = fleet.kinds()
-        path = fitted(fleet.apis[0], dataset)
-        told = fleet.apis[1].get(path).json()["provenance"]
-        assert told["numbers"] == numbers
-        assert made.setdefault(numbers, path) == path, "one kind, one id"
-        fleet.stop(worker)
-    assert len(set(made.values())) == len(made), "another kind, another id"
+    """The paths of one fit by each kind, while all workers live."""
     fleet.start(*fleet.versions)
+    dataset, spec = synthetic(fleet.apis[0], N), FitSpec().to_dict()
+    made: dict[str, str] = {}
+    for numbers in fleet.kinds():
+        id_ = posterior_id(dataset, spec, numbers)
+        asked = {"dataset": dataset, "spec": spec}
+        job, _ = fleet.stores.jobs.create(kind="fit", claim=id_, posterior=id_, spec=asked, total=1, numbers=numbers)
+        fleet.stores.queue.enqueue(job)
+        assert ended(fleet.apis[0], job.id)["status"] == "succeeded"
+        made[numbers] = f"/v1/posteriors/{id_}"
+        assert fleet.apis[1].get(made[numbers]).json()["provenance"]["numbers"] == numbers
+    assert len(set(made.values())) == len(made), "another kind, another id"
+    pinned = [numbers for numbers in made if not kind_of(numbers)]
+    assert fitted(fleet.apis[0], dataset) == made[min(pinned or made)], "new work is pinned where it can be"
     return list(made.values())
 
 
@@ -238,13 +242,13 @@ def test_operators_see_the_kinds(fleet: Fleet, posteriors: list[str]) -> None:
 
 def test_work_waits_for_a_worker_of_its_kind(fleet: Fleet, posteriors: list[str]) -> None:
     """No other worker takes it; health names the kind and the remedy; a worker of the kind does it when it is back."""
-    client, lonely = fleet.apis[0], fleet.workers[-1]
-    (numbers,) = [
-        numbers for path in posteriors if kind_of(numbers := client.get(path).json()["provenance"]["numbers"])
-    ][-1:]
-    path = next(one for one in posteriors if client.get(one).json()["provenance"]["numbers"] == numbers)
-    fleet.stop(lonely)
-    assert numbers not in fleet.kinds()
+    client, before = fleet.apis[0], set(fleet.kinds())
+    fleet.stop(fleet.workers[-1])
+    gone = before - set(fleet.kinds())
+    if not gone:
+        pytest.skip("Without numba the bits are the same here.")
+    (numbers,) = gone
+    (path,) = [one for one in posteriors if client.get(one).json()["provenance"]["numbers"] == numbers]
     answer = client.get(f"{path}/draws/77?wait=2", headers=NPY)
     assert (answer.status_code, answer.json()["status"]) == (202, "queued")
     ready = client.get("/readyz").raise_for_status().json()["checks"]
