@@ -95,7 +95,7 @@ def create_app(stores: Stores) -> FastAPI:
     app.state.streams = Streams(stores.settings.max_streams)
     app.state.draining = Draining(stores, app.state.streams)
     app.state.stores_of = lru_cache(TENANTS_AT_HAND)(stores.of)
-    app.state.recent = Recent(stores.settings.recent_bytes, stores.posteriors.exists)
+    app.state.recent = Recent(stores.settings.recent_bytes, stores.posteriors.state)
     app.state.metrics = Metrics(stores, app.state.recent)
     for routes in ROOMS:
         app.include_router(routes.router)

@@ -280,28 +280,6 @@ class EstimateIn(TypedDict):
     """
 
 
-class InfoOut(TypedDict):
-    """What this service is and allows."""
-
-    name: str
-    versions: dict[str, str]
-    """
-    Of the engine and what it stands on.
-    """
-    limits: dict[str, int | float]
-    """
-    The settings that a request can run into; quota 0: none.
-    """
-    manifolds: list[str]
-    """
-    Names for POST /v1/datasets/synthetic.
-    """
-    posterior_defaults: dict[str, Any]
-    """
-    The parameters of POST /v1/posteriors.
-    """
-
-
 class LiveOut(TypedDict):
     """The process runs."""
 
@@ -341,6 +319,23 @@ class NoteOut(TypedDict):
 
     code: str
     message: str
+
+
+class NumericsOut(TypedDict):
+    """A numerics kind of live workers: all its results have the same bits."""
+
+    numbers: str
+    """
+    Version of the numbers; for another kind than the pinned one, `+` and a digest.
+    """
+    pinned: bool
+    """
+    Whether reference results have the pinned bits of this version.
+    """
+    workers: int
+    """
+    Workers that gave a sign of life lately.
+    """
 
 
 class PosteriorIn(TypedDict):
@@ -1093,6 +1088,32 @@ class EstimateOut(TypedDict):
     problem: ProblemOut | None
     """
     Why it would be refused; null when it would be made.
+    """
+
+
+class InfoOut(TypedDict):
+    """What this service is and allows."""
+
+    name: str
+    versions: dict[str, str]
+    """
+    Of the engine and what it stands on.
+    """
+    limits: dict[str, int | float]
+    """
+    The settings that a request can run into; quota 0: none.
+    """
+    manifolds: list[str]
+    """
+    Names for POST /v1/datasets/synthetic.
+    """
+    posterior_defaults: dict[str, Any]
+    """
+    The parameters of POST /v1/posteriors.
+    """
+    numerics: list[NumericsOut] | None
+    """
+    The numerics kinds of the live workers; null where the queue's Redis does not answer.
     """
 
 

@@ -15,6 +15,7 @@ from service.models import JobOut
 from service.waiting import settled
 from worker.analysis import AnalysisSpec
 from worker.jobs import Job
+from worker.numerics import numbers_for
 from worker.posteriors import PosteriorRecord
 from worker.replication import replicated
 from worker.stores import Stores
@@ -101,6 +102,7 @@ def analysis_job(here: Stores, spec: AnalysisSpec, *, posterior: str | None, ter
         spec=spec.to_dict(),
         total=spec.total,
         reuse=("queued", "running", "succeeded"),
+        numbers=numbers_for(spec.engine),
     )
     if not created and job.status == "succeeded" and not all(here.cache.present([spec.cache_key(subject)])):
         return made_again(here, job, terms)

@@ -37,6 +37,8 @@ def draws_response(
 
     Parameters
     ----------
+    posterior
+        The name of its arrays: `PosteriorRecord.drawn_from`.
     again
         Has made again what is evicted while it is sent.
 
@@ -90,7 +92,11 @@ def draws_response(
 
 @dataclass(frozen=True)
 class _Result:
-    """Some points of some draws, `together` read in one round trip; `heads` and `eigenvalues` are of those read."""
+    """Some points of some draws, `together` read in one round trip; `heads` and `eigenvalues` are of those read.
+
+    `announced` has the digest of each draw that the ETag was made of. A draw that is made again with another digest is
+    never sent.
+    """
 
     cache: TieredCache
     posterior: str
@@ -100,15 +106,15 @@ class _Result:
     again: Callable[[], None]
     heads: list[dict[str, Any]] = field(default_factory=list)
     eigenvalues: list[Array] = field(default_factory=list)
+    announced: list[str] = field(default_factory=list)
 
     def sha256(self) -> str | None:
-        """Return a digest of all these draws, or None when some are not there."""
-        told = hashlib.sha256()
-        for head in self.cache.heads(self._keys()):
-            if head is None:
-                return None
-            told.update(head["sha256"].encode())
-        return told.hexdigest()
+        """Return a digest of all these draws, which are announced by it, or None when some are not there."""
+        heads = self.cache.heads(self._keys())
+        self.announced[:] = [head["sha256"] for head in heads if head is not None]
+        if len(self.announced) < len(heads):
+            return None
+        return hashlib.sha256("".join(self.announced).encode()).hexdigest()
 
     def begun(self) -> Iterator[Array]:
         """Return all embeddings, the first of them read already: what cannot be is told before the answer begins."""
@@ -119,7 +125,11 @@ class _Result:
         """Yield the embeddings from the draw at a position on."""
         keys = self._keys()
         for first in range(start, len(keys), self.together):
-            for entry in self._read(keys[first : first + self.together]):
+            for position, entry in enumerate(self._read(keys[first : first + self.together]), start=first):
+                if entry.meta["sha256"] != self.announced[position]:
+                    raise BrokenOffError(
+                        f"Draw {self.draws[position].index} was made again with other bits than the ETag announced."
+                    )
                 self.heads.append(entry.meta)
                 self.eigenvalues.append(entry.arrays["eigenvalues"])
                 yield self.points.take(entry.arrays["embedding"])

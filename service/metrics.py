@@ -144,12 +144,18 @@ class _Deployment(Collector):
         for state in states:
             length.add_metric((state.name,), state.length)
             oldest.add_metric((state.name,), state.oldest_seconds)
+        kinds = GaugeMetricFamily(
+            "glle_numerics_workers", "Live workers by the bits of their results.", labels=("numbers", "pinned")
+        )
+        for state in states:
+            kinds.add_metric((state.numbers, "yes" if state.is_pinned else "no"), len(state.workers))
         workers = {worker.name: worker.busy for state in states for worker in state.workers}  # one may serve several
         info = self._stores.client.info("memory")
         return [
             entered,
             length,
             oldest,
+            kinds,
             _gauge("glle_workers", "Workers that gave a sign of life lately.", len(workers)),
             _gauge("glle_workers_busy", "Those of them that work.", sum(workers.values())),
             _gauge("glle_redis_bytes", "Memory in use by the queue's Redis.", info.get("used_memory", UNTOLD)),

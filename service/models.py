@@ -301,6 +301,14 @@ class ReadyOut(BaseModel):
     checks: list[CheckOut] = Field(description="What was looked at.")
 
 
+class NumericsOut(BaseModel):
+    """A numerics kind of live workers: all its results have the same bits."""
+
+    numbers: str = Field(description="Version of the numbers; for another kind than the pinned one, `+` and a digest.")
+    pinned: bool = Field(description="Whether reference results have the pinned bits of this version.")
+    workers: int = Field(description="Workers that gave a sign of life lately.")
+
+
 class InfoOut(BaseModel):
     """What this service is and allows."""
 
@@ -309,3 +317,6 @@ class InfoOut(BaseModel):
     limits: dict[str, int | float] = Field(description="The settings that a request can run into; quota 0: none.")
     manifolds: list[str] = Field(description="Names for POST /v1/datasets/synthetic.")
     posterior_defaults: dict[str, Any] = Field(description="The parameters of POST /v1/posteriors.")
+    numerics: list[NumericsOut] | None = Field(
+        description="The numerics kinds of the live workers; null where the queue's Redis does not answer."
+    )

@@ -48,7 +48,8 @@ async def as_they_come(here: Stores, streams: Streams, job: Job, spec: DrawsSpec
         When the job fails or is cancelled, draws are evicted faster than they are sent, or the service stops.
 
     """
-    keys = [key.cache_key(job.subject) for key in spec.draws()]
+    drawn_from = await run_in_threadpool(here.posteriors.drawn_from, job.subject)
+    keys = [key.cache_key(drawn_from) for key in spec.draws()]
     together = max(1, READ_BYTES // (8 * spec.n * spec.p))
     sent = 0
     for _ in range(_ATTEMPTS):

@@ -1,8 +1,8 @@
 """Answers that never change, kept in the API's own memory: asked for again, they cost no route and no array cache.
 
 A draw is a function of its address, so its answer can only become wrong by its posterior being deleted. Each answer
-belongs to a posterior, and is given to that one's tenant alone, while it was seen to exist within the last second; a
-deletion through this process is seen at once.
+belongs to a posterior as it was then, and is given to that one's tenant alone, while it was seen to be the same within
+the last second; a deletion through this process is seen at once.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ class Answer:
 
     tenant: str
     posterior: str
+    state: str
     route: object
     headers: list[tuple[bytes, bytes]]
     body: bytes
@@ -63,21 +64,21 @@ class Recent:
     ----------
     budget
         Bytes of bodies.
-    exists
-        Says of a posterior's id whether there is one; may block.
+    state
+        Returns the state of a posterior by its id (`PosteriorRecord.state`), None where there is none; may block.
 
     """
 
-    def __init__(self, budget: int, exists: Callable[[str], bool]) -> None:
+    def __init__(self, budget: int, state: Callable[[str], str | None]) -> None:
         self._budget = budget
-        self._exists = exists
+        self._state = state
         self._bytes = 0
         self.hits = 0  # answers given since somebody asked
         self._answers: OrderedDict[Key, Answer] = OrderedDict()
         self._alive: dict[str, float] = {}  # until when each posterior counts as existing
 
-    def keep(self, scope: Scope, posterior: str, response: Response) -> None:
-        """Keep the answer to a request; it is whole and never changes."""
+    def keep(self, scope: Scope, posterior: str, state: str, response: Response) -> None:
+        """Keep the answer to a request; it is whole, and changes only with the state of the posterior."""
         key, body = _key(scope), bytes(response.body)
         if len(body) > min(LARGEST, self._budget) or key in self._answers:
             return
@@ -89,6 +90,7 @@ class Recent:
         answer = Answer(
             tenant_of(scope),
             posterior,
+            state,
             scope.get("route"),
             list(told.items()),
             body,
@@ -117,7 +119,7 @@ class Recent:
             return None
         if self._alive.get(answer.posterior, 0.0) < time.monotonic():
             asked = time.monotonic()
-            if not await run_in_threadpool(self._exists, answer.posterior):
+            if await run_in_threadpool(self._state, answer.posterior) != answer.state:
                 self._forget(answer.posterior)
                 return None
             self._alive[answer.posterior] = asked + ALIVE_SECONDS

@@ -12,8 +12,7 @@ import sys
 import redis
 
 from worker.connections import connect_queue
-from worker.roster import at_work
-from worker.safe_queue import NAME
+from worker.roster import workers_by_numbers
 from worker.settings import Settings
 
 
@@ -21,7 +20,8 @@ def is_alive(settings: Settings, host: str) -> bool:
     """Say whether a worker of a host gave a sign of life lately, or nobody can say."""
     client = connect_queue(settings)
     try:
-        return host in {worker.host for worker in at_work(client, settings, NAME)}
+        live = workers_by_numbers(client, settings).values()
+        return host in {worker.host for workers in live for worker in workers}
     except redis.RedisError:
         return True
     finally:

@@ -85,13 +85,13 @@ class WorkerDesk:
 
     def calibration(self) -> Entry:
         """Return the posterior's own calibration."""
-        spec = CalibrationSpec()
+        spec = CalibrationSpec(engine=self.job.numbers)
         known = self.here.cache.get(spec.cache_key(self.record.id))
         return known or keep(self.here, self.record.id, spec, spec.run(self))
 
     def draws(self, posterior: Posterior, keys: Iterable[DrawKey]) -> Iterator[Draw]:
         """Yield draws, from the cache where they are there."""
-        keys, id_, size = list(keys), self.record.id, group_size(posterior)
+        keys, id_, size = list(keys), self.record.drawn_from, group_size(posterior)
         keep = self.here.cache.keep_together(draws_bytes(self.record.n, self.record.spec["n_components"], len(keys)))
         for start in range(0, len(keys), size):
             group = keys[start : start + size]
@@ -117,7 +117,7 @@ class WorkerDesk:
 def keep(here: Stores, subject: str, spec: AnalysisSpec, result: Entry) -> Entry:
     """Cache a result, and record the calibration that is the posterior's own; return what was cached."""
     require_finite(spec.kind, result, spec.may_be_nan)
-    if spec == CalibrationSpec():
+    if spec == CalibrationSpec(engine=spec.engine):
         recorded = here.posteriors.calibrate(subject, calibration_told(result.meta))
         result = Entry({**result.meta, **recorded}, result.arrays)
     return _put(here, spec.cache_key(subject), result)
@@ -137,11 +137,11 @@ def posterior_of(here: Stores, job: Job, record: PosteriorRecord) -> Posterior:
     Raises
     ------
     ProblemError
-        ``other-numbers``: neither its draws nor the fit would have their bits here.
+        ``other-numbers``: neither its draws nor the fit would have their bits here. ``other-bits``: they have not.
 
     """
     require_own_numbers(f"Posterior {record.id}", record.numbers)
-    posterior = here.warm.get(record.id) or _loaded(here, record)
+    posterior = here.warm.get(record.drawn_from) or _loaded(here, record)
     if posterior is None:
         told = teller(here, job, "fitting again: ")
         values = here.datasets.values(record.dataset)
@@ -154,7 +154,7 @@ def posterior_of(here: Stores, job: Job, record: PosteriorRecord) -> Posterior:
 def _loaded(here: Stores, record: PosteriorRecord) -> Posterior | None:
     """Read a posterior; of a store that does not answer nothing is waited for that can be fitted again and cached."""
     try:
-        return here.posteriors.load(record.id)
+        return here.posteriors.load(record.id, record.arrays_sha256)
     except ProblemError as error:
         if not here.cache.fits(record.nbytes):
             raise

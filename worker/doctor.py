@@ -15,7 +15,8 @@ import redis
 
 import glle_engine
 from glle_engine import manifolds
-from worker.health import UNTOLD, Check, existing, other_queues, queue_states, used
+from glle_engine.fingerprint import PINNED, fingerprint, numerics_kind
+from worker.health import KIND_REMEDY, UNTOLD, Check, QueueState, existing, other_queues, queue_states, used
 from worker.identity import text
 from worker.problems import ProblemError
 from worker.stores import Stores
@@ -171,12 +172,13 @@ def _different(queue: dict[str, Any], cache: dict[str, Any]) -> Check:
 
 def _workers(here: Stores) -> Iterator[Check]:
     states = queue_states(here)
+    is_served = any(state.workers for state in states)
     for state in states:
         yield _judged(
             f"workers of {state.name}",
-            "ok" if state.workers else "problem",
+            "ok" if state.workers else "warning" if is_served else "problem",
             f"{len(state.workers)} alive, {state.busy} busy.",
-            "Start one: `glle worker`, or look at its log.",
+            KIND_REMEDY if is_served else "Start one: `glle worker`, or look at its log.",
         )
         yield _judged(
             f"backlog of {state.name}",
@@ -185,6 +187,7 @@ def _workers(here: Stores) -> Iterator[Check]:
             "Start more workers, on this or other machines: they share the work.",
         )
     yield from _other_queues(here)
+    yield from _kinds(states)
     names = sorted({worker.name for state in states for worker in state.workers})
     if not names:
         return
@@ -202,6 +205,22 @@ def _workers(here: Stores) -> Iterator[Check]:
         "warning" if unpinned else "ok",
         f"Not pinned: {', '.join(unpinned)}." if unpinned else "Each worker computes with one thread.",
         "Start workers by `glle worker`: several threads each get in each other's way, three times slower.",
+    )
+
+
+def _kinds(states: list[QueueState]) -> Iterator[Check]:
+    """Yield whether all live workers are of one numerics kind, the pinned one."""
+    live = {state.numbers: len(state.workers) for state in states if state.workers}
+    if not live:
+        return
+    pinned = all(state.is_pinned for state in states if state.workers)
+    told = ", ".join(f"{count} of {numbers}" for numbers, count in sorted(live.items()))
+    yield _judged(
+        "numerics kinds",
+        "ok" if pinned else "problem" if len(live) > 1 else "warning",
+        f"Live workers: {told}." + ("" if pinned else " Reference results of a kind with `+` differ in bits."),
+        "Install numba where these workers run (pip install 'glle[fast]'), with the versions of requirements.lock, and "
+        "restart them: until then they take no work of the pinned kind, and their results have separate ids.",
     )
 
 
@@ -273,6 +292,13 @@ def engine() -> Iterator[Check]:
         "ok" if fast else "warning",
         "It is installed." if fast else "It is not installed here.",
         "pip install 'glle[fast]' where workers run: jobs of draws are some times faster.",
+    )
+    kind = numerics_kind()
+    yield _judged(
+        "numerics kind",
+        "warning" if kind else "ok",
+        f"Reference results here have digest {fingerprint()}; the pinned one is {PINNED}.",
+        "pip install 'glle[fast]' where workers run; a worker like this command has results with separate ids.",
     )
     started = time.perf_counter()
     posterior = glle_engine.fit(manifolds.make("s_curve", DRAW_POINTS, seed=0).X)

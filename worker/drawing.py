@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,8 @@ import glle_engine
 from glle_engine import Draw, Posterior
 from worker.cache import Entry
 from worker.draws import DrawKey
+from worker.identity import content_sha256
+from worker.numerics import own_numbers
 from worker.problems import refuse
 from worker.watch import drew, stage
 
@@ -72,6 +73,11 @@ def store_draws(
 ) -> None:
     """Cache draws, or store those of a job that is larger than the cache.
 
+    Parameters
+    ----------
+    id_
+        The name of the posterior's arrays: `PosteriorRecord.drawn_from`.
+
     Raises
     ------
     ProblemError
@@ -84,7 +90,7 @@ def store_draws(
             raise refuse(
                 "no-convergence",
                 422,
-                f"Draw {key.index} of {id_} is not finite.",
+                f"Draw {key.index} of {id_.partition(':')[0]} is not finite.",
                 "Use a smaller scale or a larger reg.",
             )
         meta = {
@@ -94,10 +100,11 @@ def store_draws(
             "source": key.source,
             "align": key.align,
             "diagnostics": draw.diagnostics,
-            "seconds": seconds,
-            "sha256": hashlib.sha256(np.ascontiguousarray(draw.embedding).data).hexdigest(),
         }
-        entries[key.cache_key(id_)] = Entry(meta, {"embedding": draw.embedding, "eigenvalues": draw.eigenvalues})
+        arrays = {"embedding": draw.embedding, "eigenvalues": draw.eigenvalues}
+        # Of all that an answer may have; the seconds differ each time, and are in none.
+        told = {**meta, "seconds": seconds, "numbers": own_numbers(), "sha256": content_sha256(meta, arrays)}
+        entries[key.cache_key(id_)] = Entry(told, arrays)
     with stage("caching"):
         cache.put_many(entries, keep)
 

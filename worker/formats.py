@@ -22,6 +22,7 @@ import json
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from glle_engine import NUMBERS
+from worker.numerics import is_of_this_version, kind_of, own_numbers
 from worker.problems import refuse
 
 if TYPE_CHECKING:
@@ -125,24 +126,51 @@ def named(kind: Format, name: str) -> str:
     return name if version == 1 else f"v{version}:{name}"
 
 
-def queue_name() -> str:
-    """Return the name of the queue of which this version's workers can do every task, to the last bit."""
+def queue_name(numbers: str | None = None) -> str:
+    """Return the name of the queue of which this version's workers can do every task, to the last bit.
+
+    Parameters
+    ----------
+    numbers
+        Those of the workers (`worker.numerics`); None for the pinned kind.
+
+    """
     generation = 1 + sum(VERSIONS[kind] - 1 for kind in _FOR_WORKERS)  # grows with each of them: no name comes again
-    first = generation == 1 and NUMBERS == FIRST_NUMBERS
-    return FIRST_QUEUE if first else f"{FIRST_QUEUE}-{generation}-{NUMBERS}"
+    numbers = NUMBERS if numbers is None else numbers
+    first = generation == 1 and numbers == FIRST_NUMBERS
+    return FIRST_QUEUE if first else f"{FIRST_QUEUE}-{generation}-{numbers}"
+
+
+def numbers_of_queue(name: str) -> str | None:
+    """Return the numbers of the workers of a queue of this version, None for a queue of another version."""
+    if name == queue_name():
+        return NUMBERS
+    numbers = name.split("-", 2)[-1]
+    is_own = is_of_this_version(numbers) and kind_of(numbers) and name == queue_name(numbers)
+    return numbers if is_own else None
 
 
 def require_own_numbers(what: str, numbers: str) -> None:
     """Raise ``other-numbers`` for work whose results would not have the bits that its id stands for."""
-    if numbers != NUMBERS:
-        raise refuse(
-            "other-numbers",
-            409,
-            f"{what} has the numbers of engine {numbers}; those of this one, {NUMBERS}, differ in bits.",
-            "Ask for it anew with the same data set and parameters: it gets an id of its own. What is cached is kept.",
-            numbers=numbers,
-            own=NUMBERS,
-        )
+    if numbers != own_numbers():
+        raise _other_numbers(what, numbers, own_numbers())
+
+
+def require_own_version(what: str, numbers: str) -> None:
+    """Raise ``other-numbers`` for work that no worker of this version could do, of whatever numerics kind."""
+    if not is_of_this_version(numbers):
+        raise _other_numbers(what, numbers, NUMBERS)
+
+
+def _other_numbers(what: str, numbers: str, own: str) -> ProblemError:
+    return refuse(
+        "other-numbers",
+        409,
+        f"{what} has the numbers of engine {numbers}; those of this one, {own}, differ in bits.",
+        "Ask for it anew with the same data set and parameters: it gets an id of its own. What is cached is kept.",
+        numbers=numbers,
+        own=own,
+    )
 
 
 def newer(what: str, version: int, own: int) -> ProblemError:

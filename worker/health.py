@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import redis
 
+from worker.formats import numbers_of_queue
 from worker.identity import text
+from worker.numerics import kind_of
 from worker.problems import ProblemError
-from worker.roster import WorkerState, at_work
+from worker.roster import WorkerState, at_work, own_queues
 from worker.safe_queue import NAME
 
 if TYPE_CHECKING:
@@ -22,9 +23,13 @@ if TYPE_CHECKING:
     from worker.object_store import ObjectStore
     from worker.stores import Stores
 
-QUEUES = (NAME,)
+QUEUES = (NAME,)  # that are looked at whether or not a worker of theirs was ever seen
 _LOOKED_AT = 200  # tasks at the head of a queue among which the oldest is looked for
 
+KIND_REMEDY = (
+    "Start a worker of that kind (the pinned one needs numba: pip install 'glle[fast]'); "
+    "or fit the posterior again: it gets an id of a live kind."
+)
 UNTOLD = "unknown"  # what a managed server does not say of itself
 
 State = Literal["ok", "warning", "problem"]
@@ -66,16 +71,32 @@ class QueueState:
         """How many of its workers work."""
         return sum(worker.busy for worker in self.workers)
 
+    @property
+    def numbers(self) -> str:
+        """The numbers of its workers; empty for another version's queue."""
+        return numbers_of_queue(self.name) or ""
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether its workers are of the pinned numerics kind."""
+        return not kind_of(self.numbers)
+
 
 def queue_states(here: Stores, names: Sequence[str] | None = None) -> list[QueueState]:
-    """Return the queues of these names, by default this version's; raises `redis.RedisError`."""
-    return [_queue_state(here, name) for name in (QUEUES if names is None else names)]
+    """Return the queues of these names, by default this version's; raises `redis.RedisError`.
+
+    Of a numerics kind other than the pinned one the queue is left out where no worker lives and no task waits.
+    """
+    if names is not None:
+        return [_queue_state(here, name) for name in names]
+    kinds = [_queue_state(here, name) for name in own_queues(here.client) if name not in QUEUES]
+    return [*(_queue_state(here, name) for name in QUEUES), *(one for one in kinds if one.workers or one.length)]
 
 
 def other_queues(here: Stores) -> list[str]:
     """Return the names of the queues that other versions made; raises `redis.RedisError`."""
     found = {text(raw).removeprefix("rq:queue:") for raw in here.client.smembers("rq:queues")}
-    return sorted(found - set(QUEUES))
+    return sorted(found - {*QUEUES, *own_queues(here.client)})
 
 
 def _queue_state(here: Stores, name: str) -> QueueState:
@@ -98,10 +119,20 @@ def readiness(here: Stores) -> list[Check]:
     return [
         _answering("queue server", lambda: _queue_server(here.client.info("memory"))),
         _answering("cache server", lambda: Check("cache server", "ok", f"{used(here.cache.info())} in use.")),
-        *(_answering(f"workers of {name}", partial(_workers, here, name)) for name in QUEUES),
+        *_workers_of_queues(here),
         data_folder(Path(here.settings.data_dir)),
         *([] if here.cache.objects is None else [_object_store(here.cache.objects)]),
     ]
+
+
+def _workers_of_queues(here: Stores) -> list[Check]:
+    """Check that each queue has a worker; in place of a pinned worker one of another numerics kind is as good."""
+    try:
+        states = queue_states(here)
+    except redis.RedisError as error:
+        return [_away(f"workers of {name}", error) for name in QUEUES]
+    is_served = any(state.workers for state in states if state.name not in QUEUES)
+    return [_workers(state, is_served=(is_served and state.name == NAME) or not state.is_pinned) for state in states]
 
 
 def _answering(name: str, look: Callable[[], Check]) -> Check:
@@ -109,9 +140,13 @@ def _answering(name: str, look: Callable[[], Check]) -> Check:
     try:
         return look()
     except redis.RedisError as error:
-        remedy = "Try again in some seconds; if it stays, look at the servers behind GLLE_*_URL."
-        detail = f"A Redis server does not answer as it should ({type(error).__name__})."
-        return Check(name, "problem", detail, remedy, "redis-unavailable")
+        return _away(name, error)
+
+
+def _away(name: str, error: redis.RedisError) -> Check:
+    remedy = "Try again in some seconds; if it stays, look at the servers behind GLLE_*_URL."
+    detail = f"A Redis server does not answer as it should ({type(error).__name__})."
+    return Check(name, "problem", detail, remedy, "redis-unavailable")
 
 
 def _object_store(objects: ObjectStore) -> Check:
@@ -137,8 +172,12 @@ def _queue_server(info: dict[str, Any]) -> Check:
     return Check("queue server", "ok", f"{used(info)} in use, policy {policy}.")
 
 
-def _workers(here: Stores, queue_name: str) -> Check:
-    queue, name = _queue_state(here, queue_name), f"workers of {queue_name}"
+def _workers(queue: QueueState, *, is_served: bool) -> Check:
+    """Check the workers of a queue; `is_served`: the service works without them, with those of another queue."""
+    name = f"workers of {queue.name}"
+    if not queue.workers and is_served:
+        detail = f"No worker of numerics kind {queue.numbers} is alive; {queue.length} tasks wait for one."
+        return Check(name, "warning" if queue.length else "ok", detail, KIND_REMEDY if queue.length else "")
     if not queue.workers:
         return Check(
             name, "problem", "No worker is alive.", "Start one: `glle worker`, or look at its log.", "no-workers"

@@ -35,7 +35,7 @@ OPEN = ("queued", "running", "cancelling")
 FIELDS = (
     "id", "kind", "status", "done", "total", "stage", "created", "started", "finished",
     "posterior", "spec", "error", "round", "touched", "sequence", "since", "base", "deadline", "priority",
-    "tenant", "numbers", "queue", "chains", MEMBER,
+    "tenant", "numbers", "queue", "chains", "digests", MEMBER,
 )  # fmt: skip
 
 
@@ -67,6 +67,9 @@ class Job:
         The name of the queue of its tasks (`worker.formats.queue_name`).
     chains
         Of a draws job: how many of its shards may be in work at once.
+    digests
+        Whether the API that created it finds draws by the digest of their posterior's arrays. An earlier API looks
+        under the id alone, so the record of a fit for such a job has no digest.
 
     """
 
@@ -93,6 +96,7 @@ class Job:
     numbers: str
     queue: str
     chains: int
+    digests: bool
 
     @property
     def dataset(self) -> str | None:
@@ -190,4 +194,5 @@ def _read(record: dict[str, Any]) -> Job:
         numbers=record.get("numbers", FIRST_NUMBERS),
         queue=record.get("queue", FIRST_QUEUE),
         chains=int(record.get("chains", CHAINS)),
+        digests="digests" in record,
     )

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 import redis
 
-from glle_engine import NUMBERS
 from worker import job_scripts
 from worker.clock import iso, now_iso, now_ms
 from worker.draws import CHAINS
-from worker.formats import named, queue_name, require_own_numbers, stamped
+from worker.formats import named, queue_name, require_own_version, stamped
 from worker.identity import index_member, member_name, new_job_id, text
 from worker.job import FIELDS, OPEN, Job, Kind, Status, job_key, job_of
+from worker.numerics import numbers_of
 from worker.problems import refuse, too_late
 from worker.quotas import too_many_jobs
 from worker.shards import count_field
@@ -93,6 +93,7 @@ class JobStore:
         reuse: tuple[Status, ...] = ("queued", "running"),
         terms: Terms = ANY_TIME,
         chains: int = CHAINS,
+        numbers: str | None = None,
     ) -> tuple[Job, bool]:
         """Create a job, or return the one that holds `claim` with a status in `reuse`.
 
@@ -107,6 +108,8 @@ class JobStore:
         chains
             Of a draws job: how many of its shards may be in work at once. A program of before this was recorded takes
             four for it; that is as right: whoever opens a shard, and how often, it is made once.
+        numbers
+            The bits that its results are to have, which name the queue of its tasks; None for the pinned kind.
 
         Returns
         -------
@@ -119,11 +122,11 @@ class JobStore:
 
         """
         new, tenant = new_job_id(), self._tenant or DEFAULT
-        created = now_iso()
+        created, numbers = now_iso(), numbers or numbers_of("")
         fields = {
             "id": new, "kind": kind, "status": "queued", "done": 0, "total": total, "stage": "queued",
             "created": created, "spec": json.dumps(spec, allow_nan=False), "round": 0, "touched": now_ms(),
-            "tenant": tenant, "numbers": NUMBERS, "queue": queue_name(),
+            "tenant": tenant, "numbers": numbers, "queue": queue_name(numbers), "digests": 1,
             **({} if chains == CHAINS else {"chains": chains}),
             **({} if posterior is None else {"posterior": posterior}),
         }  # fmt: skip
@@ -285,11 +288,11 @@ class JobStore:
             ``quota-exceeded``. ``other-numbers``: the result would not be the same.
 
         """
-        require_own_numbers(f"Job {job.id}", job.numbers)
+        require_own_version(f"Job {job.id}", job.numbers)
         if self._most_open and self._client.scard(own(job_scripts.OPEN, job.tenant)) >= self._most_open:
             raise too_many_jobs(self._tenant, self._most_open)
         deadline, priority = _told(terms)
-        fields = {"done": 0, "stage": "queued", "finished": "", "queue": queue_name()}
+        fields = {"done": 0, "stage": "queued", "finished": "", "queue": queue_name(job.numbers)}
         moved = self._run(self._reopen, job.id, {"succeeded": "queued"}, **fields, deadline=deadline, priority=priority)
         if moved == ("succeeded", "queued"):
             return True
@@ -298,7 +301,7 @@ class JobStore:
 
     def hand_over(self, job: Job) -> bool:
         """Have an open job's tasks in this version's queue; return whether it was this call that did."""
-        return bool(self._hand_over(keys=[job_key(job.id)], args=[job.queue, queue_name()]))
+        return bool(self._hand_over(keys=[job_key(job.id)], args=[job.queue, queue_name(job.numbers)]))
 
     def entered(self) -> dict[tuple[str, str], int]:
         """Return how often jobs entered each (kind, status), ever."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from glle_engine import Posterior
 from worker.formats import FIRST_NUMBERS, named, read, written
-from worker.identity import content_sha256, index_member, member_name, text
+from worker.identity import DIGEST, content_sha256, index_member, member_name, text
 from worker.naming import renamed
 from worker.problems import refuse
 from worker.tenants import DEFAULT, own
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from worker.tiers import TieredCache
 
 _INDEX = "glle:posteriors"
+ARRAYS = "arrays_sha256"  # the member of a provenance, and of a cached entry, that names the bits of the arrays
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +74,21 @@ class PosteriorRecord:
         """The version of the engine's numbers that it has."""
         return self.provenance.get("numbers", FIRST_NUMBERS)
 
+    @property
+    def arrays_sha256(self) -> str | None:
+        """The digest of the fitted arrays (`PosteriorStore.cache`); None in records of before it was recorded."""
+        return self.provenance.get(ARRAYS)
+
+    @property
+    def drawn_from(self) -> str:
+        """The name of its arrays in the cache keys of draws: the id, and the digest where it is known."""
+        return self.id if self.arrays_sha256 is None else f"{self.id}:{self.arrays_sha256[:DIGEST]}"
+
+    @property
+    def state(self) -> str:
+        """A name that changes with its content: an id that was deleted may be fitted again."""
+        return f"{self.drawn_from} {self.created}"
+
     def to_dict(self) -> dict[str, Any]:
         """Return it as a JSON-able dictionary."""
         return asdict(self)
@@ -111,11 +127,38 @@ class PosteriorStore:
         """Return the same store as a tenant sees it."""
         return type(self)(self._client, self._cache, tenant)
 
-    def cache(self, id_: str, posterior: Posterior, seconds: float = 0.0) -> None:
-        """Write a posterior's arrays (again, after they were evicted), and their digest; `seconds` its fit took."""
+    def cache(self, id_: str, posterior: Posterior, seconds: float = 0.0) -> str:
+        """Write a posterior's arrays (again, after they were evicted); return their digest.
+
+        Parameters
+        ----------
+        seconds
+            The time of its fit.
+
+        Raises
+        ------
+        ProblemError
+            ``other-bits``: its record is of a fit with other arrays. Nothing is written, so that an id never has two
+            contents.
+
+        """
         head, arrays = posterior.head(), posterior.arrays()
+        found = content_sha256({}, arrays)
+        record = self.get(id_)
+        if record is not None and record.arrays_sha256 not in {None, found}:
+            raise refuse(
+                "other-bits",
+                409,
+                f"Posterior {id_} was evicted, and its fit has other bits on the worker that repeated it.",
+                f"Delete it (DELETE /v1/posteriors/{id_}) and fit it again. `glle doctor` compares the workers.",
+                posterior=id_,
+                recorded=record.arrays_sha256,
+                found=found,
+            )
         keep = self._cache.keep_made(seconds, sum(array.nbytes for array in arrays.values()))
-        self._cache.put(_cache_key(id_), {"head": head, "sha256": content_sha256(head, arrays)}, arrays, keep)
+        told = {"head": head, "sha256": content_sha256({**head, ARRAYS: found}, {}), ARRAYS: found}
+        self._cache.put(_cache_key(id_), told, arrays, keep)
+        return found
 
     def record(self, record: PosteriorRecord, while_running: str | None = None) -> bool:
         """Write a record; one that is known stays as it is. Return whether there is one now.
@@ -229,19 +272,32 @@ class PosteriorStore:
         members = self._client.smembers(_of_dataset(dataset))
         return sorted(text(raw) for raw in members)
 
-    def arrays(self, id_: str) -> Entry | None:
-        """Return the arrays to look at parts of (`TieredCache.view`), or None when they were evicted."""
-        return self._cache.view(_cache_key(id_))
+    def arrays(self, record: PosteriorRecord) -> Entry | None:
+        """Return a record's arrays to look at parts of (`TieredCache.view`), or None when they were evicted."""
+        entry = self._cache.view(_cache_key(record.id))
+        return entry if entry is not None and _is_of(entry.meta, record.arrays_sha256) else None
 
-    def arrays_sha256(self, id_: str) -> str | None:
-        """Return the digest of the cached arrays, or None when they were evicted; they are not read."""
-        head = self._cache.head(_cache_key(id_))
-        return None if head is None else head.get("sha256")
+    def entry_sha256(self, record: PosteriorRecord) -> str | None:
+        """Return the digest of a record's cached entry, or None when it was evicted; the arrays are not read."""
+        head = self._cache.head(_cache_key(record.id))
+        return None if head is None or not _is_of(head, record.arrays_sha256) else head.get("sha256")
 
-    def load(self, id_: str) -> Posterior | None:
-        """Return the posterior, or None when its arrays were evicted."""
+    def load(self, id_: str, sha256: str | None = None) -> Posterior | None:
+        """Return the posterior, or None when its arrays were evicted, or have another digest than `sha256`."""
         entry = self._cache.get(_cache_key(id_))
-        return None if entry is None else Posterior.from_parts(entry.meta["head"], entry.arrays)
+        if entry is None or not _is_of(entry.meta, sha256):
+            return None
+        return Posterior.from_parts(entry.meta["head"], entry.arrays)
+
+    def drawn_from(self, id_: str) -> str:
+        """Return the name of a posterior's arrays in the cache keys of draws; its id where there is no record."""
+        record = self.get(id_)
+        return id_ if record is None else record.drawn_from
+
+    def state(self, id_: str) -> str | None:
+        """Return the `state` of a record, None where there is none."""
+        record = self.get(id_)
+        return None if record is None else record.state
 
     def delete(self, record: PosteriorRecord) -> None:
         """Forget a posterior, its draws, and what was made of them."""
@@ -258,6 +314,11 @@ class PosteriorStore:
         self._cache.delete(_cache_key(id_))
         if is_drawn:
             self._cache.forget(id_)
+
+
+def _is_of(meta: dict[str, Any], sha256: str | None) -> bool:
+    """Return whether an entry has the arrays of a digest; True where either digest is not known."""
+    return sha256 is None or meta.get(ARRAYS, sha256) == sha256
 
 
 def _key(id_: str) -> str:

@@ -124,6 +124,18 @@ def left_behind(job: str, numbers: str, own: str) -> Problem:
     )
 
 
+def no_worker_of_kind(job: str, numbers: str, live: list[str]) -> Problem:
+    """Return the problem of a job whose bits no live worker makes."""
+    return Problem(
+        code="no-worker-of-kind",
+        status=503,
+        detail=f"Job {job} needs a worker with numbers {numbers}; the live workers have {', '.join(live)}.",
+        remedy="Start a worker of that kind (the kind without `+` needs numba: pip install 'glle[fast]'). "
+        "Or fit the posterior again with POST /v1/posteriors: it gets an id of the live kind.",
+        details={"numbers": numbers, "live": live},
+    )
+
+
 def too_late(job: str, deadline: str) -> Problem:
     """Return the problem of a job that had not ended by its deadline."""
     return Problem(

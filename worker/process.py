@@ -23,12 +23,15 @@ from rq.utils import now
 
 import glle_engine
 import worker.tasks  # the engine is loaded before the fork, not once a task
+from glle_engine.fingerprint import numerics_kind
 from worker import lifeline, logs, tracing
 from worker.connections import connect_queue
+from worker.formats import queue_name
+from worker.numerics import adopt, kind_of, own_numbers
 from worker.overseer import Overseer
 from worker.patience import Patience
 from worker.roster import worker_ttl
-from worker.safe_queue import NAME, SERIALIZER, TASKS, SafeJob, SafeQueue
+from worker.safe_queue import SERIALIZER, TASKS, SafeJob, SafeQueue
 from worker.settings import Settings
 from worker.stores import stores
 
@@ -44,6 +47,11 @@ MAINTAINED = "glle:maintained"  # there while nobody need look
 SWEPT = "glle:swept"  # there while no worker need look at the open jobs
 AGAIN_SECONDS = 1.0  # between two attempts to reach a server
 MISSED = 4  # heartbeats after which a task counts as abandoned
+
+_ANOTHER_KIND = (
+    "Numerics kind: {}; reference results differ in bits from the pinned ones. This worker takes work of its kind "
+    "only, and its results have separate ids. Install numba: pip install 'glle[fast]'."
+)
 
 log = logging.getLogger(__name__)
 
@@ -86,8 +94,13 @@ class GlleWorker(Worker):
         self._describe()
 
     def _describe(self) -> None:
+        """Register what `glle doctor` compares, and the queue, so that a kind without a task yet is known."""
         threads = os.environ.get("OPENBLAS_NUM_THREADS", "")
-        self.connection.hset(self.key, mapping={"engine": glle_engine.__version__, "threads": threads})
+        with self.connection.pipeline() as both:
+            engine = glle_engine.__version__
+            both.hset(self.key, mapping={"engine": engine, "threads": threads, "numbers": own_numbers()})
+            both.sadd("rq:queues", *(queue.key for queue in self.queues))
+            both.execute()
 
     def heartbeat(self, timeout: int | None = None, pipeline: Pipeline | None = None) -> None:
         """Give a sign of life, and enter the registry again where the server has lost what it knew.
@@ -97,7 +110,7 @@ class GlleWorker(Worker):
         super().heartbeat(timeout, pipeline)
         with self.connection.pipeline(transaction=False) as both:
             both.hexists(self.key, "hostname")
-            both.sismember(f"rq:workers:{NAME}", self.key)
+            both.sismember(f"rq:workers:{self.queues[0].name}", self.key)
             known = all(both.execute())
         if not known:
             log.warning("Worker %s was forgotten, and enters the registry again", self.name)
@@ -177,10 +190,15 @@ def main(name: str | None = None) -> int:
         from glle_engine.lanes.solver import warm  # noqa: PLC0415 -- before the fork, not once a task
 
         warm()
+    numbers = adopt(numerics_kind())
+    if kind_of(numbers):
+        log.warning("%s", _ANOTHER_KIND.format(numbers))
+    else:
+        log.info("Numerics kind: pinned (%s)", numbers)
     connection = connect_queue(settings, retry=Patience(settings.redis_patience))
     _reach(connection)
     worker = GlleWorker(
-        [NAME],
+        [queue_name(numbers)],
         name=name,
         connection=connection,
         serializer=SERIALIZER,

@@ -9,13 +9,14 @@ import numpy as np
 import scipy  # type: ignore[import-untyped, unused-ignore] # typed where its stubs are installed
 
 import glle_engine
+from worker.numerics import own_numbers
 
 
 def provenance() -> dict[str, str]:
     """Return the versions and the machine of this process."""
     return {
         "engine": glle_engine.__version__,
-        "numbers": glle_engine.NUMBERS,
+        "numbers": own_numbers(),
         "numpy": np.__version__,
         "scipy": scipy.__version__,
         "python": platform.python_version(),

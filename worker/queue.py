@@ -1,7 +1,7 @@
 """The tasks of the jobs in the queue: enqueued, taken, withdrawn, and put right when they got lost.
 
-One queue for all work: short shards interleave, so no job starves another, and what someone waits for stands before
-the rest (`worker.places`).
+One queue for all work of a numerics kind: short shards interleave, so no job starves another, and what someone waits
+for stands before the rest (`worker.places`). A job's record names its queue; workers of one kind work on one queue.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from rq.registry import StartedJobRegistry
 from glle_engine import NUMBERS
 from worker import places
 from worker.draws import DrawsSpec
+from worker.formats import numbers_of_queue
 from worker.identity import text
 from worker.jobs import job_key
+from worker.numerics import is_of_this_version, numbers_of
 from worker.origin import luggage
-from worker.problems import ProblemError, left_behind, worker_lost
-from worker.roster import at_work
+from worker.problems import ProblemError, left_behind, no_worker_of_kind, worker_lost
+from worker.roster import at_work, own_queues, workers_by_numbers
 from worker.safe_queue import NAME, SERIALIZER, SafeJob, SafeQueue
 from worker.shards import Shards, counts, taker_field, takers
 
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 RETRIES = 3  # of a task whose worker was killed; a task that fails by itself is not repeated
 ENDED_SECONDS = 60  # RQ's own memory of a task that ended; ours is the job record
 FAILED_SECONDS = 86400
-ABANDONED_SECONDS = 60.0  # after which a job fails whose queue has no worker left, and that no other version can do
+ABANDONED_SECONDS = 60.0  # after which a job fails whose queue has no worker left, and that no other worker can do
 STALE_SECONDS = 2.0  # an open job that has been silent for so long is checked against the queue
 LOOKED_AT = 200  # open jobs that one sweep looks at, by lot where there are more
 _LOST = frozenset({JobStatus.QUEUED, JobStatus.STARTED, JobStatus.FINISHED})  # of a task that nobody will do
@@ -61,7 +63,7 @@ class TaskQueue:
         self._client = client
         self._jobs = jobs
         self._settings = settings
-        self._queue = SafeQueue(NAME, connection=client, serializer=SERIALIZER)
+        self._queue = _queue(NAME, client)
         self._take = client.register_script(places.TAKE)
         self._promote = client.register_script(places.PROMOTE)
         self._withdraw = client.register_script(places.WITHDRAW)
@@ -129,7 +131,8 @@ class TaskQueue:
 
         A job that is late fails. A task that vanished, or that neither waits nor is in work, is enqueued again; one
         that failed beyond its retries ends the job with a problem; a wish to cancel whose worker is gone comes true. A
-        job of another version's queue is left to its workers while there are any.
+        job of another version's queue is left to its workers while there are any. A job that only workers of another
+        numerics kind than the live ones could do fails after a minute of silence; without any worker it waits.
         """
         if job.is_late:
             job = self._jobs.expire(job.id)
@@ -137,13 +140,12 @@ class TaskQueue:
                 return self.withdraw(job)
         if not job.is_open or job.idle_seconds < STALE_SECONDS:
             return job
-        if job.queue != NAME:
-            job = self._handed_over(job)
-            if job.queue != NAME or not job.is_open:
-                return job
+        job = self._left_to_other_kinds(job) if _is_own(job) else self._handed_over(job)
+        if not _is_own(job) or not job.is_open:
+            return job
         for id_, again in self._awaited(job):
             status = self._status(id_)
-            if status in _LOST and self._is_lost(id_):
+            if status in _LOST and self._is_lost(job, id_):
                 status = None
             if status is None and job.status != "cancelling":
                 again()
@@ -162,17 +164,19 @@ class TaskQueue:
 
     def recover(self, worker: str) -> None:
         """Enqueue again at once what a worker was doing when it died (its heartbeat would tell, later)."""
-        registry = StartedJobRegistry(queue=self._queue, job_class=SafeJob)
-        for raw in self._client.zrange(registry.key, 0, -1):
-            entry = text(raw)
-            name = self._client.hget(f"rq:execution:{entry}", "worker_name")
-            if name is not None and name == worker.encode():
-                self._client.zadd(registry.key, {entry: 1}, xx=True)
-        if self._queue.acquire_maintenance_lock():  # RQ's cleanup does not lock: two would enqueue twice
-            try:
-                registry.cleanup()
-            finally:
-                self._queue.release_maintenance_lock()  # type: ignore[no-untyped-call] # RQ's
+        for name in own_queues(self._client):
+            queue = _queue(name, self._client)
+            registry = StartedJobRegistry(queue=queue, job_class=SafeJob)
+            for raw in self._client.zrange(registry.key, 0, -1):
+                entry = text(raw)
+                holder = self._client.hget(f"rq:execution:{entry}", "worker_name")
+                if holder is not None and holder == worker.encode():
+                    self._client.zadd(registry.key, {entry: 1}, xx=True)
+            if queue.acquire_maintenance_lock():  # RQ's cleanup does not lock: two would enqueue twice
+                try:
+                    registry.cleanup()
+                finally:
+                    queue.release_maintenance_lock()  # type: ignore[no-untyped-call] # RQ's
 
     def knows(self, worker: str) -> bool:
         """Say whether a worker has entered the registry."""
@@ -182,19 +186,39 @@ class TaskQueue:
             return False
 
     def length(self) -> int:
-        """Return the number of tasks that wait."""
+        """Return the number of tasks of the pinned kind that wait."""
         return int(self._client.llen(self._queue.key))
 
     def live_workers(self, queue: str = NAME) -> int:
         """Return the number of workers of a queue that gave a sign of life lately."""
         return len(at_work(self._client, self._settings, queue))
 
-    def _share(self, job: Job, workers: Callable[[], int]) -> None:
+    def numbers_for_new(self) -> str:
+        """Return the numbers that new work is to have.
+
+        Those of the pinned kind where such a worker lives, or no worker at all; else the first live kind in order.
+        """
+        if self.live_workers():
+            return numbers_of("")
+        return min(workers_by_numbers(self._client, self._settings), default=numbers_of(""))
+
+    def _left_to_other_kinds(self, job: Job) -> Job:
+        """Fail a job after a minute of silence where workers live, but none of its kind; return it as it is then."""
+        if job.idle_seconds <= ABANDONED_SECONDS:
+            return job
+        live = workers_by_numbers(self._client, self._settings)
+        if not live or job.numbers in live:
+            return job
+        self._jobs.cancelled(job.id)
+        self._jobs.fail(job.id, no_worker_of_kind(job.id, job.numbers, sorted(live)))
+        return self.withdraw(self._jobs.fetch(job.id))
+
+    def _share(self, job: Job, workers: Callable[[str], int]) -> None:
         """Have a running job shared by all workers that there are now."""
-        if job.kind != "draws" or job.status != "running" or job.queue != NAME:
+        if job.kind != "draws" or job.status != "running" or not _is_own(job):
             return
         spec = DrawsSpec.from_dict(job.spec)
-        if spec.chains(spec.shards) > job.chains and (chains := spec.chains(workers())) > job.chains:
+        if spec.chains(spec.shards) > job.chains and (chains := spec.chains(workers(job.queue))) > job.chains:
             for shard in self._shards.widen(job, spec.shards, chains):
                 self.enqueue_shard(job, shard)
 
@@ -206,9 +230,9 @@ class TaskQueue:
         """
         if self.live_workers(job.queue):
             return job
-        if job.numbers == NUMBERS:
+        if is_of_this_version(job.numbers):
             if self._jobs.hand_over(job):
-                registry = StartedJobRegistry(queue=_queue(job, self._client), job_class=SafeJob)
+                registry = StartedJobRegistry(queue=_queue(job.queue, self._client), job_class=SafeJob)
                 for id_ in self._waiting(job):
                     self._forget(keys=[_queue_key(job), registry.key], args=[id_])
                 log.info("Taken over from queue %s", job.queue, extra={"fields": {"job_id": job.id}})
@@ -235,7 +259,7 @@ class TaskQueue:
 
     def _in_work(self, job: Job) -> bool:
         """Say whether a worker has a task of the job, or has just taken one off the queue."""
-        queue = _queue(job, self._client)
+        queue = _queue(job.queue, self._client)
         taken = self._client.lrange(queue.intermediate_queue_key, 0, -1)
         started = self._client.zrange(StartedJobRegistry(queue=queue, job_class=SafeJob).key, 0, -1)
         return any(text(task).startswith(job.id) for task in (*taken, *started))
@@ -246,10 +270,11 @@ class TaskQueue:
         done = counts(self._client, job, spec.shards)
         return [shard for shard, count in enumerate(done) if count < spec.shard_size(shard)][: job.chains]
 
-    def _is_lost(self, id_: str) -> bool:
-        """Say whether RQ knows a task that nobody will do, which it then forgets."""
-        registry = StartedJobRegistry(queue=self._queue, job_class=SafeJob)
-        keys = [self._queue.key, self._queue.intermediate_queue_key, registry.key]
+    def _is_lost(self, job: Job, id_: str) -> bool:
+        """Say whether RQ knows a task of a job that nobody will do, which it then forgets."""
+        queue = _queue(job.queue, self._client)
+        registry = StartedJobRegistry(queue=queue, job_class=SafeJob)
+        keys = [queue.key, queue.intermediate_queue_key, registry.key]
         return bool(self._forget_lost(keys=keys, args=[id_]))
 
     def _status(self, id_: str) -> JobStatus | None:
@@ -262,7 +287,7 @@ class TaskQueue:
         """Enqueue a task, once; return whether it was not there already."""
         interactive = job.priority == "interactive"
         try:
-            self._queue.enqueue_call(
+            _queue(job.queue, self._client).enqueue_call(
                 function,
                 args=arguments,
                 job_id=id_,
@@ -278,13 +303,18 @@ class TaskQueue:
         except DuplicateJobError:
             return False  # it waits or runs already
         if interactive:
-            self._promote(keys=[self._queue.key], args=[id_])
+            self._promote(keys=[_queue_key(job)], args=[id_])
         return True
 
 
-def _queue(job: Job, client: redis.Redis) -> SafeQueue:
-    """Return the queue that a job's tasks are in, which may be another version's."""
-    return SafeQueue(job.queue, connection=client, serializer=SERIALIZER)
+def _is_own(job: Job) -> bool:
+    """Return whether the tasks of a job are in a queue of this version."""
+    return numbers_of_queue(job.queue) is not None
+
+
+def _queue(name: str, client: redis.Redis) -> SafeQueue:
+    """Return a queue, which may be another version's."""
+    return SafeQueue(name, connection=client, serializer=SERIALIZER)
 
 
 def _queue_key(job: Job) -> str:

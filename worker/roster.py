@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from worker.formats import numbers_of_queue, queue_name
 from worker.identity import text
 
 if TYPE_CHECKING:
@@ -43,3 +44,16 @@ def at_work(client: redis.Redis, settings: Settings, queue: str) -> tuple[Worker
         for key, (beat, state, host) in zip(keys, found, strict=True)
         if beat is not None and (now - datetime.fromisoformat(beat)).total_seconds() < worker_ttl(settings)
     )
+
+
+def own_queues(client: redis.Redis) -> tuple[str, ...]:
+    """Return the names of this version's queues: the pinned kind's first, then those of other known kinds, sorted."""
+    known = {text(raw).removeprefix("rq:queue:") for raw in client.smembers("rq:queues")}
+    pinned = queue_name()
+    return (pinned, *sorted(name for name in known - {pinned} if numbers_of_queue(name) is not None))
+
+
+def workers_by_numbers(client: redis.Redis, settings: Settings) -> dict[str, tuple[WorkerState, ...]]:
+    """Return this version's live workers by their numbers; a kind without a live worker is left out."""
+    found = {str(numbers_of_queue(name)): at_work(client, settings, name) for name in own_queues(client)}
+    return {numbers: workers for numbers, workers in found.items() if workers}

@@ -30,7 +30,7 @@ from worker.formats import require_own_numbers
 from worker.jobs import Cancelled, Job, job_key
 from worker.kinds import analysis_of
 from worker.leftovers import forget_gone
-from worker.posteriors import PosteriorRecord
+from worker.posteriors import ARRAYS, PosteriorRecord
 from worker.problems import Problem, ProblemError, internal_error, out_of_memory, timed_out
 from worker.provenance import provenance
 from worker.stores import Stores, stores
@@ -117,7 +117,7 @@ def _fit(here: Stores, job: Job) -> None:
     fitted(stages)
     here.jobs.stage(job.id, "caching")
     with stage("caching"):
-        here.posteriors.cache(job.subject, posterior, sum(stages.values()))
+        sha256 = here.posteriors.cache(job.subject, posterior, sum(stages.values()))
     arrays = posterior.arrays()
     record = PosteriorRecord(
         id=job.subject,
@@ -131,7 +131,7 @@ def _fit(here: Stores, job: Job) -> None:
         stages={stage: round(seconds, 6) for stage, seconds in stages.items()},
         arrays={name: {"shape": list(a.shape), "dtype": a.dtype.name} for name, a in arrays.items()},
         nbytes=sum(array.nbytes for array in arrays.values()),
-        provenance=provenance(),
+        provenance={**provenance(), **({ARRAYS: sha256} if job.digests else {})},
         job=job.id,
         created=now_iso(),
         tenant=job.tenant,
@@ -175,14 +175,19 @@ class _Shards:
     behind: Behind
 
     @cached_property
+    def record(self) -> PosteriorRecord:
+        return self.here.posteriors.fetch(self.job.subject)
+
+    @cached_property
     def posterior(self) -> Posterior:
-        return posterior_of(self.here, self.job, self.here.posteriors.fetch(self.job.subject))
+        return posterior_of(self.here, self.job, self.record)
 
     def make(self, shard: int) -> None:
         """Make the draws that are not there yet, open what comes after them, and tell how far the job is."""
         here, job, spec = self.here, self.job, self.spec
         keys, keep = spec.shard_keys(shard), here.cache.keep_together(spec.nbytes)
-        present = here.cache.present([key.cache_key(job.subject) for key in keys])
+        drawn_from = self.record.drawn_from
+        present = here.cache.present([key.cache_key(drawn_from) for key in keys])
         size = len(keys) if all(present) else group_size(self.posterior)
         here.jobs.stage(job.id, "drawing")
         if shard == 0:  # the posterior is there now: the other chains need not fit it each
@@ -193,9 +198,9 @@ class _Shards:
             missing = [key for key, there in zip(keys[start:done], present[start:done], strict=True) if not there]
             if missing:
                 if spec.total == 1:
-                    missing = with_neighbors(here.cache, job.subject, keys[0], size)
+                    missing = with_neighbors(here.cache, drawn_from, keys[0], size)
                 made, seconds = drawn(self.posterior, missing)
-                self.behind.do(partial(store_draws, here.cache, job.subject, missing, made, seconds, keep))
+                self.behind.do(partial(store_draws, here.cache, drawn_from, missing, made, seconds, keep))
             if done == len(keys) and spec.shards > job.chains:  # the first has not opened all
                 self.behind.do(partial(here.queue.open_next, job, shard))
             self.behind.do(partial(here.jobs.advance, job.id, job.round, shard, done))

@@ -54,16 +54,22 @@ class WarmPosteriors:
             self._bytes -= _bytes(oldest)
 
     def fetch(self, id_: str, posteriors: PosteriorStore) -> None:
-        """Read a posterior and what its draws share, unless it is at hand; what fails here the task tells."""
+        """Read a posterior and what its draws share, unless it is resident; the task reports what fails.
+
+        It is kept under the name of its arrays (`PosteriorRecord.drawn_from`), because an id that is deleted and fitted
+        again may name other arrays.
+        """
         try:
-            if self.get(id_) is not None:
+            record = posteriors.get(id_)
+            name, sha256 = (id_, None) if record is None else (record.drawn_from, record.arrays_sha256)
+            if self.get(name) is not None:
                 return
             if self._bytes > self._budget:  # of one: the next need not stand beside it
                 self._kept.clear()
                 self._bytes = 0
-            if (posterior := posteriors.load(id_)) is not None:
+            if (posterior := posteriors.load(id_, sha256)) is not None:
                 _ = posterior.lane_solver  # analysed once, not once a task
-                self.keep(id_, posterior)
+                self.keep(name, posterior)
         except (redis.RedisError, ProblemError):
             log.warning("Posterior %s could not be read beforehand", id_, exc_info=True)
 

@@ -44,6 +44,7 @@ from worker.cache import entry_bytes
 from worker.datasets import Dataset
 from worker.draws import draw_seconds, draws_bytes
 from worker.jobs import Job
+from worker.numerics import numbers_for
 from worker.posteriors import PosteriorRecord
 from worker.stores import Stores
 from worker.terms import Terms, quick_fit
@@ -112,7 +113,13 @@ async def summary(
     if auto:
         require_calibratable(record, source)
     spec = SummarySpec(
-        count=count, first=first, seed=seed, scale=1.0 if auto else float(scale), source=source, calibrated=auto
+        count=count,
+        first=first,
+        seed=seed,
+        scale=1.0 if auto else float(scale),
+        source=source,
+        calibrated=auto,
+        engine=numbers_for(record.numbers),
     )
     key = spec.cache_key(id)
     entry = await run_in_threadpool(here.cache.view, key)
@@ -253,7 +260,13 @@ def _transform(here: Stores, id_: str, body: TransformIn, deadline: float | None
         entry_bytes((body.draws, points.n, p)), f"Placing {points.n:,} points in {body.draws:,} draws"
     )
     spec = TransformSpec(
-        dataset=points.id, draws=body.draws, first=body.first, seed=body.seed, scale=body.scale, source=body.source
+        dataset=points.id,
+        draws=body.draws,
+        first=body.first,
+        seed=body.seed,
+        scale=body.scale,
+        source=body.source,
+        engine=numbers_for(record.numbers),
     )
     asked = {**body.model_dump(exclude={"data"}), "dataset": points.id}
     request = (f"POST /v1/posteriors/{id_}/transform", asked)
@@ -284,14 +297,23 @@ def _reconstructions(here: Stores, id_: str, body: ReconstructionsIn, deadline: 
     record = require_posterior(here, id_)
     require_drawable(here, record, body.source, total=body.count, last=body.first + body.count - 1)
     here.cache.check_size(entry_bytes((body.count, record.n, record.d)), f"The result of {body.count:,} data sets")
-    spec = ReconstructionsSpec(count=body.count, first=body.first, seed=body.seed, scale=body.scale, source=body.source)
+    spec = ReconstructionsSpec(
+        count=body.count,
+        first=body.first,
+        seed=body.seed,
+        scale=body.scale,
+        source=body.source,
+        engine=numbers_for(record.numbers),
+    )
     request = (f"POST /v1/posteriors/{id_}/reconstructions", body.model_dump())
     return once(here, key, request, lambda: analysis_job(here, spec, posterior=id_, terms=Terms.within(deadline)))
 
 
 def _calibration(here: Stores, id_: str, body: CalibrationIn, deadline: float | None, key: str | None) -> Job:
-    require_calibratable(require_posterior(here, id_))
-    spec = CalibrationSpec(half_samples=body.half_samples, draws=body.draws, seed=body.seed)
+    record = require_posterior(here, id_)
+    require_calibratable(record)
+    engine = numbers_for(record.numbers)
+    spec = CalibrationSpec(half_samples=body.half_samples, draws=body.draws, seed=body.seed, engine=engine)
     request = (f"POST /v1/posteriors/{id_}/calibration", body.model_dump())
     return once(here, key, request, lambda: analysis_job(here, spec, posterior=id_, terms=Terms.within(deadline)))
 
@@ -312,6 +334,7 @@ def _advice(here: Stores, body: AdviceIn, deadline: float | None, key: str | Non
         n_components=body.n_components,
         max_components=body.max_components,
         reg=body.reg,
+        engine=here.queue.numbers_for_new(),
     )
     request = ("POST /v1/advice", body.model_dump())
     return once(here, key, request, lambda: analysis_job(here, spec, posterior=None, terms=Terms.within(deadline)))

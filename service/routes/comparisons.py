@@ -112,7 +112,8 @@ def _tried(
         {"label": label, "method": plan.method.name, "parameters": plan.parameters, "problem": None}
         for label, plan in zip(body.labelled(), plans, strict=True)
     ]
-    spec = ComparisonSpec(dataset=dataset.id, methods=tuple(rows), align=body.align, **asdict(judged))
+    engine = here.queue.numbers_for_new()
+    spec = ComparisonSpec(dataset=dataset.id, methods=tuple(rows), align=body.align, engine=engine, **asdict(judged))
     there = here.cache.present([spec.embedding(row).recipe.cache_key for row in rows])
     costs = []
     for row, plan, known in zip(rows, plans, there, strict=True):

@@ -33,8 +33,10 @@ from service.selection import Points, Selection
 from service.tables import Table, matrix_columns, table_response
 from worker.cache import Entry
 from worker.draws import AUTO, CHAINS, DrawsSpec, shard_seconds
+from worker.formats import queue_name
 from worker.identity import digest
 from worker.jobs import Job
+from worker.numerics import numbers_for
 from worker.posteriors import PosteriorRecord
 from worker.stores import Stores
 from worker.terms import Terms
@@ -129,32 +131,33 @@ async def draw_one(
     """
     media = negotiated(request, MEDIA)
     body = DrawsIn(count=1, first=index, seed=seed, scale=scale, source=source, align=align)
-    spec, entry = await run_in_threadpool(_asked, here, id, body)
+    record, spec, entry = await run_in_threadpool(_asked, here, id, body)
     if entry is None:
-        job = await settle(here, await run_in_threadpool(_single, here, id, spec), wait)
+        job = await settle(here, await run_in_threadpool(_single, here, record, spec), wait)
         if job.is_open:
             return accepted(job)
         require_success(job)
-        entry = await run_in_threadpool(_drawn, here, id, spec)
+        entry = await run_in_threadpool(_drawn, here, record, spec)
         if entry is None:  # evicted at once: the cache is too busy for now
             return accepted(job)
     response = _one(request, entry, media, dtype, points)
     if isinstance(response, BreakableResponse) and entry.arrays["embedding"].nbytes <= LARGEST:
         response = await whole(response)
-        request.app.state.recent.keep(request.scope, id, response)
+        request.app.state.recent.keep(request.scope, id, record.state, response)
     return response
 
 
-def _asked(here: Stores, id_: str, body: DrawsIn) -> tuple[DrawsSpec, Entry | None]:
-    """Return what a request for one draw means, and the draw if it is cached."""
-    spec = _spec(here, require_posterior(here, id_), body)
-    return spec, _drawn(here, id_, spec)
+def _asked(here: Stores, id_: str, body: DrawsIn) -> tuple[PosteriorRecord, DrawsSpec, Entry | None]:
+    """Return the posterior and the meaning of a request for one draw, and the draw if it is cached."""
+    record = require_posterior(here, id_)
+    spec = _spec(here, record, body)
+    return record, spec, _drawn(here, record, spec)
 
 
-def _drawn(here: Stores, id_: str, spec: DrawsSpec) -> Entry | None:
+def _drawn(here: Stores, record: PosteriorRecord, spec: DrawsSpec) -> Entry | None:
     """Return a single draw from the cache, at the number that is known for its scale."""
-    spec = _numbered(here, id_, spec)
-    return None if spec.is_auto else here.cache.view(spec.key(0).cache_key(id_))
+    spec = _numbered(here, record.id, spec)
+    return None if spec.is_auto else here.cache.view(spec.key(0).cache_key(record.drawn_from))
 
 
 def _numbered(here: Stores, id_: str, spec: DrawsSpec) -> DrawsSpec:
@@ -178,16 +181,17 @@ def _one(request: Request, entry: Entry, media: str, dtype: Dtype, points: str |
     if media == NPZ:
         return npz_response({"embedding": stack, "eigenvalues": Stack.of(eigenvalues)}, headers)
     # What it took is of one computation; the same draw is made again with the same ETag.
-    told = {name: value for name, value in entry.meta.items() if name not in {"sha256", "seconds"}}
+    told = {name: value for name, value in entry.meta.items() if name not in {"sha256", "seconds", "numbers"}}
     return json_response(stack, [("eigenvalues", eigenvalues.tolist()), *told.items()], headers)
 
 
 def _job(here: Stores, id_: str, body: DrawsIn, terms: Terms, key: str | None) -> Job:
-    spec = _spec(here, require_posterior(here, id_), body)
+    record = require_posterior(here, id_)
+    spec = _spec(here, record, body)
     if terms.priority == "interactive":
         require_quick(spec, here.settings.shard_seconds)
     request = (f"POST /v1/posteriors/{id_}/draws", body.model_dump())
-    return once(here, key, request, lambda: _enqueue(here, id_, spec, terms, single=False))
+    return once(here, key, request, lambda: _enqueue(here, record, spec, terms, single=False))
 
 
 def _spec(here: Stores, record: PosteriorRecord, body: DrawsIn) -> DrawsSpec:
@@ -213,31 +217,34 @@ def _spec(here: Stores, record: PosteriorRecord, body: DrawsIn) -> DrawsSpec:
     return spec
 
 
-def _enqueue(here: Stores, id_: str, spec: DrawsSpec, terms: Terms, *, single: bool) -> Job:
+def _enqueue(here: Stores, record: PosteriorRecord, spec: DrawsSpec, terms: Terms, *, single: bool) -> Job:
     """Return the job of these draws; a single one is shared only while it is made."""
     if single:  # the same job as that of the number
-        spec = _numbered(here, id_, spec)
+        spec = _numbered(here, record.id, spec)
+    numbers = numbers_for(record.numbers)
     return submitted(
         here,
         terms,
         kind="draws",
-        claim=digest(id_, spec.to_dict()),
-        posterior=id_,
+        claim=digest(record.id, spec.to_dict()),
+        posterior=record.id,
         spec=spec.to_dict(),
         total=spec.total,
-        chains=_chains(here, spec),
+        chains=_chains(here, spec, numbers),
+        numbers=numbers,
         reuse=("queued", "running") if single else ("queued", "running", "succeeded"),
     )[0]
 
 
-def _chains(here: Stores, spec: DrawsSpec) -> int:
-    """Return how many workers may share a job; who is at work is only looked up where it matters."""
-    return CHAINS if spec.chains(spec.shards) == CHAINS else spec.chains(here.queue.live_workers())
+def _chains(here: Stores, spec: DrawsSpec, numbers: str) -> int:
+    """Return how many workers may share a job; the live workers are only looked up where it matters."""
+    most = spec.chains(spec.shards)
+    return CHAINS if most == CHAINS else spec.chains(here.queue.live_workers(queue_name(numbers)))
 
 
-def _single(here: Stores, id_: str, spec: DrawsSpec) -> Job:
+def _single(here: Stores, record: PosteriorRecord, spec: DrawsSpec) -> Job:
     """Return the job of one draw, which someone waits for.
 
     One whose scale is still to be calibrated takes its turn: that is no matter of milliseconds.
     """
-    return _enqueue(here, id_, spec, Terms(priority="batch" if spec.is_auto else "interactive"), single=True)
+    return _enqueue(here, record, spec, Terms(priority="batch" if spec.is_auto else "interactive"), single=True)

@@ -210,6 +210,7 @@ def _embed(here: Stores, body: EmbeddingIn, deadline: float | None, key: str | N
         truth=judged.truth,
         scores=judged.scores,
         n_neighbors=judged.n_neighbors,
+        engine=here.queue.numbers_for_new(),
     )
 
     def made() -> Job:

@@ -1,6 +1,6 @@
 """Pictures: draws, summaries, embeddings and comparisons as PNG or SVG, for those who have no plotting library."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -16,6 +16,7 @@ from service.problems import documented
 from service.routes.draws import MISSING, Law, Seed
 from service.routes.posteriors import ACCEPTED, Wait
 from worker.analyses import MOST_SUMMARISED, SummarySpec
+from worker.numerics import numbers_for, numbers_of
 from worker.pictures.picture import MEDIA, PictureSpec, Subject, require_pictures
 from worker.pictures.subjects import Grid, chosen_color
 from worker.posteriors import PosteriorRecord
@@ -205,13 +206,16 @@ def _spec(
     require_pictures()
     width = look.width or (800 if of == "embedding" or asked.get("count") == 1 else 1200)
     told = {**asdict(look), "width": width, "of": of, "asked": asked, "format": format_, "dataset": dataset}
-    return PictureSpec.from_dict(told)
+    engine = numbers_for(asked.get("engine", numbers_of("")))
+    return PictureSpec.from_dict({**told, "engine": engine})
 
 
 async def _seen(here: Stores, request: Request, spec: PictureSpec, posterior: str, wait: float, grid: Grid) -> Response:
     """Return the picture of a posterior's draws."""
     record = await run_in_threadpool(_require_panels, here, posterior, grid, spec.of)
     await run_in_threadpool(_require_color, here, record.dataset, spec.color)
+    engine = numbers_for(record.numbers)
+    spec = replace(spec, engine=engine, asked={**spec.asked, **({"engine": engine} if "engine" in spec.asked else {})})
     return await _drawn(here, request, spec, posterior, wait)
 
 

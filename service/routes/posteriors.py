@@ -5,7 +5,6 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from glle_engine import NUMBERS
 from glle_engine.data import require_enough_points
 from service.arrays import JSON, NPY, NPZ, Dtype, Stack, json_response, negotiated, npy_response, npz_response
 from service.checks import require_dataset, require_not_all_equal, require_posterior, require_success, require_within
@@ -19,6 +18,7 @@ from service.problems import documented
 from worker.identity import posterior_id
 from worker.jobs import Job
 from worker.naming import is_called
+from worker.numerics import numbers_for
 from worker.posteriors import PosteriorRecord
 from worker.problems import refuse
 from worker.stores import Stores
@@ -132,15 +132,15 @@ def get_arrays(
     if name is not None and name not in record.arrays:
         remedy = f"Name one of {', '.join(record.arrays)}."
         raise refuse("no-such-array", 422, f"This posterior has no array {name!r}.", remedy)
-    sha256 = here.posteriors.arrays_sha256(id)
+    sha256 = here.posteriors.entry_sha256(record)
     headers = {} if sha256 is None else immutable_headers(sha256, media, dtype, name or "")
     if headers and client_has_it(request, headers):
         return Response(status_code=304, headers=headers)
-    entry = here.posteriors.arrays(id)
+    entry = here.posteriors.arrays(record)
     if entry is None:
         return accepted(_refit(here, record))
-    if headers:  # fitted again meanwhile, perhaps on another machine
-        headers = immutable_headers(entry.meta["sha256"], media, dtype, name or "")
+    if (sha256 := entry.meta.get("sha256")) is not None:  # the entry may have been written again meanwhile
+        headers = immutable_headers(sha256, media, dtype, name or "")
     if name is None:
         return npz_response({key: Stack.of(array, dtype) for key, array in entry.arrays.items()}, headers)
     stack = Stack.of(entry.arrays[name], dtype)
@@ -179,18 +179,19 @@ def _posterior_or_job(
     require_within(here, "n_neighbors", body.n_neighbors)
     require_within(here, "n_components", body.n_components)
     require_enough_points(dataset.n, spec)
-    id_ = posterior_id(dataset.id, spec.to_dict(), NUMBERS)
+    numbers = here.queue.numbers_for_new()
+    id_ = posterior_id(dataset.id, spec.to_dict(), numbers)
     terms = Terms.within(deadline, _priority(dataset.n, dataset.d, spec.to_dict()))
 
     def known_or_fitted() -> PosteriorRecord | Job:
         if (record := here.posteriors.get(id_)) is not None:
             return record
         require_not_all_equal(here, dataset)
-        return _fit(here, id_, dataset.id, spec.to_dict(), terms)
+        return _fit(here, id_, dataset.id, spec.to_dict(), numbers, terms)
 
     answers = Answers[PosteriorRecord | Job](
         name=lambda made: made.id,
-        recall=lambda name: here.posteriors.get(name) if name == id_ else here.jobs.get(name),
+        recall=lambda name: (here.posteriors if name.startswith("post_") else here.jobs).get(name),
     )
     return remembered(here, key, ("POST /v1/posteriors", body.model_dump()), known_or_fitted, answers)
 
@@ -200,14 +201,14 @@ def _priority(n: int, d: int, spec: dict[str, Any]) -> Priority:
     return "interactive" if quick_fit(n, d, spec) else "batch"
 
 
-def _fit(here: Stores, id_: str, dataset: str, spec: dict[str, Any], terms: Terms) -> Job:
+def _fit(here: Stores, id_: str, dataset: str, spec: dict[str, Any], numbers: str, terms: Terms) -> Job:
     asked = {"dataset": dataset, "spec": spec}
-    return submitted(here, terms, kind="fit", claim=id_, posterior=id_, spec=asked, total=1)[0]
+    return submitted(here, terms, kind="fit", claim=id_, posterior=id_, spec=asked, total=1, numbers=numbers)[0]
 
 
 def _refit(here: Stores, record: PosteriorRecord) -> Job:
     terms = Terms(priority=_priority(record.n, record.d, record.spec))
-    return _fit(here, record.id, record.dataset, record.spec, terms)
+    return _fit(here, record.id, record.dataset, record.spec, numbers_for(record.numbers), terms)
 
 
 def _posterior(record: PosteriorRecord, status: int) -> Response:

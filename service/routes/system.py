@@ -4,6 +4,7 @@ import platform
 
 import fastapi
 import numpy as np
+import redis
 import scipy
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
@@ -13,10 +14,13 @@ import glle_engine
 from glle_engine import FitSpec, manifolds
 from service import docs
 from service.context import Here
-from service.models import CheckOut, InfoOut, LiveOut, ReadyOut
+from service.models import CheckOut, InfoOut, LiveOut, NumericsOut, ReadyOut
 from service.problems import documented
 from worker.health import queue_states, readiness
+from worker.numerics import kind_of
 from worker.problems import refuse
+from worker.roster import workers_by_numbers
+from worker.stores import Stores
 
 router = APIRouter(tags=["service"])
 
@@ -42,7 +46,20 @@ def info(here: Here) -> InfoOut:
         limits={name: getattr(here.settings, name) for name in _LIMITS},
         manifolds=list(manifolds.NAMES),
         posterior_defaults=FitSpec().to_dict(),
+        numerics=_kinds(here),
     )
+
+
+def _kinds(here: Stores) -> list[NumericsOut] | None:
+    """Return the numerics kinds of the live workers, None where the queue's Redis does not answer."""
+    try:
+        live = workers_by_numbers(here.client, here.settings)
+    except redis.RedisError:
+        return None
+    return [
+        NumericsOut(numbers=numbers, pinned=not kind_of(numbers), workers=len(workers))
+        for numbers, workers in sorted(live.items())
+    ]
 
 
 @router.get("/livez", summary="Is the process alive?", responses=documented())

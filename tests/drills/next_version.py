@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import glle_engine
-from glle_engine import Posterior
+from glle_engine import Posterior, fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,6 +34,7 @@ def change() -> None:
                 yield replace(draw, embedding=draw.embedding * OTHER)
 
         Posterior.draws_of = draws_of  # type: ignore[method-assign] # it is another version
+        fingerprint.PINNED = fingerprint.fingerprint()  # as a release pins its own
     if "formats" in differs:
         from worker import formats  # noqa: PLC0415 -- once the numbers are changed
 

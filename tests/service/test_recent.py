@@ -51,11 +51,11 @@ def test_while_nobody_can_tell_whether_it_exists_it_is_503(
     first = client.get(f"{drawn}/draws/1", headers=NPY).raise_for_status()
     app.state.recent.doubt()
 
-    def away(_: str) -> bool:
+    def away(_: str) -> str:
         raise redis.ConnectionError("gone")
 
     with monkeypatch.context() as patched:
-        patched.setattr(app.state.recent, "_exists", away)
+        patched.setattr(app.state.recent, "_state", away)
         answer = client.get(f"{drawn}/draws/1", headers=NPY)
         assert (answer.status_code, answer.json()["type"]) == (503, "urn:glle:problem:redis-unavailable")
         assert answer.headers["retry-after"] == "5"
@@ -116,10 +116,10 @@ def scope_of(path: str) -> Scope:
 @pytest.mark.parametrize("budget", [0, 250, 1000])
 def test_the_budget_holds(budget: int) -> None:
     """The answers given last are kept, no more bytes than allowed, and what is larger not at all."""
-    memory = Recent(budget, lambda _: True)
+    memory = Recent(budget, lambda _: "state")
     for number in range(20):
-        memory.keep(scope_of(f"/{number}"), "post_1", Response(bytes(100)))
+        memory.keep(scope_of(f"/{number}"), "post_1", "state", Response(bytes(100)))
     kept = list(memory._answers)
     assert [path for path, _, _ in kept] == [f"/{number}" for number in range(20 - budget // 100, 20)]
-    memory.keep(scope_of("/large"), "post_1", Response(bytes(budget + 1)))
+    memory.keep(scope_of("/large"), "post_1", "state", Response(bytes(budget + 1)))
     assert list(memory._answers) == kept

@@ -35,8 +35,10 @@ def put(stores: Stores) -> None:
 
 
 def result(stores: Stores, again: Callable[[], None]) -> _Result:
-    """Return a result of which two draws are read at once."""
-    return _Result(stores.cache, "post_1", KEYS, Selection.of(None, 10, "points"), 2, again)
+    """Return a result, announced by its digest, of which two draws are read at once."""
+    made = _Result(stores.cache, "post_1", KEYS, Selection.of(None, 10, "points"), 2, again)
+    made.sha256()
+    return made
 
 
 def test_what_is_evicted_while_it_is_sent_is_made_again(stores: Stores) -> None:

@@ -155,7 +155,7 @@ def test_auto_is_one_number_for_everyone(stores: Stores, fitted: str, monkeypatc
     assert known == analyses.calibration_told(made(stores, CalibrationSpec(), fitted).meta)
     assert known == made(stores, replace(SUMMARY, scale=1.0, calibrated=True), fitted).meta["calibration"]
     assert len(runs) == 1
-    keys = [key.cache_key(fitted) for key in spec.at(known["scale"]).draws()]
+    keys = [key.cache_key(stores.posteriors.drawn_from(fitted)) for key in spec.at(known["scale"]).draws()]
     assert all(stores.cache.present(keys))
     numbered, _ = draws_job(stores, fitted, count=5, scales=(known["scale"],))
     drawn = note_draws(monkeypatch)

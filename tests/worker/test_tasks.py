@@ -107,7 +107,7 @@ def test_draws_are_the_engines_in_every_shard(stores: Stores, fitted: str) -> No
     assert (ended.status, ended.done) == ("succeeded", 5)
     direct = glle_engine.fit(SHEET.X)
     for key in spec.draws():
-        entry = stores.cache.get(key.cache_key(fitted))
+        entry = stores.cache.get(key.cache_key(stores.posteriors.drawn_from(fitted)))
         assert entry is not None
         draw = direct.draw(key.index)
         np.testing.assert_array_equal(entry.arrays["embedding"], draw.embedding)
@@ -159,7 +159,10 @@ def test_a_task_goes_on_with_what_waits(stores: Stores, fitted: str, monkeypatch
     tasks.draw(job.id, 0, 0)
     assert stores.jobs.fetch(job.id).status == "succeeded"
     assert stores.queue._queue.get_job_ids() == [f"{job.id}-r0-s0"]
-    assert stores.cache.present([key.cache_key(fitted) for key in spec.draws()]) == [True] * 64
+    assert (
+        stores.cache.present([key.cache_key(stores.posteriors.drawn_from(fitted)) for key in spec.draws()])
+        == [True] * 64
+    )
 
 
 def test_what_a_dead_task_had_taken_is_given_back(stores: Stores, fitted: str) -> None:
@@ -183,7 +186,7 @@ def test_redone_shard_draws_only_what_is_missing(stores: Stores, fitted: str, mo
     job, spec = draws_job(stores, fitted, count=8)
     for shard in range(spec.shards):
         tasks.draw(job.id, 0, shard)
-    first, second, *_ = (key.cache_key(fitted) for key in spec.shard_keys(0))
+    first, second, *_ = (key.cache_key(stores.posteriors.drawn_from(fitted)) for key in spec.shard_keys(0))
     before = stores.cache.get(second)
     stores.cache.delete(second)
     asked: list[int] = []
@@ -208,7 +211,7 @@ def test_evicted_posterior_is_fitted_again(stores: Stores, fitted: str) -> None:
     """After the cache was flushed a draw is the same bits, and the arrays are back."""
     job, spec = draws_job(stores, fitted, count=1)
     tasks.draw(job.id, 0, 0)
-    key = spec.key(0).cache_key(fitted)
+    key = spec.key(0).cache_key(stores.posteriors.drawn_from(fitted))
     before = stores.cache.get(key)
     stores.cache._client.flushall()
     assert stores.posteriors.load(fitted) is None
@@ -366,7 +369,7 @@ def test_cancel_stops_a_shard_between_groups(stores: Stores, fitted: str, monkey
     ended = stores.jobs.fetch(job.id)
     assert ended.status == "cancelled"
     assert len(asked) <= 8 + 4 * FAR
-    present = stores.cache.present([key.cache_key(fitted) for key in spec.shard_keys(0)])
+    present = stores.cache.present([key.cache_key(stores.posteriors.drawn_from(fitted)) for key in spec.shard_keys(0)])
     assert all(present[: ended.done])
     assert sum(present) <= len(asked)
     assert stores.queue.length() <= 3

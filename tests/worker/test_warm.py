@@ -72,7 +72,7 @@ def test_a_posterior_is_read_once(stores: Stores, posteriors: dict[str, Posterio
 def test_a_cache_that_does_not_answer_is_left_to_the_task(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """What cannot be read beforehand does not end the worker."""
 
-    def refused(_: str) -> None:
+    def refused(*_: object) -> None:
         raise redis.ConnectionError
 
     monkeypatch.setattr(stores.posteriors, "load", refused)
@@ -109,7 +109,9 @@ def test_a_draws_job_does_not_overdo_it(
     stores.warm.keep("post_0", posteriors["post_0"])
     monkeypatch.setattr(tasks, "stores", lambda: stores)
     monkeypatch.setattr(
-        stores.posteriors, "fetch", lambda id_: type("Record", (), {"id": id_, "numbers": glle_engine.NUMBERS})()
+        stores.posteriors,
+        "fetch",
+        lambda id_: type("Record", (), {"id": id_, "numbers": glle_engine.NUMBERS, "drawn_from": id_})(),
     )
     monkeypatch.setattr(stores.posteriors, "exists", lambda id_: id_ == "post_0")
     spec = DrawsSpec(

@@ -52,8 +52,9 @@ def test_draws_are_counted_by_solver(stores: Stores) -> None:
         tasks.draw(job.id, 0, shard)
     made = {series[1]: count for series, count in stores.counts.read()[0].items() if series[0] == "draws"}
     assert sum(made.values()) == 9
+    drawn_from = stores.posteriors.drawn_from(fitted.subject)
     solvers = {
-        str(stores.cache.head(spec.key(i).cache_key(fitted.subject))["diagnostics"]["solver"])  # type: ignore[index] # it is there
+        str(stores.cache.head(spec.key(i).cache_key(drawn_from))["diagnostics"]["solver"])  # type: ignore[index] # it is there
         for i in range(9)
     }
     assert set(made) == solvers

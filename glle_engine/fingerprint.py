@@ -1,0 +1,95 @@
+"""The numerics kind of a process: a digest of reference results, compared with the pinned one.
+
+Fits and draws are meant to have the same bits on every processor. A process whose bits differ (without numba, on
+another architecture, with another numpy) has another digest. Its results must not be mixed with the pinned kind's.
+`python -m glle_engine.fingerprint` prints the digest of this machine and the pinned one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from glle_engine.draws import DrawKey
+from glle_engine.fit import fit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from glle_engine.posterior import Posterior
+    from glle_engine.spec import Align
+
+PINNED = "8b1c7c5293f942a1"  # of `glle_engine.version.NUMBERS`, with numba: change both together
+DIGITS = 16  # hex digits: 64 bits, for a handful of kinds in a deployment
+
+_SPARSE_POINTS = 120  # solved by lanes where there are any
+_DENSE_POINTS = 40  # below `glle_engine.embedding.DENSE_BELOW`
+_FITS: tuple[tuple[int, dict[str, Any]], ...] = (
+    (_SPARSE_POINTS, {"method": "em"}),
+    (_SPARSE_POINTS, {"method": "direct", "n_components": 3}),
+    (_SPARSE_POINTS, {"noise": "tangent"}),
+    (_SPARSE_POINTS, {"method": "em", "variant": "published", "max_iter": 3}),
+    (_DENSE_POINTS, {"method": "em"}),
+)
+_ALIGNMENTS: tuple[Align, ...] = ("procrustes", "none")
+_DRAWS = 3  # some lanes of a group, and each draw is the same in any group
+_FEATURES = 18  # above 15 the neighbor search computes distances by a matrix product
+
+
+def numerics_kind() -> str:
+    """Return the empty string where reference results have the pinned bits, else their digest; computed once."""
+    found = fingerprint()
+    return "" if found == PINNED else found
+
+
+@cache
+def fingerprint() -> str:
+    """Return the hex digest of all arrays of the reference fits and draws; computed once in a process."""
+    found = hashlib.sha256()
+    for name, array in _arrays():
+        little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+        found.update(f"{name} {little.dtype.str} {little.shape}".encode())
+        found.update(little.tobytes())
+    return found.hexdigest()[:DIGITS]
+
+
+def sheet(n: int) -> NDArray[np.float64]:
+    """Return n points (n, 18) on a bent sheet, by exact arithmetic: the same bits on every machine.
+
+    Two parameters have 12 binary digits, so that float64 holds their products exactly.
+    """
+    words = np.random.Philox(key=17).random_raw(2 * n).reshape(n, 2)
+    u, v = (words >> np.uint64(52)).T.astype(np.float64) / 2**12
+    columns = [u, v, u * u, u * v, (1 - v) * v, (1 - u) * v]
+    repeated = [column / 2**power for power in range(_FEATURES // len(columns)) for column in columns]
+    return np.ascontiguousarray(np.stack(repeated, axis=1))
+
+
+def _arrays() -> Iterator[tuple[str, NDArray[Any]]]:
+    """Yield the arrays of reference fits, and of draws with and without alignment, by name."""
+    for number, (points, asked) in enumerate(_FITS):
+        features = slice(None) if number == 0 else slice(3)
+        posterior = fit(sheet(points)[:, features], n_neighbors=8, **asked)
+        for name, array in posterior.arrays().items():
+            yield f"{number} {name}", array
+        yield from ((f"{number} {name}", array) for name, array in _drawn(posterior))
+
+
+def _drawn(posterior: Posterior) -> Iterator[tuple[str, NDArray[Any]]]:
+    keys = [DrawKey(index, 1, 1.0) for index in range(_DRAWS)]
+    for align in _ALIGNMENTS:
+        for draw in posterior.draws_of(keys, align=align):
+            yield f"{align} {draw.index} embedding", draw.embedding
+            yield f"{align} {draw.index} eigenvalues", draw.eigenvalues
+
+
+if __name__ == "__main__":
+    own = fingerprint()
+    state = "the pinned kind" if own == PINNED else "another kind: its results have ids of another kind"
+    sys.stdout.write(f"fingerprint {own}\npinned      {PINNED}\nThis machine is of {state}.\n")

@@ -1,0 +1,91 @@
+"""A machine that computes other bits is found by its fingerprint."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from glle_engine import Posterior, fingerprint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from glle_engine import Draw
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def elsewhere(folder: Path | None = None, **environment: str) -> tuple[str, str]:
+    """Return fingerprint and kind in another process, whose path begins with a folder."""
+    path = os.pathsep.join(map(str, filter(None, (folder, ROOT))))
+    asked = "from glle_engine import fingerprint as f; print(f.fingerprint(), f.numerics_kind() or 'pinned')"
+    told = subprocess.run(
+        [sys.executable, "-c", asked],
+        env={**os.environ, **environment, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    digest, kind = told.stdout.split()
+    return digest, kind
+
+
+@pytest.mark.skipif(find_spec("numba") is None, reason="without numba the bits are those of the processor's libraries")
+def test_the_pinned_kind_is_this_one() -> None:
+    """With numba the reference results have the pinned bits; where they changed, NUMBERS and PINNED change together."""
+    assert fingerprint.fingerprint() == fingerprint.PINNED
+    assert fingerprint.numerics_kind() == ""
+    assert elsewhere() == (fingerprint.PINNED, "pinned")
+
+
+def test_without_numba_the_kind_is_known(tmp_path: Path) -> None:
+    """The fallbacks compute the same results in other bits, which have a digest as well."""
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['numba'] = None\n", encoding="utf-8")
+    digest, kind = elsewhere(tmp_path)
+    assert len(digest) == fingerprint.DIGITS
+    assert int(digest, 16) >= 0
+    assert kind == ("pinned" if digest == fingerprint.PINNED else digest)
+    assert elsewhere(tmp_path) == (digest, kind), "the same each time"
+
+
+@pytest.mark.parametrize("align", ["procrustes", "none"])
+def test_one_other_bit_is_seen(monkeypatch: pytest.MonkeyPatch, align: str) -> None:
+    """The last bit of one value of one draw changes the digest."""
+    before = fingerprint.fingerprint.__wrapped__()
+    original = Posterior.draws_of
+
+    def draws_of(self: Posterior, *keys: Any, **law: Any) -> Iterator[Draw]:
+        for draw in original(self, *keys, **law):
+            embedding = draw.embedding.copy()
+            if draw.align == align and draw.index == 1:
+                embedding[3, 1] = np.nextafter(embedding[3, 1], np.inf)
+            yield replace(draw, embedding=embedding)
+
+    monkeypatch.setattr(Posterior, "draws_of", draws_of)
+    assert fingerprint.fingerprint.__wrapped__() != before
+
+
+def test_the_reference_data_are_exact() -> None:
+    """Each value is a multiple of 2^-29, of which float64 holds every one: no rounding, so no difference."""
+    X = fingerprint.sheet(50)
+    scaled = X * 2.0**29
+    np.testing.assert_array_equal(scaled, np.round(scaled))
+    assert np.abs(scaled).max() < 2.0**53
+    assert X.shape[1] > 15
+
+
+def test_the_command_prints_both() -> None:
+    """`python -m glle_engine.fingerprint` is what an operator compares."""
+    told = subprocess.run(
+        [sys.executable, "-m", "glle_engine.fingerprint"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    assert fingerprint.fingerprint() in told
+    assert fingerprint.PINNED in told

@@ -1,0 +1,281 @@
+"""An ETag stands for one content, whatever made it; an answer never has parts of two."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import numpy as np
+import pytest
+
+import glle_engine
+from glle_engine import manifolds
+from service.app import create_app
+from service.broken import BrokenOffError
+from service.drawn import _Result
+from service.selection import Selection
+from tests.conftest import evict, until
+from tests.service.conftest import beating, serving
+from worker import doctor as inside
+from worker.drawing import store_draws
+from worker.draws import DrawKey, DrawsSpec
+from worker.formats import queue_name
+from worker.jobs import job_key
+from worker.numerics import numbers_of
+from worker.posteriors import ARRAYS, PosteriorStore
+from worker.stores import Stores
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from glle_engine import Draw
+    from worker.jobs import Job
+
+NPY = {"accept": "application/x-npy"}
+JSON = {"accept": "application/json"}
+POSTERIOR = glle_engine.fit(manifolds.make("s_curve", 150, seed=1).X)
+OTHER = numbers_of("0123456789abcdef")
+COUNT = 400
+SPEC = DrawsSpec(
+    n=3000, p=2, count=COUNT, first=0, seed=0, scales=(1.0,), grid=False, source="posterior", align="none",
+    shard_seconds=9.0,
+)  # fmt: skip
+DRAWS = np.random.default_rng(0).normal(size=(COUNT, 3000, 2))
+
+
+def as_it_is(draw: Draw) -> Draw:
+    """Return the draw."""
+    return draw
+
+
+def with_other_eigenvalues(draw: Draw) -> Draw:
+    """Return a draw that differs in the last bit of its eigenvalues alone."""
+    return replace(draw, eigenvalues=np.nextafter(draw.eigenvalues, 1))
+
+
+def with_other_diagnostics(draw: Draw) -> Draw:
+    """Return a draw that another solver made."""
+    return replace(draw, diagnostics={**draw.diagnostics, "solver": "lu-repinned"})
+
+
+@pytest.mark.parametrize("change", [with_other_eigenvalues, with_other_diagnostics])
+@pytest.mark.parametrize("align", ["none", "procrustes"])
+def test_an_etag_is_of_all_of_the_answer(
+    client: httpx.Client, stores: Stores, app: Any, drawn: str, align: str, change: Callable[[Draw], Draw]
+) -> None:
+    """The same embedding with other eigenvalues or diagnostics is another JSON, so it has another tag."""
+    key = DrawKey(0, 9, 1.0, "posterior", align)
+    found = []
+    for made in (as_it_is, change, as_it_is):
+        draw = made(POSTERIOR.draw(9, align=align))  # type: ignore[arg-type] # one of the two
+        store_draws(stores.cache, drawn.rpartition("/")[2], [key], [draw], 0.1)
+        app.state.recent.clear()
+        answer = client.get(f"{drawn}/draws/9?align={align}", headers=JSON)
+        assert answer.status_code == 200
+        found.append((answer.headers["etag"], answer.content))
+    assert found[0] == found[2]
+    assert found[0][0] != found[1][0]
+    assert found[0][1] != found[1][1]
+    unchanged = client.get(f"{drawn}/draws/9?align={align}", headers={**JSON, "if-none-match": found[1][0]})
+    assert (unchanged.status_code, unchanged.content) == (200, found[0][1]), "a tag of other content is no 304"
+
+
+def test_two_api_processes_agree_on_every_tag(client: httpx.Client, stores: Stores, drawn: str) -> None:
+    """Nothing of a process is in a tag: an older answer is as good at the other, a 304 and a part included."""
+    with_other = Stores.connect(stores.settings)
+    try:
+        with serving(create_app(with_other)) as other:
+            for path in (f"{drawn}/draws/1", f"{drawn}/arrays?name=embedding"):
+                one, two = (api.get(path, headers=NPY) for api in (client, other))
+                assert (one.headers["etag"], one.content) == (two.headers["etag"], two.content)
+                tag = one.headers["etag"]
+                assert other.get(path, headers={**NPY, "if-none-match": tag}).status_code == 304
+                part = other.get(path, headers={**NPY, "range": "bytes=100-199", "if-range": tag})
+                assert (part.status_code, part.content) == (206, one.content[100:200])
+    finally:
+        with_other.close()
+
+
+def test_the_memory_of_an_api_process_follows_the_posterior(
+    client: httpx.Client, stores: Stores, app: Any, drawn: str
+) -> None:
+    """Deleted and fitted again with other bits, by way of other processes: what it answered before is forgotten."""
+    id_ = drawn.rpartition("/")[2]
+    before = client.get(f"{drawn}/draws/1", headers=NPY).raise_for_status()
+    record = stores.posteriors.fetch(id_)
+    stores.posteriors.delete(record)
+    stores.posteriors.record(replace(record, provenance={ARRAYS: "1" * 64}, created="later"))
+    key = DrawKey(0, 1, 1.0, "posterior", "procrustes")
+    other = POSTERIOR.draw(1)
+    store_draws(
+        stores.cache, stores.posteriors.drawn_from(id_), [key], [replace(other, embedding=other.embedding * 2)], 0.1
+    )
+    app.state.recent._alive.clear()  # a second has passed
+    after = client.get(f"{drawn}/draws/1", headers=NPY).raise_for_status()
+    assert after.content != before.content
+    assert after.headers["etag"] != before.headers["etag"]
+    tag = before.headers["etag"]
+    assert client.get(f"{drawn}/draws/1", headers={**NPY, "if-none-match": tag}).status_code == 200
+    part = client.get(f"{drawn}/draws/1", headers={**NPY, "range": "bytes=0-9", "if-range": tag})
+    assert part.status_code == 200, "a part of what has another tag is no part of the copy"
+
+
+def put(stores: Stores, draws: np.ndarray[Any, Any], prefix: str) -> None:
+    """Have all draws of the job in the cache, their digests beginning so."""
+    for position, embedding in enumerate(draws):
+        arrays = {"embedding": embedding, "eigenvalues": np.zeros(2)}
+        meta = {"index": position, "scale": 1.0, "diagnostics": {}, "sha256": f"{prefix}{position}"}
+        stores.cache.put(SPEC.key(position).cache_key("post_1"), meta, arrays)
+
+
+@pytest.fixture
+def job(stores: Stores) -> Job:
+    """A draws job that has succeeded, its result in the cache."""
+    made, _ = stores.jobs.create(kind="draws", claim="c", posterior="post_1", spec=SPEC.to_dict(), total=SPEC.total)
+    stores.jobs.start(made.id)
+    stores.jobs.succeed(made.id)
+    put(stores, DRAWS, "first ")
+    return stores.jobs.fetch(made.id)
+
+
+def made_again(stores: Stores, job: Job, draws: np.ndarray[Any, Any], prefix: str) -> threading.Thread:
+    """Make the evicted result again as soon as somebody needs it, as a worker does."""
+
+    def make() -> None:
+        until(lambda: stores.jobs.fetch(job.id).round > 0)
+        stores.jobs.start(job.id)
+        put(stores, draws, prefix)
+        stores.jobs.succeed(job.id)
+
+    thread = threading.Thread(target=make)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize("asked", [{}, {"range": "bytes=1000-"}])
+@pytest.mark.parametrize("media", ["application/x-npy", "application/json"])
+def test_a_download_whose_rest_has_other_bits_is_broken_off(
+    client: httpx.Client, stores: Stores, job: Job, media: str, asked: dict[str, str]
+) -> None:
+    """The client sees an error, never a whole answer; asked again, it gets the new content whole, by another tag."""
+    path, headers = f"/v1/jobs/{job.id}/result", {"accept": media, "accept-encoding": "identity", **asked}
+    got = b""
+    with client.stream("GET", path, headers=headers) as answer:
+        assert answer.status_code == (206 if asked and media == NPY["accept"] else 200)
+        pieces = answer.iter_raw(2**16)
+        got += next(pieces)
+        evict(stores, "draw:")
+        again = made_again(stores, job, DRAWS * 2, "other ")
+        with pytest.raises(httpx.RemoteProtocolError):
+            got += b"".join(pieces)
+        tag = answer.headers["etag"]
+    again.join()
+    assert got
+    whole = client.get(path, headers={**NPY, "range": "bytes=1000-", "if-range": tag})
+    assert whole.status_code == 200
+    assert whole.headers["etag"] != tag
+    assert whole.content.endswith((DRAWS * 2).tobytes())
+
+
+def test_a_download_whose_rest_has_the_same_bits_goes_on(client: httpx.Client, stores: Stores, job: Job) -> None:
+    """Evicted and made again as it was."""
+    with client.stream("GET", f"/v1/jobs/{job.id}/result", headers=NPY) as answer:
+        pieces = answer.iter_raw(2**16)
+        got = next(pieces)
+        evict(stores, "draw:")
+        again = made_again(stores, job, DRAWS, "first ")
+        got += b"".join(pieces)
+    again.join()
+    assert got.endswith(DRAWS.tobytes())
+
+
+@pytest.mark.parametrize("start", [0, 3])
+def test_each_draw_is_compared_with_what_was_announced(stores: Stores, job: Job, start: int) -> None:
+    """From the beginning or from a part on, one draw of other bits is enough."""
+    assert job.status == "succeeded"
+    keys = [SPEC.key(position) for position in range(8)]
+    result = _Result(stores.cache, "post_1", keys, Selection.of(None, 3000, "points"), 2, lambda: None)
+    assert result.sha256() is not None
+    arrays = {"embedding": DRAWS[5] * 2, "eigenvalues": np.zeros(2)}
+    stores.cache.put(SPEC.key(5).cache_key("post_1"), {"sha256": "other 5"}, arrays)
+    sent: list[np.ndarray[Any, Any]] = []
+    with pytest.raises(BrokenOffError, match="Draw 5"):
+        sent.extend(result.embeddings(start))
+    assert np.array(sent).tobytes() == DRAWS[start : start + len(sent)].tobytes()
+    assert len(sent) == 5 - start
+
+
+def of_a_kind(stores: Stores, numbers: str, name: str) -> None:
+    """Enter a live worker of a numerics kind."""
+    beating(stores, name)
+    if numbers != numbers_of(""):
+        queue = queue_name(numbers)
+        stores.client.smove("rq:workers:glle", f"rq:workers:{queue}", f"rq:worker:{name}")
+        stores.client.sadd("rq:queues", f"rq:queue:{queue}")
+
+
+def test_operators_see_that_workers_differ(client: httpx.Client, stores: Stores) -> None:
+    """Doctor says what to do, info and metrics count; a fleet of one kind, not the pinned one, is served."""
+    assert client.get("/v1/info").json()["numerics"] == []
+    of_a_kind(stores, OTHER, "odd")
+    assert client.get("/readyz").status_code == 200
+    checks = {check.name: check for check in inside.deployment(stores.settings)}
+    assert checks["numerics kinds"].state == "warning"
+    of_a_kind(stores, numbers_of(""), "pinned")
+    assert client.get("/v1/info").json()["numerics"] == [
+        {"numbers": numbers_of(""), "pinned": True, "workers": 1},
+        {"numbers": OTHER, "pinned": False, "workers": 1},
+    ]
+    told = client.get("/metrics").text
+    assert f'glle_numerics_workers{{numbers="{OTHER}",pinned="no"}} 1.0' in told
+    assert f'glle_numerics_workers{{numbers="{numbers_of("")}",pinned="yes"}} 1.0' in told
+    assert "glle_workers 2.0" in told
+    checks = {check.name: check for check in inside.deployment(stores.settings)}
+    assert checks["numerics kinds"].state == "problem"
+    assert OTHER in checks["numerics kinds"].detail
+    assert "pip install 'glle[fast]'" in checks["numerics kinds"].remedy
+    assert client.get("/readyz").json()["workers"] == 2
+
+
+def test_a_fit_is_of_a_live_kind_and_its_work_stays_there(client: httpx.Client, stores: Stores, drawn: str) -> None:
+    """Only another kind lives: a fit has an id of that kind; what is asked of a pinned posterior waits for its kind."""
+    dataset = stores.posteriors.fetch(drawn.rpartition("/")[2]).dataset
+    asked = {"dataset": dataset, "n_neighbors": 9}
+    pinned = client.post("/v1/posteriors", json=asked).json()
+    of_a_kind(stores, OTHER, "odd")
+    other = client.post("/v1/posteriors", json=asked).json()
+    assert pinned["posterior"] != other["posterior"]
+    jobs = {
+        "fit": other["id"],
+        "advice": client.post("/v1/advice", json={"dataset": dataset}).json()["id"],
+        "embedding": client.post("/v1/embeddings", json={"dataset": dataset, "method": "isomap"}).json()["id"],
+    }
+    for name, id_ in jobs.items():
+        assert stores.client.hget(job_key(id_), "numbers") == OTHER.encode(), name
+        assert stores.client.hget(job_key(id_), "queue") == queue_name(OTHER).encode(), name
+    of_pinned = [
+        client.get(f"{drawn}/draws/50?wait=0").json()["id"],
+        client.post(f"{drawn}/draws", json={"count": 9}).json()["id"],
+        client.get(f"{drawn}/summary?wait=0&count=5").json()["id"],
+        client.post(f"{drawn}/transform", json={"dataset": dataset}).json()["id"],
+        client.post(f"{drawn}/reconstructions", json={"count": 2}).json()["id"],
+        client.post(f"{drawn}/calibration", json={}).json()["id"],
+    ]
+    for id_ in of_pinned:
+        assert stores.client.hget(job_key(id_), "queue") == b"glle"
+    (check,) = [one for one in client.get("/readyz").json()["checks"] if one["name"] == "workers of glle"]
+    assert check["state"] == "warning"
+    assert "tasks wait" in check["detail"]
+
+
+def test_arrays_that_come_meanwhile_have_their_tag(
+    client: httpx.Client, drawn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Evicted when their digest was looked up, and there when they are read."""
+    path = f"{drawn}/arrays?name=embedding"
+    before = client.get(path, headers=NPY).raise_for_status()
+    monkeypatch.setattr(PosteriorStore, "entry_sha256", lambda *_: None)
+    after = client.get(path, headers=NPY).raise_for_status()
+    assert (after.headers["etag"], after.content) == (before.headers["etag"], before.content)

@@ -1,0 +1,259 @@
+"""Workers of several numerics kinds beside each other: no id and no ETag ever stands for two contents."""
+
+from __future__ import annotations
+
+import io
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from glle_engine import FitSpec
+from tests.conftest import until
+from tests.drills.conftest import NOW, ROOT, START_SECONDS, Version, deployed
+from tests.system.conftest import ended, fitted, synthetic
+from worker import lifeline
+from worker.identity import posterior_id
+from worker.numerics import kind_of
+from worker.stores import Stores
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import httpx
+
+    from tests.drills.conftest import Deployment, Process
+
+pytestmark = [
+    pytest.mark.timeout(300),  # five processes start
+    pytest.mark.skipif(not lifeline.LINUX, reason="reads /proc"),
+]
+
+N = 400
+BATCH = 24
+LONG = 400  # draws, more bytes than sockets hold
+REQUESTS = 200
+ALIGN = ("none", "procrustes")
+NPY = {"Accept": "application/x-npy"}
+_NEEDS = {"Haswell": {"avx2", "fma"}, "Sandybridge": {"avx"}}  # processor flags without which a kernel is no test
+
+
+class Fleet:
+    """A deployment with two API processes, and a worker of each numerics kind that this machine can have."""
+
+    def __init__(self, deployment: Deployment, folder: Path) -> None:
+        self.deployment = deployment
+        self.versions = [*kernels(), without_numba(folder)]
+        self.apis = [deployment.api(NOW).client() for _ in range(2)]
+        self.stores = Stores.connect(deployment.settings)
+        self.cache = self.stores.cache.client
+        self.workers: list[Process] = []
+
+    def start(self, *versions: Version) -> list[Process]:
+        """Start workers, and wait until they are registered."""
+        wanted = self.live() + len(versions)
+        started = [self.deployment.worker(version) for version in versions]
+
+        def is_done() -> bool:
+            assert all(one.process.poll() is None for one in started), [one.log.read_text() for one in started]
+            return self.live() == wanted
+
+        until(is_done, START_SECONDS)
+        self.workers += started
+        return started
+
+    def stop(self, process: Process) -> None:
+        """Stop a worker, and wait until it is gone from the registry."""
+        known = self.live()
+        process.stop()
+        until(lambda: self.live() < known)
+
+    def kinds(self) -> dict[str, int]:
+        """Return the number of live workers by their numbers."""
+        told = self.apis[0].get("/v1/info").raise_for_status().json()["numerics"]
+        assert all(one["pinned"] == (not kind_of(one["numbers"])) for one in told)
+        return {one["numbers"]: one["workers"] for one in told}
+
+    def live(self) -> int:
+        """Return the number of live workers."""
+        return sum(self.kinds().values())
+
+
+def kernels() -> list[Version]:
+    """Return workers with the BLAS kernels of several processors, those that this one can run."""
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    flags = {flag for line in lines if line.startswith("flags") for flag in line.split()}
+    chosen = [name for name, needed in _NEEDS.items() if needed <= flags]
+    return [Version(name, environment={"OPENBLAS_CORETYPE": name}) for name in chosen] or [NOW]
+
+
+def without_numba(folder: Path) -> Version:
+    """Return a worker in whose process numba cannot be imported."""
+    folder.mkdir()
+    lines = ["import sys", "sys.modules['numba'] = None", f"sys.path.append({str(ROOT)!r})"]
+    (folder / "sitecustomize.py").write_text("\n".join(lines), encoding="utf-8")
+    return Version("no-numba", root=folder)
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """A fleet whose workers are still to be started."""
+    folder = tmp_path_factory.mktemp("fleet")
+    with deployed(folder / "deployment") as deployment:
+        made = Fleet(deployment, folder / "without")
+        yield made
+        for api in made.apis:
+            api.close()
+        made.stores.close()
+
+
+@pytest.fixture(scope="module")
+def posteriors(fleet: Fleet) -> list[str]:
+    """The paths of one fit by each kind, while all workers live."""
+    fleet.start(*fleet.versions)
+    dataset, spec = synthetic(fleet.apis[0], N), FitSpec().to_dict()
+    made: dict[str, str] = {}
+    for numbers in fleet.kinds():
+        id_ = posterior_id(dataset, spec, numbers)
+        asked = {"dataset": dataset, "spec": spec}
+        job, _ = fleet.stores.jobs.create(kind="fit", claim=id_, posterior=id_, spec=asked, total=1, numbers=numbers)
+        fleet.stores.queue.enqueue(job)
+        assert ended(fleet.apis[0], job.id)["status"] == "succeeded"
+        made[numbers] = f"/v1/posteriors/{id_}"
+        assert fleet.apis[1].get(made[numbers]).json()["provenance"]["numbers"] == numbers
+    assert len(set(made.values())) == len(made), "another kind, another id"
+    pinned = [numbers for numbers in made if not kind_of(numbers)]
+    assert fitted(fleet.apis[0], dataset) == made[min(pinned or made)], "new work is pinned where it can be"
+    return list(made.values())
+
+
+def test_no_id_and_no_etag_has_two_contents(fleet: Fleet, posteriors: list[str]) -> None:
+    """Any posterior, any API process, any worker, with the cache flushed again and again between the requests."""
+    rng = random.Random(0)  # noqa: S311 # no secret
+    seen: dict[tuple[str, str], tuple[str, bytes]] = {}
+    of_tag: dict[str, bytes] = {}
+    jobs = [batch(fleet.apis[0], path) for path in posteriors]
+    singles = ["/arrays", "/arrays?name=embedding", *(f"/draws/{i}?wait=60&align={a}" for i in range(3) for a in ALIGN)]
+    paths = [*(path + single for path in posteriors for single in singles), *(f"/v1/jobs/{job}/result" for job in jobs)]
+    for number in range(REQUESTS):
+        if number % 7 == 0:
+            fleet.cache.flushall()
+        path, accept = rng.choice(paths), rng.choice(["application/json", "application/x-npy"])
+        if path.endswith("arrays"):
+            accept = "application/zip"
+        answer = made(rng.choice(fleet.apis), path, accept)
+        tag, body = answer.headers["ETag"], answer.content
+        assert seen.setdefault((path, accept), (tag, body)) == (tag, body), f"{path} as {accept}"
+        assert of_tag.setdefault(tag, body) == body
+    assert len(seen) > len(paths)
+
+
+def batch(client: httpx.Client, path: str) -> str:
+    """Draw many embeddings; return the id of the job."""
+    job = client.post(f"{path}/draws", json={"count": BATCH, "align": "none"}).raise_for_status().json()
+    assert ended(client, job["id"])["status"] == "succeeded"
+    return str(job["id"])
+
+
+def made(client: httpx.Client, path: str, accept: str) -> httpx.Response:
+    """Return an answer, made again where it was evicted."""
+    found: list[httpx.Response] = []
+
+    def is_there() -> bool:
+        found[:] = [client.get(path, headers={"Accept": accept})]
+        assert found[0].status_code in {200, 202}, found[0].text
+        return found[0].status_code == 200
+
+    until(is_there)
+    return found[0]
+
+
+def test_a_batch_has_the_bits_of_its_draws(fleet: Fleet, posteriors: list[str]) -> None:
+    """A batch that is made while all kinds are live, with evictions, is the single draws of its posterior."""
+    client = fleet.apis[1]
+    for path in posteriors:
+        job = batch(client, path)
+        whole = np.load(io.BytesIO(made(client, f"/v1/jobs/{job}/result", NPY["Accept"]).content))
+        fleet.cache.flushall()
+        for index in (0, BATCH // 2, BATCH - 1):
+            one = made(client, f"{path}/draws/{index}?wait=60&align=none", NPY["Accept"])
+            np.testing.assert_array_equal(np.load(io.BytesIO(one.content)), whole[index])
+
+
+def test_an_eviction_in_the_middle_of_a_download_changes_no_byte(fleet: Fleet, posteriors: list[str]) -> None:
+    """What is made again for the rest is of the posterior's kind; a part by If-Range belongs to the whole."""
+    client = fleet.apis[0]
+    for path in posteriors:
+        job = client.post(f"{path}/draws", json={"count": LONG}).raise_for_status().json()["id"]
+        assert ended(client, job)["status"] == "succeeded"
+        url = f"/v1/jobs/{job}/result"
+        whole = made(client, url, NPY["Accept"])
+        with client.stream("GET", url, headers=NPY) as answer:
+            assert answer.headers["ETag"] == whole.headers["ETag"]
+            pieces = answer.iter_raw(2**16)
+            first = next(pieces)
+            fleet.cache.flushall()
+            assert first + b"".join(pieces) == whole.content
+        assert fleet.stores.jobs.fetch(job).round > 0, "what was evicted was needed"
+        fleet.cache.flushall()
+        made(client, url, NPY["Accept"])
+        half = len(whole.content) // 2
+        headers = {**NPY, "Range": f"bytes={half}-", "If-Range": whole.headers["ETag"]}
+        part = fleet.apis[1].get(url, headers=headers)
+        assert (part.status_code, part.content) == (206, whole.content[half:])
+
+
+def test_results_of_every_sort_stay_with_their_kind(fleet: Fleet, posteriors: list[str]) -> None:
+    """Summary, new points, generated data and calibration are made by a worker of the posterior's kind."""
+    client = fleet.apis[0]
+    dataset = client.get(posteriors[0]).json()["dataset"]
+    for path in posteriors:
+        found: dict[str, Any] = {}
+        for _ in range(2):
+            jobs = [
+                client.post(f"{path}/transform", json={"dataset": dataset, "draws": 2}),
+                client.post(f"{path}/reconstructions", json={"count": 2}),
+                client.post(f"{path}/calibration", json={"half_samples": 4, "draws": 4}),
+            ]
+            urls = [f"/v1/jobs/{answer.raise_for_status().json()['id']}/result" for answer in jobs]
+            for answer in jobs:
+                assert ended(client, answer.json()["id"])["status"] == "succeeded"
+            for url in (*urls, f"{path}/summary?count=5&wait=60"):
+                answer = made(client, url, "application/json")
+                told = (answer.headers["ETag"], answer.content)
+                assert found.setdefault(url, told) == told
+            fleet.cache.flushall()
+
+
+def test_operators_see_the_kinds(fleet: Fleet, posteriors: list[str]) -> None:
+    """Info and metrics count the workers of each kind, and every worker logs its own."""
+    assert posteriors
+    kinds = fleet.kinds()
+    assert sum(kinds.values()) == len(fleet.versions)
+    told = fleet.apis[1].get("/metrics").text
+    for numbers, workers in kinds.items():
+        pinned = "no" if kind_of(numbers) else "yes"
+        assert f'glle_numerics_workers{{numbers="{numbers}",pinned="{pinned}"}} {workers}.0' in told
+    assert all("Numerics kind: " in worker.log.read_text() for worker in fleet.workers)
+    assert fleet.apis[0].get("/readyz").status_code == 200
+
+
+def test_work_waits_for_a_worker_of_its_kind(fleet: Fleet, posteriors: list[str]) -> None:
+    """No other worker takes it; health names the kind and the remedy; a worker of the kind does it when it is back."""
+    client, before = fleet.apis[0], set(fleet.kinds())
+    fleet.stop(fleet.workers[-1])
+    gone = before - set(fleet.kinds())
+    if not gone:
+        pytest.skip("Without numba the bits are the same here.")
+    (numbers,) = gone
+    (path,) = [one for one in posteriors if client.get(one).json()["provenance"]["numbers"] == numbers]
+    answer = client.get(f"{path}/draws/77?wait=2", headers=NPY)
+    assert (answer.status_code, answer.json()["status"]) == (202, "queued")
+    ready = client.get("/readyz").raise_for_status().json()["checks"]
+    (check,) = [check for check in ready if numbers in check["name"]]
+    assert check["state"] == "warning"
+    assert numbers in check["detail"]
+    fleet.start(fleet.versions[-1])
+    assert client.get(f"{path}/draws/77?wait=60", headers=NPY).status_code == 200

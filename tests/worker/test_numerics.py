@@ -1,0 +1,301 @@
+"""Work of one numerics kind never meets work of another; an id never has two contents."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import glle_engine
+from glle_engine import NUMBERS, FitSpec
+from tests.worker.test_tasks import SHEET, draws_job, fit_job
+from worker import numerics, queue, tasks
+from worker.analyses import CalibrationSpec
+from worker.datasets import Table
+from worker.drawing import store_draws
+from worker.draws import DrawKey
+from worker.formats import numbers_of_queue, queue_name
+from worker.health import other_queues, queue_states
+from worker.identity import posterior_id
+from worker.numerics import adopt, is_of_this_version, kind_of, numbers_for, numbers_of
+from worker.process import GlleWorker
+from worker.queue import TaskQueue
+from worker.roster import workers_by_numbers
+from worker.safe_queue import NAME, SERIALIZER, SafeJob, SafeQueue
+from worker.warm import WarmPosteriors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from glle_engine import Posterior
+    from worker.jobs import Job
+    from worker.stores import Stores
+
+KIND = "0123456789abcdef"
+OTHER = numbers_of(KIND)
+KEY = DrawKey(0, 0, 1.0, "posterior", "none")
+
+
+@pytest.fixture(autouse=True)
+def _here(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let the tasks use the test's stores, and be of the pinned kind again afterwards."""
+    monkeypatch.setattr(tasks, "stores", lambda: stores)
+    yield
+    adopt("")
+
+
+def alive(stores: Stores, numbers: str, name: str = "one") -> GlleWorker:
+    """Register a live worker of a kind, as a worker process does."""
+    adopt(kind_of(numbers))
+    made = GlleWorker(
+        [queue_name(numbers)],
+        name=name,
+        connection=stores.client,
+        serializer=SERIALIZER,
+        job_class=SafeJob,
+        queue_class=SafeQueue,
+    )
+    made.register_birth()
+    adopt("")
+    return made
+
+
+def job_of(stores: Stores, numbers: str) -> Job:
+    """Create and enqueue the job of a fit of a kind."""
+    dataset, _ = stores.datasets.add(Table(values=SHEET.X, source={"kind": "test"}))
+    spec = FitSpec().to_dict()
+    id_ = posterior_id(dataset.id, spec, numbers)
+    asked = {"dataset": dataset.id, "spec": spec}
+    job, _ = stores.jobs.create(kind="fit", claim=id_, posterior=id_, spec=asked, total=1, numbers=numbers)
+    stores.queue.enqueue(job)
+    return job
+
+
+def silent(job: Job, seconds: float) -> Job:
+    """Return a job as if its record had not changed for so long."""
+    return replace(job, touched=job.touched - int(1000 * seconds) - 1)
+
+
+def waiting(stores: Stores, numbers: str) -> list[str]:
+    """Return the tasks that wait in the queue of a kind."""
+    found = SafeQueue(queue_name(numbers), connection=stores.client, serializer=SERIALIZER).get_job_ids()
+    return list(found)
+
+
+@pytest.mark.parametrize("kind", ["", KIND, "f" * 16, "00"])
+def test_a_queue_names_the_numbers_of_its_workers(kind: str) -> None:
+    """The name is read back to the numbers; the pinned kind keeps the queue it always had."""
+    numbers = numbers_of(kind)
+    assert numbers_of_queue(queue_name(numbers)) == numbers
+    assert (kind_of(numbers), is_of_this_version(numbers), numbers_for(numbers)) == (kind, True, numbers)
+    assert (queue_name(numbers) == NAME) == (not kind)
+
+
+@pytest.mark.parametrize("name", ["glle-other", "glle-1-9.9.9", f"glle-7-{OTHER}", "glle-", "other"])
+def test_queues_of_other_versions_are_not_ours(name: str) -> None:
+    """Neither other numbers, nor other formats, nor another program's."""
+    assert numbers_of_queue(name) is None
+
+
+def test_old_records_are_of_the_pinned_kind(stores: Stores) -> None:
+    """Their numbers have no kind, and their draws are where they were."""
+    job = fit_job(stores)
+    assert (job.numbers, job.queue) == (NUMBERS, NAME)
+    tasks.fit(job.id)
+    record = stores.posteriors.fetch(job.subject)
+    assert record.drawn_from.startswith(f"{record.id}:")
+    assert replace(record, provenance={}).drawn_from == record.id
+    assert replace(record, provenance={}).numbers == "0.1.0"
+
+
+def test_new_work_is_pinned_where_it_can_be(stores: Stores) -> None:
+    """Also without any worker; else it is of the first live kind in order."""
+    assert stores.queue.numbers_for_new() == NUMBERS
+    alive(stores, numbers_of("ffff"), "last")
+    alive(stores, OTHER)
+    assert stores.queue.numbers_for_new() == OTHER
+    assert sorted(workers_by_numbers(stores.client, stores.settings)) == [OTHER, numbers_of("ffff")]
+    alive(stores, NUMBERS, "pinned")
+    assert stores.queue.numbers_for_new() == NUMBERS
+    assert {state.numbers for state in queue_states(stores)} == {NUMBERS, OTHER, numbers_of("ffff")}
+    assert other_queues(stores) == []
+
+
+def test_a_worker_only_has_work_of_its_kind(stores: Stores) -> None:
+    """Each job waits in the queue of its kind; handed to a worker of another kind all the same, it is refused."""
+    mine, theirs = job_of(stores, NUMBERS), job_of(stores, OTHER)
+    assert mine.subject != theirs.subject
+    assert (waiting(stores, NUMBERS), waiting(stores, OTHER)) == ([mine.id], [theirs.id])
+    tasks.fit(theirs.id)
+    refused = stores.jobs.fetch(theirs.id).error
+    assert refused is not None
+    assert (refused.code, refused.details) == ("other-numbers", {"numbers": OTHER, "own": NUMBERS})
+
+
+def test_results_carry_the_kind(stores: Stores) -> None:
+    """Posterior, draws and calibration that a worker of another kind made say so."""
+    adopt(KIND)
+    fit = job_of(stores, OTHER)
+    tasks.fit(fit.id)
+    record = stores.posteriors.fetch(fit.subject)
+    assert (record.numbers, record.provenance["numbers"]) == (OTHER, OTHER)
+    job, spec = draws_job(stores, record.id, count=2)
+    stores.client.hset(f"glle:job:{job.id}", "numbers", OTHER)
+    for shard in range(spec.shards):
+        tasks.draw(job.id, 0, shard)
+    head = stores.cache.head(spec.key(0).cache_key(record.drawn_from))
+    assert head is not None
+    assert head["numbers"] == OTHER
+    assert CalibrationSpec(engine=OTHER).cache_key(record.id) != CalibrationSpec().cache_key(record.id)
+    adopt("")
+    again, spec = draws_job(stores, record.id, count=3)
+    tasks.draw(again.id, 0, 0)
+    ended = stores.jobs.fetch(again.id)
+    assert ended.error is not None
+    assert ended.error.code == "other-numbers", "the pinned kind draws nothing from it"
+
+
+def test_what_got_lost_is_put_back_into_its_queue(stores: Stores) -> None:
+    """By the sweep of a worker of any kind, as an API does."""
+    job = job_of(stores, OTHER)
+    stores.client.delete(f"rq:queue:{queue_name(OTHER)}", f"rq:job:{job.id}")
+    stores.queue.repair(silent(stores.jobs.fetch(job.id), queue.STALE_SECONDS))
+    assert (waiting(stores, OTHER), waiting(stores, NUMBERS)) == ([job.id], [])
+
+
+@pytest.mark.parametrize(("live", "status"), [((), "queued"), ((OTHER,), "queued"), ((NUMBERS, OTHER), "queued"),
+                                              ((NUMBERS,), "failed")])  # fmt: skip
+def test_work_of_a_kind_that_is_gone(stores: Stores, live: tuple[str, ...], status: str) -> None:
+    """It waits as where no worker is; while others live, for a minute, and then fails with the remedy."""
+    for numbers in live:
+        alive(stores, numbers, numbers.replace("+", "-"))
+    job = job_of(stores, OTHER)
+    assert stores.queue.repair(silent(job, queue.STALE_SECONDS)).status == "queued"
+    ended = stores.queue.repair(silent(stores.jobs.fetch(job.id), queue.ABANDONED_SECONDS))
+    assert ended.status == status
+    if status == "failed":
+        assert ended.error is not None
+        assert (ended.error.code, ended.error.status) == ("no-worker-of-kind", 503)
+        assert ended.error.details == {"numbers": OTHER, "live": [NUMBERS]}
+        assert "numba" in ended.error.remedy
+        assert waiting(stores, OTHER) == []
+
+
+def test_a_dead_worker_of_another_kind_is_recovered(stores: Stores) -> None:
+    """What it had in work is enqueued again in its queue."""
+    job = job_of(stores, OTHER)
+    worker = alive(stores, OTHER, "dead")
+    taken = SafeJob.fetch(job.id, connection=stores.client, serializer=SERIALIZER)
+    worker.queues[0].remove(taken)
+    worker.prepare_execution(taken)
+    worker.prepare_job_execution(taken)
+    TaskQueue(stores.client, stores.jobs, stores.settings).recover("dead")
+    assert (waiting(stores, OTHER), waiting(stores, NUMBERS)) == ([job.id], [])
+
+
+@pytest.fixture
+def other_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fits that have other bits from now on, whatever the cause."""
+    original = glle_engine.fit_spec
+
+    def fit_spec(*args: Any, **more: Any) -> Posterior:
+        found = original(*args, **more)
+        embedding = found.embedding.copy()
+        embedding[0, 0] = np.nextafter(embedding[0, 0], np.inf)
+        return replace(found, embedding=embedding)
+
+    monkeypatch.setattr(glle_engine, "fit_spec", fit_spec)
+
+
+@pytest.fixture
+def fitted(stores: Stores) -> str:
+    """The id of a fitted posterior."""
+    job = fit_job(stores)
+    tasks.fit(job.id)
+    return job.subject
+
+
+def test_a_fit_with_other_bits_is_refused_under_the_old_id(
+    stores: Stores, fitted: str, request: pytest.FixtureRequest
+) -> None:
+    """Evicted and repeated with another digest: drawing fails with the remedy, and nothing is cached under the id."""
+    request.getfixturevalue("other_bits")
+    stores.cache.client.flushall()
+    job, _ = draws_job(stores, fitted, count=1)
+    tasks.draw(job.id, 0, 0)
+    error = stores.jobs.fetch(job.id).error
+    assert error is not None
+    assert (error.code, error.status) == ("other-bits", 409)
+    assert f"DELETE /v1/posteriors/{fitted}" in error.remedy
+    assert stores.posteriors.load(fitted) is None
+    again = fit_job(stores)
+    tasks.fit(again.id)
+    error = stores.jobs.fetch(again.id).error
+    assert error is not None
+    assert error.code == "other-bits"
+
+
+def test_draws_of_a_fit_with_other_bits_are_elsewhere(
+    stores: Stores, fitted: str, request: pytest.FixtureRequest
+) -> None:
+    """Deleted and fitted again under the same id: no draw of the former is one of the latter, nor is one warm."""
+    job, spec = draws_job(stores, fitted, count=1)
+    tasks.draw(job.id, 0, 0)
+    stores.warm.fetch(fitted, stores.posteriors)
+    before = stores.posteriors.fetch(fitted)
+    key = spec.key(0)
+    assert stores.cache.present([key.cache_key(before.drawn_from)]) == [True]
+    request.getfixturevalue("other_bits")
+    stores.posteriors.delete(before)
+    left = stores.cache.present([key.cache_key(before.drawn_from)])
+    again = fit_job(stores)
+    tasks.fit(again.id)
+    after = stores.posteriors.fetch(fitted)
+    assert left == [False]
+    assert key.cache_key(after.drawn_from) != key.cache_key(before.drawn_from)
+    assert stores.warm.get(before.drawn_from) is not None
+    assert stores.warm.get(after.drawn_from) is None
+
+
+def test_arrays_of_another_digest_are_as_good_as_evicted(stores: Stores, fitted: str) -> None:
+    """What two workers wrote at the same time, with other bits, is never read for the recorded fit."""
+    record = stores.posteriors.fetch(fitted)
+    lie = replace(record, provenance={**record.provenance, "arrays_sha256": "0" * 64})
+    assert stores.posteriors.arrays(record) is not None
+    assert stores.posteriors.entry_sha256(record) is not None
+    assert stores.posteriors.arrays(lie) is None
+    assert stores.posteriors.entry_sha256(lie) is None
+    assert stores.posteriors.load(fitted, "0" * 64) is None
+    warm = WarmPosteriors(2**30)
+    warm.fetch(fitted, stores.posteriors)
+    assert warm.get(record.drawn_from) is not None
+
+
+@pytest.mark.parametrize("change", ["embedding", "eigenvalues", "diagnostics"])
+def test_the_digest_of_a_draw_is_of_all_it_has(stores: Stores, fitted: str, change: str) -> None:
+    """Eigenvalues and diagnostics are in answers, too; the seconds are not."""
+    posterior = stores.posteriors.load(fitted)
+    assert posterior is not None
+    draw = posterior.draw(0, align="none")
+    other: Any = {
+        "embedding": draw.embedding * -1,
+        "eigenvalues": np.nextafter(draw.eigenvalues, 1),
+        "diagnostics": {**draw.diagnostics, "steps": 99},
+    }[change]
+
+    def digest(made: Any, seconds: float) -> str:
+        store_draws(stores.cache, fitted, [KEY], [made], seconds)
+        head = stores.cache.head(KEY.cache_key(fitted))
+        assert head is not None
+        return str(head["sha256"])
+
+    assert digest(draw, 0.1) == digest(draw, 0.2)
+    assert digest(replace(draw, **{change: other}), 0.1) != digest(draw, 0.1)
+
+
+def test_a_process_is_of_the_pinned_kind_until_it_is_measured() -> None:
+    """And of none but its own then."""
+    assert numerics.own_numbers() == NUMBERS
+    assert adopt(KIND) == OTHER == numerics.own_numbers()
