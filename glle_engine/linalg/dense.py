@@ -55,7 +55,7 @@ def cross(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.f
     """Return A^T B (a, b) of two tall matrices (n, a) and (n, b)."""
     if not has_compiler():
         return np.asarray(left.T @ right)
-    return _products(left[None], right[None])[0]
+    return np.asarray(_products(left[None], right[None])[0])
 
 
 def matmul(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -63,7 +63,7 @@ def matmul(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.
     if not has_compiler():
         return np.asarray(left @ right)
     if left.ndim == 2:
-        return _products(left.T[None], right[None])[0]
+        return np.asarray(_products(left.T[None], right[None])[0])
     return _products(left.transpose(0, 2, 1), right)
 
 
