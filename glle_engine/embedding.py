@@ -14,6 +14,12 @@ Several closed classes: as many null vectors, one a class; they come first, with
 
 Published draws have no constant null vector: B itself is factored, and the first eigenvector is ignored, as
 the paper says.
+
+With numba all factors, solves and iterations are compiled code of fixed order, whose bits do not depend on the
+processor. The mean is factored by the lanes' elimination with one lane (`glle_engine.lanes.single`), else with pivoting
+(`glle_engine.linalg.sparse_lu`). Of SuperLU only the fill-reducing order remains, a function of the pattern. ARPACK
+(solver "eigsh") is the last resort, and the only solver whose bits depend on the kernels of BLAS. Without numba SuperLU
+and numpy compute the same to rounding.
 """
 
 from __future__ import annotations
@@ -106,12 +112,12 @@ class Eigenproblem:
                 null = factored.null_left()
                 strength = float(np.abs(null[problem.pins, np.arange(len(pins))]).min())
                 is_good = strength >= GOOD_PIN * np.abs(null).max()
-                used, problem = problem, problem.with_pins(np.sort(np.argmax(np.abs(null), axis=0)).astype(np.int32))
+                problem = problem.with_pins(np.sort(np.argmax(np.abs(null), axis=0)).astype(np.int32))
                 if not is_good:
                     continue
                 pairs = factored.eigenpairs(wanted, null, exhaustive=True)
                 pairs.diagnostics.update(solver=solver, pin=strength)
-                if used._accept(pairs, solver, tried):
+                if cls._accept(pairs, solver, tried):
                     return problem, pairs
                 break
         return problem, problem.solve(weights, wanted, exhaustive=True, rejected=tried)
@@ -229,7 +235,7 @@ class Eigenproblem:
     def _reordered(self, permutation: str) -> Self:
         """Return the problem in SuperLU's fill-reducing order, which depends on the pattern alone.
 
-        The incomplete factorisation of an identity with explicit zeros finds the order without the work of a factorisation.
+        The incomplete factorisation of an identity with explicit zeros finds the order without numerical work.
         """
         n, k = self.neighbors.shape
         row, _, _ = self._pattern
@@ -270,10 +276,11 @@ class Eigenproblem:
     def factor(self, weights: NDArray[np.float64], pins: NDArray[np.int32], permutation: str) -> Factored:
         """Factor with pivoting, in the order of the problem ("NATURAL"), or with partial pivoting ("COLAMD")."""
         if permutation == "COLAMD":
-            return self._by_columns._pivoted(weights, pins, 1.0)
-        return self._pivoted(weights, pins, _THRESHOLD)
+            return self._by_columns.pivoted(weights, pins, 1.0)
+        return self.pivoted(weights, pins, _THRESHOLD)
 
-    def _pivoted(self, weights: NDArray[np.float64], pins: NDArray[np.int32], threshold: float) -> Factored:
+    def pivoted(self, weights: NDArray[np.float64], pins: NDArray[np.int32], threshold: float) -> Factored:
+        """Factor in the order of the problem, with a threshold of pivoting."""
         n, k = self.neighbors.shape
         row, source, inverse = self._pattern
         values = np.empty((n, k + 1))

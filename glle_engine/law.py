@@ -83,5 +83,5 @@ def _affine(
     from glle_engine.lanes.sampling import affine  # noqa: PLC0415 -- numba takes a while to load
 
     weights = np.empty(mean.shape)
-    affine((0,), *(dense.readable(array) for array in (mean, factor, z)), spread, weights)
+    affine((0,), dense.readable(mean), dense.readable(factor), dense.readable(z), spread, weights)
     return weights

@@ -6,8 +6,8 @@ normals (Box and Muller 1958), with :math:`r = \sqrt{-2 \log(1 - u_{2m})}`:
 
 .. math:: z_{2m} = r \cos(2 \pi u_{2m+1}), \quad z_{2m+1} = r \sin(2 \pi u_{2m+1}).
 
-With numba it is computed by `glle_engine.lanes.normals`, whose bits do not depend on the processor, so that a draw is of
-the same weights whichever solver makes it; without numba by numpy, to rounding.
+With numba `glle_engine.lanes.normals` computes it, with the same bits on every processor and for every solver of a
+draw; without numba numpy does, to rounding.
 """
 
 from __future__ import annotations

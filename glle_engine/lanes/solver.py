@@ -16,12 +16,13 @@ from glle_engine.lanes.acceptance import deviations, null_left
 from glle_engine.lanes.factorization import factorise
 from glle_engine.lanes.lanczos import lanczos
 from glle_engine.lanes.sampling import sample, unpack
-from glle_engine.lanes.structure import Structure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
+
+    from glle_engine.lanes.structure import Structure
 
 TOLERANCE = 1e-9
 # Without pivoting one draw in a hundred has factors so ill-conditioned that its eigenvectors are off by 1e-8 to 1e-6;

@@ -71,10 +71,12 @@ class SparseLU:
             If no entry of a column can be a pivot.
 
         """
-        singular, *parts = _factorise(start, rows, values, threshold)
+        singular, pivots, lower_start, lower_rows, lower, upper_start, upper_rows, upper = _factorise(
+            start, rows, values, threshold
+        )
         if singular >= 0:
             raise FloatingPointError("factor is exactly singular or not finite")
-        return cls(*parts)
+        return cls(pivots, lower_start, lower_rows, lower, upper_start, upper_rows, upper)
 
     def solve(self, b: NDArray[np.float64], trans: str = "N") -> NDArray[np.float64]:
         """Solve A x = b, or A^T x = b for trans="T".

@@ -22,7 +22,7 @@ def hypotenuse(a: float, b: float) -> float:
     if large == 0.0:
         return 0.0
     ratio = small / large
-    return large * float(np.sqrt(1.0 + ratio * ratio))
+    return float(large * np.sqrt(1.0 + ratio * ratio))
 
 
 @compiled

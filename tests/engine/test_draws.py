@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from glle_engine import DrawKey, Posterior, fit, load
-from glle_engine.alignment import disparity
+from glle_engine.alignment import disparity, procrustes_rotation
 from glle_engine.errors import InvalidParameterError, StorageError
 
 if TYPE_CHECKING:
@@ -143,3 +143,15 @@ def test_posteriors_are_frozen(posterior: Posterior) -> None:
         posterior.version = "2"  # type: ignore[misc]
     with pytest.raises(ValueError, match="read-only"):
         posterior.embedding[0, 0] = 1
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2, 3])
+def test_the_rotation_is_orthogonal_for_products_of_any_rank(rank: int) -> None:
+    """R R^T = I, and no rotation is closer, where Y^T Y_0 is singular."""
+    rng = np.random.default_rng(rank)
+    Y, reference = rng.standard_normal((40, 3)), rng.standard_normal((40, 3))
+    Y[:, rank:] = 0
+    turn = procrustes_rotation(Y, reference)
+    np.testing.assert_allclose(turn @ turn.T, np.eye(3), atol=1e-14)
+    nuclear = np.linalg.svd(Y.T @ reference, compute_uv=False).sum()
+    assert np.trace(turn.T @ Y.T @ reference) == pytest.approx(nuclear, abs=1e-12)

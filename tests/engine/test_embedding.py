@@ -187,14 +187,14 @@ def test_superlu_is_left_its_default_relax(sheet: Any, monkeypatch: pytest.Monke
     assert all(options.get("relax", 10) <= 10 for options in given)
 
 
-@pytest.mark.parametrize("compiler", [True, False])
+@pytest.mark.parametrize("code", ["compiled", "SuperLU"])
 @pytest.mark.parametrize("permutation", ["NATURAL", "COLAMD", "mean"])
 @pytest.mark.parametrize("hardship", ["none", "weak point", "nothing to pivot on"])
 def test_every_factorisation_gives_the_pairs_of_a_dense_svd(
-    posterior: Posterior, monkeypatch: pytest.MonkeyPatch, compiler: bool, permutation: str, hardship: str
+    posterior: Posterior, monkeypatch: pytest.MonkeyPatch, code: str, permutation: str, hardship: str
 ) -> None:
     """With and without numba, pivoted or, for the mean, not, on weights that are hard for the others, too."""
-    if compiler:
+    if code == "compiled":
         pytest.importorskip("numba")
     else:
         monkeypatch.setattr("glle_engine.linalg.dense.has_compiler", lambda: False)

@@ -1,4 +1,4 @@
-"""Several draws at once, held against other factors, dense linear algebra, numpy's own streams, and against one alone."""
+"""Several draws at once, held against other factors, dense linear algebra, numpy's streams, and one alone."""
 
 from __future__ import annotations
 
