@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from glle_engine import manifolds
 from glle_engine.concentration import participation_ratio
 from glle_engine.errors import GlleError, InvalidParameterError, TooFewPointsError
-from glle_engine.methods import METHODS, Embedding, Method, method
+from glle_engine.methods import METHODS, Embedding, Method, leading, method
 from glle_engine.methods.parameters import Parameter
 from glle_engine.methods.rewired import smallest_of_rows
+from glle_engine.progress import silent
 from glle_engine.quality import continuity, trustworthiness
 
 N = 120
@@ -72,6 +73,27 @@ def test_points_at_one_distance(name: str) -> None:
     assert found.Y.shape == (40, 2)
     assert np.isfinite(found.Y).all()
     assert np.linalg.matrix_rank(found.Y - found.Y.mean(axis=0)) == 2
+
+
+@pytest.mark.parametrize("m", [12, 40, 100])
+def test_all_pairs_of_a_multiple_eigenvalue_are_found(m: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Centred dissimilarities of a simplex have one eigenvalue; as many pairs as wanted come, whatever LAPACK gives."""
+    matrix = (np.eye(m) - 1 / m) / 2
+    partial = leading.eigh
+
+    def fewer(matrix: Any, **options: Any) -> Any:
+        values, vectors = partial(matrix, **options)
+        return (values[:0], vectors[:, :0]) if "subset_by_index" in options else (values, vectors)
+
+    for solver in (partial, fewer):
+        monkeypatch.setattr(leading, "eigh", solver)
+        values, vectors = leading.leading_eigenpairs(matrix, 3, silent)
+        np.testing.assert_allclose(values, 0.5)
+        np.testing.assert_allclose(vectors.T @ vectors, np.eye(3), atol=1e-9)
+        np.testing.assert_allclose(matrix @ vectors, vectors / 2, atol=1e-9)
+        assert leading.least_eigenvalue(matrix, 1.0, silent) == pytest.approx(0, abs=1e-9)
+        found = embedded("mds", np.ones((m, m)) - np.eye(m), dissimilarity="precomputed")
+        assert np.isfinite(found.Y).all()
 
 
 @settings(max_examples=60, deadline=None)
