@@ -17,9 +17,8 @@ the paper says.
 
 With numba all factors, solves and iterations are compiled code of fixed order, whose bits do not depend on the
 processor. The mean is factored by the lanes' elimination with one lane (`glle_engine.lanes.single`), else with pivoting
-(`glle_engine.linalg.sparse_lu`). Of SuperLU only the fill-reducing order remains, a function of the pattern. ARPACK
-(solver "eigsh") is the last resort, and the only solver whose bits depend on the kernels of BLAS. Without numba SuperLU
-and numpy compute the same to rounding.
+(`glle_engine.linalg.sparse_lu`). Of SuperLU only the fill-reducing order remains, a function of the pattern. The last
+resort inverts M, shifted (`glle_engine.fallbacks`). Without numba SuperLU and numpy compute the same to rounding.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
 from scipy.sparse import csc_array
-from scipy.sparse.linalg import spilu, splu
+from scipy.sparse.linalg import splu
 
 from glle_engine.eigenpairs import GOOD_PIN, LU_STEPS, MAX_STEPS, pin_refusal, refusal
 from glle_engine.errors import ConvergenceError, InvalidParameterError
 from glle_engine.factored import Factored
-from glle_engine.fallbacks import few_points, shift_invert
+from glle_engine.fallbacks import few_points, fill_reducing_order, shift_invert
 from glle_engine.linalg import dense
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ DENSE_BELOW = 80
 _ROUNDINGS = 8.0  # of the entries of B, each of which moves a singular value by the machine precision
 _THRESHOLD = 0.01  # of pivoting: 1 fills without bound and 0 loses digits
 
-Solver = Literal["lanes", "lanes-repinned", "lu", "lu-repinned", "lu-colamd", "eigsh", "dense"]
+Solver = Literal["lanes", "lanes-repinned", "lu", "lu-repinned", "lu-colamd", "shift-invert", "dense"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,10 +181,10 @@ class Eigenproblem:
                 tried.append(f"{solver}: {error}")
                 continue
             pairs.diagnostics.update(solver=solver, pin=strength)
-            if self._accept(pairs, solver, tried):
+            if self._accept(pairs, solver, tried, 1 + float(np.abs(weights).sum(axis=1).max())):
                 return pairs
         pairs = shift_invert(self, weights, wanted, tried)
-        if self._accept(pairs, "eigsh", tried):
+        if self._accept(pairs, "shift-invert", tried):
             return pairs
         raise ConvergenceError(
             f"No solver found the embedding: {'; '.join(tried)}.",
@@ -194,9 +193,10 @@ class Eigenproblem:
         )
 
     @staticmethod
-    def _accept(pairs: Eigenpairs, solver: Solver, tried: list[str]) -> bool:
+    def _accept(pairs: Eigenpairs, solver: Solver, tried: list[str], norm: float = 1.0) -> bool:
+        """Record whether the pairs pass; `norm` is that of B, of which rounding moves singular values by a share."""
         smallest = np.sqrt(pairs.values[pairs.values > 0].min(initial=1.0))
-        share = _ROUNDINGS * float(np.finfo(float).eps / smallest)
+        share = _ROUNDINGS * norm * float(np.finfo(float).eps / smallest)
         reason = refusal(
             pairs.diagnostics["deviation"],
             pairs.diagnostics["steps"],
@@ -233,24 +233,11 @@ class Eigenproblem:
         return self._reordered("COLAMD")
 
     def _reordered(self, permutation: str) -> Self:
-        """Return the problem in SuperLU's fill-reducing order, which depends on the pattern alone.
-
-        The incomplete factorisation of an identity with explicit zeros finds the order without numerical work.
-        """
+        """Return the problem in a fill-reducing order, which depends on the pattern alone."""
         n, k = self.neighbors.shape
         row, _, _ = self._pattern
-        values = np.zeros((n, k + 1))
-        values[row.reshape(n, k + 1) == np.arange(n)[:, None]] = 1.0
-        indptr = np.arange(0, n * (k + 1) + 1, k + 1, dtype=np.int32)
-        found = spilu(
-            csc_array((values.ravel(), row, indptr), shape=(n, n)),
-            drop_tol=1.0,
-            fill_factor=1.0,
-            permc_spec=permutation,
-            diag_pivot_thresh=0.0,
-            options={"SymmetricMode": permutation != "COLAMD"},
-        )
-        return type(self)(self.neighbors, self.order[np.argsort(found.perm_c)], self.pins)
+        order = fill_reducing_order(np.arange(0, n * (k + 1) + 1, k + 1, dtype=np.int32), row, permutation)
+        return type(self)(self.neighbors, self.order[order], self.pins)
 
     @cached_property
     def _pattern(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:

@@ -1,56 +1,144 @@
-"""The eigenproblem without a sparse LU: dense for a handful of points, ARPACK on M as the last resort."""
+"""The eigenproblem without the factors of B: dense for a handful of points, shifted M as the last resort."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.sparse import csr_array, identity
-from scipy.sparse.linalg import ArpackError, eigsh
+from scipy.sparse import csc_array, csr_array, identity
+from scipy.sparse.linalg import spilu, splu
 
 from glle_engine.eigenpairs import Eigenpairs, start_vector
 from glle_engine.errors import ConvergenceError
+from glle_engine.lanczos import lanczos
 from glle_engine.linalg import dense
+from glle_engine.linalg.rows import project_out
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from glle_engine.embedding import Eigenproblem
 
 
+_SHIFT = 1e-9  # of the norm of M: far above its rounding errors, far below the eigenvalues that matter
+
+
 def shift_invert(problem: Eigenproblem, weights: NDArray[np.float64], wanted: int, tried: list[str]) -> Eigenpairs:
-    """Last resort: ARPACK on M, shifted. Less accurate (1e-7 in angle), and the diagnostics say so."""
+    """Return the bottom eigenpairs by the inverse of M + s I, for a B that is singular to rounding.
+
+    The last resort. M squares the condition number of B, so that vectors are accurate to some 1e-7 in angle. Singular
+    vectors of B restricted to their span set near-null vectors apart.
+    """
     n, k = problem.neighbors.shape
     indptr = np.arange(0, n * k + 1, k)
     residual = identity(n, format="csr") - csr_array((weights.ravel(), problem.neighbors.ravel(), indptr), shape=(n, n))
     gram = (residual.T @ residual).tocsc()
-    norm = abs(gram).sum(axis=0).max()
-    null = max(1, len(problem.pins))
+    gram.sort_indices()
+    norm = float(abs(gram).sum(axis=0).max())
+    locked = np.full((1, n), 1 / np.sqrt(n)) if len(problem.pins) else np.empty((0, n))
+    need = wanted if len(problem.pins) else wanted + 1
     try:
-        values, vectors = eigsh(gram, wanted + null, sigma=-1e-9 * norm, v0=start_vector(n), tol=0.0)
-    except (ArpackError, RuntimeError) as error:
+        rows = _largest_of_inverse((gram + _SHIFT * norm * identity(n, format="csc")).tocsc(), need, locked)
+    except (RuntimeError, FloatingPointError) as error:
         raise ConvergenceError(
-            f"No solver found the embedding: {'; '.join(tried)}; eigsh: {error}.",
+            f"No solver found the embedding: {'; '.join(tried)}; shift-invert: {error}.",
             remedy="Raise reg or n_neighbors, or lower the scale; duplicated points make this likelier.",
             details={"tried": tried},
         ) from error
-    ascending = np.argsort(values)
-    values, vectors = values[ascending], vectors[:, ascending]
-    vectors = _without_constant(vectors) if len(problem.pins) else vectors[:, 1:]
-    image = problem.apply(weights, vectors)
-    measured = np.einsum("nm,nm->m", image, image)
-    gram_residual = np.linalg.norm(gram @ vectors - vectors * measured, axis=0).max() / norm
+    singular, rotations = dense.svd(problem.apply(weights, np.ascontiguousarray(rows.T)))[1:]
+    vectors = dense.cross(rows, np.ascontiguousarray(rotations[::-1].T))[:, need - wanted :]
+    values = singular[::-1][need - wanted :] ** 2
+    off = gram @ vectors - vectors * values
     return Eigenpairs(
-        measured,
-        vectors,
+        values,
+        np.ascontiguousarray(vectors),
         {
-            "solver": "eigsh",
+            "solver": "shift-invert",
             "steps": 0,
-            "deviation": float(gram_residual),
+            "deviation": float(np.sqrt((off * off).sum(axis=0).max())) / norm,
             "pin": 1.0,
             "next_eigenvalue": None,
         },
     )
+
+
+def _largest_of_inverse(matrix: csc_array, need: int, locked: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return orthonormal eigenvectors (need, n) of the largest eigenvalues of the inverse, orthogonal to `locked`.
+
+    One Krylov sequence sees one copy of a multiple eigenvalue; a new one, orthogonal to all vectors found, looks for
+    more until it finds none that is larger.
+    """
+    n = matrix.shape[0]
+    solve = _factor(matrix)
+    found, top = np.empty((0, n)), np.empty(0)
+    start, orthogonal = start_vector(n), locked
+    for _ in range(need + 1):
+
+        def inverse(f: NDArray[np.float64], fixed: NDArray[np.float64] = orthogonal) -> NDArray[np.float64]:
+            x = np.asarray(solve(f))
+            project_out(fixed, x)
+            return x
+
+        values, vectors, _ = lanczos(inverse, start, need, orthogonal)
+        vectors, values = vectors[: len(values)], values[:need]
+        enough = len(top) >= need and values[0] <= top[need - 1] * (1 + 1e-9)
+        found, top = np.concatenate([found, vectors]), np.concatenate([top, values])
+        best = np.argsort(-top, kind="stable")[:need]
+        found, top = found[best], top[best]
+        if enough:
+            break
+        orthogonal = np.concatenate([locked, found])
+        start = np.roll(start, 1)
+    return found
+
+
+def _factor(matrix: csc_array) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
+    """Return the solver of a sparse positive definite matrix: compiled factors, or SuperLU without numba."""
+    if not dense.has_compiler():
+        return splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True}).solve
+    from glle_engine.linalg.sparse_lu import SparseLU  # noqa: PLC0415 -- numba takes a while to load
+
+    order = fill_reducing_order(matrix.indptr, matrix.indices, "MMD_AT_PLUS_A")
+    permuted = matrix[order][:, order].tocsc()
+    permuted.sort_indices()
+    factors = SparseLU.factor(permuted.indptr.astype(np.int32), permuted.indices, permuted.data, 0.0)
+    position = np.argsort(order, kind="stable")
+    return lambda f: factors.solve(f[order])[position]
+
+
+def fill_reducing_order(
+    indptr: NDArray[np.int32], rows: NDArray[np.int32], permutation: str
+) -> NDArray[np.integer[Any]]:
+    """Return SuperLU's fill-reducing order of a square matrix with a full diagonal, from its pattern alone.
+
+    The incomplete factorisation of an identity with explicit zeros finds the order without numerical work.
+
+    Parameters
+    ----------
+    indptr : (n + 1,) int32
+    rows : (entries,) int32
+        Row numbers by columns.
+    permutation : {"MMD_AT_PLUS_A", "COLAMD"}
+
+    Returns
+    -------
+    (n,) int
+        Column j of the reordered matrix is column order[j].
+
+    """
+    n = len(indptr) - 1
+    values = (rows == np.repeat(np.arange(n), np.diff(indptr))).astype(np.float64)
+    found = spilu(
+        csc_array((values, rows, indptr), shape=(n, n)),
+        drop_tol=1.0,
+        fill_factor=1.0,
+        permc_spec=permutation,
+        diag_pivot_thresh=0.0,
+        options={"SymmetricMode": permutation != "COLAMD"},
+    )
+    return np.argsort(found.perm_c, kind="stable")
 
 
 def few_points(problem: Eigenproblem, weights: NDArray[np.float64], wanted: int) -> Eigenpairs:
@@ -81,13 +169,3 @@ def few_points(problem: Eigenproblem, weights: NDArray[np.float64], wanted: int)
             "rejected": [],
         },
     )
-
-
-def _without_constant(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Rotate an orthonormal basis whose span holds the constant so that the constant drops out."""
-    overlap = vectors.sum(axis=0)
-    drop = int(np.argmax(np.abs(overlap)))
-    rest = np.delete(vectors, drop, axis=1)
-    rest -= rest.mean(axis=0)
-    basis, triangle = np.linalg.qr(rest)
-    return np.asarray(basis * np.sign(np.diag(triangle)))

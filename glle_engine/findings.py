@@ -233,7 +233,7 @@ def _spectrum_notes(figures: dict[str, Any], pairs: Eigenpairs, p: int) -> list[
                 "coordinate can change places with the next one between draws. Look at n_components one higher.",
             )
         )
-    if pairs.diagnostics["solver"] == "eigsh":
+    if pairs.diagnostics["solver"] == "shift-invert":
         notes.append(
             Note(
                 "fallback-solver",
