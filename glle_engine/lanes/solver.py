@@ -256,6 +256,7 @@ def warm() -> None:
     from glle_engine.embedding import Eigenproblem  # noqa: PLC0415
     from glle_engine.fallbacks import few_points  # noqa: PLC0415
     from glle_engine.law import WeightLaw  # noqa: PLC0415
+    from glle_engine.linalg import distances  # noqa: PLC0415
     from glle_engine.normals import standard_normal  # noqa: PLC0415
 
     n, k = 12, 3
@@ -275,3 +276,4 @@ def warm() -> None:
     for factored in (problem.factor_mean(weights)[1], problem.factor(weights, rows[:1], "NATURAL")):
         factored.eigenpairs(1, factored.null_left(), exhaustive=False)
     aligned_to(embedding, embedding, centred=True)
+    distances.warm()
