@@ -8,12 +8,14 @@ are passed to pytest.
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 SLOW = ("test_acceptance.py", "test_approximate.py", "test_dense.py", "test_calibration.py", "test_advice.py")
+PRETENDERS = ("test_processors.py", "test_reproducible.py")  # they choose processors themselves
 SLOW_TESTS = ("test_lanes.py::test_the_number_of_lanes_does_not_show",)
 ENGINE = Path("tests/engine")
 KERNELS = {
@@ -81,7 +83,9 @@ def chosen(units: list[str]) -> list[Setting]:
 
 def command(arguments: list[str]) -> list[str]:
     """Return the command that runs the fast tests."""
-    without = [f"--ignore={ENGINE / name}" for name in SLOW] + [f"--deselect={ENGINE / name}" for name in SLOW_TESTS]
+    without = [f"--ignore={ENGINE / name}" for name in SLOW + PRETENDERS] + [
+        f"--deselect={ENGINE / name}" for name in SLOW_TESTS
+    ]
     return [sys.executable, "-m", "pytest", str(ENGINE), *without, "-n", "2", "-q", *arguments]
 
 
@@ -98,6 +102,21 @@ def probed(changes: dict[str, str]) -> tuple[list[str], list[str]]:
     )
     kernels, units = found.stdout.splitlines()
     return kernels.split(), units.split()
+
+
+def other_processors() -> list[dict[str, str]]:
+    """Return environments in which this machine computes as others do; none where it is no x86-64.
+
+    OpenBLAS does not check that the processor has the instructions of a kernel, so the flags decide.
+    """
+    if platform.machine() not in {"x86_64", "AMD64"}:
+        return []
+    flags = processor_flags(Path("/proc/cpuinfo"))
+    kernels = [name for name, needed in (*KERNELS.items(), ("Prescott", ())) if flags.issuperset(needed)]
+    return [
+        *({"OPENBLAS_CORETYPE": name} for name in kernels),
+        {"NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR X86_V3"},
+    ]
 
 
 def processor_flags(cpuinfo: Path) -> set[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import platform
 import subprocess
 import sys
 
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from glle_engine.linalg import dense
+from tests.processors import other_processors
 
 NUMBERS = st.floats(-1e3, 1e3, allow_subnormal=False)
 BATCHES = arrays(np.float64, array_shapes(min_dims=3, max_dims=3, max_side=7), elements=NUMBERS)
@@ -114,6 +114,7 @@ DIGEST = """
 import hashlib, sys
 import numpy as np
 from glle_engine.linalg import dense
+from tests.processors import other_processors
 words = np.random.Philox(key=7).random_raw(40 * 12 * 9)
 A = ((words >> np.uint64(11)) * 2.0**-53 - 0.5).reshape(40, 12, 9)
 G = dense.gram(A) + 0.1 * np.eye(12)
@@ -125,10 +126,7 @@ print(hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in p
 """
 
 
-@pytest.mark.skipif(platform.machine() not in {"x86_64", "AMD64"}, reason="the names of x86-64 kernels")
-@pytest.mark.parametrize(
-    "setting", [{"OPENBLAS_CORETYPE": "Nehalem"}, {"NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR X86_V3"}]
-)
+@pytest.mark.parametrize("setting", other_processors(), ids=str)
 def test_bits_do_not_depend_on_the_processor(setting: dict[str, str]) -> None:
     """Another OpenBLAS kernel and numpy without wide vectors give the same digest."""
     pytest.importorskip("numba")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glle_engine import Posterior, eigenpairs, embedding, fit, manifolds
+from glle_engine import Posterior, eigenpairs, embedding, fallbacks, fit, manifolds
 from glle_engine.embedding import Eigenproblem
 from glle_engine.errors import ConvergenceError
 from glle_engine.graph import closed_classes
@@ -179,8 +179,8 @@ def test_superlu_is_left_its_default_relax(sheet: Any, monkeypatch: pytest.Monke
         return call
 
     monkeypatch.setattr("glle_engine.linalg.dense.has_compiler", lambda: False)
-    for name in ("splu", "spilu"):
-        monkeypatch.setattr(embedding, name, recorded(getattr(embedding, name)))
+    for module, name in ((embedding, "splu"), (fallbacks, "splu"), (fallbacks, "spilu")):
+        monkeypatch.setattr(module, name, recorded(getattr(module, name)))
     fitted = fit(sheet)
     fitted.eigenproblem.solve(fitted.weights(0), 2)
     assert len(given) >= 3

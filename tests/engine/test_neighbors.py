@@ -18,12 +18,12 @@ from glle_engine.bridging import bridge
 from glle_engine.linalg import distances as room
 from glle_engine.linalg.distances import distances as distances_between
 from glle_engine.neighbors import kneighbors, kneighbors_to
+from tests.processors import other_processors
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 # Vector units that numpy chooses between at run time.
-NARROW = "X86_V3 X86_V4 AVX512_ICL AVX512_SPR"
 
 
 def reference(X: NDArray[np.float64], k: int) -> NDArray[np.float64]:
@@ -142,12 +142,6 @@ def test_each_point_is_placed_by_itself(d: int) -> None:
     np.testing.assert_array_equal(np.sort(everyone, axis=1), np.broadcast_to(np.arange(300), (40, 300)))
 
 
-KERNELS: tuple[dict[str, str], ...] = (
-    {},
-    {"OPENBLAS_CORETYPE": "Nehalem"},
-    {"OPENBLAS_CORETYPE": "Haswell"},
-    {"NPY_DISABLE_CPU_FEATURES": NARROW},
-)
 PROGRAM = """
 import hashlib
 import numpy as np
@@ -159,8 +153,8 @@ from glle_engine.quality import continuity, trustworthiness
 from glle_engine.summary import moments
 rng = np.random.default_rng(0)
 digest = hashlib.sha256()
-for d in (4, 16, 64):
-    for X in (rng.integers(0, 4, (500, d)) + 0.0, np.sin(rng.standard_normal((500, d)))):
+for d in (4, 64):
+    for X in (rng.integers(0, 4, (500, d)) + 0.0, rng.random((500, d))):
         Y = np.round(X[:, :2] + rng.random((500, 2)), 1)
         for array in (*kneighbors(X, 12), *kneighbors_to(X[:400], X[300:], 5)):
             digest.update(array.tobytes())
@@ -175,7 +169,7 @@ print(digest.hexdigest())
 def test_the_same_bits_with_every_kernel() -> None:
     """BLAS kernels and vector units of other processors give the same neighbors, ranks, moments and scores."""
     digests = set()
-    for kernel in KERNELS:
+    for kernel in ({}, *other_processors()):
         found = subprocess.run(
             [sys.executable, "-W", "ignore", "-c", PROGRAM],
             env={**os.environ, **kernel},

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import platform
 import subprocess
 import sys
 from functools import cache
 
 import pytest
+
+from tests.processors import other_processors
 
 pytest.importorskip("numba")
 
@@ -104,9 +105,6 @@ for permutation in ("NATURAL", "COLAMD"):
 regular = ((np.arange(200)[:, None] + np.array([1, 2, 198, 199])) % 200).astype(np.int32)
 fitted("multiple", plain, np.sort(regular, axis=1), np.full((200, 4), 0.25), 10)
 """
-KERNELS = ("Haswell", "Sandybridge", "Nehalem", "Prescott")
-SETTINGS = [{"OPENBLAS_CORETYPE": kernel} for kernel in KERNELS]
-SETTINGS.append({"NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR X86_V3"})
 
 
 @cache
@@ -120,8 +118,7 @@ def digests(*settings: tuple[str, str]) -> list[str]:
     return done.stdout.splitlines()
 
 
-@pytest.mark.skipif(platform.machine() not in {"x86_64", "AMD64"}, reason="the names of x86-64 kernels")
-@pytest.mark.parametrize("setting", SETTINGS, ids=[next(iter(setting.values())).split()[0] for setting in SETTINGS])
+@pytest.mark.parametrize("setting", other_processors(), ids=str)
 def test_bits_do_not_depend_on_the_processor(setting: dict[str, str]) -> None:
     """Other kernels of OpenBLAS, and numpy without wide vectors, give the same digests."""
     assert digests(*setting.items()) == digests()
