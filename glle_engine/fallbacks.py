@@ -97,7 +97,8 @@ def _largest_of_inverse(matrix: csc_array, need: int, locked: NDArray[np.float64
 def _factor(matrix: csc_array) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
     """Return the solver of a sparse positive definite matrix: compiled factors, or SuperLU without numba."""
     if not dense.has_compiler():
-        return splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True}).solve
+        lu = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+        return lambda f: np.asarray(lu.solve(f))
     from glle_engine.linalg.sparse_lu import SparseLU  # noqa: PLC0415 -- numba takes a while to load
 
     order = fill_reducing_order(matrix.indptr, matrix.indices, "MMD_AT_PLUS_A")

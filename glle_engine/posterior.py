@@ -145,8 +145,8 @@ class Posterior:
     ) -> Draw:
         """Draw one embedding: the bottom eigenvectors of M at drawn weights (GLLE Eq. 37-43).
 
-        A pure function of the posterior and the arguments: draw 731 is the same alone or in a batch,
-        bit for bit on one machine, to solver tolerance across machines.
+        A pure function of the posterior and the arguments: draw 731 is the same bits alone or in a batch. With numba
+        it is the same bits on every processor, without it to solver tolerance.
 
         Parameters
         ----------

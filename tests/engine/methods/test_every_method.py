@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.linalg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -79,7 +80,7 @@ def test_points_at_one_distance(name: str) -> None:
 def test_all_pairs_of_a_multiple_eigenvalue_are_found(m: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Centred dissimilarities of a simplex have one eigenvalue; as many pairs as wanted come, whatever LAPACK gives."""
     matrix = (np.eye(m) - 1 / m) / 2
-    partial = leading.eigh
+    partial = scipy.linalg.eigh
 
     def fewer(matrix: Any, **options: Any) -> Any:
         values, vectors = partial(matrix, **options)
