@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.stats import rankdata
 
-from glle_engine.alignment import procrustes_rotation
+from glle_engine.alignment import procrustes_rotation, turned
 from glle_engine.data import checked_data, require_training_data
 from glle_engine.errors import InvalidParameterError
 from glle_engine.fit import reference_embedding
@@ -155,7 +155,7 @@ def half_samples(
         )
         placed[j, half] = fitted.embedding
         placed[j, others] = extension.embed(fitted.embedding)
-        placed[j] = dense.matmul(placed[j], procrustes_rotation(placed[j], reference))
+        placed[j] = turned(placed[j], procrustes_rotation(placed[j], reference))
         on_progress(j + 1, count, "half-samples")
     return placed
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.alignment import procrustes_rotation
+from glle_engine.alignment import procrustes_rotation, turned
 from glle_engine.diagnostics import Note
 from glle_engine.errors import InvalidParameterError
 from glle_engine.linalg import dense
@@ -91,7 +91,7 @@ def generalized_procrustes(
     for round_ in range(MAX_ROUNDS):
         on_progress(round_, MAX_ROUNDS, "consensus")
         for j, embedding in enumerate(aligned):
-            aligned[j] = dense.matmul(embedding, procrustes_rotation(embedding, consensus))
+            aligned[j] = turned(embedding, procrustes_rotation(embedding, consensus))
         before, consensus = consensus, aligned.mean(axis=0)
         if dense.norm(consensus - before) <= TOLERANCE * dense.norm(consensus):
             break
@@ -116,7 +116,7 @@ def aligned_to_consensus(
     consensus, aligned = generalized_procrustes(embeddings, on_progress)
     turn = procrustes_rotation(consensus, reference)
     for j, embedding in enumerate(aligned):
-        aligned[j] = dense.matmul(embedding, turn)
+        aligned[j] = turned(embedding, turn)
     return aligned
 
 
