@@ -255,7 +255,7 @@ def test_the_metric_is_one_that_is_told() -> None:
     name, target = metric["metric"]["name"], metric["target"]["value"]
     assert f"| `{name}` | gauge | queue |" in (ROOT / "docs" / "operations.md").read_text()
     (trigger,) = next(one["spec"]["triggers"] for _, one in ALL if one["kind"] == "ScaledObject")
-    assert trigger["metadata"]["query"] == f'max({name}{{queue="glle"}})'
+    assert trigger["metadata"]["query"] == f"max({name})"
     assert trigger["metadata"]["threshold"] == target
     adapter = yaml.safe_load((FOLDER / "components/prometheus-adapter/values.yaml").read_text())
     assert adapter["rules"]["external"][0]["name"]["as"] == name

@@ -22,6 +22,7 @@ from tests.conftest import until
 from worker.datasets import Table
 from worker.drawing import draw_and_cache
 from worker.draws import DrawKey
+from worker.formats import queue_name
 from worker.identity import posterior_id
 from worker.posteriors import PosteriorRecord
 from worker.stores import Stores
@@ -54,7 +55,7 @@ def beating(stores: Stores, name: str = "one", seconds: float = 0.0, **told: str
     """Enter a worker as it enters itself, its last sign of life so many seconds ago."""
     beat = (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat()
     fields: dict[Any, Any] = {"state": "idle", "engine": glle_engine.__version__, "threads": "1", **told}
-    stores.client.sadd("rq:workers:glle", f"rq:worker:{name}")
+    stores.client.sadd(f"rq:workers:{queue_name()}", f"rq:worker:{name}")
     stores.client.hset(f"rq:worker:{name}", mapping={**fields, "last_heartbeat": beat})
 
 
@@ -131,14 +132,14 @@ def drawn(stores: Stores) -> str:
     posterior = glle_engine.fit(X)
     dataset, _ = stores.datasets.add(Table(values=X, source={"kind": "test"}))
     spec = FitSpec().to_dict()
-    id_ = posterior_id(dataset.id, spec, glle_engine.__version__)
+    id_ = posterior_id(dataset.id, spec, glle_engine.NUMBERS)
     shapes = {name: {"shape": list(a.shape), "dtype": a.dtype.name} for name, a in posterior.arrays().items()}
     stores.posteriors.cache(id_, posterior)
     stores.posteriors.record(
         PosteriorRecord(
             id=id_, dataset=dataset.id, n=150, d=3, spec=spec, diagnostics=posterior.diagnostics.to_dict(), seconds=0.1,
-            eigenvalues=posterior.eigenvalues.tolist(), arrays=shapes, nbytes=0, provenance={}, job="job_1",
-            created="now",
+            eigenvalues=posterior.eigenvalues.tolist(), arrays=shapes, nbytes=0, job="job_1",
+            created="now", provenance={"numbers": glle_engine.NUMBERS},
         )
     )  # fmt: skip
     draw_and_cache(stores.cache, id_, posterior, [DrawKey(0, i, 1.0, "posterior", "procrustes") for i in range(4)])

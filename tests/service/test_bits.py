@@ -212,7 +212,7 @@ def of_a_kind(stores: Stores, numbers: str, name: str) -> None:
     beating(stores, name)
     if numbers != numbers_of(""):
         queue = queue_name(numbers)
-        stores.client.smove("rq:workers:glle", f"rq:workers:{queue}", f"rq:worker:{name}")
+        stores.client.smove(f"rq:workers:{queue_name()}", f"rq:workers:{queue}", f"rq:worker:{name}")
         stores.client.sadd("rq:queues", f"rq:queue:{queue}")
 
 
@@ -264,8 +264,8 @@ def test_a_fit_is_of_a_live_kind_and_its_work_stays_there(client: httpx.Client, 
         client.post(f"{drawn}/calibration", json={}).json()["id"],
     ]
     for id_ in of_pinned:
-        assert stores.client.hget(job_key(id_), "queue") == b"glle"
-    (check,) = [one for one in client.get("/readyz").json()["checks"] if one["name"] == "workers of glle"]
+        assert stores.client.hget(job_key(id_), "queue") == queue_name().encode()
+    (check,) = [one for one in client.get("/readyz").json()["checks"] if one["name"] == f"workers of {queue_name()}"]
     assert check["state"] == "warning"
     assert "tasks wait" in check["detail"]
 

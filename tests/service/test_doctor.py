@@ -18,6 +18,7 @@ from service import cli, doctor
 from service.app import create_app
 from tests.service.conftest import beating, serving
 from worker import doctor as inside
+from worker.formats import queue_name
 from worker.servers import Server
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from worker.health import Check
     from worker.settings import Settings
     from worker.stores import Stores
+
+
+QUEUE = queue_name()
 
 
 def found(checks: Iterator[Check]) -> dict[str, Check]:
@@ -56,7 +60,7 @@ def test_a_good_deployment_is_all_ok(stores: Stores) -> None:
     assert bad == {}
     assert {
         "queue server", "queue server's clock", "queue policy", "queue persistence", "queue memory", "cache server",
-        "cache policy", "cache memory", "two servers", "workers of glle", "backlog of glle", "engine versions",
+        "cache policy", "cache memory", "two servers", f"workers of {QUEUE}", f"backlog of {QUEUE}", "engine versions",
         "worker threads", "data folder", "disk space", "numba", "small draw",
     } <= set(checks)  # fmt: skip
     assert list(stores.client.scan_iter("glle:doctor:*")) == []
@@ -95,7 +99,7 @@ def test_server_that_is_away_is_one_problem(stores: Stores) -> None:
     assert "GLLE_REDIS_URL" in checks["queue server"].remedy
     assert "hidden" not in str(checks)
     assert checks["cache server"].state == "ok"
-    assert not {"workers of glle", "two servers", "queue policy"} & set(checks)
+    assert not {f"workers of {QUEUE}", "two servers", "queue policy"} & set(checks)
 
 
 def test_servers_that_are_not_named(settings: Settings) -> None:
@@ -107,18 +111,18 @@ def test_servers_that_are_not_named(settings: Settings) -> None:
 
 def test_workers_that_do_not_match_are_told(stores: Stores) -> None:
     """Another engine version, threads that are not pinned, a queue that waits; and no worker at all."""
-    assert found(inside.deployment(stores.settings))["workers of glle"].state == "problem"
+    assert found(inside.deployment(stores.settings))[f"workers of {QUEUE}"].state == "problem"
     beating(stores)
     beating(stores, "old", engine="0.0.1", threads="")
-    stores.client.rpush("rq:queue:glle", "waits")
+    stores.client.rpush(f"rq:queue:{QUEUE}", "waits")
     since = datetime.now(UTC) - timedelta(minutes=5)
     stores.client.hset("rq:job:waits", "enqueued_at", since.isoformat())
     checks = found(inside.deployment(stores.settings))
-    assert checks["workers of glle"].state == "ok"
+    assert checks[f"workers of {QUEUE}"].state == "ok"
     assert (checks["engine versions"].state, checks["worker threads"].state) == ("warning", "warning")
     assert "0.0.1" in checks["engine versions"].detail
     assert checks["worker threads"].detail == "Not pinned: old."
-    assert checks["backlog of glle"].state == "warning"
+    assert checks[f"backlog of {QUEUE}"].state == "warning"
 
 
 def test_disk_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,7 +218,7 @@ def test_a_service_that_asks_for_a_key(guarded: httpx.Client, stores: Stores) ->
 
 def test_tasks_in_another_versions_queue_are_told(stores: Stores) -> None:
     """An upgrade that was not finished: its workers are gone, and their tasks wait."""
-    stores.client.sadd("rq:queues", "rq:queue:glle", "rq:queue:glle-0", "rq:queue:glle-1")
+    stores.client.sadd("rq:queues", f"rq:queue:{QUEUE}", "rq:queue:glle-0", "rq:queue:glle-1")
     stores.client.rpush("rq:queue:glle-0", "waits")
     checks = found(inside.deployment(stores.settings))
     assert checks["backlog of glle-0"].state == "warning"

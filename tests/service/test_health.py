@@ -13,6 +13,7 @@ import redis
 from service.app import create_app
 from tests.service.conftest import beating, serving
 from worker import health
+from worker.formats import queue_name
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     import httpx
 
     from worker.settings import Settings
+
+
+QUEUE = queue_name()
 
 
 @pytest.fixture
@@ -92,7 +96,7 @@ def test_ready_names_each_check(client: httpx.Client, stores: Stores) -> None:
     told = answer.json()
     assert (answer.status_code, told["workers"], told["queue_length"]) == (200, 1, 0)
     assert [(check["name"], check["state"]) for check in told["checks"]] == [
-        ("queue server", "ok"), ("cache server", "ok"), ("workers of glle", "ok"), ("data folder", "ok"),
+        ("queue server", "ok"), ("cache server", "ok"), (f"workers of {QUEUE}", "ok"), ("data folder", "ok"),
     ]  # fmt: skip
 
 
@@ -104,7 +108,7 @@ def test_not_ready_without_a_live_worker(client: httpx.Client, stores: Stores) -
         answer = client.get("/readyz")
         told = answer.json()
         assert (answer.status_code, told["type"]) == (503, "urn:glle:problem:no-workers")
-        assert told["details"]["failed"] == ["workers of glle"]
+        assert told["details"]["failed"] == [f"workers of {QUEUE}"]
         assert "glle worker" in told["remedy"]
 
 
@@ -112,7 +116,7 @@ def test_not_ready_while_a_queue_of_several_has_no_worker(
     client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each queue is looked at: a worker of one does not make the other ready."""
-    monkeypatch.setattr(health, "QUEUES", ("glle", "other"))
+    monkeypatch.setattr(health, "QUEUES", (QUEUE, "other"))
     beating(stores)
     told = client.get("/readyz").json()
     assert told["details"]["failed"] == ["workers of other"]
@@ -146,13 +150,13 @@ def test_oldest_task_tells_how_long_the_queue_waits(client: httpx.Client, stores
     """The age is that of the task that waits longest, not of the one at the front."""
     now = datetime.now(UTC)
     for name, seconds in (("front", 1), ("old", 90), ("new", 5)):
-        stores.client.rpush("rq:queue:glle", name)
+        stores.client.rpush(f"rq:queue:{QUEUE}", name)
         stores.client.hset(f"rq:job:{name}", "enqueued_at", (now - timedelta(seconds=seconds)).isoformat())
     beating(stores, state="busy")
     text = client.get("/metrics").text
-    (age,) = re.findall(r'glle_queue_oldest_seconds{queue="glle"} (\S+)', text)
+    (age,) = re.findall(rf'glle_queue_oldest_seconds{{queue="{QUEUE}"}} (\S+)', text)
     assert 90 <= float(age) < 100
-    assert 'glle_queue_length{queue="glle"} 3.0' in text
+    assert f'glle_queue_length{{queue="{QUEUE}"}} 3.0' in text
     assert "glle_workers 1.0" in text
     assert "glle_workers_busy 1.0" in text
 
@@ -168,7 +172,7 @@ def test_metrics_count_by_route_template(stores: Stores) -> None:
     assert 'glle_http_requests_total{method="GET",route="(none)",status="404"} 30.0' in text
     assert "job_7" not in text
     assert "glle_redis_up 1.0" in text
-    assert 'glle_queue_length{queue="glle"} 0.0' in text
+    assert f'glle_queue_length{{queue="{QUEUE}"}} 0.0' in text
     assert "glle_workers 0.0" in text
 
 
