@@ -170,6 +170,8 @@ def eigh(matrices: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np
 
     """
     if not has_compiler():
+        if not np.isfinite(matrices).all():  # LAPACK would return NaN
+            raise np.linalg.LinAlgError("A matrix is not finite.")
         found = np.linalg.eigh(matrices)
         return found.eigenvalues, found.eigenvectors
     batch = readable(matrices if matrices.ndim == 3 else matrices[None])

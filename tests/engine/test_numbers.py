@@ -25,13 +25,14 @@ TOLERANCE = 1e-6  # between processors and libraries; what matters less, a chang
 def found() -> dict[str, list[float]]:
     """Return some numbers of each kind of fit: of the weights, the embedding, and draws."""
     X = manifolds.make("s_curve", 60, seed=5).X
-    told = {}
-    for name, asked in FITS.items():
-        posterior = glle_engine.fit(X, **asked)
-        draws = [posterior.draw(3, seed=1).embedding, posterior.draw(4, scale=0.5).embedding]
-        parts = [posterior.mean, posterior.embedding, posterior.eigenvalues, *draws]
-        told[name] = [float(value) for part in parts for value in np.ravel(part)[:6]]
-    return told
+    numbers = {}
+    for name, options in FITS.items():
+        posterior = glle_engine.fit(X, **options)
+        parts = [posterior.mean, posterior.embedding, posterior.eigenvalues, posterior.weights(3, seed=1)]
+        if name != "em":  # whose draws have several null vectors, of which rounding chooses
+            parts += [posterior.draw(3, seed=1).embedding, posterior.draw(4, scale=0.5).embedding]
+        numbers[name] = [float(value) for part in parts for value in np.ravel(part)[:6]]
+    return numbers
 
 
 def test_other_numbers_have_another_version() -> None:
