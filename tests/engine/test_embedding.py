@@ -41,11 +41,13 @@ def test_scale_of_the_embedding(posterior: Posterior) -> None:
 @settings(max_examples=10, deadline=None)
 @given(index=st.integers(0, 2**63), scale=st.sampled_from([0.01, 0.1, 1.0, 10.0]))
 def test_draws_are_eigenpairs(posterior: Posterior, index: int, scale: float) -> None:
-    """Every draw is the bottom of its own M by the dense SVD, to 1e-9 in angle."""
+    """Every draw is the bottom of its own M by the dense SVD, as far as rounding errors of B leave it determined."""
     drawn = posterior.draw(index, scale=scale)
     values, vectors = bottom(posterior.neighbors, posterior.weights(index, scale=scale), 3)
-    assert angle(drawn.embedding, vectors[:, :2]) < 1e-9
-    np.testing.assert_allclose(drawn.eigenvalues, values[:2], rtol=1e-6)
+    sigma = np.sqrt(values)
+    share = 100 * np.finfo(float).eps / sigma[0]  # relative rounding error of the least singular value
+    assert angle(drawn.embedding, vectors[:, :2]) < 1e-9 + share * sigma[1] / (sigma[2] - sigma[1])
+    np.testing.assert_allclose(drawn.eigenvalues, values[:2], rtol=1e-6 + share)
     assert drawn.diagnostics["next_eigenvalue"] == pytest.approx(values[2], rel=1e-3)
 
 
