@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import redis
 
+from worker import places
 from worker.identity import text
 from worker.problems import ProblemError
 from worker.roster import WorkerState, at_work
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from worker.stores import Stores
 
 QUEUES = (NAME,)
-_LOOKED_AT = 200  # tasks at the head of a queue among which the oldest is looked for
+_LOOKED_AT = 200  # of the waiting tasks, the first that came, among which the oldest is looked for
 
 UNTOLD = "unknown"  # what a managed server does not say of itself
 
@@ -81,16 +82,13 @@ def other_queues(here: Stores) -> list[str]:
 def _queue_state(here: Stores, name: str) -> QueueState:
     now = datetime.now(UTC)
     key = f"rq:queue:{name}"
+    length = places.length(here.client, key)
     with here.client.pipeline(transaction=False) as together:
-        together.llen(key)
-        together.lrange(key, 0, _LOOKED_AT - 1)
-        length, ids = together.execute()
-    with here.client.pipeline(transaction=False) as together:
-        for id_ in ids:
-            together.hget(f"rq:job:{text(id_)}", "enqueued_at")
+        for id_ in places.waiting(here.client, key, _LOOKED_AT):
+            together.hget(f"{places.TASKS}{id_}", "enqueued_at")
         since = [datetime.fromisoformat(text(raw)) for raw in together.execute() if raw is not None]
     oldest = max(((now - at).total_seconds() for at in since), default=0.0)
-    return QueueState(name, int(length), max(0.0, oldest), at_work(here.client, here.settings, name))
+    return QueueState(name, length, max(0.0, oldest), at_work(here.client, here.settings, name))
 
 
 def readiness(here: Stores) -> list[Check]:

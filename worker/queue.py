@@ -1,19 +1,21 @@
 """The tasks of the jobs in the queue: enqueued, taken, withdrawn, and put right when they got lost.
 
-One queue for all work: short shards interleave, so no job starves another, and what someone waits for stands before
-the rest (`worker.places`).
+One queue for all work: short shards interleave, so no job starves another; tenants take turns, and interactive tasks
+go before the others (`worker.places`).
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import redis
 from rq import Retry
-from rq.exceptions import DuplicateJobError, NoSuchJobError
+from rq.intermediate_queue import IntermediateQueue
 from rq.job import JobStatus
 from rq.registry import StartedJobRegistry
 
@@ -39,8 +41,8 @@ ENDED_SECONDS = 60  # RQ's own memory of a task that ended; ours is the job reco
 FAILED_SECONDS = 86400
 ABANDONED_SECONDS = 60.0  # after which a job fails whose queue has no worker left, and that no other version can do
 STALE_SECONDS = 2.0  # an open job that has been silent for so long is checked against the queue
+MOST_CHECKED = 10_000  # jobs that a process remembers to have compared with the queue
 LOOKED_AT = 200  # open jobs that one sweep looks at, by lot where there are more
-_LOST = frozenset({JobStatus.QUEUED, JobStatus.STARTED, JobStatus.FINISHED})  # of a task that nobody will do
 
 log = logging.getLogger(__name__)
 
@@ -62,12 +64,14 @@ class TaskQueue:
         self._jobs = jobs
         self._settings = settings
         self._queue = SafeQueue(NAME, connection=client, serializer=SERIALIZER)
+        self._add = client.register_script(places.ENQUEUE)
         self._take = client.register_script(places.TAKE)
         self._promote = client.register_script(places.PROMOTE)
         self._withdraw = client.register_script(places.WITHDRAW)
-        self._forget_lost = client.register_script(places.FORGET_LOST)
+        self._check = client.register_script(places.CHECK)
         self._forget = client.register_script(places.FORGET)
         self._shards = Shards(client)
+        self._checked: dict[str, float] = {}  # when each silent job may be compared with the queue again
 
     def enqueue(self, job: Job) -> None:
         """Enqueue the first task of a job; a draws job's first shard opens the other chains."""
@@ -93,8 +97,7 @@ class TaskQueue:
 
     def promote(self, job: Job) -> None:
         """Put what waits of a job that has become interactive before what is not."""
-        for id_ in self._waiting(job):
-            self._promote(keys=[_queue_key(job)], args=[id_])
+        self._promote(keys=_keys(job.queue), args=self._waiting(job))
 
     def take_shard(self, job: Job, taker: int) -> int | None:
         """Take a shard of a draws job off the queue for the task of another that has time left.
@@ -104,8 +107,7 @@ class TaskQueue:
         """
         for shard in self._next_shards(job):
             id_ = _shard_task(job, shard)
-            keys = [_queue_key(job), job_key(job.id)]
-            if self._take(keys=keys, args=[id_, taker_field(job.round, shard), taker]):
+            if self._take(keys=[*_keys(job.queue), job_key(job.id)], args=[id_, taker_field(job.round, shard), taker]):
                 return shard
         return None
 
@@ -118,11 +120,22 @@ class TaskQueue:
 
     def withdraw(self, job: Job) -> Job:
         """Take what waits of an unwanted job off the queue; return the job, cancelled when nothing of it is in work."""
-        for id_ in self._waiting(job):
-            self._withdraw(keys=[_queue_key(job)], args=[id_])
+        self._withdraw(keys=_keys(job.queue), args=self._waiting(job))
         if job.status == "cancelling" and not self._in_work(job):
             self._jobs.cancelled(job.id)
         return self._jobs.fetch(job.id)
+
+    def look(self, job: Job) -> Job:
+        """Return the job as `repair` does, but compare it with the queue at most every `STALE_SECONDS` per process."""
+        now = time.monotonic()
+        if job.is_open and not job.is_late:
+            if now < self._checked.get(job.id, 0.0):
+                return job
+            if len(self._checked) >= MOST_CHECKED:
+                self._checked = {id_: until for id_, until in self._checked.copy().items() if until > now}
+            if job.idle_seconds >= STALE_SECONDS:
+                self._checked[job.id] = now + STALE_SECONDS
+        return self.repair(job)
 
     def repair(self, job: Job) -> Job:
         """Return the job as it is after comparing it with the queue, if it has been silent for a while.
@@ -141,13 +154,13 @@ class TaskQueue:
             job = self._handed_over(job)
             if job.queue != NAME or not job.is_open:
                 return job
-        for id_, again in self._awaited(job):
-            status = self._status(id_)
-            if status in _LOST and self._is_lost(id_):
-                status = None
-            if status is None and job.status != "cancelling":
+        awaited = self._awaited(job)
+        keys = [*_keys(NAME), StartedJobRegistry(queue=self._queue, job_class=SafeJob).key]
+        found = self._check(keys=keys, args=[id_ for id_, _ in awaited])
+        for (_, again), status in zip(awaited, map(text, found), strict=True):
+            if not status and job.status != "cancelling":
                 again()
-            elif status in {None, JobStatus.FAILED, JobStatus.STOPPED, JobStatus.CANCELED}:
+            elif status in {"", JobStatus.FAILED, JobStatus.STOPPED, JobStatus.CANCELED}:
                 self._jobs.cancelled(job.id)
                 self._jobs.fail(job.id, worker_lost(job.id, RETRIES + 1))  # changes nothing once it is cancelled
         return self._jobs.get(job.id) or job
@@ -183,7 +196,7 @@ class TaskQueue:
 
     def length(self) -> int:
         """Return the number of tasks that wait."""
-        return int(self._client.llen(self._queue.key))
+        return self._queue.count
 
     def live_workers(self, queue: str = NAME) -> int:
         """Return the number of workers of a queue that gave a sign of life lately."""
@@ -210,7 +223,7 @@ class TaskQueue:
             if self._jobs.hand_over(job):
                 registry = StartedJobRegistry(queue=_queue(job, self._client), job_class=SafeJob)
                 for id_ in self._waiting(job):
-                    self._forget(keys=[_queue_key(job), registry.key], args=[id_])
+                    self._forget(keys=[*_keys(job.queue), registry.key], args=[id_])
                 log.info("Taken over from queue %s", job.queue, extra={"fields": {"job_id": job.id}})
         elif job.idle_seconds > ABANDONED_SECONDS:
             self._jobs.cancelled(job.id)
@@ -246,40 +259,24 @@ class TaskQueue:
         done = counts(self._client, job, spec.shards)
         return [shard for shard, count in enumerate(done) if count < spec.shard_size(shard)][: job.chains]
 
-    def _is_lost(self, id_: str) -> bool:
-        """Say whether RQ knows a task that nobody will do, which it then forgets."""
-        registry = StartedJobRegistry(queue=self._queue, job_class=SafeJob)
-        keys = [self._queue.key, self._queue.intermediate_queue_key, registry.key]
-        return bool(self._forget_lost(keys=keys, args=[id_]))
-
-    def _status(self, id_: str) -> JobStatus | None:
-        try:
-            return SafeJob.fetch(id_, connection=self._client, serializer=SERIALIZER).get_status(refresh=False)
-        except NoSuchJobError:
-            return None
-
     def _enqueue(self, function: str, arguments: list[Any], id_: str, job: Job) -> bool:
         """Enqueue a task, once; return whether it was not there already."""
-        interactive = job.priority == "interactive"
-        try:
-            self._queue.enqueue_call(
-                function,
-                args=arguments,
-                job_id=id_,
-                unique=True,
-                at_front=interactive,
-                timeout=self._settings.job_timeout,
-                result_ttl=ENDED_SECONDS,
-                failure_ttl=FAILED_SECONDS,
-                retry=Retry(max=RETRIES),
-                meta=luggage(),
-                description=id_,
-            )
-        except DuplicateJobError:
-            return False  # it waits or runs already
-        if interactive:
-            self._promote(keys=[self._queue.key], args=[id_])
-        return True
+        task = self._queue.create_job(
+            function,
+            args=arguments,
+            job_id=id_,
+            timeout=self._settings.job_timeout,
+            result_ttl=ENDED_SECONDS,
+            failure_ttl=FAILED_SECONDS,
+            status=JobStatus.QUEUED,
+            retry=Retry(max=RETRIES),
+            meta=luggage(),
+            description=id_,
+        )
+        task.origin, task.enqueued_at = NAME, datetime.now(UTC)
+        fields = {**task.to_dict(), "interactive": 1 if job.priority == "interactive" else None}
+        flat = [part for pair in fields.items() if pair[1] is not None for part in pair]
+        return bool(self._add(keys=[*_keys(NAME), SafeQueue.redis_queues_keys], args=[id_, *flat]))
 
 
 def _queue(job: Job, client: redis.Redis) -> SafeQueue:
@@ -287,8 +284,10 @@ def _queue(job: Job, client: redis.Redis) -> SafeQueue:
     return SafeQueue(job.queue, connection=client, serializer=SERIALIZER)
 
 
-def _queue_key(job: Job) -> str:
-    return f"{SafeQueue.redis_queue_namespace_prefix}{job.queue}"
+def _keys(queue: str) -> list[str]:
+    """Return the keys of the scripts of `worker.places`: a queue's list, and that of the tasks just taken."""
+    key = f"{SafeQueue.redis_queue_namespace_prefix}{queue}"
+    return [key, IntermediateQueue.get_intermediate_queue_key(key)]
 
 
 def _only_task(job: Job) -> str:
