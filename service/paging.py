@@ -1,4 +1,8 @@
-"""Lists by cursor: a page begins after the last item of the one before, whatever was added meanwhile."""
+"""Lists by cursor: a page begins after the last item of the one before, whatever was added meanwhile.
+
+A page looks at `MOST_LOOKED_AT` records at most. A filter that fits fewer of them gives a shorter page, perhaps an
+empty one, whose cursor goes on behind them; the list ends where there is no cursor.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,8 @@ import binascii
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
-from fastapi import Query
+from fastapi import Query, Request
+from starlette.concurrency import run_in_threadpool
 
 from worker.problems import refuse
 
@@ -16,17 +21,52 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+MOST_LOOKED_AT = 1000  # records of a page: tens of milliseconds
+STEP = 100  # records between two looks for the client
+
 Limit = Annotated[int, Query(ge=1, le=100, description="Most items of a page.")]
 Cursor = Annotated[str | None, Query(description="`next` of the page before.")]
 
 
-def page(found: Iterator[tuple[str, T]], limit: int) -> tuple[list[T], str | None]:
-    """Return the first `limit` items and the next page's cursor."""
-    items = list(islice(found, limit + 1))
-    if len(items) <= limit:
-        return [item for _, item in items], None
-    position = items[limit - 1][0]
-    return [item for _, item in items[:limit]], base64.urlsafe_b64encode(position.encode()).decode()
+async def page(request: Request, found: Iterator[tuple[str, T | None]], limit: int) -> tuple[list[T], str | None]:
+    """Return the next `limit` items and the cursor of the page after them.
+
+    Parameters
+    ----------
+    request
+        The search ends early if its client is gone.
+    found
+        Positions and items; None in place of a record that the list leaves out.
+
+    """
+    items: list[tuple[str, T]] = []
+    at: str | None = None
+    for _ in range(MOST_LOOKED_AT // STEP):
+        looked_at = await run_in_threadpool(_step, found, limit + 1 - len(items))
+        items += [(where, item) for where, item in looked_at if item is not None]
+        if len(items) > limit:
+            return [item for _, item in items[:limit]], _cursor(items[limit - 1][0])
+        if len(looked_at) < STEP:
+            return [item for _, item in items], None
+        at = looked_at[-1][0]
+        if await request.is_disconnected():
+            break
+    return [item for _, item in items], None if at is None else _cursor(at)
+
+
+def _step(found: Iterator[tuple[str, T | None]], wanted: int) -> list[tuple[str, T | None]]:
+    """Return the next records, up to the last that is wanted, at most `STEP`."""
+    looked_at = []
+    for where, item in islice(found, STEP):
+        looked_at.append((where, item))
+        wanted -= item is not None
+        if not wanted:
+            break
+    return looked_at
+
+
+def _cursor(position: str) -> str:
+    return base64.urlsafe_b64encode(position.encode()).decode()
 
 
 def position(cursor: str | None) -> str | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import redis
 
-from worker import places
+from worker import places, room
 from worker.identity import text
 from worker.problems import ProblemError
 from worker.roster import WorkerState, at_work
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 QUEUES = (NAME,)
 _LOOKED_AT = 200  # of the waiting tasks, the first that came, among which the oldest is looked for
+
+FULL = 0.98  # of the queue server's memory: soon workers cannot register, so the service is not ready
 
 UNTOLD = "unknown"  # what a managed server does not say of itself
 
@@ -94,7 +96,7 @@ def _queue_state(here: Stores, name: str) -> QueueState:
 def readiness(here: Stores) -> list[Check]:
     """Return what must be well before the service can work."""
     return [
-        _answering("queue server", lambda: _queue_server(here.client.info("memory"))),
+        _answering("queue server", lambda: _queue_server(here.client.info("memory"), here.settings.queue_high_water)),
         _answering("cache server", lambda: Check("cache server", "ok", f"{used(here.cache.info())} in use.")),
         *(_answering(f"workers of {name}", partial(_workers, here, name)) for name in QUEUES),
         data_folder(Path(here.settings.data_dir)),
@@ -122,7 +124,7 @@ def _object_store(objects: ObjectStore) -> Check:
     return Check(name, "ok", "It answers.")
 
 
-def _queue_server(info: dict[str, Any]) -> Check:
+def _queue_server(info: dict[str, Any], high_water: float) -> Check:
     policy = info.get("maxmemory_policy", UNTOLD)
     if policy not in {"noeviction", UNTOLD}:
         return Check(
@@ -131,6 +133,14 @@ def _queue_server(info: dict[str, Any]) -> Check:
             f"Its policy is {policy}: it would drop tasks and records when its memory is full.",
             "Set maxmemory-policy noeviction on the server of GLLE_REDIS_URL; the cache is another server.",
             "queue-evicts",
+        )
+    if (in_use := room.share(info)) is not None and in_use > high_water:
+        return Check(
+            "queue server",
+            "problem" if in_use > FULL else "warning",
+            f"{used(info)} in use: new work is refused.",
+            "Raise GLLE_QUEUE_BYTES (or its maxmemory), or lower GLLE_QUOTA_RECORDS, GLLE_MAX_JOBS or GLLE_JOB_TTL.",
+            "redis-full",
         )
     return Check("queue server", "ok", f"{used(info)} in use, policy {policy}.")
 

@@ -1,4 +1,4 @@
-"""The order of the waiting tasks: tenants take turns, interactive tasks go first, each line is first come, first served.
+"""The order of the waiting tasks: tenants take turns, interactive tasks go first, a tenant's tasks keep their order.
 
 A waiting task is in two sorted sets of the queue: ``:waiting`` has all of them in the order of their arrival,
 ``:line:<class>:<tenant>`` those of one tenant and one class (``interactive`` or ``batch``). The tenants of a class take

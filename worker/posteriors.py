@@ -192,16 +192,23 @@ class PosteriorStore:
             )
         return record
 
-    def newest(self, before: str | None = None) -> Iterator[tuple[str, PosteriorRecord]]:
-        """Yield (cursor, record) from the newest on, or from the one after the cursor `before`."""
+    def listed(self, before: str | None = None) -> Iterator[tuple[str, PosteriorRecord | None]]:
+        """Yield (cursor, record) from the newest on, or from the one after the cursor `before`; 100 in two round trips.
+
+        None in place of a record that is gone.
+        """
         index = own(_INDEX, self._tenant or DEFAULT)
         upper = "+" if before is None else f"({before}"
-        while members := self._client.zrevrangebylex(index, upper, "-", start=0, num=100):
-            for raw in members:
-                member = text(raw)
-                if (record := self.get(member_name(member))) is not None:
-                    yield member, record
-                upper = f"({member}"
+        while members := [text(raw) for raw in self._client.zrevrangebylex(index, upper, "-", start=0, num=100)]:
+            ids = [member_name(member) for member in members]
+            for member, id_, raw in zip(members, ids, self._client.mget([_key(id_) for id_ in ids]), strict=True):
+                record = None if raw is None else record_of(id_, raw)
+                yield member, record if record is not None and self._tenant in {None, record.tenant} else None
+            upper = f"({members[-1]}"
+
+    def newest(self, before: str | None = None) -> Iterator[tuple[str, PosteriorRecord]]:
+        """Yield (cursor, record) as `listed` does, without the records that are gone."""
+        return ((at, record) for at, record in self.listed(before) if record is not None)
 
     def calibrate(self, id_: str, found: dict[str, Any]) -> dict[str, Any]:
         """Record a posterior's own calibration (`worker.analyses.CalibrationSpec`), and return what is recorded.

@@ -26,6 +26,7 @@ from worker.identity import text
 from worker.jobs import job_key
 from worker.origin import luggage
 from worker.problems import ProblemError, left_behind, worker_lost
+from worker.quotas import Quotas
 from worker.roster import at_work
 from worker.safe_queue import NAME, SERIALIZER, SafeJob, SafeQueue
 from worker.shards import Shards, counts, taker_field, takers
@@ -166,12 +167,16 @@ class TaskQueue:
         return self._jobs.get(job.id) or job
 
     def sweep(self) -> None:
-        """Repair open jobs, whether or not anybody asks for them; who has come to work since is given work."""
+        """Repair open jobs and the lists of jobs, remove surplus records, and share running jobs with new workers."""
         workers = cache(self.live_workers)  # looked up once, and only where it matters
         for id_ in self._jobs.some_open(LOOKED_AT):
             with suppress(ProblemError):  # a record of a later version is left to its workers
                 if (job := self._jobs.get(id_)) is not None:
                     self._share(self.repair(job), workers)
+        index, quotas = self._jobs.index, Quotas(self._settings)
+        for tenant in index.tenants():
+            index.reindex(tenant)
+            index.trim(tenant, quotas.of(tenant).records)
 
     def recover(self, worker: str) -> None:
         """Enqueue again at once what a worker was doing when it died (its heartbeat would tell, later)."""

@@ -128,12 +128,16 @@ def synthetic(body: SyntheticIn, here: Here, key: Key = None) -> Response:
 
 
 @router.get("", summary="List data sets", responses=documented(_422="Bad cursor."))
-def list_datasets(
-    here: Here, tag: TagFilter, name: NameFilter = None, limit: Limit = 20, cursor: Cursor = None
+async def list_datasets(
+    request: Request, here: Here, tag: TagFilter, name: NameFilter = None, limit: Limit = 20, cursor: Cursor = None
 ) -> DatasetPage:
-    """List the data sets, the newest first; all, or those of a name and of tags."""
-    called = (found for found in here.datasets.newest(position(cursor)) if is_called(found[1], name, tag))
-    items, following = page(called, limit)
+    """List the data sets, the newest first; all, or those of a name and of tags.
+
+    A page looks at 1,000 records at most: with a filter it may be short, or empty, and `next` goes on.
+    """
+    found = here.datasets.newest(position(cursor))
+    called = ((at, one if is_called(one, name, tag) else None) for at, one in found)
+    items, following = await page(request, called, limit)
     return DatasetPage(items=[DatasetOut.of(item) for item in items], next=following)
 
 

@@ -71,12 +71,16 @@ async def fit(body: PosteriorIn, here: Here, wait: Wait = 0.0, deadline: Deadlin
 
 
 @router.get("", summary="List posteriors", responses=documented(_422="Bad cursor."))
-def list_posteriors(
-    here: Here, tag: TagFilter, name: NameFilter = None, limit: Limit = 20, cursor: Cursor = None
+async def list_posteriors(
+    request: Request, here: Here, tag: TagFilter, name: NameFilter = None, limit: Limit = 20, cursor: Cursor = None
 ) -> PosteriorPage:
-    """List the posteriors, the newest first; all, or those of a name and of tags."""
-    called = (found for found in here.posteriors.newest(position(cursor)) if is_called(found[1], name, tag))
-    items, following = page(called, limit)
+    """List the posteriors, the newest first; all, or those of a name and of tags.
+
+    A page looks at 1,000 records at most: with a filter it may be short, or empty, and `next` goes on.
+    """
+    found = here.posteriors.listed(position(cursor))
+    called = ((at, one if one is not None and is_called(one, name, tag) else None) for at, one in found)
+    items, following = await page(request, called, limit)
     return PosteriorPage(items=[PosteriorOut.of(item) for item in items], next=following)
 
 

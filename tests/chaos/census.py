@@ -33,7 +33,7 @@ _SUBJECT = r"(?P<about>(post|ds)_[0-9a-f]+)"
 QUEUE = (
     Owner("jobs: record", r"glle:job:job_[0-9a-f]+", "when ended"),
     Owner("jobs: claim", r"glle:claim:.+", "always"),
-    Owner("jobs: lists and counts", r"glle:jobs(:entered)?|glle:open|glle:unfinished", "never"),
+    Owner("jobs: lists and counts", r"glle:jobs(:.+)?|glle:open|glle:unfinished|glle:tenants", "never"),
     Owner("jobs: who looks", r"glle:swept|glle:maintained", "always"),
     Owner("posteriors: record", rf"glle:posterior:{_SUBJECT}", "never", "posterior"),
     Owner("posteriors: calibration", rf"glle:calibration:{_SUBJECT}", "never", "posterior"),
@@ -47,7 +47,8 @@ QUEUE = (
     Owner("RQ: result", r"rq:results:job_.+", "always"),
     Owner("RQ: execution", r"rq:executions?:.+", "always"),
     Owner("RQ: worker", r"rq:worker:.+", "always"),
-    Owner("RQ: lists", rf"rq:(queues|workers|workers:{NAME}|queue:{NAME}(:(intermediate|waiting|clock|turns:.+|line:.+))?)", "never"),
+    Owner("RQ: lists", rf"rq:(queues|workers|workers:{NAME}|queue:{NAME}(:intermediate)?)", "never"),
+    Owner("RQ: lines", rf"rq:queue:{NAME}:(waiting|clock|turns:.+|line:.+)", "never"),
     Owner("RQ: registries", rf"rq:(wip|finished|failed|deferred|scheduled|canceled):{NAME}", "never"),
     Owner("RQ: taken just now", rf"rq:queue:{NAME}:intermediate:first_seen:.+", "always"),
     Owner("RQ: lock of maintenance", rf"rq:(clean_registries|maintenance):{NAME}|rq:.*lock.*", "always"),

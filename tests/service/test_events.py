@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 
 from service import events, streams
@@ -16,7 +19,6 @@ from worker.problems import refuse
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import httpx
     from fastapi import FastAPI
 
     from worker.jobs import Job
@@ -169,6 +171,33 @@ def test_streams_are_limited(client: httpx.Client, stores: Stores, app: FastAPI)
         until(lambda: app.state.streams.open == 0, 5)
         with following(client, job) as told:
             assert next(told)[1] == "progress"
+    finally:
+        app.state.streams._most = stores.settings.max_streams
+
+
+def test_a_burst_of_streams_stays_within_the_limit(client: httpx.Client, stores: Stores, app: FastAPI) -> None:
+    """Of forty that begin at once as many get a stream as are allowed; the others get 503, and all places are freed."""
+    job = running(stores)
+    together = threading.Barrier(40)
+    statuses: list[int] = []
+
+    def follow() -> None:
+        together.wait()
+        with httpx.stream("GET", client.base_url.join(f"/v1/jobs/{job.id}/events"), timeout=30) as told:
+            statuses.append(told.status_code)
+            most_open.append(app.state.streams.open)
+            until(lambda: len(statuses) == 40)
+
+    most_open: list[int] = []
+    app.state.streams._most = 3
+    try:
+        with ThreadPoolExecutor(40) as pool:
+            for done in [pool.submit(follow) for _ in range(40)]:
+                done.result()
+        assert statuses.count(200) == 3
+        assert statuses.count(503) == 37
+        assert max(most_open) == 3
+        until(lambda: app.state.streams.open == 0, 5)
     finally:
         app.state.streams._most = stores.settings.max_streams
 
