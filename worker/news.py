@@ -2,8 +2,8 @@
 
 Whoever changes a job publishes its id with the very script that changes it (`worker.job_scripts`): on one channel
 that it changed, on another that it ended, so that who waits for ends hears of nothing else. One thread a channel
-listens, from the first wait on, and wakes the requests by their event loops. News may get lost while a connection is
-made anew: a waiting request looks by itself, too, now and then.
+listens, from the first wait on, and wakes the requests by their event loops. News gets lost while a connection is made
+anew, so every waiting request is woken when the channel is listened to again.
 """
 
 from __future__ import annotations
@@ -97,6 +97,8 @@ class News:
             try:
                 with self._client.pubsub(ignore_subscribe_messages=True) as channel:  # type: ignore[no-untyped-call] # redis-py's
                     channel.subscribe(self._channel)
+                    channel.get_message(ignore_subscribe_messages=False, timeout=LISTEN_SECONDS)
+                    self.wake_all()  # news from before was lost
                     while not self._closed.is_set():
                         message = channel.get_message(timeout=LISTEN_SECONDS)
                         if message is not None:

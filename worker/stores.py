@@ -23,7 +23,6 @@ from worker.quotas import JobLimits, Quota, Quotas
 from worker.room import Room
 from worker.settings import Settings
 from worker.tiers import TieredCache
-from worker.warm import WarmPosteriors
 
 ANSWER_SECONDS = 5.0  # for which a server may be silent
 WRITE_SECONDS = 20.0  # for which many small arrays may be on their way to it at once
@@ -46,7 +45,6 @@ class Stores:
     queue: TaskQueue
     endings: News
     changes: News
-    warm: WarmPosteriors
     counts: Counts
     keys: KeyStore
     quotas: Quotas
@@ -96,7 +94,6 @@ class Stores:
             queue=TaskQueue(client, jobs, settings),
             endings=News(connect_queue(settings), ENDED),  # of their own: silence of the news means nothing
             changes=News(connect_queue(settings), CHANGED),
-            warm=WarmPosteriors(settings.warm_bytes),
             counts=counts,
             keys=KeyStore.under(settings.data_dir),
             quotas=quotas,

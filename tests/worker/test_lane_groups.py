@@ -1,18 +1,16 @@
-"""Posteriors at hand in a worker, and draws that come with their lane group."""
+"""Draws that come with their lane group."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import pytest
-import redis
 
 import glle_engine
 from glle_engine import Posterior, fit, manifolds
 from worker import drawing, tasks
 from worker.draws import DrawKey, DrawsSpec
 from worker.identity import digest
-from worker.warm import WarmPosteriors
 
 if TYPE_CHECKING:
     from worker.stores import Stores
@@ -20,64 +18,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def posteriors() -> dict[str, Posterior]:
-    """Three posteriors of one size."""
-    return {f"post_{i}": fit(manifolds.make("s_curve", 120, seed=i).X) for i in range(3)}
-
-
-def test_the_ones_used_longest_ago_make_room(posteriors: dict[str, Posterior]) -> None:
-    """Room for two: the third drives out whichever was not asked for since."""
-    size = sum(array.nbytes for array in posteriors["post_0"].arrays().values())
-    warm = WarmPosteriors(2 * size + 1)
-    for id_ in ("post_0", "post_1"):
-        warm.keep(id_, posteriors[id_])
-    assert warm.get("post_0") is posteriors["post_0"]
-    warm.keep("post_2", posteriors["post_2"])
-    assert warm.get("post_1") is None
-    assert warm.get("post_0") is not None
-    assert warm.get("post_2") is not None
-
-
-def test_what_is_too_large_is_not_kept(posteriors: dict[str, Posterior]) -> None:
-    """One larger than all the room leaves the others alone; no room keeps nothing."""
-    warm = WarmPosteriors(0)
-    warm.keep("post_0", posteriors["post_0"])
-    assert warm.get("post_0") is None
-
-
-def test_one_that_is_too_large_stays_alone_until_another_is_asked_for(
-    stores: Stores, posteriors: dict[str, Posterior]
-) -> None:
-    """Its tasks share it; the next does not stand beside it."""
-    warm = WarmPosteriors(1)
-    for id_ in ("post_0", "post_1"):
-        stores.posteriors.cache(id_, posteriors[id_])
-        warm.fetch(id_, stores.posteriors)
-    assert warm.get("post_0") is None
-    assert warm.get("post_1") is not None
-
-
-def test_a_posterior_is_read_once(stores: Stores, posteriors: dict[str, Posterior]) -> None:
-    """After the first time the cache is not asked; a posterior that is not cached is nobody's error here."""
-    stores.posteriors.cache("post_0", posteriors["post_0"])
-    stores.warm.fetch("post_0", stores.posteriors)
-    stores.warm.fetch("post_1", stores.posteriors)
-    stores.cache._client.flushall()
-    stores.warm.fetch("post_0", stores.posteriors)
-    kept = stores.warm.get("post_0")
-    assert kept is not None
-    assert kept.draw(3).embedding.tobytes() == posteriors["post_0"].draw(3).embedding.tobytes()
-    assert stores.warm.get("post_1") is None
-
-
-def test_a_cache_that_does_not_answer_is_left_to_the_task(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What cannot be read beforehand does not end the worker."""
-
-    def refused(_: str) -> None:
-        raise redis.ConnectionError
-
-    monkeypatch.setattr(stores.posteriors, "load", refused)
-    stores.warm.fetch("post_0", stores.posteriors)
-    assert stores.warm.get("post_0") is None
+    """A posterior."""
+    return {"post_0": fit(manifolds.make("s_curve", 120, seed=0).X)}
 
 
 def test_a_single_draw_brings_its_lane_group(
@@ -106,7 +48,7 @@ def test_a_draws_job_does_not_overdo_it(
     stores: Stores, posteriors: dict[str, Posterior], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Draws that nobody asked for come with single ones alone: a job of five makes five."""
-    stores.warm.keep("post_0", posteriors["post_0"])
+    stores.posteriors.cache("post_0", posteriors["post_0"])
     monkeypatch.setattr(tasks, "stores", lambda: stores)
     monkeypatch.setattr(
         stores.posteriors, "fetch", lambda id_: type("Record", (), {"id": id_, "numbers": glle_engine.NUMBERS})()
