@@ -40,7 +40,9 @@ def in_turn(stores: Stores) -> list[str]:
     keys = client.keys(f"{queue.key}*")
     before = {key: client.dump(key) for key in keys}
     order = []
-    while (id_ := queue.pop_job_id()) is not None:
+    while queue.count:
+        id_ = queue.pop_job_id()
+        assert id_ is not None
         order.append(id_)
     if left := client.keys(f"{queue.key}*"):
         client.delete(*left)

@@ -93,16 +93,20 @@ class News:
             self._thread.start()
 
     def _run(self) -> None:
+        is_first = True
         while not self._closed.is_set():
             try:
-                with self._client.pubsub(ignore_subscribe_messages=True) as channel:  # type: ignore[no-untyped-call] # redis-py's
+                with self._client.pubsub() as channel:  # type: ignore[no-untyped-call] # redis-py's
                     channel.subscribe(self._channel)
-                    channel.get_message(ignore_subscribe_messages=False, timeout=LISTEN_SECONDS)
-                    self.wake_all()  # news from before was lost
                     while not self._closed.is_set():
                         message = channel.get_message(timeout=LISTEN_SECONDS)
-                        if message is not None:
+                        if message is None:
+                            continue
+                        if message["type"] == "message":
                             self._wake(text(message["data"]))
+                        elif not is_first:  # subscribed again, by redis-py or below: news was lost with a connection
+                            self.wake_all()
+                        is_first = False
             except redis.RedisError:
                 self._closed.wait(AGAIN_SECONDS)
 

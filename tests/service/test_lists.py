@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from service import paging
 from tests.service.test_resources import upload
-from worker.quotas import JobLimits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -162,5 +161,5 @@ def test_the_record_of_an_ended_job_can_be_deleted(client: httpx.Client, stores:
     assert client.delete(path, params={"record": "true"}).json()["status"] == "cancelled"
     assert client.get(path).status_code == 404
     assert client.get("/v1/jobs").json()["items"] == []
-    other = stores.jobs.of("other", JobLimits()).create(kind="fit", claim="c", posterior="p", spec={}, total=1)[0]
+    other = stores.of("other").jobs.create(kind="fit", claim="c", posterior="p", spec={}, total=1)[0]
     assert client.delete(f"/v1/jobs/{other.id}", params={"record": "true"}).status_code == 404
