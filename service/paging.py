@@ -9,15 +9,17 @@ from __future__ import annotations
 import base64
 import binascii
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from fastapi import Query, Request
+from fastapi import Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from worker.problems import refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    from pydantic import BaseModel
 
 T = TypeVar("T")
 
@@ -26,6 +28,27 @@ STEP = 100  # records between two looks for the client
 
 Limit = Annotated[int, Query(ge=1, le=100, description="Most items of a page.")]
 Cursor = Annotated[str | None, Query(description="`next` of the page before.")]
+
+
+async def listed(
+    request: Request,
+    found: Iterator[tuple[str, T | None]],
+    limit: int,
+    made: Callable[[list[T], str | None], BaseModel],
+) -> Response:
+    """Return the answer of a list; its JSON is made in a thread, because a hundred items would hold the event loop.
+
+    Parameters
+    ----------
+    found
+        See `page`.
+    made
+        Makes the body of a page and the cursor of the next.
+
+    """
+    items, following = await page(request, found, limit)
+    body = await run_in_threadpool(lambda: made(items, following).model_dump_json())
+    return Response(body, media_type="application/json")
 
 
 async def page(request: Request, found: Iterator[tuple[str, T | None]], limit: int) -> tuple[list[T], str | None]:
@@ -42,7 +65,7 @@ async def page(request: Request, found: Iterator[tuple[str, T | None]], limit: i
     items: list[tuple[str, T]] = []
     at: str | None = None
     for _ in range(MOST_LOOKED_AT // STEP):
-        looked_at = await run_in_threadpool(_step, found, limit + 1 - len(items))
+        looked_at: list[tuple[str, T | None]] = await run_in_threadpool(_step, found, limit + 1 - len(items))
         items += [(where, item) for where, item in looked_at if item is not None]
         if len(items) > limit:
             return [item for _, item in items[:limit]], _cursor(items[limit - 1][0])
@@ -54,7 +77,7 @@ async def page(request: Request, found: Iterator[tuple[str, T | None]], limit: i
     return [item for _, item in items], None if at is None else _cursor(at)
 
 
-def _step(found: Iterator[tuple[str, T | None]], wanted: int) -> list[tuple[str, T | None]]:
+def _step(found: Iterator[tuple[str, Any]], wanted: int) -> list[tuple[str, Any]]:
     """Return the next records, up to the last that is wanted, at most `STEP`."""
     looked_at = []
     for where, item in islice(found, STEP):

@@ -47,6 +47,7 @@ def in_turn(stores: Stores) -> list[str]:
     if left := client.keys(f"{queue.key}*"):
         client.delete(*left)
     for key, value in before.items():
+        assert value is not None
         client.restore(key, 0, value)
     return order
 

@@ -89,8 +89,9 @@ class SafeQueue(Queue):
         taken = self.lmove(self.connection, self.key, None)
         if taken is None:
             return None
-        self.connection.lrem(self.intermediate_queue_key, 1, taken[1])
-        return text(taken[1])
+        id_ = text(taken[1])
+        self.connection.lrem(self.intermediate_queue_key, 1, id_)
+        return id_
 
     def remove(self, job_or_id: RqJob | str, pipeline: Pipeline | None = None) -> Any:
         """Take a waiting task out of its line; its record stays."""
@@ -118,7 +119,7 @@ class SafeQueue(Queue):
             return queue_key, id_
         if timeout is None:
             return None
-        found = super().lmove(connection, queue_key, timeout)
+        found: tuple[str, bytes] = super().lmove(connection, queue_key, timeout)
         connection.eval(places.PUBLISH, 2, *keys)  # another worker that waits takes the next one
         return found
 

@@ -14,7 +14,7 @@ from service.context import Here, accepted, look, made_again, settle, wait_for_i
 from service.events import EVENTS, events, has_seen_the_end
 from service.immutable import PARTS, SCALE_DOCUMENTED, body_headers, client_has_it, scale_header
 from service.models import JobOut, JobPage, PosteriorOut
-from service.paging import Cursor, Limit, page, position
+from service.paging import Cursor, Limit, listed, position
 from service.partial import npy_as_they_come
 from service.pictured import picture_response
 from service.problems import documented
@@ -30,7 +30,7 @@ from worker.stores import Stores
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
 
-@router.get("", summary="List jobs", responses=documented(_422="Bad cursor or filter."))
+@router.get("", summary="List jobs", response_model=JobPage, responses=documented(_422="Bad cursor or filter."))
 async def list_jobs(
     request: Request,
     here: Here,
@@ -38,14 +38,13 @@ async def list_jobs(
     cursor: Cursor = None,
     status: Annotated[Status | None, Query(description="Only jobs of this status.")] = None,
     kind: Annotated[Kind | None, Query(description="Only jobs of this kind.")] = None,
-) -> JobPage:
+) -> Response:
     """List the jobs, the newest first; a record is kept for GLLE_JOB_TTL after the job's end.
 
     Of the records of ended jobs a tenant keeps the newest GLLE_QUOTA_RECORDS.
     """
     found = here.jobs.listed(position(cursor), status, kind, min(limit + 1, LISTED))
-    items, following = await page(request, found, limit)
-    return JobPage(items=[JobOut.of(item) for item in items], next=following)
+    return await listed(request, found, limit, lambda items, at: JobPage(items=list(map(JobOut.of, items)), next=at))
 
 
 @router.get("/{id}", summary="Follow a job", responses=documented(_404="No such job."))

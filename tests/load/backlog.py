@@ -12,7 +12,8 @@ import random
 import sys
 import tempfile
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,66 +30,91 @@ from worker.tenants import DEFAULT
 
 FILTERS = ("status=failed", "status=queued", "status=running&kind=fit", "kind=draws", "status=succeeded&limit=100")
 PROBES = {"GET /livez": 0.05, "a cached draw": 0.1}  # seconds between two
+ALONE_SECONDS = 15.0  # of the probes without clients: what the machine gives
 GOALS = {"GET /livez": 0.100, "a cached draw": 0.250}  # seconds, p99
-
-Taken = defaultdict[str, list[float]]
 
 
 def queue_jobs(up: Up, dataset: str, count: int) -> list[str]:
     """Queue fits of a data set, each with another regularisation, as requests do; return their ids."""
     settings = replace(Settings(), redis_url=up.redis_url("GLLE_REDIS_URL"), cache_url=up.redis_url("GLLE_CACHE_URL"))
     stores = Stores.connect(settings)
-    here, ids = stores.of(DEFAULT), []
-    for number in range(count):
+    here = stores.of(DEFAULT)
+
+    def queue(number: int) -> str:
         spec = FitSpec(reg=1e-3 * (1 + number / count)).to_dict()
         id_ = posterior_id(dataset, spec, NUMBERS)
         asked = {"dataset": dataset, "spec": spec}
         job, _ = here.jobs.create(kind="fit", claim=id_, posterior=id_, spec=asked, total=1)
         here.queue.enqueue(job)
-        ids.append(job.id)
+        return job.id
+
+    with ThreadPoolExecutor(16) as pool:  # at once, because each waits for the disk
+        ids = list(pool.map(queue, range(count)))
     stores.close()
     return ids
 
 
-async def timed(client: httpx.AsyncClient, path: str, taken: list[float], answers: Taken) -> httpx.Response:
-    """Ask, and note the seconds to the whole answer, and its status."""
-    began = time.monotonic()
-    answer = await client.get(path)
-    taken.append(time.monotonic() - began)
-    answers[str(answer.status_code)].append(taken[-1])
-    return answer
+class Asked:
+    """What was asked: seconds to the whole answer of each kind of request, and how often each status came."""
+
+    def __init__(self) -> None:
+        self.seconds: defaultdict[str, list[float]] = defaultdict(list)
+        self.statuses: Counter[int] = Counter()
+
+    def note(self, kind: str, began: float, answer: httpx.Response) -> None:
+        """Note an answer that is whole."""
+        self.seconds[kind].append(time.monotonic() - began)
+        self.statuses[answer.status_code] += 1
+
+    def tell(self) -> None:
+        """Print the quantiles of each kind."""
+        for kind, seconds in sorted(self.seconds.items()):
+            p50, p95, p99 = np.quantile(seconds, (0.5, 0.95, 0.99))
+            spread = f"p50 {p50:.3f}  p95 {p95:.3f}  p99 {p99:.3f}  most {max(seconds):.3f} s"
+            sys.stdout.write(f"{kind:20} {len(seconds):6}  {spread}\n")
 
 
-async def client_of(url: str, seed: int, ids: list[str], wait: float, until: float, found: tuple[Taken, Taken]) -> None:
+async def rounds(client: httpx.AsyncClient, seed: int, ids: list[str], wait: float, until: float, asked: Asked) -> None:
     """List, look and wait until a moment."""
-    lot, (taken, answers) = random.Random(seed), found  # noqa: S311 # a load, no secret
-    async with httpx.AsyncClient(base_url=url, timeout=60) as client:
-        while time.monotonic() < until:
-            await timed(client, f"/v1/jobs?{lot.choice(FILTERS)}", taken["a filtered list"], answers)
-            job = lot.choice(ids)
-            await timed(client, f"/v1/jobs/{job}", taken["a look"], answers)
-            await timed(client, f"/v1/jobs/{job}?wait={wait}", taken[f"a wait of {wait:g} s"], answers)
+    lot = random.Random(seed)  # noqa: S311 # a load, no secret
+    await asyncio.sleep(lot.random() * wait)  # not all at once
+    while time.monotonic() < until:
+        job = lot.choice(ids)
+        for kind, path in (
+            ("a filtered list", f"/v1/jobs?{lot.choice(FILTERS)}"),
+            ("a look", f"/v1/jobs/{job}"),
+            (f"a wait of {wait:g} s", f"/v1/jobs/{job}?wait={wait}"),
+        ):
+            began = time.monotonic()
+            asked.note(kind, began, await client.get(path))
 
 
-async def probe(url: str, path: str, name: str, until: float, found: tuple[Taken, Taken]) -> None:
+def probe(url: str, path: str, kind: str, until: float, asked: Asked) -> None:
     """Ask for one thing at a steady pace until a moment."""
-    taken, answers = found
-    async with httpx.AsyncClient(base_url=url, timeout=60, headers={"accept": "application/x-npy"}) as client:
+    with httpx.Client(base_url=url, timeout=60, headers={"accept": "application/x-npy"}) as client:
         while (began := time.monotonic()) < until:
-            await timed(client, path, taken[name], answers)
-            await asyncio.sleep(max(0.0, began + PROBES[name] - time.monotonic()))
+            asked.note(kind, began, client.get(path))
+            time.sleep(max(0.0, began + PROBES[kind] - time.monotonic()))
 
 
-async def load(url: str, draw: str, ids: list[str], asked: argparse.Namespace) -> tuple[Taken, Taken]:
-    """Run clients and probes; return the seconds of each kind of request, and of each status."""
-    found: tuple[Taken, Taken] = (defaultdict(list), defaultdict(list))
-    until = time.monotonic() + asked.seconds
-    await asyncio.gather(
-        probe(url, "/livez", "GET /livez", until, found),
-        probe(url, draw, "a cached draw", until, found),
-        *(client_of(url, seed, ids, asked.wait, until, found) for seed in range(asked.clients)),
-    )
-    return found
+def load(url: str, draw: str, ids: list[str], wait: float, seconds: float, clients: int) -> Asked:
+    """Run clients and probes; return what they were answered."""
+    asked, until = Asked(), time.monotonic() + seconds
+
+    async def crowd() -> None:
+        limits = httpx.Limits(max_connections=None)
+        async with httpx.AsyncClient(base_url=url, timeout=60, limits=limits) as client:
+            await asyncio.gather(*(rounds(client, seed, ids, wait, until, asked) for seed in range(clients)))
+
+    with ThreadPoolExecutor(2) as pool:
+        probes = [
+            pool.submit(probe, url, path, kind, until, asked)
+            for kind, path in (("GET /livez", "/livez"), ("a cached draw", draw))
+        ]
+        asyncio.run(crowd())
+        for one in probes:
+            one.result()
+    return asked
 
 
 def main() -> int:
@@ -110,22 +136,22 @@ def main() -> int:
             began = time.monotonic()
             ids = queue_jobs(up, synthetic(client, asked.points), asked.jobs)
             say(f"{asked.jobs} jobs queued in {time.monotonic() - began:.1f} s\n")
+            say("without clients:\n")
+            load(up.url, draw, ids, asked.wait, ALONE_SECONDS, 0).tell()
             server = up.redis("GLLE_REDIS_URL")
             waiting, before, began = _waiting(client), server.info(), time.monotonic()
-            taken, answers = asyncio.run(load(up.url, draw, ids, asked))
+            found = load(up.url, draw, ids, asked.wait, asked.seconds, asked.clients)
             spent, after = time.monotonic() - began, server.info()
-            say(f"{waiting} tasks waited at the begin, {_waiting(client)} at the end\n")
+            say(f"with {asked.clients} clients:\n{waiting} tasks waited at the begin, {_waiting(client)} at the end\n")
             cpu = sum(after[name] - before[name] for name in ("used_cpu_user", "used_cpu_sys"))
             commands = after["total_commands_processed"] - before["total_commands_processed"]
             say(f"queue server: {cpu / spent:.2f} cores, {commands / spent:.0f} commands/s, {_mib(after)} MiB\n")
-    for name, seconds in sorted(taken.items()):
-        p50, p95, p99 = np.quantile(seconds, (0.5, 0.95, 0.99))
-        say(f"{name:20} {len(seconds):6}  p50 {p50:.3f}  p95 {p95:.3f}  p99 {p99:.3f}  most {max(seconds):.3f} s\n")
-    say(f"answers: { ({status: len(seconds) for status, seconds in sorted(answers.items())}) }\n")
-    missed = [name for name, goal in GOALS.items() if np.quantile(taken[name], 0.99) > goal]
+    found.tell()
+    say(f"answers: {dict(found.statuses)}\n")
+    missed = [kind for kind, goal in GOALS.items() if np.quantile(found.seconds[kind], 0.99) > goal]
     missed += ["queue server below one core"] if cpu > spent else []
     say(f"missed: {', '.join(missed) or 'nothing'}\n")
-    return 1 if missed or answers.keys() - {"200"} else 0
+    return 1 if missed or found.statuses.keys() - {200} else 0
 
 
 def _waiting(client: httpx.Client) -> Any:

@@ -146,7 +146,7 @@ def test_the_search_ends_when_the_client_is_gone() -> None:
             read.append(number)
             yield str(number), None
 
-    asyncio.run(paging.page(Gone(), found(), 1))  # type: ignore[arg-type,type-var] # of a test
+    asyncio.run(paging.page(Gone(), found(), 1))  # type: ignore[arg-type] # of a test
     assert len(read) == paging.STEP
 
 

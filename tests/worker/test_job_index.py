@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from worker.backups.records import ended_jobs, put_job
+from worker.identity import text
 from worker.job_index import INDEX, KINDS, POSITIONS, STATUSES, TENANTS
 from worker.problems import Problem, ProblemError
 from worker.quotas import JobLimits
@@ -136,7 +137,7 @@ def test_expired_records_leave_the_lists(stores: Stores) -> None:
     gone = ended(jobs, "gone").id
     stores.client.delete(f"glle:job:{gone}")
     key = own(f"{INDEX}:ended", "alice")
-    (entry,) = (raw for raw in stores.client.zrange(key, 0, -1) if gone.encode() in raw)
+    (entry,) = (found for found in map(text, stores.client.zrange(key, 0, -1)) if gone in found)
     stores.client.zadd(key, {entry: 1})
     assert [job and job.id for _, job in jobs.listed()] == [None, kept]
     stores.queue.sweep()

@@ -12,6 +12,7 @@ from rq.job import JobStatus
 
 from tests.conftest import in_turn
 from worker.draws import DrawsSpec
+from worker.identity import text
 from worker.places import MOST_PASSED
 from worker.queue import STALE_SECONDS
 from worker.safe_queue import SERIALIZER, SafeJob, SafeQueue
@@ -164,7 +165,7 @@ def test_an_interactive_task_is_enqueued_in_one_step(stores: Stores, monkeypatch
     older = fit_job(stores, "older", "interactive").id
     seen: list[str] = []
     stores_of_worker = Stores.connect(stores.settings)
-    command = stores.client.execute_command
+    command: Any = stores.client.execute_command
 
     def watched(*arguments: Any, **options: Any) -> Any:
         answer = command(*arguments, **options)
@@ -193,8 +194,8 @@ def test_every_task_is_taken_once(stores: Stores) -> None:
                     return
                 continue
             assert found is not None
-            stores.client.lrem(queue.intermediate_queue_key, 1, found[1])
-            taken_ids.append(found[1].decode())
+            taken_ids.append(text(found[1]))
+            stores.client.lrem(queue.intermediate_queue_key, 1, taken_ids[-1])
 
     with ThreadPoolExecutor(8) as workers:
         for _ in range(6):
