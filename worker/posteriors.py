@@ -10,6 +10,7 @@ from worker.formats import FIRST_NUMBERS, named, read, written
 from worker.identity import content_sha256, index_member, member_name, text
 from worker.naming import renamed
 from worker.problems import refuse
+from worker.quotas import too_many_posteriors
 from worker.tenants import DEFAULT, own
 
 if TYPE_CHECKING:
@@ -99,17 +100,34 @@ class PosteriorStore:
         The array cache.
     tenant
         Whose posteriors are seen; None sees everyone's by their ids, and lists the default tenant's.
+    most
+        Posteriors that the tenant may have; 0: any number.
 
     """
 
-    def __init__(self, client: redis.Redis, cache: TieredCache, tenant: str | None = None) -> None:
+    def __init__(self, client: redis.Redis, cache: TieredCache, tenant: str | None = None, most: int = 0) -> None:
         self._client = client
         self._cache = cache
         self._tenant = tenant
+        self._most = most
 
-    def of(self, tenant: str) -> Self:
+    def of(self, tenant: str, most: int = 0) -> Self:
         """Return the same store as a tenant sees it."""
-        return type(self)(self._client, self._cache, tenant)
+        return type(self)(self._client, self._cache, tenant, most)
+
+    def require_room(self) -> None:
+        """Refuse the fit of a new posterior where the tenant has as many as it may.
+
+        Fits at the same time may each pass: there are at most as many more as jobs that may run.
+
+        Raises
+        ------
+        ProblemError
+            ``quota-exceeded``.
+
+        """
+        if self._most and self._client.zcard(own(_INDEX, self._tenant or DEFAULT)) >= self._most:
+            raise too_many_posteriors(self._tenant, self._most)
 
     def cache(self, id_: str, posterior: Posterior, seconds: float = 0.0) -> None:
         """Write a posterior's arrays (again, after they were evicted), and their digest; `seconds` its fit took."""

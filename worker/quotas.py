@@ -16,17 +16,18 @@ if TYPE_CHECKING:
 JOB_SECONDS = 5  # when to try again, where a job has to end first
 BYTES_SECONDS = 60  # where somebody has to delete something
 
-_ONE = re.compile(r"(bytes|jobs|requests|records):([0-9]{1,18})")
+_ONE = re.compile(r"(bytes|jobs|requests|records|posteriors):([0-9]{1,18})")
 
 
 @dataclass(frozen=True)
 class Quota:
-    """Bytes of data sets, jobs that wait or run, requests a minute, records of ended jobs; 0: any number."""
+    """Bytes of data sets, jobs that wait or run, requests a minute, records of ended jobs, posteriors; 0: any."""
 
     bytes: int
     jobs: int
     requests: int
     records: int
+    posteriors: int
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Quotas:
     Parameters
     ----------
     settings
-        `quota_bytes`, `quota_jobs`, `quota_requests` and `quota_records` are everybody's, `quotas` what differs.
+        The settings `quota_*` are everybody's, `quotas` what differs.
 
     Raises
     ------
@@ -66,7 +67,11 @@ class Quotas:
 
     def __init__(self, settings: Settings) -> None:
         self._everybodys = Quota(
-            settings.quota_bytes, settings.quota_jobs, settings.quota_requests, settings.quota_records
+            settings.quota_bytes,
+            settings.quota_jobs,
+            settings.quota_requests,
+            settings.quota_records,
+            settings.quota_posteriors,
         )
         self._others: dict[str, Quota] = {}
         for part in filter(None, settings.quotas.split()):
@@ -111,6 +116,13 @@ def too_many_of_all(allowed: int) -> ProblemError:
         allowed=allowed,
         retry_after=JOB_SECONDS,
     )
+
+
+def too_many_posteriors(tenant: str | None, allowed: int) -> ProblemError:
+    """Return the refusal of a fit whose posterior would be one too many."""
+    detail = f"Tenant {tenant} has {allowed:,} posteriors; no more are allowed."
+    remedy = "Delete posteriors that are no longer needed: DELETE /v1/posteriors/{id}. Or raise GLLE_QUOTA_POSTERIORS."
+    return _exceeded("posteriors", detail, remedy, BYTES_SECONDS, allowed=allowed)
 
 
 def too_many_requests(tenant: str, allowed: int, seconds: int) -> ProblemError:

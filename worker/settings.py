@@ -52,6 +52,7 @@ class Settings:
     quota_records: int = _setting(
         10_000, "Records of ended jobs that a tenant keeps; of more the oldest are removed. 0: any number."
     )
+    quota_posteriors: int = _setting(10_000, "Posteriors of a tenant; 0: any number.")
     quotas: str = _setting("", "Tenants with other quotas: `alice=bytes:5000000000,jobs:20 bob=requests:600`.")
     cors_origins: str = _setting("", "Origins whose pages may use the API, commas between; * for all. Empty: none.")
     workers: int = _setting(2, "Worker processes that `glle up` starts.", at_least=1)

@@ -107,7 +107,7 @@ class Stores:
             self,
             tenant=tenant,
             datasets=self.datasets.of(tenant, quota.bytes),
-            posteriors=self.posteriors.of(tenant),
+            posteriors=self.posteriors.of(tenant, quota.posteriors),
             embeddings=self.embeddings.of(tenant),
             jobs=self.jobs.of(tenant, _job_limits(self.settings, quota)),
         )

@@ -190,6 +190,7 @@ def _posterior_or_job(
     def known_or_fitted() -> PosteriorRecord | Job:
         if (record := here.posteriors.get(id_)) is not None:
             return record
+        here.posteriors.require_room()
         require_not_all_equal(here, dataset)
         return _fit(here, id_, dataset.id, spec.to_dict(), terms)
 

@@ -23,7 +23,7 @@ router = APIRouter(tags=["service"])
 _LIMITS = (
     "max_body", "max_json", "max_inflated", "max_points", "max_features", "max_neighbors", "max_components",
     "max_draws", "max_jobs", "max_wait", "cache_bytes", "job_timeout", "job_ttl", "quota_bytes", "quota_jobs",
-    "quota_requests", "quota_records", "cost_margin", "method_bytes",
+    "quota_requests", "quota_records", "quota_posteriors", "cost_margin", "method_bytes",
 )  # fmt: skip
 
 

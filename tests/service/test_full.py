@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.service.conftest import beating
-from tests.service.keyed import served
+from tests.service.keyed import had_by, served
 from tests.service.test_resources import upload
 from tests.worker.test_room import used
 
@@ -57,6 +57,20 @@ def test_jobs_of_all_tenants_are_bounded(stores: Stores) -> None:
         assert refused.headers["retry-after"] == "5"
         client.delete(f"/v1/jobs/{first.json()['id']}").raise_for_status()
         assert fit(4).status_code == 202
+
+
+def test_posteriors_of_a_tenant_are_bounded(stores: Stores) -> None:
+    """A fit beyond the quota is 429 with the remedy; a known posterior is answered, and a deletion makes room."""
+    had = had_by("default", stores)
+    with served(stores, auth="off", quota_posteriors=1) as client:
+        asked = {"dataset": had.dataset}
+        refused = client.post("/v1/posteriors", json={**asked, "reg": 0.5})
+        assert (refused.status_code, refused.json()["details"]["quota"]) == (429, "posteriors")
+        assert "DELETE /v1/posteriors" in refused.json()["remedy"]
+        assert refused.headers["retry-after"]
+        assert client.post("/v1/posteriors", json=asked).status_code == 200
+        client.delete(f"/v1/posteriors/{had.posterior}").raise_for_status()
+        assert client.post("/v1/posteriors", json={**asked, "reg": 0.5}).status_code == 202
 
 
 def test_ended_records_are_bounded(stores: Stores) -> None:

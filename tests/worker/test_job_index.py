@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from worker.backups.records import ended_jobs, put_job
+from worker.embeddings import Recipe
 from worker.identity import text
 from worker.job_index import INDEX, KINDS, POSITIONS, STATUSES, TENANTS
 from worker.problems import Problem, ProblemError
@@ -128,6 +129,18 @@ def test_create_and_cancel_leaves_no_more_keys(stores: Stores) -> None:
         jobs.cancel(create(jobs, f"claim {number}").id)
         counted.append(stores.client.dbsize())
     assert len(set(counted[10:])) == 1
+
+
+def test_embeddings_are_forgotten_with_their_last_job(stores: Stores) -> None:
+    """The record of an embedding goes with the record of the job that last was to make it, and not before."""
+    jobs, embeddings = stores.jobs.of("alice", JobLimits(ended=2)), stores.embeddings.of("alice")
+    recipe = Recipe(dataset="ds_1", method="isomap", parameters={})
+    embeddings.note(recipe, ended(jobs, "first").id)
+    embeddings.note(recipe, ended(jobs, "second").id)
+    for number in range(2):
+        ended(jobs, f"claim {number}")
+        create(jobs, f"open {number}")
+        assert embeddings.exists(recipe.id) is (number == 0)
 
 
 def test_expired_records_leave_the_lists(stores: Stores) -> None:

@@ -89,9 +89,9 @@ def test_racing_jobs_do_not_pass_the_quota(stores: Stores) -> None:
 def test_quotas_of_tenants_are_everybodys_but_for_what_is_told() -> None:
     """Each of the three by itself; a tenant that is not named has everybody's."""
     quotas = Quotas(Settings(quota_bytes=10, quota_jobs=2, quotas=" alice=jobs:0,requests:600  b-1=bytes:5000000000"))
-    assert quotas.of("alice") == Quota(10, 0, 600, 10_000)
-    assert quotas.of("b-1") == Quota(5_000_000_000, 2, 0, 10_000)
-    assert quotas.of("carol") == Quota(10, 2, 0, 10_000)
+    assert quotas.of("alice") == Quota(10, 0, 600, 10_000, 10_000)
+    assert quotas.of("b-1") == Quota(5_000_000_000, 2, 0, 10_000, 10_000)
+    assert quotas.of("carol") == Quota(10, 2, 0, 10_000, 10_000)
 
 
 @pytest.mark.parametrize(
