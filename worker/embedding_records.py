@@ -71,7 +71,7 @@ class EmbeddingStore:
     def note(self, recipe: Recipe, job: str) -> None:
         """Write the record of an embedding that a job is to make."""
         record = EmbeddingRecord(recipe=recipe, job=job, tenant=self._tenant or DEFAULT)
-        args = [written("embedding", asdict(record)), self._ttl, NOTED + recipe.id]
+        args: list[str | int] = [written("embedding", asdict(record)), self._ttl, NOTED + recipe.id]
         self._client.eval(_NOTE, 2, _key(recipe.id), job_key(job), *args)
 
     def all(self) -> Iterator[tuple[str, str, int]]:
