@@ -22,6 +22,7 @@ from rq import Worker, worker_registration
 from rq.utils import now
 
 import glle_engine
+import worker.tasks  # noqa: F401 # the engine is loaded before the fork, not once a task
 from worker import lifeline, logs, tracing
 from worker.connections import connect_queue
 from worker.overseer import Overseer

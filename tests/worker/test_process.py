@@ -62,6 +62,12 @@ def worker(settings: Settings, name: str, before: str = "") -> Iterator[subproce
                 process.kill()
 
 
+def test_the_engine_is_loaded_before_the_fork() -> None:
+    """A worker that is ready has imported its tasks: else each child would, for seconds."""
+    program = "import sys, worker.process; sys.exit('worker.tasks' not in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
 def test_one_worker_looks_after_the_dead_for_all(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of many workers that would look at the registries one does, and again when a heartbeat has passed."""
     looked: list[str] = []
