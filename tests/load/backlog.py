@@ -55,23 +55,26 @@ def queue_jobs(up: Up, dataset: str, count: int) -> list[str]:
 
 
 class Asked:
-    """What was asked: seconds to the whole answer of each kind of request, and how often each status came."""
+    """What was asked: seconds of each kind of request, to the client and in the API, and how often each status came."""
 
     def __init__(self) -> None:
         self.seconds: defaultdict[str, list[float]] = defaultdict(list)
+        self.served: defaultdict[str, list[float]] = defaultdict(list)
         self.statuses: Counter[int] = Counter()
 
     def note(self, kind: str, began: float, answer: httpx.Response) -> None:
         """Note an answer that is whole."""
         self.seconds[kind].append(time.monotonic() - began)
+        self.served[kind].append(float(answer.headers["server-timing"].partition("dur=")[2]) / 1000)
         self.statuses[answer.status_code] += 1
 
     def tell(self) -> None:
         """Print the quantiles of each kind."""
-        for kind, seconds in sorted(self.seconds.items()):
-            p50, p95, p99 = np.quantile(seconds, (0.5, 0.95, 0.99))
-            spread = f"p50 {p50:.3f}  p95 {p95:.3f}  p99 {p99:.3f}  most {max(seconds):.3f} s"
-            sys.stdout.write(f"{kind:20} {len(seconds):6}  {spread}\n")
+        for where, found in (("to the client", self.seconds), ("in the API", self.served)):
+            for kind, seconds in sorted(found.items()):
+                p50, p95, p99 = np.quantile(seconds, (0.5, 0.95, 0.99))
+                spread = f"p50 {p50:.3f}  p95 {p95:.3f}  p99 {p99:.3f}  most {max(seconds):.3f} s"
+                sys.stdout.write(f"{kind:16} {where:14} {len(seconds):6}  {spread}\n")
 
 
 async def rounds(client: httpx.AsyncClient, seed: int, ids: list[str], wait: float, until: float, asked: Asked) -> None:
