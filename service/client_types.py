@@ -533,7 +533,10 @@ class ProgressOut(TypedDict):
 class ReadyOut(TypedDict):
     """The service can do its work."""
 
-    status: NotRequired[Literal["ok"]]
+    status: NotRequired[Literal["ok", "degraded"]]
+    """
+    degraded: a check has a warning.
+    """
     workers: int
     """
     Workers that gave a sign of life lately.

@@ -76,7 +76,7 @@ async def settle(here: Stores, job: Job, wait: float) -> Job:
 
 def look(here: Stores, id_: str) -> Job:
     """Return a job as it is, compared with the queue when it has been silent."""
-    return here.queue.repair(here.jobs.fetch(id_))
+    return here.queue.look(here.jobs.fetch(id_))
 
 
 def submitted(here: Stores, terms: Terms, **asked: Any) -> tuple[Job, bool]:

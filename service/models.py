@@ -295,7 +295,7 @@ class CheckOut(BaseModel):
 class ReadyOut(BaseModel):
     """The service can do its work."""
 
-    status: Literal["ok"] = "ok"
+    status: Literal["ok", "degraded"] = Field(default="ok", description="degraded: a check has a warning.")
     workers: int = Field(description="Workers that gave a sign of life lately.")
     queue_length: int = Field(description="Tasks that wait.")
     checks: list[CheckOut] = Field(description="What was looked at.")

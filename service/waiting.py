@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from worker.jobs import Job
 
 _FIRST_SLEEP = 0.05
-_LONGEST_SLEEP = 0.5
+_LONGEST_SLEEP = 2.0  # of a wait of minutes: each look costs a round trip, and news wakes it sooner
 
 
 async def settled(
@@ -23,7 +23,7 @@ async def settled(
 
     Or until waiting is over for everyone, because the process is about to stop.
 
-    News may get lost, and a job whose worker was lost ends by being looked at: so the sleeps are 50 to 500 ms.
+    News may get lost, and a job whose worker was lost ends by being looked at: so the sleeps are 50 ms to 2 s.
     """
     deadline = time.monotonic() + seconds
     sleep = _FIRST_SLEEP

@@ -141,7 +141,7 @@ def posterior_of(here: Stores, job: Job, record: PosteriorRecord) -> Posterior:
 
     """
     require_own_numbers(f"Posterior {record.id}", record.numbers)
-    posterior = here.warm.get(record.drawn_from) or _loaded(here, record)
+    posterior = _loaded(here, record)
     if posterior is None:
         told = teller(here, job, "fitting again: ")
         values = here.datasets.values(record.dataset)

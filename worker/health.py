@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import redis
 
+from worker import places, room
 from worker.formats import numbers_of_queue
 from worker.identity import text
 from worker.numerics import kind_of
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     from worker.stores import Stores
 
 QUEUES = (NAME,)  # that are looked at whether or not a worker of theirs was ever seen
-_LOOKED_AT = 200  # tasks at the head of a queue among which the oldest is looked for
+_LOOKED_AT = 200  # of the waiting tasks, the first that came, among which the oldest is looked for
+
+FULL = 0.98  # of the queue server's memory: soon workers cannot register, so the service is not ready
 
 KIND_REMEDY = (
     "Start a worker of that kind (the pinned one needs numba: pip install 'glle[fast]'); "
@@ -102,22 +105,19 @@ def other_queues(here: Stores) -> list[str]:
 def _queue_state(here: Stores, name: str) -> QueueState:
     now = datetime.now(UTC)
     key = f"rq:queue:{name}"
+    length = places.length(here.client, key)
     with here.client.pipeline(transaction=False) as together:
-        together.llen(key)
-        together.lrange(key, 0, _LOOKED_AT - 1)
-        length, ids = together.execute()
-    with here.client.pipeline(transaction=False) as together:
-        for id_ in ids:
-            together.hget(f"rq:job:{text(id_)}", "enqueued_at")
+        for id_ in places.waiting(here.client, key, _LOOKED_AT):
+            together.hget(f"{places.TASKS}{id_}", "enqueued_at")
         since = [datetime.fromisoformat(text(raw)) for raw in together.execute() if raw is not None]
     oldest = max(((now - at).total_seconds() for at in since), default=0.0)
-    return QueueState(name, int(length), max(0.0, oldest), at_work(here.client, here.settings, name))
+    return QueueState(name, length, max(0.0, oldest), at_work(here.client, here.settings, name))
 
 
 def readiness(here: Stores) -> list[Check]:
     """Return what must be well before the service can work."""
     return [
-        _answering("queue server", lambda: _queue_server(here.client.info("memory"))),
+        _answering("queue server", lambda: _queue_server(here.client.info("memory"), here.settings.queue_high_water)),
         _answering("cache server", lambda: Check("cache server", "ok", f"{used(here.cache.info())} in use.")),
         *_workers_of_queues(here),
         data_folder(Path(here.settings.data_dir)),
@@ -159,7 +159,7 @@ def _object_store(objects: ObjectStore) -> Check:
     return Check(name, "ok", "It answers.")
 
 
-def _queue_server(info: dict[str, Any]) -> Check:
+def _queue_server(info: dict[str, Any], high_water: float) -> Check:
     policy = info.get("maxmemory_policy", UNTOLD)
     if policy not in {"noeviction", UNTOLD}:
         return Check(
@@ -168,6 +168,14 @@ def _queue_server(info: dict[str, Any]) -> Check:
             f"Its policy is {policy}: it would drop tasks and records when its memory is full.",
             "Set maxmemory-policy noeviction on the server of GLLE_REDIS_URL; the cache is another server.",
             "queue-evicts",
+        )
+    if (in_use := room.share(info)) is not None and in_use > high_water:
+        return Check(
+            "queue server",
+            "problem" if in_use > FULL else "warning",
+            f"{used(info)} in use: new work is refused.",
+            "Raise GLLE_QUEUE_BYTES (or its maxmemory), or lower GLLE_QUOTA_RECORDS, GLLE_MAX_JOBS or GLLE_JOB_TTL.",
+            "redis-full",
         )
     return Check("queue server", "ok", f"{used(info)} in use, policy {policy}.")
 

@@ -49,6 +49,10 @@ class Settings:
     quota_bytes: int = _setting(0, "Bytes of the data sets of a tenant; 0: any number.")
     quota_jobs: int = _setting(0, "Jobs of a tenant that may wait or run at once; 0: any number.")
     quota_requests: int = _setting(0, "Requests of a tenant a minute; 0: any number.")
+    quota_records: int = _setting(
+        10_000, "Records of ended jobs that a tenant keeps; of more the oldest are removed. 0: any number."
+    )
+    quota_posteriors: int = _setting(10_000, "Posteriors of a tenant; 0: any number.")
     quotas: str = _setting("", "Tenants with other quotas: `alice=bytes:5000000000,jobs:20 bob=requests:600`.")
     cors_origins: str = _setting("", "Origins whose pages may use the API, commas between; * for all. Empty: none.")
     workers: int = _setting(2, "Worker processes that `glle up` starts.", at_least=1)
@@ -60,6 +64,9 @@ class Settings:
     max_neighbors: int = _setting(200, "n_neighbors of a posterior.", at_least=2)
     max_components: int = _setting(50, "n_components of a posterior.", at_least=1)
     max_draws: int = _setting(10_000, "Draws of one job, all scales together.", at_least=1)
+    max_jobs: int = _setting(
+        10_000, "Jobs of all tenants that may wait or run at once; more are refused with 503. 0: any number."
+    )
     max_wait: float = _setting(60.0, "Seconds a request may wait for a job (`?wait=`).")
     patience: float = _setting(
         30.0,
@@ -71,16 +78,16 @@ class Settings:
     max_streams: int = _setting(100, "Streams of events or draws that each API process keeps open.", at_least=0)
     cache_bytes: int = _setting(2**30, "Bytes of the array cache; no value may exceed half.", at_least=2**20)
     queue_bytes: int = _setting(256 * 2**20, "Bytes of the embedded queue server.", at_least=2**20)
+    queue_high_water: float = _setting(
+        0.8,
+        "Share of the queue server's memory above which new jobs are refused; the rest is for workers and deletions.",
+        at_least=0.01,
+    )
     queue_fsync: str = _setting(
         "always",
         "When the embedded queue server writes to disk: always, before each answer, so that nothing accepted is lost; "
         "or everysec, which is faster on slow disks, and loses the last seconds in a power cut.",
         choices=("always", "everysec"),
-    )
-    warm_bytes: int = _setting(
-        256 * 2**20,
-        "Bytes of posteriors that each worker keeps at hand; a larger one stays alone, 0: none.",
-        at_least=0,
     )
     recent_bytes: int = _setting(64 * 2**20, "Bytes of answers that each API process keeps at hand.", at_least=0)
     cache_ttl: int = _setting(30 * 86400, "Seconds an array stays cached, if space allows.", at_least=1)

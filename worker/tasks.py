@@ -157,15 +157,17 @@ def _draw(here: Stores, job: Job, *, round_: int, shard: int) -> None:
         work = _Shards(here, job, spec, behind)
         following: int | None = shard
         while following is not None:
-            begun = time.monotonic()
+            begun, read = time.monotonic(), work.read_seconds
             work.make(following)
             behind.catch_up()
             ended = time.monotonic()
-            in_time = 2 * ended - begun < until  # another one like it: who waits, waits for a shard at most
+            drawing = ended - begun - (work.read_seconds - read)
+            # Another one like it. A posterior that took long to read is drawn from for as long.
+            in_time = ended + drawing < until + 2 * work.read_seconds
             following = here.queue.take_shard(job, taker=shard) if in_time else None
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Shards:
     """The shards of a draws job, made one after the other; what is drawn is cached and told behind the next draws."""
 
@@ -173,6 +175,7 @@ class _Shards:
     job: Job
     spec: DrawsSpec
     behind: Behind
+    read_seconds: float = 0.0
 
     @cached_property
     def record(self) -> PosteriorRecord:
@@ -180,7 +183,11 @@ class _Shards:
 
     @cached_property
     def posterior(self) -> Posterior:
-        return posterior_of(self.here, self.job, self.record)
+        """The posterior, read at the first draw that is missing; `read_seconds` notes how long that took."""
+        began = time.monotonic()
+        found = posterior_of(self.here, self.job, self.record)
+        self.read_seconds = time.monotonic() - began
+        return found
 
     def make(self, shard: int) -> None:
         """Make the draws that are not there yet, open what comes after them, and tell how far the job is."""

@@ -30,7 +30,7 @@ from service.idempotency import IN_USE, Answers, Key, content_digest, remembered
 from service.immutable import PARTS, client_has_it, immutable_headers
 from service.models import DatasetOut, DatasetPage, SyntheticIn
 from service.naming import PATCH_BODY, NameFilter, NamingIn, TagFilter
-from service.paging import Cursor, Limit, page, position
+from service.paging import Cursor, Limit, listed, position
 from service.problems import documented
 from service.readers import Apart, Limits, reader_of
 from service.selection import Points, Selection
@@ -127,14 +127,19 @@ def synthetic(body: SyntheticIn, here: Here, key: Key = None) -> Response:
     return _stored(*remembered(here, key, asked, sampled, _answers(here)))
 
 
-@router.get("", summary="List data sets", responses=documented(_422="Bad cursor."))
-def list_datasets(
-    here: Here, tag: TagFilter, name: NameFilter = None, limit: Limit = 20, cursor: Cursor = None
-) -> DatasetPage:
-    """List the data sets, the newest first; all, or those of a name and of tags."""
-    called = (found for found in here.datasets.newest(position(cursor)) if is_called(found[1], name, tag))
-    items, following = page(called, limit)
-    return DatasetPage(items=[DatasetOut.of(item) for item in items], next=following)
+@router.get("", summary="List data sets", response_model=DatasetPage, responses=documented(_422="Bad cursor."))
+async def list_datasets(
+    request: Request, here: Here, tag: TagFilter, name: NameFilter = None, limit: Limit = 20, cursor: Cursor = None
+) -> Response:
+    """List the data sets, the newest first; all, or those of a name and of tags.
+
+    A page looks at 1,000 records at most: with a filter it may be short, or empty, and `next` goes on.
+    """
+    found = here.datasets.newest(position(cursor))
+    called = ((at, one if is_called(one, name, tag) else None) for at, one in found)
+    return await listed(
+        request, called, limit, lambda items, at: DatasetPage(items=list(map(DatasetOut.of, items)), next=at)
+    )
 
 
 @router.get("/{id}", summary="Describe a data set", responses=documented(_404="None."))

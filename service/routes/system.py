@@ -26,8 +26,8 @@ router = APIRouter(tags=["service"])
 
 _LIMITS = (
     "max_body", "max_json", "max_inflated", "max_points", "max_features", "max_neighbors", "max_components",
-    "max_draws", "max_wait", "cache_bytes", "job_timeout", "job_ttl", "quota_bytes", "quota_jobs", "quota_requests",
-    "cost_margin", "method_bytes",
+    "max_draws", "max_jobs", "max_wait", "cache_bytes", "job_timeout", "job_ttl", "quota_bytes", "quota_jobs",
+    "quota_requests", "quota_records", "quota_posteriors", "cost_margin", "method_bytes",
 )  # fmt: skip
 
 
@@ -74,6 +74,9 @@ def readyz(request: Request, here: Here) -> ReadyOut:
 
     And while this process is not about to stop.
 
+    It is `degraded` while a check has a warning: the queue server is above GLLE_QUEUE_HIGH_WATER, so new jobs are
+    refused, or the object store does not answer.
+
     Else 503: the problem of the first check that fails, and all of them in `details.checks`.
     """
     request.app.state.draining.require_not_begun()
@@ -85,6 +88,7 @@ def readyz(request: Request, here: Here) -> ReadyOut:
     queues = queue_states(here)
     workers = {worker.name for queue in queues for worker in queue.workers}
     return ReadyOut(
+        status="ok" if all(check.state == "ok" for check in checks) else "degraded",
         workers=len(workers),
         queue_length=sum(queue.length for queue in queues),
         checks=[CheckOut(name=check.name, state=check.state, detail=check.detail) for check in checks],

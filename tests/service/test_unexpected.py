@@ -29,7 +29,7 @@ def _bug(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise ZeroDivisionError("the password is x")
 
-    monkeypatch.setattr(type(stores.jobs), "newest", fail)
+    monkeypatch.setattr(type(stores.jobs), "listed", fail)
 
 
 def test_unexpected_error_tells_no_secrets(client: httpx.Client, caplog: pytest.LogCaptureFixture) -> None:
