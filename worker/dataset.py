@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from worker.formats import read
 from worker.tenants import DEFAULT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -42,6 +47,12 @@ class Table:
     labels: Array | None = None
     color: Array | None = None
     coordinates: Array | None = None
+
+    @property
+    def extras(self) -> dict[str, Array]:
+        """The arrays of `EXTRAS` that it has, in their order."""
+        arrays = {"labels": self.labels, "color": self.color, "coordinates": self.coordinates}
+        return {name: array for name, array in arrays.items() if array is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,3 +90,15 @@ class Dataset:
 def record_of(id_: str, raw: bytes) -> Dataset:
     """Return a record as it was written; raises as `worker.formats.read`."""
     return read("dataset", f"The record of data set {id_}", raw, lambda told: Dataset(**told))
+
+
+def content_hash(
+    n: int, d: int, dtype: str, names: list[str] | None, extras: Mapping[str, np.dtype[Any]]
+) -> hashlib._Hash:
+    """Return the digest of a data set's content up to its values: shape, dtype, names, and dtypes beside float64.
+
+    The values follow in C order, then of each of `EXTRAS` its name and its bytes. The dtype of text is a part of it
+    because the bytes of text may be those of numbers. Digests made before that was so have no `extras`.
+    """
+    other = {name: kind.str for name, kind in extras.items() if kind.str != "<f8"}
+    return hashlib.sha256(json.dumps([n, d, dtype, names, *([other] if other else [])]).encode())

@@ -13,7 +13,7 @@ import pytest
 
 import glle_engine
 from glle_engine import FitSpec
-from worker import formats
+from worker import datasets, formats
 from worker.backups.archive import Archive, Writer
 from worker.backups.restore import restore
 from worker.backups.take import KINDS, Chosen, take
@@ -123,6 +123,20 @@ def test_what_comes_back_is_what_was_there(full: Stores, empty: Callable[[], Sto
     again = restore(there, Archive(io.BytesIO(raw)), EVERYTHING)
     assert {kind: row["there already"] for kind, row in again.rows.items()} == dict.fromkeys(KINDS, 2)
     assert state(there) == before
+
+
+def test_digests_of_before_the_dtype_of_labels_are_good(
+    full: Stores, empty: Callable[[], Stores], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A data set with text labels that an earlier version stored is put back under its id."""
+    digest = datasets.content_hash
+    monkeypatch.setattr(datasets, "content_hash", lambda *begun: digest(*begun[:-1], {}))
+    id_ = fill(full, "default", seed=2)
+    monkeypatch.undo()
+    raw = taken(full)
+    there = empty()
+    restore(there, Archive(io.BytesIO(raw)), EVERYTHING)
+    assert there.datasets.get(id_) is not None
 
 
 def test_a_tenant_alone(full: Stores, empty: Callable[[], Stores]) -> None:
