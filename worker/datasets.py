@@ -302,7 +302,8 @@ def _sha256(table: Table, dtype: np.dtype[Any], write: Callable[[memoryview], ob
         content.update(block)
         write(block)
     for name, extra in extras.items():
-        content.update(name.encode() + extra.tobytes())
+        content.update(name.encode())
+        content.update(np.ascontiguousarray(extra).reshape(-1).view(np.uint8).data)
     return content.hexdigest()
 
 

@@ -36,6 +36,8 @@ def read_arrow(file: IO[bytes], limits: Limits, apart: Apart) -> Table:
             columns = Columns.of(stream.schema, apart, limits)
             check_size(max(1, _rows(mapped)), columns, limits)
             return table_of(file, columns, iter(stream), limits, source="arrow")
+    except MemoryError:  # pyarrow's is an ArrowException, too
+        raise
     except (pa.ArrowException, ValueError, struct.error) as error:
         raise _malformed(str(error)) from None
     except OSError as error:

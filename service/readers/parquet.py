@@ -43,6 +43,8 @@ def read_parquet(file: IO[bytes], limits: Limits, apart: Apart) -> Table:
         with parquet.ParquetFile(file, metadata=footer.metadata, read_dictionary=once) as body:
             rows = max(1, BLOCK_VALUES // len(columns.names))
             return table_of(file, columns, body.iter_batches(rows, use_threads=False), limits, source="parquet")
+    except MemoryError:  # pyarrow's is an ArrowException, too
+        raise
     except (pa.ArrowException, ValueError) as error:
         raise _malformed(str(error)) from None
     except OSError as error:

@@ -1,0 +1,65 @@
+"""The reader process of one body: it takes its limits, reads, writes the outcome, and ends."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import resource
+import traceback
+from pathlib import Path
+from typing import IO, NoReturn
+
+from service.readers import reader_of
+from service.reading.transfer import Order, write_outcome, write_table
+from worker.problems import ProblemError
+from worker.settings import Settings
+
+DONE, NO_MEMORY, FAILED = 0, 77, 78  # exit codes; the outcome is in the file after the first alone
+GRACE_SECONDS = 5  # of processor time between the signal that ends a reader and the one that ends any process
+_MOST_TRACEBACK = 4000  # characters
+
+
+def work(body: int, result: int) -> NoReturn:
+    """Read the body of a descriptor into the file of another, and end this process."""
+    code = FAILED
+    try:
+        with os.fdopen(body, "r+b") as file, os.fdopen(result, "r+b") as out:
+            order = Order.read(out)
+            restrict(order.memory, order.cpu)
+            _read(order, file, out)
+        code = DONE
+    except MemoryError:
+        code = NO_MEMORY
+    finally:
+        os._exit(code)
+
+
+def restrict(memory: int, cpu: int) -> None:
+    """Limit this process to so many bytes beyond what it has, and so many seconds of processor time."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + GRACE_SECONDS))
+    with contextlib.suppress(FileNotFoundError):  # Linux has it, and counts private memory by RLIMIT_DATA
+        Path("/proc/self/oom_score_adj").write_text("1000")  # the first to go when the machine has no memory left
+        pages = int(Path("/proc/self/statm").read_text().split()[5])
+        most = pages * resource.getpagesize() + memory
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+
+
+def _read(order: Order, file: IO[bytes], out: IO[bytes]) -> None:
+    file.seek(0)
+    try:
+        read = reader_of(order.content_type, "", Settings()).read
+        table = read(file, order.limits, order.apart)
+    except ProblemError as error:
+        write_outcome(out, {"problem": error.problem.to_dict()})
+    except MemoryError:
+        raise
+    except OSError as error:
+        if error.errno == errno.ENOMEM:
+            raise MemoryError from None
+        write_outcome(out, {"errno": error.errno or errno.EIO})
+    except Exception:  # noqa: BLE001 # logged by the API
+        write_outcome(out, {"unexpected": traceback.format_exc()[-_MOST_TRACEBACK:]})
+    else:
+        write_table(out, table)
