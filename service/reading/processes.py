@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from worker.settings import Settings
 
 GRACE_SECONDS = 10.0  # beyond the wall time of a reader, after which the fork server counts as stuck
-_ATTEMPTS = 2  # to read a body: a fork server that dies takes its readers along
+_ATTEMPTS = 3  # to read a body: a fork server that dies takes its readers along
 _ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONHOME")  # no password is in these
 _ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
@@ -236,9 +236,9 @@ class _Server:
         with self._lock:
             try:
                 socket.send_fds(self._running(), [ORDER], descriptors)
-            except OSError:  # it died a moment ago
+            except OSError as error:  # it died a moment ago, or could not be started
+                log.warning("The fork server of the readers does not take a body: %s", error)
                 self._end()
-                socket.send_fds(self._running(), [ORDER], descriptors)
 
     def _running(self) -> socket.socket:
         """Return the socket of the fork server, which is started unless it runs."""

@@ -1,0 +1,385 @@
+"""Bodies that are read by processes with limits, one a body."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import anyio
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from service.arrow import ARROW, PARQUET
+from service.readers import Apart, Limits, Reader, reader_of
+from service.reading import child
+from service.reading.processes import Ended, ReaderProcesses
+from service.reading.transfer import read_outcome, table_of, write_outcome
+from tests.conftest import until
+from worker.problems import ProblemError
+from worker.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from worker.dataset import Table
+    from worker.problems import Problem
+
+LIMITS = Limits(points=3_000_000, features=20)
+X = np.random.default_rng(0).normal(size=(6, 3))
+LABELS = ["a", "bc", "ü", "d", "e", "f"]
+CSV, NPY, NPZ, JSON = "text/csv", "application/x-npy", "application/zip", "application/json"
+# A Parquet footer with more column chunks than columns: pyarrow ends the process that reads it.
+ABORTING = bytes.fromhex(
+    "504152311502192c480173150200150a2500180178001602191c192c2600002600001600160000002400000050415231"
+)
+
+
+def settings(folder: Path, **more: Any) -> Settings:
+    """Return settings with a folder for bodies."""
+    (folder / "incoming").mkdir(exist_ok=True)
+    return Settings(data_dir=str(folder), **more)
+
+
+@pytest.fixture(scope="module")
+def ends() -> list[Ended]:
+    """The ends of the readers so far."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def processes(tmp_path_factory: pytest.TempPathFactory, ends: list[Ended]) -> Iterator[ReaderProcesses]:
+    """Readers with little memory, for the module."""
+    made = ReaderProcesses(settings(tmp_path_factory.mktemp("readers"), reader_bytes=2**27), ends.append)
+    yield made
+    made.close()
+
+
+def stored(body: bytes) -> IO[bytes]:
+    """Return a body as it is received."""
+    file = tempfile.TemporaryFile()  # noqa: SIM115 # the caller closes it
+    file.write(body)
+    file.seek(0)
+    return file
+
+
+def read(processes: ReaderProcesses, kind: str, body: bytes, apart: Apart | None = None) -> Table:
+    """Read a body in a process."""
+    with stored(body) as file:
+        return processes.read(kind, file, LIMITS, apart or Apart())
+
+
+def refused(processes: ReaderProcesses, kind: str, body: bytes) -> Problem:
+    """Return the problem of a body."""
+    with pytest.raises(ProblemError) as caught:
+        read(processes, kind, body)
+    return caught.value.problem
+
+
+def pid(processes: ReaderProcesses) -> int:
+    """Return the process of the fork server."""
+    processes.start()
+    assert processes._server._process is not None
+    return processes._server._process.pid
+
+
+def saved(array: Any) -> bytes:
+    """Return an npy file."""
+    buffer = io.BytesIO()
+    np.save(buffer, array)
+    return buffer.getvalue()
+
+
+def zipped(**members: Any) -> bytes:
+    """Return a compressed npz file."""
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **members)
+    return buffer.getvalue()
+
+
+def frame(**more: Any) -> Any:
+    """Return an Arrow table of three features and more."""
+    return pa.table({name: X[:, column] for column, name in enumerate("xyz")} | more)
+
+
+def streamed(table: Any) -> bytes:
+    """Return an Arrow stream."""
+    buffer = io.BytesIO()
+    with pa.ipc.new_stream(buffer, table.schema) as writer:
+        writer.write_table(table)
+    return buffer.getvalue()
+
+
+def packed(table: Any) -> bytes:
+    """Return a Parquet file."""
+    buffer = io.BytesIO()
+    parquet.write_table(table, buffer)
+    return buffer.getvalue()
+
+
+CELLS = zip(X.tolist(), LABELS, strict=True)
+ROWS = "\n".join(f"{a!r},{b!r},{c!r},{label},{i}" for i, ((a, b, c), label) in enumerate(CELLS))
+BODIES: dict[str, tuple[str, bytes, Apart]] = {
+    "npy": (NPY, saved(X), Apart()),
+    "npy, Fortran, big-endian": (NPY, saved(np.asfortranarray(X.astype(">f4"))), Apart()),
+    "npy, one row": (NPY, saved(X[:1]), Apart()),
+    "npz": (
+        NPZ,
+        zipped(data=X, labels=np.array(LABELS), color=X[:, 0], coordinates=X[:, :2], names=np.array(list("xyz"))),
+        Apart(),
+    ),
+    "npz, float32, Fortran": (NPZ, zipped(X=np.asfortranarray(X.astype("f4"))), Apart()),
+    "npz, labels of numbers": (NPZ, zipped(X=X, l=np.arange(6)), Apart("l")),
+    "csv": (CSV, f"x,y,z,l,c\n{ROWS}\n".encode(), Apart("l", "c")),
+    "json": (JSON, b'{"data": [[1, 2], [3, 4.5]], "names": ["x", "\\u00fc"], "labels": ["a", ""]}', Apart()),
+    "arrow": (ARROW, streamed(frame(l=LABELS, c=np.arange(6.0))), Apart("l", "c")),
+    "parquet": (PARQUET, packed(frame(l=LABELS, c=np.arange(6.0))), Apart("l", "c")),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_a_process_reads_what_the_reader_reads(processes: ReaderProcesses, name: str) -> None:
+    """Values, dtypes, memory order and all that is beside them come through as they are."""
+    kind, body, apart = BODIES[name]
+    with stored(body) as file:
+        expected = reader_of(kind, "", Settings()).read(file, LIMITS, apart)
+        found = read(processes, kind, body, apart)
+        assert (found.names, found.source) == (expected.names, expected.source)
+        assert list(found.extras) == list(expected.extras)
+        for array, wanted in zip(
+            (found.values, *found.extras.values()), (expected.values, *expected.extras.values()), strict=True
+        ):
+            assert (array.dtype, array.flags.f_contiguous) == (wanted.dtype, wanted.flags.f_contiguous)
+            np.testing.assert_array_equal(array, wanted)
+
+
+def test_problems_come_through(processes: ReaderProcesses) -> None:
+    """The refusal of a process is that of the reader, to the last word."""
+    body = b"x,y\n1,2\n3,oops\n"
+    with stored(body) as file, pytest.raises(ProblemError) as caught:
+        reader_of(CSV, "", Settings()).read(file, LIMITS, Apart())
+    assert refused(processes, CSV, body) == caught.value.problem
+
+
+def test_a_body_that_crashes_its_reader_is_refused(processes: ReaderProcesses, ends: list[Ended]) -> None:
+    """The process that read it is gone, and the fork server is the same; the next body is read."""
+    before = pid(processes)
+    for _ in range(3):
+        problem = refused(processes, PARQUET, ABORTING)
+        assert (problem.code, problem.status) == ("reader-crashed", 422)
+        assert problem.details["signal"] == "SIGABRT"
+        assert "npy" in problem.remedy
+        status = ends[-1].status
+        assert status is not None
+        assert os.WTERMSIG(status) == signal.SIGABRT
+    read(processes, *BODIES["parquet"])
+    assert pid(processes) == before
+
+
+def test_a_body_that_takes_too_much_memory_is_refused(processes: ReaderProcesses) -> None:
+    """Some hundred kilobytes of labels would be some hundred megabytes."""
+    body = zipped(data=np.zeros((40_000, 1)), labels=np.full(40_000, "a" * 1000))
+    assert len(body) < 2**19
+    problem = refused(processes, NPZ, body)
+    assert (problem.code, problem.status) == ("reader-memory", 413)
+    assert problem.details == {"allowed": 2**27}
+    assert "GLLE_READER_BYTES" in problem.remedy
+    read(processes, *BODIES["npz"])
+
+
+def test_a_body_that_takes_too_long_is_refused(tmp_path: Path) -> None:
+    """Two million rows of text in a tenth of a second."""
+    hasty = ReaderProcesses(settings(tmp_path, reader_seconds=0.1))
+    problem = refused(hasty, CSV, b"1\n" * 2_000_000)
+    assert (problem.code, problem.status) == ("reader-timeout", 422)
+    assert "GLLE_READER_SECONDS" in problem.remedy
+    read(hasty, *BODIES["npz"])
+    hasty.close()
+
+
+@pytest.mark.parametrize(
+    ("work", "ended"),
+    [("while True: pass", -signal.SIGXCPU), ("bytearray(2**28)", child.NO_MEMORY), ("bytearray(2**20)", 0)],
+)
+def test_limits_hold(work: str, ended: int) -> None:
+    """A process beyond its processor time is killed, one beyond its memory is told so by the allocation."""
+    program = f"import sys\nfrom service.reading.child import restrict\nrestrict(2**27, 1)\ntry:\n    {work}\n"
+    program += f"except MemoryError:\n    sys.exit({child.NO_MEMORY})\n"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == ended
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (OSError(errno.ENOSPC, "full"), {"errno": errno.ENOSPC}),
+        (ZeroDivisionError("oops"), {"unexpected": "ZeroDivisionError: oops"}),
+        (OSError(errno.ENOMEM, "none"), None),
+        (MemoryError(), None),
+    ],
+)
+def test_errors_of_a_reader_are_its_outcome(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, told: dict[str, Any] | None
+) -> None:
+    """A full disk and a bug come through; without memory nothing can be written, and the exit code says so."""
+
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(child, "reader_of", lambda *_: Reader(fail, 1))  # type: ignore[arg-type] # it returns nothing
+    order = child.Order(CSV, LIMITS, Apart(), 2**27, 1)
+    with stored(b"1\n") as file, stored(b"") as out:
+        if told is None:
+            with pytest.raises(MemoryError):
+                child._read(order, file, out)
+            return
+        child._read(order, file, out)
+        ((name, value),) = read_outcome(out).items()
+        assert told == {name: value.splitlines()[-1] if name == "unexpected" else value}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "error"),
+    [({"errno": errno.ENOSPC}, OSError), ({"unexpected": "a bug"}, RuntimeError), ({"table": {}}, ProblemError)],
+)
+def test_outcomes_without_a_table(processes: ReaderProcesses, outcome: dict[str, Any], error: type[Exception]) -> None:
+    """A full disk is one of the API, too; a bug is a bug, and an outcome that is none a crash."""
+    with stored(b"") as file, stored(b"") as out:
+        write_outcome(out, outcome)
+        with pytest.raises(error):
+            processes._table(Ended(status=0), CSV, file, out)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        {"dtype": "|O", "shape": [1, 1], "offset": 0},
+        {"dtype": "<f8", "shape": [-1, 1], "offset": 0},
+        {"dtype": "<f8", "shape": [2, 1], "offset": 0},
+        {"dtype": "<f8", "shape": [1, 1], "offset": -8},
+        {"dtype": "<f8", "shape": [1, 1], "offset": 8},
+        {"dtype": "<U0", "shape": [1, 1], "offset": 0},
+    ],
+)
+def test_no_array_is_outside_of_its_file(place: dict[str, Any]) -> None:
+    """Whatever a reader that was taken over writes: nothing is unpickled, and nothing is mapped beyond the end."""
+    with stored(bytes(8)) as file, pytest.raises(ValueError, match="array"):
+        table_of({"values": {"file": "body", "order": "C", **place}, "names": None, "source": {}}, file, file)
+
+
+def test_an_outcome_that_is_not_whole_is_none() -> None:
+    """A reader that ends in the midst of it leaves a length that is not there, or no JSON."""
+    for raw in (b"", b"1234567", bytes(8), (2**40).to_bytes(8, "little"), b"{" + (1).to_bytes(8, "little")):
+        with stored(raw) as file, pytest.raises(ValueError):  # noqa: PT011 # of JSON, too
+            read_outcome(file)
+
+
+def test_a_fork_server_that_dies_is_started_again(processes: ReaderProcesses) -> None:
+    """Before a body, and while it is read: the body is read by the next one."""
+    first = pid(processes)
+    os.kill(first, signal.SIGKILL)
+    read(processes, *BODIES["parquet"])
+    second = pid(processes)
+    assert second != first
+    body = b"x,y\n" + b"1,2\n" * 300_000
+    found: list[Table] = []
+    thread = threading.Thread(target=lambda: found.append(read(processes, CSV, body)))
+    thread.start()
+    children = Path(f"/proc/{second}/task/{second}/children")
+    until(lambda: children.read_text().split())
+    (reader,) = children.read_text().split()
+    os.kill(second, signal.SIGKILL)
+    thread.join()
+    assert found[0].values.shape == (300_000, 2)
+    assert not Path(f"/proc/{reader}").exists() or "Z" in Path(f"/proc/{reader}/stat").read_text().split()
+    assert pid(processes) not in {first, second}
+
+
+def test_a_fork_server_that_does_not_start_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the service's fault, and may go better later."""
+    broken = ReaderProcesses(settings(tmp_path))
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    problem = refused(broken, CSV, b"1,2\n")
+    assert (problem.code, problem.status) == ("readers-unavailable", 503)
+    monkeypatch.undo()
+    read(broken, CSV, b"1,2\n")
+    broken.close()
+
+
+def test_readers_know_no_password_and_hold_nothing_of_the_api(
+    processes: ReaderProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The environment has no setting, and the descriptors are the fork server's; it has a single thread."""
+    monkeypatch.setenv("GLLE_REDIS_URL", "redis://:secret@127.0.0.1")
+    processes.close()
+    server = Path(f"/proc/{pid(processes)}")
+    read(processes, *BODIES["parquet"])
+    assert "GLLE_" not in (server / "environ").read_text()
+    assert len(list((server / "task").iterdir())) == 1
+    targets = [path.readlink().name for path in (server / "fd").iterdir()]
+    assert sum(name.startswith("socket:") for name in targets) == 2  # its input, twice
+    assert len(targets) == 5  # and nowhere to write, what the API logs to, and its list of events
+
+
+def test_the_end_of_the_api_ends_the_fork_server(tmp_path: Path) -> None:
+    """However it ends: its end of the socket goes with it."""
+    (tmp_path / "incoming").mkdir()
+    program = (
+        "import time\nfrom service.reading.processes import ReaderProcesses\nfrom worker.settings import Settings\n"
+        f"readers = ReaderProcesses(Settings(data_dir={str(tmp_path)!r}))\nreaders.start()\n"
+        "print(readers._server._process.pid, flush=True)\ntime.sleep(600)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as api:
+        assert api.stdout is not None
+        server = Path(f"/proc/{int(api.stdout.readline())}")
+        until(lambda: b"forkserver" in (server / "cmdline").read_bytes())
+        api.kill()
+    until(lambda: not server.exists())
+
+
+def test_closing_ends_it(tmp_path: Path) -> None:
+    """Nothing is left, and it can be used again."""
+    readers = ReaderProcesses(settings(tmp_path))
+    read(readers, *BODIES["npz"])
+    server = Path(f"/proc/{pid(readers)}")
+    readers.close()
+    assert not server.exists()
+    read(readers, *BODIES["npz"])
+    readers.close()
+
+
+def test_turns_are_waited_for_without_a_thread(tmp_path: Path) -> None:
+    """As many as there are readers have one at once; a body that waits for too long is sent away with 503."""
+    readers = ReaderProcesses(settings(tmp_path, readers=2, reader_seconds=0.2))
+    at_once: list[int] = [0]
+    most: list[int] = []
+
+    async def one() -> None:
+        async with readers.turn():
+            at_once[0] += 1
+            most.append(at_once[0])
+            await anyio.sleep(0.01)
+            at_once[0] -= 1
+
+    async def all_of_them() -> None:
+        async with anyio.create_task_group() as group:
+            for _ in range(6):
+                group.start_soon(one)
+        assert (len(most), max(most)) == (6, 2)
+        async with readers.turn(), readers.turn():
+            with pytest.raises(ProblemError) as caught:
+                async with readers.turn():
+                    pass
+            assert (caught.value.problem.code, caught.value.problem.status) == ("readers-busy", 503)
+        async with readers.turn():
+            pass
+
+    anyio.run(all_of_them)
