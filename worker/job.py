@@ -10,6 +10,7 @@ from worker.clock import now_ms
 from worker.draws import CHAINS
 from worker.formats import FIRST_NUMBERS, FIRST_QUEUE, MEMBER, opened, unreadable
 from worker.identity import text
+from worker.inline import IS_INLINE
 from worker.problems import Problem
 from worker.tenants import DEFAULT
 
@@ -35,7 +36,7 @@ OPEN = ("queued", "running", "cancelling")
 FIELDS = (
     "id", "kind", "status", "done", "total", "stage", "created", "started", "finished",
     "posterior", "spec", "error", "round", "touched", "sequence", "since", "base", "deadline", "priority",
-    "tenant", "numbers", "queue", "chains", MEMBER,
+    "tenant", "numbers", "queue", "chains", IS_INLINE, MEMBER,
 )  # fmt: skip
 
 
@@ -67,6 +68,8 @@ class Job:
         The name of the queue of its tasks (`worker.formats.queue_name`).
     chains
         Of a draws job: how many of its shards may be in work at once.
+    is_inline
+        Whether the points of `dataset` came with the request and are in the record; there need not be such a data set.
 
     """
 
@@ -93,6 +96,7 @@ class Job:
     numbers: str
     queue: str
     chains: int
+    is_inline: bool = False
 
     @property
     def dataset(self) -> str | None:
@@ -190,4 +194,5 @@ def _read(record: dict[str, Any]) -> Job:
         numbers=record.get("numbers", FIRST_NUMBERS),
         queue=record.get("queue", FIRST_QUEUE),
         chains=int(record.get("chains", CHAINS)),
+        is_inline=bool(record.get(IS_INLINE)),
     )

@@ -24,6 +24,7 @@ from worker.clock import iso, now_iso, now_ms
 from worker.draws import CHAINS
 from worker.formats import named, queue_name, require_own_numbers, stamped
 from worker.identity import index_member, member_name, new_job_id, text
+from worker.inline import POINTS, inline_fields, inline_points
 from worker.job import FIELDS, OPEN, Job, Kind, Status, job_key, job_of
 from worker.problems import refuse, too_late
 from worker.quotas import too_many_jobs
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from redis.commands.core import Script
 
+    from worker.dataset import Array
     from worker.problems import Problem
 
 __all__ = ["INDEX", "OPEN", "Cancelled", "Job", "JobStore", "Kind", "Status", "job_key"]
@@ -93,6 +95,7 @@ class JobStore:
         reuse: tuple[Status, ...] = ("queued", "running"),
         terms: Terms = ANY_TIME,
         chains: int = CHAINS,
+        points: Array | None = None,
     ) -> tuple[Job, bool]:
         """Create a job, or return the one that holds `claim` with a status in `reuse`.
 
@@ -107,6 +110,8 @@ class JobStore:
         chains
             Of a draws job: how many of its shards may be in work at once. A program of before this was recorded takes
             four for it; that is as right: whoever opens a shard, and how often, it is made once.
+        points
+            Points that came with the request, under the id of a data set that there need not be (`worker.inline`).
 
         Returns
         -------
@@ -126,6 +131,7 @@ class JobStore:
             "tenant": tenant, "numbers": NUMBERS, "queue": queue_name(),
             **({} if chains == CHAINS else {"chains": chains}),
             **({} if posterior is None else {"posterior": posterior}),
+            **inline_fields(points),
         }  # fmt: skip
         holder = self._create(
             keys=[self._claim(claim), job_key(new), own(INDEX, tenant), _STATS, own(job_scripts.OPEN, tenant)],
@@ -161,6 +167,20 @@ class JobStore:
                 job=id_,
             )
         return job
+
+    def points(self, job: Job) -> Array:
+        """Return the points that came with a job's request.
+
+        Raises
+        ------
+        Cancelled
+            When the record is gone.
+
+        """
+        raw = self._client.hget(job_key(job.id), POINTS)
+        if raw is None:
+            raise Cancelled
+        return inline_points(raw)
 
     def holder(self, claim: str) -> Job | None:
         """Return the job that last claimed `claim`."""
