@@ -296,8 +296,8 @@ def _stored_dtype(table: Table) -> np.dtype[Any]:
 
 def _sha256(table: Table, dtype: np.dtype[Any], write: Callable[[memoryview], object] = lambda _: None) -> str:
     """Return the digest of a table's content; hand its checked values to `write`, block by block."""
-    extras = table.extras
-    content = content_hash(*table.values.shape, dtype.str, table.names, {name: a.dtype for name, a in extras.items()})
+    (n, d), extras = table.values.shape, table.extras
+    content = content_hash(n, d, dtype.str, table.names, {name: array.dtype for name, array in extras.items()})
     for block in checked_blocks(table.values, dtype, table.names):
         content.update(block)
         write(block)

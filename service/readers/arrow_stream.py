@@ -6,6 +6,7 @@ import mmap
 import struct
 from typing import IO, TYPE_CHECKING, Any
 
+from service.readers.appended import NO_MEMORY
 from service.readers.columns import Columns, check_size, table_of
 from worker.problems import ProblemError, refuse
 
@@ -100,6 +101,8 @@ def _table(head: memoryview, place: int) -> int:
 
 
 def _malformed(reason: str) -> ProblemError:
+    if NO_MEMORY in reason:
+        raise MemoryError
     return refuse(
         "malformed-arrow",
         422,

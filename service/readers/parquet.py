@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 from typing import IO, TYPE_CHECKING, Any
 
-from service.readers.appended import check_inflated
+from service.readers.appended import NO_MEMORY, check_inflated
 from service.readers.columns import BLOCK_VALUES, Columns, check_size, table_of
 from service.readers.pages import unpacked_sizes
 from worker.problems import ProblemError, refuse
@@ -66,6 +66,8 @@ def _check_pages(file: IO[bytes], metadata: Any, limits: Limits) -> None:
 
 
 def _malformed(reason: str) -> ProblemError:
+    if NO_MEMORY in reason:
+        raise MemoryError
     return refuse(
         "malformed-parquet",
         422,

@@ -2,7 +2,8 @@
 
 A start with pyarrow takes half a second, a fork some milliseconds. The API is a program of many threads, which must not
 fork; this one has a single thread. Each byte on standard input, a socket, brings three descriptors: body, result and
-reply. The state in which the reader ended is one line of JSON on `reply`. The end of the input ends everything.
+reply. What the reader writes to its standard error goes to `reply`, and then a line of JSON with its end. The end of
+the input ends everything.
 """
 
 from __future__ import annotations
@@ -104,6 +105,7 @@ class ForkServer:
             try:
                 lifeline.die_with_parent(signal.SIGKILL, server)
                 _close_but({body, result, reply, alive})  # the API sees the end of `reply` when nobody is left
+                os.dup2(reply, 2)  # the last words of a library that ends the process
             except BaseException:  # noqa: BLE001 # a reader never returns into the loop
                 os._exit(child.FAILED)
             child.work(body, result)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from service.readers.appended import NO_MEMORY
 from service.reading import child
 from service.reading.forkserver import ORDER
 from service.reading.transfer import Order, read_outcome, table_of
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from worker.settings import Settings
 
 GRACE_SECONDS = 10.0  # beyond the wall time of a reader, after which the fork server counts as stuck
+_MOST_WORDS = 4096  # bytes of a reader's standard error
 _ATTEMPTS = 3  # to read a body: a fork server that dies takes its readers along
 _ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONHOME")  # no password is in these
 _ONE_THREAD = {
@@ -58,6 +60,8 @@ class Ended:
         Processor time.
     peak
         Bytes of memory at most, beyond those at its start.
+    words
+        What it wrote to its standard error, the end of it.
 
     """
 
@@ -65,6 +69,7 @@ class Ended:
     is_late: bool = False
     seconds: float = 0.0
     peak: int = 0
+    words: str = ""
 
 
 class ReaderProcesses:
@@ -163,7 +168,8 @@ class ReaderProcesses:
         """Return the problem of a reader that ended without an outcome."""
         code, name = _end_of(ended.status)
         kind, settings = content_type.partition(";")[0].strip().lower(), self._settings
-        log.warning("The reader of %s ended with %s after %.1f s", kind, name or code, ended.seconds)
+        words = ended.words[:200]
+        log.warning("The reader of %s ended with %s after %.1f s: %r", kind, name or code, ended.seconds, words)
         if ended.is_late or (name in {"SIGXCPU", "SIGKILL"} and ended.seconds >= settings.reader_cpu):
             return refuse(
                 "reader-timeout",
@@ -174,7 +180,7 @@ class ReaderProcesses:
                 cpu=settings.reader_cpu,
                 seconds=settings.reader_seconds,
             )
-        if code == child.NO_MEMORY or name == "SIGKILL":
+        if code == child.NO_MEMORY or name == "SIGKILL" or NO_MEMORY in ended.words:
             return refuse(
                 "reader-memory",
                 413,
@@ -186,8 +192,7 @@ class ReaderProcesses:
             "reader-crashed",
             422,
             f"The reader of {kind} crashed on the body ({name or f'exit code {code}'}).",
-            "The body is damaged, or needs more memory than GLLE_READER_BYTES. Write it again with a current version of"
-            " its library, or send npy or CSV.",
+            "The body is damaged. Write it again with a current version of its library, or send npy or CSV.",
             signal=name,
         )
 
@@ -218,19 +223,20 @@ class _Server:
             with theirs:
                 self._order([body.fileno(), result.fileno(), theirs.fileno()])
             mine.settimeout(self._seconds + GRACE_SECONDS)
-            line = b""
+            told = b""
             try:
-                while piece := mine.recv(1024):  # until the fork server and the reader have no end of it any more
-                    line += piece
+                while piece := mine.recv(_MOST_WORDS):  # until fork server and reader have no end of it any more
+                    told = (told + piece)[-2 * _MOST_WORDS :]
             except TimeoutError:
                 log.exception("The fork server of the readers is stuck, and is started again")
                 self.close()
                 return Ended(is_late=True)
-        told = json.loads(line) if line else {}
-        if "error" in told:
-            log.error("No reader could be started: %s", told["error"])
+        words, _, line = told.rstrip(b"\n").rpartition(b"\n")
+        end = json.loads(line) if told.endswith(b"}\n") else {"error": "the fork server died"}
+        if "error" in end:
+            log.error("A body has no reader: %s", end["error"])
             return Ended()
-        return Ended(**told)
+        return Ended(**end, words=words.decode(errors="replace")[-_MOST_WORDS:])
 
     def _order(self, descriptors: list[int]) -> None:
         with self._lock:
@@ -254,7 +260,7 @@ class _Server:
             self._process = subprocess.Popen(  # noqa: S603 # this very program
                 [sys.executable, "-m", "service.reading.forkserver", str(self._seconds)],
                 env={**environment, **_ONE_THREAD, "PYTHONPATH": path},
-                stdin=theirs,
+                stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,  # Ctrl-C is for the API, which ends it
             )

@@ -126,4 +126,4 @@ def _array(file: IO[bytes], place: dict[str, Any]) -> Array:
         or not 0 <= offset <= os.fstat(file.fileno()).st_size - math.prod(shape) * dtype.itemsize
     ):
         raise ValueError("an array is not within its file")
-    return np.memmap(file, dtype, "r", offset, shape, "F" if place["order"] == "F" else "C")  # type: ignore[call-overload, no-any-return] # IO[bytes] will do
+    return np.memmap(file, dtype, "r", offset, shape, "F" if place["order"] == "F" else "C")

@@ -23,8 +23,9 @@ from service.arrow import ARROW, PARQUET
 from service.readers import Apart, Limits, Reader, reader_of
 from service.reading import child
 from service.reading.processes import Ended, ReaderProcesses
-from service.reading.transfer import read_outcome, table_of, write_outcome
+from service.reading.transfer import Order, read_outcome, table_of, write_outcome
 from tests.conftest import until
+from tests.hostile.bombs import ABORTING_PARQUET, arrow_schema_bomb, npz_labels_bomb, parquet_footer_bomb
 from worker.problems import ProblemError
 from worker.settings import Settings
 
@@ -38,10 +39,6 @@ LIMITS = Limits(points=3_000_000, features=20)
 X = np.random.default_rng(0).normal(size=(6, 3))
 LABELS = ["a", "bc", "ü", "d", "e", "f"]
 CSV, NPY, NPZ, JSON = "text/csv", "application/x-npy", "application/zip", "application/json"
-# A Parquet footer with more column chunks than columns: pyarrow ends the process that reads it.
-ABORTING = bytes.fromhex(
-    "504152311502192c480173150200150a2500180178001602191c192c2600002600001600160000002400000050415231"
-)
 
 
 def settings(folder: Path, **more: Any) -> Settings:
@@ -174,7 +171,7 @@ def test_a_body_that_crashes_its_reader_is_refused(processes: ReaderProcesses, e
     """The process that read it is gone, and the fork server is the same; the next body is read."""
     before = pid(processes)
     for _ in range(3):
-        problem = refused(processes, PARQUET, ABORTING)
+        problem = refused(processes, PARQUET, ABORTING_PARQUET)
         assert (problem.code, problem.status) == ("reader-crashed", 422)
         assert problem.details["signal"] == "SIGABRT"
         assert "npy" in problem.remedy
@@ -185,15 +182,34 @@ def test_a_body_that_crashes_its_reader_is_refused(processes: ReaderProcesses, e
     assert pid(processes) == before
 
 
-def test_a_body_that_takes_too_much_memory_is_refused(processes: ReaderProcesses) -> None:
-    """Some hundred kilobytes of labels would be some hundred megabytes."""
-    body = zipped(data=np.zeros((40_000, 1)), labels=np.full(40_000, "a" * 1000))
-    assert len(body) < 2**19
-    problem = refused(processes, NPZ, body)
+@pytest.mark.parametrize(
+    ("kind", "bomb"),
+    [
+        (ARROW, arrow_schema_bomb(10, 6, 2**20)),
+        (PARQUET, parquet_footer_bomb(200_000)),
+        (PARQUET, parquet_footer_bomb(1_000_000)),
+        (NPZ, npz_labels_bomb(40_000)),
+    ],
+    ids=["schema", "footer", "large footer", "labels"],
+)
+def test_a_body_that_takes_too_much_memory_is_refused(processes: ReaderProcesses, kind: str, bomb: bytes) -> None:
+    """Whether the library says so, throws or ends the process; the next body is read."""
+    assert len(bomb) < 2**23
+    problem = refused(processes, kind, bomb)
     assert (problem.code, problem.status) == ("reader-memory", 413)
     assert problem.details == {"allowed": 2**27}
     assert "GLLE_READER_BYTES" in problem.remedy
     read(processes, *BODIES["npz"])
+
+
+def test_what_a_schema_is_quoted_with_is_bounded(tmp_path: Path) -> None:
+    """One that would be some megabytes of text is refused in a few sentences."""
+    readers = ReaderProcesses(settings(tmp_path))
+    problem = refused(readers, ARROW, arrow_schema_bomb(10, 5, 2**18))
+    assert problem.code == "unsupported-column"
+    assert problem.details["truncated"] is True
+    assert len(str(problem.to_dict())) < 10_000
+    readers.close()
 
 
 def test_a_body_that_takes_too_long_is_refused(tmp_path: Path) -> None:
@@ -235,7 +251,7 @@ def test_errors_of_a_reader_are_its_outcome(
         raise error
 
     monkeypatch.setattr(child, "reader_of", lambda *_: Reader(fail, 1))  # type: ignore[arg-type] # it returns nothing
-    order = child.Order(CSV, LIMITS, Apart(), 2**27, 1)
+    order = Order(CSV, LIMITS, Apart(), 2**27, 1)
     with stored(b"1\n") as file, stored(b"") as out:
         if told is None:
             with pytest.raises(MemoryError):

@@ -13,11 +13,12 @@ import pytest
 
 import glle_engine
 from glle_engine import FitSpec
-from worker import datasets, formats
+from worker import formats
 from worker.backups.archive import Archive, Writer
 from worker.backups.restore import restore
 from worker.backups.take import KINDS, Chosen, take
 from worker.cache import Entry
+from worker.dataset import content_hash
 from worker.datasets import Table
 from worker.draws import DrawKey
 from worker.embeddings import Recipe
@@ -129,8 +130,11 @@ def test_digests_of_before_the_dtype_of_labels_are_good(
     full: Stores, empty: Callable[[], Stores], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A data set with text labels that an earlier version stored is put back under its id."""
-    digest = datasets.content_hash
-    monkeypatch.setattr(datasets, "content_hash", lambda *begun: digest(*begun[:-1], {}))
+
+    def as_before(n: int, d: int, dtype: str, names: list[str] | None, _: object) -> object:
+        return content_hash(n, d, dtype, names, {})
+
+    monkeypatch.setattr("worker.datasets.content_hash", as_before)
     id_ = fill(full, "default", seed=2)
     monkeypatch.undo()
     raw = taken(full)
