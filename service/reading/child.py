@@ -15,9 +15,9 @@ from service.reading.transfer import Order, write_outcome, write_table
 from worker.problems import ProblemError
 from worker.settings import Settings
 
-DONE, NO_MEMORY, FAILED = 0, 77, 78  # exit codes; the outcome is in the file after the first alone
+DONE, NO_MEMORY, NO_SPACE, FAILED = 0, 77, 78, 79  # exit codes; the outcome is in the file after the first alone
 GRACE_SECONDS = 5  # of processor time between the signal that ends a reader and the one that ends any process
-_MOST_TRACEBACK = 4000  # characters
+_ENDS = {errno.ENOMEM: NO_MEMORY, errno.ENOSPC: NO_SPACE, errno.EDQUOT: NO_SPACE}  # nothing can be written then
 
 
 def work(body: int, result: int) -> NoReturn:
@@ -31,6 +31,11 @@ def work(body: int, result: int) -> NoReturn:
         code = DONE
     except MemoryError:
         code = NO_MEMORY
+    except OSError as error:
+        code = _ENDS.get(error.errno or 0, FAILED)
+        traceback.print_exc()
+    except BaseException:  # noqa: BLE001 # it goes to the log of the API
+        traceback.print_exc()
     finally:
         os._exit(code)
 
@@ -53,13 +58,5 @@ def _read(order: Order, file: IO[bytes], out: IO[bytes]) -> None:
         table = read(file, order.limits, order.apart)
     except ProblemError as error:
         write_outcome(out, {"problem": error.problem.to_dict()})
-    except MemoryError:
-        raise
-    except OSError as error:
-        if error.errno == errno.ENOMEM:
-            raise MemoryError from None
-        write_outcome(out, {"errno": error.errno or errno.EIO})
-    except Exception:  # noqa: BLE001 # logged by the API
-        write_outcome(out, {"unexpected": traceback.format_exc()[-_MOST_TRACEBACK:]})
     else:
         write_table(out, table)

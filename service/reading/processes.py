@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import logging
 import os
@@ -155,18 +156,18 @@ class ReaderProcesses:
             raise self._failure(ended, content_type)
         if "problem" in told:
             raise ProblemError(Problem.from_dict(told["problem"]))
-        if "errno" in told:
-            raise OSError(told["errno"], os.strerror(told["errno"]))
-        if "unexpected" in told:
-            raise RuntimeError(f"A reader met an error that it should not have met:\n{told['unexpected']}")
         try:
             return table_of(told["table"], body, result)
         except (ValueError, TypeError, KeyError):  # no table that a reader in its right mind writes
             raise self._failure(ended, content_type) from None
 
-    def _failure(self, ended: Ended, content_type: str) -> ProblemError:
-        """Return the problem of a reader that ended without an outcome."""
+    def _failure(self, ended: Ended, content_type: str) -> Exception:
+        """Return the error of a reader that ended without an outcome."""
         code, name = _end_of(ended.status)
+        if code == child.NO_SPACE:
+            return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if code == child.FAILED:
+            return RuntimeError(f"A reader met an error that it should not have met:\n{ended.words}")
         kind, settings = content_type.partition(";")[0].strip().lower(), self._settings
         words = ended.words[:200]
         log.warning("The reader of %s ended with %s after %.1f s: %r", kind, name or code, ended.seconds, words)
@@ -232,7 +233,10 @@ class _Server:
                 self.close()
                 return Ended(is_late=True)
         words, _, line = told.rstrip(b"\n").rpartition(b"\n")
-        end = json.loads(line) if told.endswith(b"}\n") else {"error": "the fork server died"}
+        try:
+            end = json.loads(line)
+        except ValueError:
+            end = {"error": "the fork server died"}
         if "error" in end:
             log.error("A body has no reader: %s", end["error"])
             return Ended()

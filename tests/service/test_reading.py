@@ -234,44 +234,73 @@ def test_limits_hold(work: str, ended: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "code"),
     [
-        (OSError(errno.ENOSPC, "full"), {"errno": errno.ENOSPC}),
-        (ZeroDivisionError("oops"), {"unexpected": "ZeroDivisionError: oops"}),
-        (OSError(errno.ENOMEM, "none"), None),
-        (MemoryError(), None),
+        (OSError(errno.ENOSPC, "full"), child.NO_SPACE),
+        (OSError(errno.EDQUOT, "full"), child.NO_SPACE),
+        (OSError(errno.ENOMEM, "none"), child.NO_MEMORY),
+        (MemoryError(), child.NO_MEMORY),
+        (OSError(errno.EIO, "broken"), child.FAILED),
+        (ZeroDivisionError("oops"), child.FAILED),
     ],
 )
-def test_errors_of_a_reader_are_its_outcome(
-    monkeypatch: pytest.MonkeyPatch, error: Exception, told: dict[str, Any] | None
-) -> None:
-    """A full disk and a bug come through; without memory nothing can be written, and the exit code says so."""
+def test_errors_of_a_reader_are_its_exit_code(monkeypatch: pytest.MonkeyPatch, error: Exception, code: int) -> None:
+    """Without memory or space nothing can be written; a bug goes to standard error."""
 
     def fail(*_: object) -> None:
         raise error
 
+    codes: list[int] = []
     monkeypatch.setattr(child, "reader_of", lambda *_: Reader(fail, 1))  # type: ignore[arg-type] # it returns nothing
-    order = Order(CSV, LIMITS, Apart(), 2**27, 1)
+    monkeypatch.setattr(child, "restrict", lambda *_: None)
+    monkeypatch.setattr(os, "_exit", codes.append)
     with stored(b"1\n") as file, stored(b"") as out:
-        if told is None:
-            with pytest.raises(MemoryError):
-                child._read(order, file, out)
-            return
-        child._read(order, file, out)
-        ((name, value),) = read_outcome(out).items()
-        assert told == {name: value.splitlines()[-1] if name == "unexpected" else value}
+        Order(CSV, LIMITS, Apart(), 2**27, 1).write(out)
+        child.work(os.dup(file.fileno()), os.dup(out.fileno()))
+    assert codes == [code]
 
 
 @pytest.mark.parametrize(
-    ("outcome", "error"),
-    [({"errno": errno.ENOSPC}, OSError), ({"unexpected": "a bug"}, RuntimeError), ({"table": {}}, ProblemError)],
+    ("ended", "code"),
+    [
+        (Ended(signal.SIGSEGV), "reader-crashed"),
+        (Ended(signal.SIGABRT), "reader-crashed"),
+        (Ended(1 << 8), "reader-crashed"),
+        (Ended(0), "reader-crashed"),
+        (Ended(signal.SIGABRT, words="terminate called: std::bad_alloc"), "reader-memory"),
+        (Ended(signal.SIGKILL), "reader-memory"),
+        (Ended(child.NO_MEMORY << 8), "reader-memory"),
+        (Ended(signal.SIGXCPU, seconds=60), "reader-timeout"),
+        (Ended(signal.SIGKILL, seconds=61), "reader-timeout"),
+        (Ended(signal.SIGKILL, is_late=True), "reader-timeout"),
+    ],
 )
-def test_outcomes_without_a_table(processes: ReaderProcesses, outcome: dict[str, Any], error: type[Exception]) -> None:
-    """A full disk is one of the API, too; a bug is a bug, and an outcome that is none a crash."""
+def test_each_end_has_its_problem(processes: ReaderProcesses, ended: Ended, code: str) -> None:
+    """A signal, an exit code or nothing at all: the problem names a remedy."""
+    with stored(b"") as file, stored(b"") as out, pytest.raises(ProblemError) as caught:
+        processes._table(ended, CSV, file, out)
+    assert caught.value.problem.code == code
+    assert caught.value.problem.remedy
+
+
+@pytest.mark.parametrize(
+    ("code", "error"), [(child.NO_SPACE, OSError), (child.FAILED, RuntimeError)], ids=["full disk", "bug"]
+)
+def test_what_is_not_the_bodys_fault_is_no_problem_of_it(
+    processes: ReaderProcesses, code: int, error: type[Exception]
+) -> None:
+    """A full disk is one of the API, too (507), and a bug a bug (500)."""
+    with stored(b"") as file, stored(b"") as out, pytest.raises(error):
+        processes._table(Ended(code << 8, words="Traceback"), CSV, file, out)
+
+
+def test_an_outcome_that_is_no_table_is_a_crash(processes: ReaderProcesses) -> None:
+    """A reader in its right mind writes a table or a problem."""
     with stored(b"") as file, stored(b"") as out:
-        write_outcome(out, outcome)
-        with pytest.raises(error):
-            processes._table(Ended(status=0), CSV, file, out)
+        write_outcome(out, {"table": {}})
+        with pytest.raises(ProblemError) as caught:
+            processes._table(Ended(0), CSV, file, out)
+        assert caught.value.problem.code == "reader-crashed"
 
 
 @pytest.mark.parametrize(
