@@ -44,8 +44,9 @@ def restrict(memory: int, cpu: int) -> None:
     """Limit this process to so many bytes beyond what it has, and so many seconds of processor time."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + GRACE_SECONDS))
-    with contextlib.suppress(FileNotFoundError):  # Linux has it, and counts private memory by RLIMIT_DATA
+    with contextlib.suppress(OSError):  # a container may mount /proc for reading alone
         Path("/proc/self/oom_score_adj").write_text("1000")  # the first to go when the machine has no memory left
+    with contextlib.suppress(FileNotFoundError):  # Linux has it, and counts private memory by RLIMIT_DATA
         pages = int(Path("/proc/self/statm").read_text().split()[5])
         most = pages * resource.getpagesize() + memory
         resource.setrlimit(resource.RLIMIT_DATA, (most, most))
