@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -92,13 +93,18 @@ def record_of(id_: str, raw: bytes) -> Dataset:
     return read("dataset", f"The record of data set {id_}", raw, lambda told: Dataset(**told))
 
 
-def content_hash(
-    n: int, d: int, dtype: str, names: list[str] | None, extras: Mapping[str, np.dtype[Any]]
-) -> hashlib._Hash:
-    """Return the digest of a data set's content up to its values: shape, dtype, names, and dtypes beside float64.
+def content_hash(n: int, d: int, dtype: str, names: list[str] | None, extras: Mapping[str, Array]) -> hashlib._Hash:
+    """Return the digest of a data set's content up to its values: shape, dtype, names, and the dtype of some labels.
 
-    The values follow in C order, then of each of `EXTRAS` its name and its bytes. The dtype of text is a part of it
-    because the bytes of text may be those of numbers. Digests made before that was so have no `extras`.
+    The values follow in C order, then of each of `EXTRAS` its name and its bytes. Labels that are numbers, but whose
+    bytes text could have, are told by their dtype. Digests made before that was so are those without `extras`.
     """
-    other = {name: kind.str for name, kind in extras.items() if kind.str != "<f8"}
-    return hashlib.sha256(json.dumps([n, d, dtype, names, *([other] if other else [])]).encode())
+    told = {"labels": "<f8"} if _may_be_text(extras.get("labels")) else None
+    return hashlib.sha256(json.dumps([n, d, dtype, names, *([told] if told else [])]).encode())
+
+
+def _may_be_text(labels: Array | None) -> bool:
+    """Say whether labels are numbers whose bytes text of two characters could have: zero, or below 1e-308."""
+    if labels is None or labels.dtype.kind != "f" or not labels.any():  # text of two characters has some second one
+        return False
+    return bool((np.ascontiguousarray(labels, "<f8").view("<u4") <= sys.maxunicode).all())

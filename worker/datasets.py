@@ -297,7 +297,7 @@ def _stored_dtype(table: Table) -> np.dtype[Any]:
 def _sha256(table: Table, dtype: np.dtype[Any], write: Callable[[memoryview], object] = lambda _: None) -> str:
     """Return the digest of a table's content; hand its checked values to `write`, block by block."""
     (n, d), extras = table.values.shape, table.extras
-    content = content_hash(n, d, dtype.str, table.names, {name: array.dtype for name, array in extras.items()})
+    content = content_hash(n, d, dtype.str, table.names, extras)
     for block in checked_blocks(table.values, dtype, table.names):
         content.update(block)
         write(block)

@@ -68,7 +68,7 @@ def test_same_content_is_the_same_data_set(store: DatasetStore) -> None:
 
 
 def test_text_whose_bytes_are_those_of_numbers_is_other_content(store: DatasetStore) -> None:
-    """The dtype of labels is a part of the digest; that of a table with numbers alone is as it always was."""
+    """The dtype of such labels is a part of the digest; that of all others is as it always was."""
     text = np.array(["ab"] * 50)
     numbers = text.view(np.float64)
     assert text.tobytes() == numbers.tobytes()
@@ -76,8 +76,11 @@ def test_text_whose_bytes_are_those_of_numbers_is_other_content(store: DatasetSt
     assert [is_new for _, is_new in found] == [True, True]
     assert found[0][0].id != found[1][0].id
     assert [store.beside(dataset)["labels"].dtype.kind for dataset, _ in found] == ["U", "f"]
-    known = hashlib.sha256(json.dumps([50, 3, "<f8", None]).encode() + X.tobytes() + b"labels" + numbers.tobytes())
-    assert found[1][0].sha256 == known.hexdigest()
+    begun = hashlib.sha256(json.dumps([50, 3, "<f8", None]).encode() + X.tobytes() + b"labels")
+    for labels in (text, np.zeros(50), np.arange(50.0), -numbers):
+        known = begun.copy()
+        known.update(labels.tobytes())
+        assert store.add(table(X, labels=labels))[0].sha256 == known.hexdigest()
 
 
 def test_the_id_of_a_table_is_that_of_its_data_set(store: DatasetStore) -> None:

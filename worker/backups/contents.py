@@ -56,7 +56,7 @@ def _digests(archive: Archive, dataset: Dataset, extras: dict[str, Array]) -> se
         if shape != (dataset.n, dataset.d) or is_fortran or dtype.str != d_type:
             raise damaged(f"{member} is not as its record says")
         begun = dataset.n, dataset.d, d_type, dataset.names
-        found = [content_hash(*begun, {name: a.dtype for name, a in extras.items()}), content_hash(*begun, {})]
+        found = [content_hash(*begun, extras), content_hash(*begun, {})]
         while piece := file.read(PIECE):  # whole numbers: the header was looked at, and pieces are divisible by 8
             if not np.isfinite(np.frombuffer(piece, dtype)).all():
                 raise damaged(f"{member} has values that are not finite")
