@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from service.arrow import ARROW, PARQUET
+from tests.conftest import until
 from tests.hostile.bombs import ABORTING_PARQUET, arrow_schema_bomb, npz_labels_bomb, parquet_footer_bomb
 from tests.system.conftest import ended, running
 from tests.system.test_errors import check, npy, upload
@@ -70,6 +71,7 @@ def always_alive(url: str) -> Iterator[list[int]]:
     thread = threading.Thread(target=ask)
     thread.start()
     try:
+        until(lambda: answers)
         yield answers
     finally:
         over.set()
