@@ -97,10 +97,10 @@ def content_hash(n: int, d: int, dtype: str, names: list[str] | None, extras: Ma
     """Return the digest of a data set's content up to its values: shape, dtype, names, and the dtype of some labels.
 
     The values follow in C order, then of each of `EXTRAS` its name and its bytes. Labels that are numbers, but whose
-    bytes text could have, are told by their dtype. Digests made before that was so are those without `extras`.
+    bytes text could have, have their dtype in it. Digests made before that was so are those without `extras`.
     """
-    told = {"labels": "<f8"} if _may_be_text(extras.get("labels")) else None
-    return hashlib.sha256(json.dumps([n, d, dtype, names, *([told] if told else [])]).encode())
+    other = {"labels": "<f8"} if _may_be_text(extras.get("labels")) else None
+    return hashlib.sha256(json.dumps([n, d, dtype, names, *([other] if other else [])]).encode())
 
 
 def _may_be_text(labels: Array | None) -> bool:

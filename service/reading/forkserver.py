@@ -97,7 +97,7 @@ class ForkServer:
         try:
             pid = os.fork()
         except OSError as error:  # no memory, or too many processes
-            _tell(reply, error=str(error))
+            _report(reply, error=str(error))
             for descriptor in (*descriptors, ended, alive):
                 os.close(descriptor)
             return True
@@ -124,7 +124,7 @@ class ForkServer:
             os.kill(reader.pid, signal.SIGKILL)  # one that closed its pipe by itself, and goes on
         _, status, used = os.wait4(reader.pid, 0)
         peak = max(0, used.ru_maxrss * 1024 - reader.before)
-        _tell(reader.reply, status=status, is_late=reader.is_late, seconds=used.ru_utime + used.ru_stime, peak=peak)
+        _report(reader.reply, status=status, is_late=reader.is_late, seconds=used.ru_utime + used.ru_stime, peak=peak)
         os.close(reader.reply)
 
 
@@ -133,9 +133,9 @@ def _memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def _tell(reply: int, **told: object) -> None:
+def _report(reply: int, **fields: object) -> None:
     with contextlib.suppress(OSError):  # the API has gone
-        os.write(reply, json.dumps(told).encode() + b"\n")
+        os.write(reply, json.dumps(fields).encode() + b"\n")
 
 
 def _close_but(kept: set[int]) -> None:

@@ -151,13 +151,13 @@ class ReaderProcesses:
         )
 
     def _table(self, ended: Ended, content_type: str, body: IO[bytes], result: IO[bytes]) -> Table:
-        told = _outcome(ended, result)
-        if told is None:
+        outcome = _outcome(ended, result)
+        if outcome is None:
             raise self._failure(ended, content_type)
-        if "problem" in told:
-            raise ProblemError(Problem.from_dict(told["problem"]))
+        if "problem" in outcome:
+            raise ProblemError(Problem.from_dict(outcome["problem"]))
         try:
-            return table_of(told["table"], body, result)
+            return table_of(outcome["table"], body, result)
         except (ValueError, TypeError, KeyError):  # no table that a reader in its right mind writes
             raise self._failure(ended, content_type) from None
 
@@ -224,15 +224,15 @@ class _Server:
             with theirs:
                 self._order([body.fileno(), result.fileno(), theirs.fileno()])
             mine.settimeout(self._seconds + GRACE_SECONDS)
-            told = b""
+            received = b""
             try:
                 while piece := mine.recv(_MOST_WORDS):  # until fork server and reader have no end of it any more
-                    told = (told + piece)[-2 * _MOST_WORDS :]
+                    received = (received + piece)[-2 * _MOST_WORDS :]
             except TimeoutError:
                 log.exception("The fork server of the readers is stuck, and is started again")
                 self.close()
                 return Ended(is_late=True)
-        words, _, line = told.rstrip(b"\n").rpartition(b"\n")
+        words, _, line = received.rstrip(b"\n").rpartition(b"\n")
         try:
             end = json.loads(line)
         except ValueError:

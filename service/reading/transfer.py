@@ -47,10 +47,10 @@ class Order:
     def read(cls, file: IO[bytes]) -> Self:
         """Return the order of a file, and empty the file."""
         file.seek(0)
-        told = json.loads(file.read())
+        fields = json.loads(file.read())
         file.seek(0)
         file.truncate()
-        return cls(**{**told, "limits": Limits(**told["limits"]), "apart": Apart(**told["apart"])})
+        return cls(**{**fields, "limits": Limits(**fields["limits"]), "apart": Apart(**fields["apart"])})
 
 
 def write_table(file: IO[bytes], table: Table) -> None:
@@ -60,9 +60,9 @@ def write_table(file: IO[bytes], table: Table) -> None:
     write_outcome(file, {"table": {**places, "names": table.names, "source": table.source}})
 
 
-def write_outcome(file: IO[bytes], told: dict[str, Any]) -> None:
+def write_outcome(file: IO[bytes], outcome: dict[str, Any]) -> None:
     """Write an outcome without arrays."""
-    encoded = json.dumps(told).encode()
+    encoded = json.dumps(outcome).encode()
     file.write(encoded)
     file.write(len(encoded).to_bytes(_LENGTH, "little"))
     file.flush()
@@ -81,13 +81,13 @@ def read_outcome(file: IO[bytes]) -> dict[str, Any]:
     length = int.from_bytes(os.pread(file.fileno(), _LENGTH, max(0, size - _LENGTH)), "little")
     if not 0 < length <= min(_MOST_JSON, size - _LENGTH):
         raise ValueError("the outcome is not whole")
-    told = json.loads(os.pread(file.fileno(), length, size - _LENGTH - length))
-    if not isinstance(told, dict):
+    outcome = json.loads(os.pread(file.fileno(), length, size - _LENGTH - length))
+    if not isinstance(outcome, dict):
         raise TypeError("the outcome is no object")
-    return told
+    return outcome
 
 
-def table_of(told: dict[str, Any], body: IO[bytes], result: IO[bytes]) -> Table:
+def table_of(outcome: dict[str, Any], body: IO[bytes], result: IO[bytes]) -> Table:
     """Return the table of an outcome, its arrays mapped from the body and from the file of the outcome.
 
     Raises
@@ -97,8 +97,8 @@ def table_of(told: dict[str, Any], body: IO[bytes], result: IO[bytes]) -> Table:
 
     """
     files = {"body": body, "result": result}
-    arrays = {name: _array(files[told[name]["file"]], told[name]) for name in _MEMBERS if name in told}
-    return Table(**arrays, names=told["names"], source=told["source"])
+    arrays = {name: _array(files[outcome[name]["file"]], outcome[name]) for name in _MEMBERS if name in outcome}
+    return Table(**arrays, names=outcome["names"], source=outcome["source"])
 
 
 def _mapped(array: Array) -> dict[str, Any] | None:

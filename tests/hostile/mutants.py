@@ -117,7 +117,9 @@ def in_batches(seed: str, reader: str, numbers: range, folder: str) -> Row:
         answers, status = _forked(seed, reader, batch, folder)
         row.bodies += len(answers)
         row.answers.update(answers)
-        row.bad += [f"{reader} {batch[i]} of {seed!r}: {told}" for i, told in enumerate(answers) if told[:3] == "500"]
+        row.bad += [
+            f"{reader} {batch[i]} of {seed!r}: {answer}" for i, answer in enumerate(answers) if answer[:3] == "500"
+        ]
         if status:
             row.bodies += 1
             row.answers[f"ended with {status}"] += 1
@@ -133,9 +135,9 @@ def _forked(seed: str, reader: str, numbers: range, folder: str) -> tuple[list[s
         code = child.FAILED
         try:
             child.restrict(MEMORY, CPU_SECONDS)
-            with os.fdopen(go, "w", buffering=1) as told:
+            with os.fdopen(go, "w", buffering=1) as output:
                 for number in numbers:
-                    told.write(_read(reader, mutant(seed, reader, number), folder) + "\n")
+                    output.write(_read(reader, mutant(seed, reader, number), folder) + "\n")
             code = child.DONE
         except MemoryError:
             code = child.NO_MEMORY

@@ -226,7 +226,7 @@ def test_a_body_that_takes_too_long_is_refused(tmp_path: Path) -> None:
     [("while True: pass", -signal.SIGXCPU), ("bytearray(2**28)", child.NO_MEMORY), ("bytearray(2**20)", 0)],
 )
 def test_limits_hold(work: str, ended: int) -> None:
-    """A process beyond its processor time is killed, one beyond its memory is told so by the allocation."""
+    """A process beyond its processor time is killed, one beyond its memory gets a MemoryError."""
     program = f"import sys\nfrom service.reading.child import restrict\nrestrict(2**27, 1)\ntry:\n    {work}\n"
     program += f"except MemoryError:\n    sys.exit({child.NO_MEMORY})\n"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == ended
@@ -359,7 +359,7 @@ def test_a_fork_server_that_dies_is_started_again(processes: ReaderProcesses) ->
     assert pid(processes) not in {first, second}
 
 
-def test_a_fork_server_that_does_not_start_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fork_server_that_does_not_start_is_a_503(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is the service's fault, and may go better later."""
     broken = ReaderProcesses(settings(tmp_path))
     monkeypatch.setattr(sys, "executable", "/bin/false")
