@@ -22,6 +22,7 @@ from service.middleware import Gate, Observe
 from service.patience import Patience
 from service.problems import ProblemOut, documented
 from service.rate import Rate
+from service.reading.processes import ReaderProcesses
 from service.recent import FromRecent, Recent
 from service.routes import (
     analyses,
@@ -96,6 +97,7 @@ def create_app(stores: Stores) -> FastAPI:
     app.state.draining = Draining(stores, app.state.streams)
     app.state.stores_of = lru_cache(TENANTS_AT_HAND)(stores.of)
     app.state.recent = Recent(stores.settings.recent_bytes, stores.posteriors.state)
+    app.state.readers = ReaderProcesses(stores.settings)
     app.state.metrics = Metrics(stores, app.state.recent)
     for routes in ROOMS:
         app.include_router(routes.router)

@@ -130,6 +130,7 @@ def _serve(chosen: argparse.Namespace, settings: Settings) -> int:
     host = settings.host if held is None else held.getsockname()[0]
     app = create_app(Stores.connect(replace(settings, host=host)))
     app.state.stores.datasets.remove_abandoned()
+    app.state.readers.start()
     sock = held or listen(settings.host, settings.port)
     if held is None:
         _warn_of_shut_door(replace(settings, host=host))
@@ -137,6 +138,7 @@ def _serve(chosen: argparse.Namespace, settings: Settings) -> int:
     with sock, contextlib.suppress(KeyboardInterrupt):
         drain = settings.drain if held is None else 0.0  # who holds the socket has another process accept
         Server(app, settings, drain=drain, started=partial(_tell, chosen.ready_fd)).run(sockets=[sock])
+    app.state.readers.close()
     metrics = app.state.metrics
     metrics.flush(metrics.taken())
     tracing.TRACING.stop()

@@ -661,7 +661,7 @@ class TransformIn(TypedDict):
     """
     data: NotRequired[list[list[float]] | None]
     """
-    A few new points, a row each; stored as a data set. The whole body: 64 KB.
+    A few new points, a row each, kept with the job alone. The whole body: 64 KB.
     """
     draws: NotRequired[int]
     """
@@ -1158,7 +1158,7 @@ class JobOut(TypedDict):
     """
     dataset: str | None
     """
-    Id of the data set that was named: to fit, to embed, to transform, to advise on; else null.
+    Id of the data set that was named: to fit, to embed, to transform, to advise on; else null. Of points that came inline the id that they would have as a data set.
     """
     request: dict[str, Any]
     """

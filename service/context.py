@@ -14,6 +14,7 @@ from service.checks import require_success
 from service.models import JobOut
 from service.waiting import settled
 from worker.analysis import AnalysisSpec
+from worker.dataset import Array
 from worker.jobs import Job
 from worker.numerics import numbers_for
 from worker.posteriors import PosteriorRecord
@@ -90,8 +91,13 @@ def submitted(here: Stores, terms: Terms, **asked: Any) -> tuple[Job, bool]:
     return job, created
 
 
-def analysis_job(here: Stores, spec: AnalysisSpec, *, posterior: str | None, terms: Terms = ANY_TIME) -> Job:
-    """Return the job of an analysis: one that is at work, one whose result is there, or a new one."""
+def analysis_job(
+    here: Stores, spec: AnalysisSpec, *, posterior: str | None, terms: Terms = ANY_TIME, points: Array | None = None
+) -> Job:
+    """Return the job of an analysis: one that is at work, one whose result is there, or a new one.
+
+    `points` are those that came with the request, if any.
+    """
     subject = posterior or spec.to_dict()["dataset"]
     job, created = submitted(
         here,
@@ -103,6 +109,7 @@ def analysis_job(here: Stores, spec: AnalysisSpec, *, posterior: str | None, ter
         total=spec.total,
         reuse=("queued", "running", "succeeded"),
         numbers=numbers_for(spec.engine),
+        points=points,
     )
     if not created and job.status == "succeeded" and not all(here.cache.present([spec.cache_key(subject)])):
         return made_again(here, job, terms)

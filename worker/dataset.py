@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import sys
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from worker.formats import read
 from worker.tenants import DEFAULT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -42,6 +48,12 @@ class Table:
     labels: Array | None = None
     color: Array | None = None
     coordinates: Array | None = None
+
+    @property
+    def extras(self) -> dict[str, Array]:
+        """The arrays of `EXTRAS` that it has, in their order."""
+        arrays = {"labels": self.labels, "color": self.color, "coordinates": self.coordinates}
+        return {name: array for name, array in arrays.items() if array is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,3 +91,20 @@ class Dataset:
 def record_of(id_: str, raw: bytes) -> Dataset:
     """Return a record as it was written; raises as `worker.formats.read`."""
     return read("dataset", f"The record of data set {id_}", raw, lambda told: Dataset(**told))
+
+
+def content_hash(n: int, d: int, dtype: str, names: list[str] | None, extras: Mapping[str, Array]) -> hashlib._Hash:
+    """Return the digest of a data set's content up to its values: shape, dtype, names, and the dtype of some labels.
+
+    The values follow in C order, then of each of `EXTRAS` its name and its bytes. Labels that are numbers, but whose
+    bytes text could have, have their dtype in it. Digests made before that was so are those without `extras`.
+    """
+    other = {"labels": "<f8"} if _may_be_text(extras.get("labels")) else None
+    return hashlib.sha256(json.dumps([n, d, dtype, names, *([other] if other else [])]).encode())
+
+
+def _may_be_text(labels: Array | None) -> bool:
+    """Say whether labels are numbers whose bytes text of two characters could have: zero, or below 1e-308."""
+    if labels is None or labels.dtype.kind != "f" or not labels.any():  # text of two characters has some second one
+        return False
+    return bool((np.ascontiguousarray(labels, "<f8").view("<u4") <= sys.maxunicode).all())

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 from bisect import bisect_left
 from operator import attrgetter
 from pathlib import Path
@@ -15,7 +13,7 @@ import numpy as np
 from worker.blocks import BLOCK, checked_blocks
 from worker.catalogue import SUFFIXES, Catalogue
 from worker.clock import now_iso
-from worker.dataset import Array, Dataset, Table, record_of
+from worker.dataset import Array, Dataset, Table, content_hash, record_of
 from worker.formats import written
 from worker.lock import locked
 from worker.naming import renamed
@@ -26,7 +24,7 @@ from worker.tenants import DEFAULT, dataset_id
 from worker.writing import remove_abandoned, temporary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
 __all__ = ["Array", "Dataset", "DatasetStore", "Table", "all_points_equal", "not_found"]
@@ -83,18 +81,11 @@ class DatasetStore:
         tenant = self._tenant or DEFAULT
         self._folder.mkdir(parents=True, exist_ok=True)
         n, d = table.values.shape
-        dtype = np.dtype("<f4" if table.values.dtype.newbyteorder("=") == np.float32 else "<f8")
-        extras = {"labels": table.labels, "color": table.color, "coordinates": table.coordinates}
-        content = hashlib.sha256(json.dumps([n, d, dtype.str, table.names]).encode())
+        dtype = _stored_dtype(table)
+        extras = table.extras
         with temporary(self._folder) as file:
             np.lib.format.write_array_header_1_0(file, {"descr": dtype.str, "fortran_order": False, "shape": (n, d)})
-            for block in checked_blocks(table.values, dtype, table.names):
-                content.update(block)
-                file.write(block)
-            for name, extra in extras.items():
-                if extra is not None:
-                    content.update(name.encode() + extra.tobytes())
-            sha256 = content.hexdigest()
+            sha256 = _sha256(table, dtype, file.write)
             id_ = dataset_id(sha256, tenant)
             if (known := self.get(id_)) is not None:
                 return known, False
@@ -113,13 +104,17 @@ class DatasetStore:
                 created=now_iso(),
                 tenant=tenant,
             )
-            nbytes = dataset.nbytes + sum(extra.nbytes for extra in extras.values() if extra is not None)
+            nbytes = dataset.nbytes + sum(extra.nbytes for extra in extras.values())
             with self._room_for(nbytes), self._alone():  # or a deletion at the same time takes a part of it
                 if (known := self.get(id_)) is not None:
                     return known, False
                 file.publish(self._path(id_, ".npy"))
                 self._publish_rest(dataset, extras)
         return dataset, True
+
+    def id_of(self, table: Table) -> str:
+        """Return the id that a table has as a data set, without storing it; raises as `add` for its values."""
+        return dataset_id(_sha256(table, _stored_dtype(table)), self._tenant or DEFAULT)
 
     def rename(self, id_: str, changes: dict[str, Any]) -> Dataset:
         """Change name and tags, as `worker.naming.renamed` does, and return the record.
@@ -253,13 +248,12 @@ class DatasetStore:
                 raise too_many_bytes(self._tenant, nbytes, stored, self._most_bytes)
             yield
 
-    def _publish_rest(self, dataset: Dataset, extras: dict[str, Array | None]) -> None:
+    def _publish_rest(self, dataset: Dataset, extras: dict[str, Array]) -> None:
         """Write what goes with the values, and the record last."""
         for name, extra in extras.items():
-            if extra is not None:
-                with temporary(self._folder) as file:
-                    np.lib.format.write_array(file, extra, allow_pickle=False)
-                    file.publish(self._path(dataset.id, f".{name}.npy"))
+            with temporary(self._folder) as file:
+                np.lib.format.write_array(file, extra, allow_pickle=False)
+                file.publish(self._path(dataset.id, f".{name}.npy"))
         self._write(dataset)
 
     def _path(self, id_: str, suffix: str) -> Path:
@@ -293,6 +287,24 @@ def all_points_equal(values: Array) -> bool:
         np.array_equal(block, np.broadcast_to(values[0], block.shape))
         for block in (values[start : start + rows] for start in range(0, len(values), rows))
     )
+
+
+def _stored_dtype(table: Table) -> np.dtype[Any]:
+    """Return the dtype in which the values of a table are stored."""
+    return np.dtype("<f4" if table.values.dtype.newbyteorder("=") == np.float32 else "<f8")
+
+
+def _sha256(table: Table, dtype: np.dtype[Any], write: Callable[[memoryview], object] = lambda _: None) -> str:
+    """Return the digest of a table's content; hand its checked values to `write`, block by block."""
+    (n, d), extras = table.values.shape, table.extras
+    content = content_hash(n, d, dtype.str, table.names, extras)
+    for block in checked_blocks(table.values, dtype, table.names):
+        content.update(block)
+        write(block)
+    for name, extra in extras.items():
+        content.update(name.encode())
+        content.update(np.ascontiguousarray(extra).reshape(-1).view(np.uint8).data)
+    return content.hexdigest()
 
 
 def _is_id(text: str) -> bool:

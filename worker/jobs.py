@@ -20,6 +20,7 @@ from worker.clock import iso, now_iso, now_ms
 from worker.draws import CHAINS
 from worker.formats import named, queue_name, require_own_version, stamped
 from worker.identity import index_member, member_name, new_job_id, text
+from worker.inline import POINTS, inline_fields, inline_points
 from worker.job import FIELDS, OPEN, Job, Kind, Status, job_key, job_of
 from worker.job_index import INDEX, JobIndex
 from worker.numerics import numbers_of
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     import redis
     from redis.commands.core import Script
 
+    from worker.dataset import Array
     from worker.problems import Problem, ProblemError
     from worker.room import Room
 
@@ -106,6 +108,7 @@ class JobStore:
         terms: Terms = ANY_TIME,
         chains: int = CHAINS,
         numbers: str | None = None,
+        points: Array | None = None,
     ) -> tuple[Job, bool]:
         """Create a job, or return the one that holds `claim` with a status in `reuse`.
 
@@ -122,6 +125,8 @@ class JobStore:
             four for it; that is as right: whoever opens a shard, and how often, it is made once.
         numbers
             The bits that its results are to have, which name the queue of its tasks; None for the pinned kind.
+        points
+            Points that came with the request, under the id of a data set that there need not be (`worker.inline`).
 
         Returns
         -------
@@ -141,6 +146,7 @@ class JobStore:
             "tenant": tenant, "numbers": numbers, "queue": queue_name(numbers), "digests": 1,
             **({} if chains == CHAINS else {"chains": chains}),
             **({} if posterior is None else {"posterior": posterior}),
+            **inline_fields(points),
         }  # fmt: skip
         holder = self._create(
             keys=[self._claim(claim), job_key(new), own(INDEX, tenant), _STATS, own(job_scripts.OPEN, tenant)],
@@ -177,6 +183,20 @@ class JobStore:
                 job=id_,
             )
         return job
+
+    def points(self, job: Job) -> Array:
+        """Return the points that came with a job's request.
+
+        Raises
+        ------
+        Cancelled
+            When the record is gone.
+
+        """
+        raw = self._client.hget(job_key(job.id), POINTS)
+        if raw is None:
+            raise Cancelled
+        return inline_points(raw)
 
     def holder(self, claim: str) -> Job | None:
         """Return the job that last claimed `claim`."""

@@ -59,6 +59,14 @@ class Settings:
     max_body: int = _setting(512 * 2**20, "Bytes of an uploaded body that is not JSON.", at_least=1)
     max_json: int = _setting(4 * 2**20, "Bytes of an uploaded JSON body.", at_least=1)
     max_inflated: int = _setting(2**30, "Bytes of an uploaded npz, CSV, Arrow or Parquet body, unpacked.", at_least=1)
+    readers: int = _setting(
+        2, "Uploaded bodies that each API process reads at once, each in a process with limits.", at_least=1
+    )
+    reader_bytes: int = _setting(2**30, "Bytes of memory that reading one body may take.", at_least=2**24)
+    reader_cpu: int = _setting(60, "Seconds of processor time that reading one body may take.", at_least=1)
+    reader_seconds: float = _setting(
+        120.0, "Seconds that reading one body may take; and that a body waits for its turn.", at_least=0.1
+    )
     max_points: int = _setting(1_000_000, "Points (rows) of a data set.", at_least=1)
     max_features: int = _setting(10_000, "Features (columns) of a data set.", at_least=1)
     max_neighbors: int = _setting(200, "n_neighbors of a posterior.", at_least=2)

@@ -18,7 +18,7 @@ import redis
 from rq.timeouts import JobTimeoutException
 
 import glle_engine
-from glle_engine import FitSpec, GlleError, Posterior
+from glle_engine import FitSpec, Posterior
 from glle_engine.progress import StageClock
 from worker.behind import Behind
 from worker.clock import now_iso
@@ -31,7 +31,7 @@ from worker.jobs import Cancelled, Job, job_key
 from worker.kinds import analysis_of
 from worker.leftovers import forget_gone
 from worker.posteriors import ARRAYS, PosteriorRecord
-from worker.problems import Problem, ProblemError, internal_error, out_of_memory, timed_out
+from worker.problems import internal_error, problem_of, timed_out
 from worker.provenance import provenance
 from worker.stores import Stores, stores
 from worker.watch import Watch, fitted, stage, watched
@@ -95,17 +95,26 @@ def _attempt(here: Stores, watch: Watch, job_id: str, work: Callable[[Stores, Jo
         here.jobs.cancelled(job_id)
     except redis.RedisError:
         raise
-    except GlleError as error:
-        here.jobs.fail(job_id, Problem.from_engine(error))
-    except ProblemError as error:
-        here.jobs.fail(job_id, error.problem)
-    except JobTimeoutException:
-        here.jobs.fail(job_id, timed_out(here.settings.job_timeout))
-    except MemoryError as error:
-        here.jobs.fail(job_id, out_of_memory(str(error)))
-    except Exception as error:
-        log.exception("Job %s failed", job_id)
-        here.jobs.fail(job_id, internal_error(error))
+    except Exception as error:  # noqa: BLE001 # logged, and recorded as the job's problem
+        _fail(here, job_id, error)
+
+
+def _fail(here: Stores, job_id: str, error: Exception) -> None:
+    """Record the problem that ended a job.
+
+    An error of the recording itself, such as a time-out that comes now, is recorded in its place: a task that raises
+    is run again, four times, and then counts as lost.
+    """
+    try:
+        problem = timed_out(here.settings.job_timeout) if isinstance(error, JobTimeoutException) else problem_of(error)
+        if problem.is_internal:
+            log.error("Job %s failed", job_id, exc_info=error)
+        here.jobs.fail(job_id, problem)
+    except redis.RedisError:
+        raise
+    except Exception as failure:
+        log.exception("The problem of job %s could not be recorded", job_id)
+        here.jobs.fail(job_id, internal_error(failure))
 
 
 def _fit(here: Stores, job: Job) -> None:

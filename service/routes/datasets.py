@@ -1,6 +1,8 @@
 """`/v1/datasets`: upload, list, read back, delete."""
 
 import contextlib
+import os
+from functools import partial
 from pathlib import Path
 from typing import IO, Annotated, Any
 
@@ -92,16 +94,18 @@ async def upload(
     columns of numbers are the features. Missing values, NaN and infinity are refused with row and column, never
     dropped: the details count the rows that have one, and list the first 20.
     """
-    reader = reader_of(
-        request.headers.get("content-type", ""), request.headers.get("content-encoding", ""), here.settings
-    )
+    kind, processes = request.headers.get("content-type", ""), request.app.state.readers
+    reader = reader_of(kind, request.headers.get("content-encoding", ""), here.settings)
     async with received(request, Path(here.settings.data_dir) / "incoming", reader.cap) as file:
+        is_safe = os.fstat(file.fileno()).st_size <= reader.safe
+        read = reader.read if is_safe else partial(processes.read, kind)
 
         def stored() -> tuple[Dataset, bool]:
-            return _added(here, reader.read(file, Limits.of(here.settings), Apart(label, color)))
+            return _added(here, read(file, Limits.of(here.settings), Apart(label, color)))
 
         asked = await run_in_threadpool(_upload_asked, request, file) if key is not None else ("", "")
-        return _stored(*await run_in_threadpool(remembered, here, key, asked, stored, _answers(here)))
+        async with contextlib.nullcontext() if is_safe else processes.turn():
+            return _stored(*await run_in_threadpool(remembered, here, key, asked, stored, _answers(here)))
 
 
 @router.post(
