@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from service.starting import StartError
 from worker.servers import cache_server, queue_server
 from worker.stores import Stores
-from worker.writing import temporary
+from worker.writing import private_file, temporary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,8 +36,7 @@ def held(data: Path) -> Iterator[None]:
         When somebody else holds it.
 
     """
-    data.mkdir(parents=True, exist_ok=True)
-    with (data / "lock").open("w") as file:
+    with private_file(data / "lock") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING
 from starlette.concurrency import run_in_threadpool
 
 from worker.problems import ProblemError, refuse
+from worker.writing import restrict_folder
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -33,7 +34,7 @@ async def received(request: Request, folder: Path, cap: int) -> AsyncIterator[IO
     announced = request.headers.get("content-length")
     if announced is not None and int(announced) > cap:
         raise _too_large(f"A body of {int(announced):,} bytes was announced", cap)
-    await run_in_threadpool(folder.mkdir, parents=True, exist_ok=True)
+    await run_in_threadpool(restrict_folder, folder)
     with tempfile.TemporaryFile(dir=folder) as file:
         size = 0
         waiting = bytearray()

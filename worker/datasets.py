@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 import numpy as np
 
 from worker.blocks import BLOCK, checked_blocks
-from worker.catalogue import SUFFIXES, Catalogue
+from worker.catalogue import RECORD, SUFFIXES, Catalogue
 from worker.clock import now_iso
 from worker.dataset import Array, Dataset, Table, record_of
 from worker.formats import written
@@ -23,7 +23,7 @@ from worker.npy_headers import ALONE
 from worker.problems import ProblemError, refuse
 from worker.quotas import too_many_bytes
 from worker.tenants import DEFAULT, dataset_id
-from worker.writing import remove_abandoned, temporary
+from worker.writing import remove_abandoned, restrict_folder, sync_folder, temporary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -81,7 +81,7 @@ class DatasetStore:
 
         """
         tenant = self._tenant or DEFAULT
-        self._folder.mkdir(parents=True, exist_ok=True)
+        restrict_folder(self._folder)
         n, d = table.values.shape
         dtype = np.dtype("<f4" if table.values.dtype.newbyteorder("=") == np.float32 else "<f8")
         extras = {"labels": table.labels, "color": table.color, "coordinates": table.coordinates}
@@ -97,6 +97,7 @@ class DatasetStore:
             sha256 = content.hexdigest()
             id_ = dataset_id(sha256, tenant)
             if (known := self.get(id_)) is not None:
+                sync_folder(self._folder)  # its upload may have ended between rename and fsync
                 return known, False
             dataset = Dataset(
                 id=id_,
@@ -210,7 +211,7 @@ class DatasetStore:
         """Store a data set as it was, its files by their suffixes; return whether it was not there already."""
         if self.get(dataset.id) is not None:
             return False
-        self._folder.mkdir(parents=True, exist_ok=True)
+        restrict_folder(self._folder)
         for suffix, source in files.items():
             with temporary(self._folder) as file:
                 while piece := source.read(COPY_BYTES):
@@ -224,6 +225,8 @@ class DatasetStore:
         with self._alone():
             if self.get(id_) is None:
                 return False
+            self._path(id_, RECORD).unlink()
+            sync_folder(self._folder)  # no power cut leaves a record without its arrays, or brings it back
             for suffix in SUFFIXES:
                 self._path(id_, suffix).unlink(missing_ok=True)
         return True
