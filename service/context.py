@@ -14,6 +14,7 @@ from service.checks import require_success
 from service.models import JobOut
 from service.waiting import settled
 from worker.analysis import AnalysisSpec
+from worker.disk import no_room_for_work
 from worker.jobs import Job
 from worker.posteriors import PosteriorRecord
 from worker.replication import replicated
@@ -79,7 +80,16 @@ def look(here: Stores, id_: str) -> Job:
 
 
 def submitted(here: Stores, terms: Terms, **asked: Any) -> tuple[Job, bool]:
-    """Return the job of what is asked (see `JobStore.create`), in the queue, and whether it is new."""
+    """Return the job of what is asked (see `JobStore.create`), in the queue, and whether it is new.
+
+    Raises
+    ------
+    ProblemError
+        ``redis-full`` where the disk of the queue's log is nearly full, ``quota-exceeded``.
+
+    """
+    if (refusal := no_room_for_work(here.settings)) is not None:
+        raise refusal
     job, created = here.jobs.create(terms=terms, **asked)
     if created:
         here.queue.enqueue(job)

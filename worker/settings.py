@@ -71,6 +71,10 @@ class Settings:
     max_streams: int = _setting(100, "Streams of events or draws that each API process keeps open.", at_least=0)
     cache_bytes: int = _setting(2**30, "Bytes of the array cache; no value may exceed half.", at_least=2**20)
     queue_bytes: int = _setting(256 * 2**20, "Bytes of the embedded queue server.", at_least=2**20)
+    disk_reserve: int = _setting(
+        256 * 2**20,
+        "Bytes of the data folder's disk that uploads leave free, for the log of the embedded queue server; 0: none.",
+    )
     queue_fsync: str = _setting(
         "always",
         "When the embedded queue server writes to disk: always, before each answer, so that nothing accepted is lost; "

@@ -93,6 +93,7 @@ def test_ready_names_each_check(client: httpx.Client, stores: Stores) -> None:
     assert (answer.status_code, told["workers"], told["queue_length"]) == (200, 1, 0)
     assert [(check["name"], check["state"]) for check in told["checks"]] == [
         ("queue server", "ok"), ("cache server", "ok"), ("workers of glle", "ok"), ("data folder", "ok"),
+        ("disk space", "ok"),
     ]  # fmt: skip
 
 
