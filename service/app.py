@@ -104,7 +104,7 @@ def create_app(stores: Stores) -> FastAPI:
     app.add_middleware(Patience, seconds=stores.settings.patience, speed=stores.settings.least_speed)
     app.add_middleware(Compress)
     app.add_middleware(FromRecent, recent=app.state.recent)
-    door = Door.of(stores.settings, stores.keys)
+    door = app.state.door = Door.of(stores.settings, stores.keys)
     app.add_middleware(Authenticate, door=door, rate=Rate(stores.client, stores.quotas))
     if any(is_marked(route) for routes in ROOMS for route in routes.router.routes):
         app.add_middleware(Deprecations)

@@ -539,17 +539,17 @@ class ReadyOut(TypedDict):
     """The service can do its work."""
 
     status: NotRequired[Literal["ok"]]
-    workers: int
+    workers: NotRequired[int | None]
     """
-    Workers that gave a sign of life lately.
+    Workers that gave a sign of life lately; with a key.
     """
-    queue_length: int
+    queue_length: NotRequired[int | None]
     """
-    Tasks that wait.
+    Tasks that wait; with a key.
     """
-    checks: list[CheckOut]
+    checks: NotRequired[list[CheckOut] | None]
     """
-    What was looked at.
+    What was looked at; with a key.
     """
 
 

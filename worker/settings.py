@@ -46,6 +46,10 @@ class Settings:
         choices=("auto", "required", "off"),
     )
     published: str = _setting("", "Address on which a container engine publishes the API. Empty: GLLE_HOST.")
+    trusted_proxies: str = _setting(
+        "",
+        "Addresses or networks of proxies, commas between, whose X-Forwarded-For names the client. Empty: none.",
+    )
     quota_bytes: int = _setting(0, "Bytes of the data sets of a tenant; 0: any number.")
     quota_jobs: int = _setting(0, "Jobs of a tenant that may wait or run at once; 0: any number.")
     quota_requests: int = _setting(0, "Requests of a tenant a minute; 0: any number.")

@@ -51,16 +51,22 @@ async def livez() -> LiveOut:
     return LiveOut()
 
 
-@router.get("/readyz", summary="Can it work?", responses=documented())
+@router.get("/readyz", summary="Can it work?", response_model_exclude_none=True, responses=documented())
 def readyz(request: Request, here: Here) -> ReadyOut:
     """Answer 200 when the servers answer, the queue's is never evicted, each queue has a worker, data can be written.
 
     And while this process is not about to stop.
 
-    Else 503: the problem of the first check that fails, and all of them in `details.checks`.
+    Else 503: the problem of the first check that fails, and all of them in `details.checks`. Without a key, where
+    other paths need one, the answer is the status alone.
     """
     request.app.state.draining.require_not_begun()
     checks = readiness(here)
+    if not request.app.state.door.knows(request.scope):
+        if any(check.state == "problem" for check in checks):
+            remedy = "Ask with a key for what is wrong, or run `glle doctor` on the service's machine."
+            raise refuse("not-ready", 503, "The service cannot work at the moment.", remedy)
+        return ReadyOut()
     if failed := [check for check in checks if check.state == "problem"]:
         first, names = failed[0], [check.name for check in failed]
         told = [check.to_dict() for check in checks]
