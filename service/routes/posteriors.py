@@ -188,10 +188,14 @@ def _posterior_or_job(
         require_not_all_equal(here, dataset)
         return _fit(here, id_, dataset.id, spec.to_dict(), terms)
 
-    answers = Answers[PosteriorRecord | Job](
-        name=lambda made: made.id,
-        recall=lambda name: here.posteriors.get(name) if name == id_ else here.jobs.get(name),
-    )
+    def recall(name: str) -> PosteriorRecord | Job | None:
+        if name == id_:
+            return here.posteriors.get(id_)
+        job = here.jobs.get(name)
+        is_gone = job is not None and job.status == "succeeded" and here.posteriors.get(id_) is None
+        return None if is_gone else job  # a posterior that was deleted is fitted again
+
+    answers = Answers[PosteriorRecord | Job](name=lambda made: made.id, recall=recall)
     return remembered(here, key, ("POST /v1/posteriors", body.model_dump()), known_or_fitted, answers)
 
 
