@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from service.metrics import Metrics
 
 COMMAND_BYTES = 64 * 2**10  # every JSON command is a few hundred bytes
+QUERY_BYTES = 32 * 2**10  # two lists of a thousand positions, percent-encoded, are 18 KB
 UPLOAD = "/v1/datasets"  # has caps of its own
 
 access = logging.getLogger("glle.access")
@@ -88,13 +89,17 @@ def _request_id(scope: Scope) -> bytes:
 
 
 class Gate:
-    """Refuses a command's body that is too long or not JSON, before anything reads it."""
+    """Refuses a query that is too long, and a command's body that is too long or not JSON, before they are read."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
+        if scope["type"] == "http" and (length := len(scope["query_string"])) > QUERY_BYTES:
+            problem = plain(414, f"The query has {length:,} bytes, {QUERY_BYTES:,} are allowed.")
+            await answer(problem)(scope, receive, send)
+            return
         if scope["type"] != "http" or scope["path"] == UPLOAD:
             await self._app(scope, receive, send)
             return

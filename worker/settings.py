@@ -90,7 +90,7 @@ class Settings:
         "Bytes of posteriors that each worker keeps at hand; a larger one stays alone, 0: none.",
         at_least=0,
     )
-    recent_bytes: int = _setting(64 * 2**20, "Bytes of answers that each API process keeps at hand.", at_least=0)
+    recent_bytes: int = _setting(64 * 2**20, "Bytes of memory for answers that each API process keeps.", at_least=0)
     cache_ttl: int = _setting(30 * 86400, "Seconds an array stays cached, if space allows.", at_least=1)
     store_url: str = _setting(
         "",
