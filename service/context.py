@@ -12,13 +12,14 @@ from service.auth import tenant_of
 from service.broken import BrokenOffError
 from service.checks import require_success
 from service.models import JobOut
-from service.waiting import settled
+from service.waiting import WAITS
 from worker.analysis import AnalysisSpec
 from worker.disk import no_room_for_work
 from worker.jobs import Job
 from worker.posteriors import PosteriorRecord
 from worker.replication import replicated
 from worker.stores import Stores
+from worker.tenants import DEFAULT
 from worker.terms import ANY_TIME, Terms
 
 
@@ -65,13 +66,15 @@ async def answered(here: Stores, job: Job, wait: float) -> Response:
 
 
 async def settle(here: Stores, job: Job, wait: float) -> Job:
-    """Return the job once it has ended, or as it is after `wait` seconds."""
+    """Return the job once it has ended, or as it is after `wait` seconds, or when too many requests wait already."""
     wait = min(wait, here.settings.max_wait)
-    if not job.is_open or not wait:
-        return job if not job.is_open else await run_in_threadpool(look, here, job.id)
-    with here.endings.of(job.id) as ended:
-        now = partial(run_in_threadpool, look, here, job.id)
-        return await settled(now, wait, ended, lambda: here.endings.is_over)
+    if not job.is_open:
+        return job
+    now = partial(run_in_threadpool, look, here, job.id)
+    if not wait:
+        return await now()
+    tenant, most = here.tenant or DEFAULT, here.settings.max_waits
+    return await WAITS.settled(here.endings, job.id, now, wait, tenant=tenant, most=most)
 
 
 def look(here: Stores, id_: str) -> Job:

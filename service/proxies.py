@@ -58,7 +58,7 @@ class Proxies:
 
     def trust_peer(self, scope: Scope) -> bool:
         """Say whether the peer of a request is a trusted proxy."""
-        return self._trusts(_peer(scope))
+        return self.trust(_peer(scope))
 
     def client(self, scope: Scope) -> str | None:
         """Return the address that a request comes from, or None where a trusted proxy does not name it.
@@ -67,17 +67,18 @@ class Proxies:
         is no trusted proxy. What stands before that is the client's own word.
         """
         peer = _peer(scope)
-        if not self._trusts(peer):
+        if not self.trust(peer):
             return peer
         told = b",".join(value for name, value in scope["headers"] if name == _CLIENT)
         for part in reversed(str(told, "latin-1").split(",")):
             if (address := _address(part)) is None:
                 return None
-            if not self._trusts(address):
+            if not self.trust(address):
                 return address
         return None
 
-    def _trusts(self, host: str) -> bool:
+    def trust(self, host: str) -> bool:
+        """Say whether an address is a trusted proxy's."""
         if not self._networks:
             return False
         try:

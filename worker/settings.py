@@ -72,6 +72,13 @@ class Settings:
     )
     least_speed: int = _setting(1024, "Bytes a second that a body must bring after its begin; 0: any.")
     max_connections: int = _setting(1000, "Connections that each API process holds at once; 0: any number.")
+    max_address: int = _setting(
+        800,
+        "Connections of one address that each API process holds at once, but for GLLE_TRUSTED_PROXIES; 0: any number.",
+    )
+    max_waits: int = _setting(
+        200, "Requests of one tenant that wait for jobs in each API process; one more is answered at once.", at_least=0
+    )
     max_streams: int = _setting(100, "Streams of events or draws that each API process keeps open.", at_least=0)
     cache_bytes: int = _setting(2**30, "Bytes of the array cache; no value may exceed half.", at_least=2**20)
     queue_bytes: int = _setting(256 * 2**20, "Bytes of the embedded queue server.", at_least=2**20)
