@@ -163,18 +163,6 @@ def test_one_request_in_other_words_is_one_answer(
     assert (len(app.state.recent._answers), app.state.recent.hits) == (entries, hits + 1)
 
 
-@pytest.mark.parametrize("query", ["seed=0&seed=1", "seed=1&seed=0"])
-def test_the_order_of_one_parameters_values_stays(client: httpx.Client, app: FastAPI, drawn: str, query: str) -> None:
-    """The last of them counts, or each does: they may not change places."""
-    other = "&".join(reversed(query.split("&")))
-    app.state.recent.clear()
-    for asked in (query, other):
-        answer = client.get(f"{drawn}/draws/1?{asked}", headers=NPY, params={"wait": 0})
-        alone = client.get(f"{drawn}/draws/1?{asked.rpartition('&')[2]}", headers=NPY, params={"wait": 0})
-        assert answer.status_code == alone.status_code
-        assert answer.status_code == 202 or answer.content == alone.content
-
-
 def test_a_query_that_is_too_long_is_414(client: httpx.Client, drawn: str) -> None:
     """With the limit and the remedy; a list of as many positions as are allowed is none."""
     answer = client.get(f"{drawn}/draws/1?points=" + "1," * 20_000 + "1", headers=NPY)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -133,8 +135,8 @@ def test_hot_reads_hash_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     os.utime(path)
     store.values(dataset.id)
     assert hashed == [dataset.id]
-    now = intact.time.monotonic()
-    monkeypatch.setattr(intact.time, "monotonic", lambda: now + intact.AGAIN_SECONDS + 1)
+    later = time.monotonic() + intact.AGAIN_SECONDS + 1
+    monkeypatch.setattr(intact, "time", SimpleNamespace(monotonic=lambda: later))
     store.values(dataset.id)
     assert hashed == [dataset.id] * 2
 
