@@ -285,9 +285,9 @@ class ReadyOut(BaseModel):
     """The service can do its work."""
 
     status: Literal["ok"] = "ok"
-    workers: int | None = Field(None, description="Workers that gave a sign of life lately; with a key.")
-    queue_length: int | None = Field(None, description="Tasks that wait; with a key.")
-    checks: list[CheckOut] | None = Field(None, description="What was looked at; with a key.")
+    workers: int | None = Field(default=None, description="Workers that gave a sign of life lately; with a key.")
+    queue_length: int | None = Field(default=None, description="Tasks that wait; with a key.")
+    checks: list[CheckOut] | None = Field(default=None, description="What was looked at; with a key.")
 
 
 class InfoOut(BaseModel):

@@ -223,7 +223,8 @@ def _key(scope: Scope) -> bytes:
 def _ordered(query: bytes) -> bytes:
     """Return a query whose parameters stand in the order of their names, encoded alike; values of one name stay."""
     if _PLAIN_QUERY.fullmatch(query):
-        return b"&".join(sorted(query.split(b"&"), key=_name)) if b"&" in query else query
+        parameters = sorted(query.split(b"&"), key=_name)
+        return b"&".join(parameters)
     pairs = parse_qsl(query, keep_blank_values=True)
     return urlencode(sorted(pairs, key=lambda pair: pair[0]), safe=":,").encode()
 
