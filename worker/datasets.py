@@ -93,7 +93,8 @@ class DatasetStore:
         restrict_folder(self._folder)
         n, d = table.values.shape
         dtype = np.dtype("<f4" if table.values.dtype.newbyteorder("=") == np.float32 else "<f8")
-        extras = {"labels": table.labels, "color": table.color, "coordinates": table.coordinates}
+        given = {"labels": table.labels, "color": table.color, "coordinates": table.coordinates}
+        extras = {name: None if raw is None else raw.astype(raw.dtype.newbyteorder("<")) for name, raw in given.items()}
         content = Content((n, d), dtype, table.names)
         with temporary(self._folder) as file:
             np.lib.format.write_array_header_1_0(file, {"descr": dtype.str, "fortran_order": False, "shape": (n, d)})

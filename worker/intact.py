@@ -113,16 +113,18 @@ class Intact:
         dtype = np.dtype(dataset.dtype).newbyteorder("<")
         content = Content((dataset.n, dataset.d), dtype, dataset.names)
         with self._opened(dataset, ".npy") as file:
-            with ALONE:
-                version = np.lib.format.read_magic(file)
-                header = np.lib.format.read_array_header_1_0(file)
-            if version != (1, 0) or header != ((dataset.n, dataset.d), False, dtype):
+            if _header(file) != ((dataset.n, dataset.d), False, dtype):
                 return ""
             while piece := file.read(PIECE):
                 content.add(piece)
         for name in dataset.extras:
-            with self._opened(dataset, f".{name}.npy") as file, ALONE:
-                content.add_extra(name, np.lib.format.read_array(file, allow_pickle=False))
+            with self._opened(dataset, f".{name}.npy") as file:
+                shape, _, kept = _header(file)
+                if not _is_as_written(name, shape, kept, dataset.n):
+                    return ""
+                file.seek(0)
+                with ALONE:
+                    content.add_extra(name, np.lib.format.read_array(file, allow_pickle=False))
         return content.hexdigest()
 
     def _opened(self, dataset: Dataset, suffix: str) -> IO[bytes]:
@@ -132,6 +134,21 @@ class Intact:
         suffixes = (".json", ".npy", *(f".{name}.npy" for name in dataset.extras))
         found = [os.stat(self._folder / (dataset.id + suffix)) for suffix in suffixes]  # noqa: PTH116 # each read pays for it
         return tuple((status.st_ino, status.st_size, status.st_mtime_ns) for status in found)
+
+
+def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
+    """Return shape, order and dtype of an npy file, and leave it at its values; raises ValueError and others."""
+    with ALONE:
+        if np.lib.format.read_magic(file) != (1, 0):
+            raise ValueError
+        found: tuple[tuple[int, ...], bool, np.dtype[np.generic]] = np.lib.format.read_array_header_1_0(file)
+    return found
+
+
+def _is_as_written(name: str, shape: tuple[int, ...], dtype: np.dtype[np.generic], n: int) -> bool:
+    """Say whether an extra's header is one that is written: the digest has its bytes, and not how they are read."""
+    is_little = dtype == dtype.newbyteorder("<")
+    return shape == ((n, 2) if name == "coordinates" else (n,)) and is_little and dtype.kind in "fU"
 
 
 def damaged(dataset: Dataset) -> ProblemError:
