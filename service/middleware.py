@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 COMMAND_BYTES = 64 * 2**10  # every JSON command is a few hundred bytes
 QUERY_BYTES = 32 * 2**10  # two lists of a thousand positions, percent-encoded, are 18 KB
-LISTS = frozenset({b"tag", b"scales"})  # the parameters that may stand in a query several times
+LISTS = frozenset({"tag", "scales"})  # the parameters that may stand in a query several times
 UPLOAD = "/v1/datasets"  # has caps of its own
 
 access = logging.getLogger("glle.access")
@@ -127,8 +127,9 @@ def _repeated(query: bytes) -> str:
     """Return the name of a parameter that has several values and may have one; empty when there is none."""
     if b"&" not in query:
         return ""
-    names = Counter(name for name, _ in parse_qsl(query, keep_blank_values=True))
-    return next((str(name, "latin-1") for name, count in names.items() if count > 1 and name not in LISTS), "")
+    pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True)  # as the framework reads it
+    names = Counter(name for name, _ in pairs)
+    return next((name for name, count in names.items() if count > 1 and name not in LISTS), "")
 
 
 def _said_twice(name: str) -> Problem:

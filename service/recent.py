@@ -225,7 +225,7 @@ def _ordered(query: bytes) -> bytes:
     if _PLAIN_QUERY.fullmatch(query):
         parameters = sorted(query.split(b"&"), key=_name)
         return b"&".join(parameters)
-    pairs = parse_qsl(query, keep_blank_values=True)
+    pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True)  # as the framework reads it
     return urlencode(sorted(pairs, key=lambda pair: pair[0]), safe=":,").encode()
 
 
