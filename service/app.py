@@ -106,7 +106,7 @@ def create_app(stores: Stores) -> FastAPI:
     app.add_middleware(Patience, seconds=stores.settings.patience, speed=stores.settings.least_speed)
     app.add_middleware(Compress)
     app.add_middleware(FromRecent, recent=app.state.recent)
-    door = Door.of(stores.settings, stores.keys)
+    door = app.state.door = Door.of(stores.settings, stores.keys)
     app.add_middleware(Authenticate, door=door, rate=Rate(stores.client, stores.quotas))
     if any(is_marked(route) for routes in ROOMS for route in routes.router.routes):
         app.add_middleware(Deprecations)
@@ -133,10 +133,16 @@ def _document_problems(app: FastAPI) -> None:
         schemas["ProblemOut"] = ProblemOut.model_json_schema()
         for unused in ("HTTPValidationError", "ValidationError"):
             schemas.pop(unused, None)
-        told = documented(_422="A parameter that is out of range.", _400="A body that is not even text.")
+        told = documented(
+            _422="A parameter that is out of range.",
+            _400="A body that is not even text.",
+            _414="A query of more than 32 KiB.",
+        )
         for operation in (operation for path in contract["paths"].values() for operation in path.values()):
             if "HTTPValidationError" in str(operation["responses"].get("422")):
                 operation["responses"]["422"] = told[422]
+            if any(parameter["in"] == "query" for parameter in operation.get("parameters", ())):
+                operation["responses"]["414"] = told[414]
             if "requestBody" in operation:
                 operation["responses"]["400"] = told[400]
         document_keys(contract)

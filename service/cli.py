@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from service import backup_command, capacity_command, keys_command, settings_page, store_command
+from service import backup_command, capacity_command, keys_command, scrub_command, settings_page, store_command
 from service import commands as asking
 from service.door import Door
 from service.flags import add_flags, settings_of
@@ -97,6 +97,7 @@ def _parser(settings: Settings) -> argparse.ArgumentParser:
     store_command.add_to(commands, settings)
     backup_command.add_to(commands, settings)
     capacity_command.add_to(commands)
+    scrub_command.add_to(commands, settings)
     listing = commands.add_parser("settings", help="list the settings")
     what = listing.add_mutually_exclusive_group()
     what.add_argument("--current", action="store_true", help="what holds in this environment, passwords hidden")

@@ -537,17 +537,17 @@ class ReadyOut(TypedDict):
     """
     degraded: a check has a warning.
     """
-    workers: int
+    workers: NotRequired[int | None]
     """
-    Workers that gave a sign of life lately.
+    Workers that gave a sign of life lately; with a key.
     """
-    queue_length: int
+    queue_length: NotRequired[int | None]
     """
-    Tasks that wait.
+    Tasks that wait; with a key.
     """
-    checks: list[CheckOut]
+    checks: NotRequired[list[CheckOut] | None]
     """
-    What was looked at.
+    What was looked at; with a key.
     """
 
 

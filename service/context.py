@@ -12,7 +12,7 @@ from service.auth import tenant_of
 from service.broken import BrokenOffError
 from service.checks import require_success
 from service.models import JobOut
-from service.waiting import settled
+from service.waiting import WAITS
 from worker.analysis import AnalysisSpec
 from worker.dataset import Array
 from worker.jobs import Job
@@ -20,6 +20,7 @@ from worker.numerics import numbers_for
 from worker.posteriors import PosteriorRecord
 from worker.replication import replicated
 from worker.stores import Stores
+from worker.tenants import DEFAULT
 from worker.terms import ANY_TIME, Terms
 
 
@@ -66,13 +67,15 @@ async def answered(here: Stores, job: Job, wait: float) -> Response:
 
 
 async def settle(here: Stores, job: Job, wait: float) -> Job:
-    """Return the job once it has ended, or as it is after `wait` seconds."""
+    """Return the job once it has ended, or as it is after `wait` seconds, or when too many requests wait already."""
     wait = min(wait, here.settings.max_wait)
-    if not job.is_open or not wait:
-        return job if not job.is_open else await run_in_threadpool(look, here, job.id)
-    with here.endings.of(job.id) as ended:
-        now = partial(run_in_threadpool, look, here, job.id)
-        return await settled(now, wait, ended, lambda: here.endings.is_over)
+    if not job.is_open:
+        return job
+    now = partial(run_in_threadpool, look, here, job.id)
+    if not wait:
+        return await now()
+    tenant, most = here.tenant or DEFAULT, here.settings.max_waits
+    return await WAITS.settled(here.endings, job.id, now, wait, tenant=tenant, most=most)
 
 
 def look(here: Stores, id_: str) -> Job:
@@ -81,7 +84,14 @@ def look(here: Stores, id_: str) -> Job:
 
 
 def submitted(here: Stores, terms: Terms, **asked: Any) -> tuple[Job, bool]:
-    """Return the job of what is asked (see `JobStore.create`), in the queue, and whether it is new."""
+    """Return the job of what is asked (see `JobStore.create`), in the queue, and whether it is new.
+
+    Raises
+    ------
+    ProblemError
+        As `JobStore.create`.
+
+    """
     job, created = here.jobs.create(terms=terms, **asked)
     if created:
         here.queue.enqueue(job)

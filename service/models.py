@@ -297,9 +297,9 @@ class ReadyOut(BaseModel):
     """The service can do its work."""
 
     status: Literal["ok", "degraded"] = Field(default="ok", description="degraded: a check has a warning.")
-    workers: int = Field(description="Workers that gave a sign of life lately.")
-    queue_length: int = Field(description="Tasks that wait.")
-    checks: list[CheckOut] = Field(description="What was looked at.")
+    workers: int | None = Field(default=None, description="Workers that gave a sign of life lately; with a key.")
+    queue_length: int | None = Field(default=None, description="Tasks that wait; with a key.")
+    checks: list[CheckOut] | None = Field(default=None, description="What was looked at; with a key.")
 
 
 class NumericsOut(BaseModel):

@@ -35,6 +35,7 @@ _PLAIN = {
     405: ("method-not-allowed", "See /docs for the methods of this route, or the Allow header."),
     408: ("request-timeout", "Send it over a faster line; or raise GLLE_PATIENCE, or lower GLLE_LEAST_SPEED."),
     413: ("body-too-large", "Send a smaller body; data go to POST /v1/datasets, and are named by their id."),
+    414: ("query-too-long", "Ask for a slice `a:b` in place of a list, or for fewer positions at a time."),
     415: ("unsupported-media-type", "Send application/json."),
     CLIENT_GONE: ("client-closed-request", "Send the whole body."),
 }

@@ -51,9 +51,13 @@ class Table:
 
     @property
     def extras(self) -> dict[str, Array]:
-        """The arrays of `EXTRAS` that it has, in their order."""
+        """The arrays of `EXTRAS` that it has, in their order and little-endian, as they are stored."""
         arrays = {"labels": self.labels, "color": self.color, "coordinates": self.coordinates}
-        return {name: array for name, array in arrays.items() if array is not None}
+        return {
+            name: array.astype(array.dtype.newbyteorder("<"), copy=False)
+            for name, array in arrays.items()
+            if array is not None
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,14 +97,47 @@ def record_of(id_: str, raw: bytes) -> Dataset:
     return read("dataset", f"The record of data set {id_}", raw, lambda told: Dataset(**told))
 
 
-def content_hash(n: int, d: int, dtype: str, names: list[str] | None, extras: Mapping[str, Array]) -> hashlib._Hash:
-    """Return the digest of a data set's content up to its values: shape, dtype, names, and the dtype of some labels.
+class Content:
+    """SHA-256 of a data set's content, fed with its values in C order.
 
-    The values follow in C order, then of each of `EXTRAS` its name and its bytes. Labels that are numbers, but whose
-    bytes text could have, have their dtype in it. Digests made before that was so are those without `extras`.
+    The digest is of shape, dtype and names, then of the values, then of the name and the bytes of each of `EXTRAS`.
+    Labels that are numbers, but whose bytes text could have, have their dtype in it, too; in earlier versions they had
+    not.
+
+    Parameters
+    ----------
+    shape
+        (n, d).
+    dtype
+        Of the stored values.
+    names
+        Of the d features, or None.
+    extras
+        The arrays beside the values, in the order of `EXTRAS`.
+
     """
-    other = {"labels": "<f8"} if _may_be_text(extras.get("labels")) else None
-    return hashlib.sha256(json.dumps([n, d, dtype, names, *([other] if other else [])]).encode())
+
+    def __init__(
+        self, shape: tuple[int, int], dtype: np.dtype[Any], names: list[str] | None, extras: Mapping[str, Array]
+    ) -> None:
+        heads: list[list[Any]] = [[*shape, dtype.str, names]]
+        if _may_be_text(extras.get("labels")):
+            heads.insert(0, [*heads[0], {"labels": "<f8"}])
+        self._extras = extras
+        self._hashes = [hashlib.sha256(json.dumps(head).encode()) for head in heads]
+
+    def add(self, values: bytes | memoryview) -> None:
+        """Add the next bytes of the values."""
+        for content in self._hashes:
+            content.update(values)
+
+    def digests(self) -> list[str]:
+        """Return the digest, and where that differs the one of earlier versions; after all values."""
+        found = [content.copy() for content in self._hashes]
+        for name, extra in self._extras.items():
+            for content in found:
+                content.update(name.encode() + extra.tobytes())
+        return [content.hexdigest() for content in found]
 
 
 def _may_be_text(labels: Array | None) -> bool:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import os
+import errno
+import time
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import redis
 
 from worker import places, room
+from worker.disk import existing, free_bytes, no_room_for_work, probe
 from worker.formats import numbers_of_queue
 from worker.identity import text
 from worker.numerics import kind_of
@@ -22,12 +25,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from worker.object_store import ObjectStore
+    from worker.settings import Settings
     from worker.stores import Stores
 
 QUEUES = (NAME,)  # that are looked at whether or not a worker of theirs was ever seen
 _LOOKED_AT = 200  # of the waiting tasks, the first that came, among which the oldest is looked for
 
 FULL = 0.98  # of the queue server's memory: soon workers cannot register, so the service is not ready
+PROBE_SECONDS = 1.0  # of a disk: anyone may ask /readyz, and each write is synchronised
 
 KIND_REMEDY = (
     "Start a worker of that kind (the pinned one needs numba: pip install 'glle[fast]'); "
@@ -121,6 +126,7 @@ def readiness(here: Stores) -> list[Check]:
         _answering("cache server", lambda: Check("cache server", "ok", f"{used(here.cache.info())} in use.")),
         *_workers_of_queues(here),
         data_folder(Path(here.settings.data_dir)),
+        disk_space(here.settings),
         *([] if here.cache.objects is None else [_object_store(here.cache.objects)]),
     ]
 
@@ -195,22 +201,37 @@ def _workers(queue: QueueState, *, is_served: bool) -> Check:
 
 
 def data_folder(folder: Path) -> Check:
-    """Check that data sets can be written, or their folder made."""
-    nearest = existing(folder)
-    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
-        return Check(
-            "data folder",
-            "problem",
-            f"{folder} cannot be written.",
-            "Give the API's user the right to write there, or set GLLE_DATA_DIR to a folder where it has it.",
-            "data-folder-read-only",
-        )
-    return Check("data folder", "ok", f"{folder} can be written.")
+    """Check by writing that data sets can be written, or their folder made."""
+    name, nearest = "data folder", existing(folder)
+    try:
+        _probed(nearest, int(time.monotonic() / PROBE_SECONDS))
+    except OSError as error:
+        detail = f"{folder} cannot be written: {error.strerror}."
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            remedy = "Delete data sets that are no longer needed, or enlarge the disk of GLLE_DATA_DIR."
+            return Check(name, "problem", detail, remedy, "storage-full")
+        remedy = "Give the API's user the right to write there, or set GLLE_DATA_DIR to a folder where it has it."
+        return Check(name, "problem", detail, remedy, "data-folder-read-only")
+    return Check(name, "ok", f"{folder} can be written.")
 
 
-def existing(folder: Path) -> Path:
-    """Return a folder, or the nearest above it that is there: it is made when the first data come."""
-    return next(place for place in (folder, *folder.absolute().parents) if place.exists())
+@lru_cache(8)
+def _probed(folder: Path, period: int) -> None:
+    """Write in a folder once a period, however often a probe comes; a failure is looked at again each time."""
+    del period
+    probe(folder)
+
+
+def disk_space(settings: Settings) -> Check:
+    """Check that uploads, and the embedded queue server, have room."""
+    name, free = "disk space", free_bytes(Path(settings.data_dir))
+    if (refusal := no_room_for_work(settings)) is not None:
+        problem = refusal.problem
+        return Check(name, "problem", problem.detail, problem.remedy, problem.code)
+    if free < settings.disk_reserve:
+        remedy = "Delete data sets that are no longer needed, or enlarge the disk of GLLE_DATA_DIR."
+        return Check(name, "warning", f"{free:,} bytes are free: uploads are refused.", remedy, "storage-full")
+    return Check(name, "ok", f"{free:,} bytes are free.")
 
 
 def used(info: dict[str, Any]) -> str:

@@ -1,7 +1,8 @@
-"""Room on the queue server: above its high-water mark new work is refused, and what is left serves the work accepted.
+"""Room on the queue server, in memory and on the disk of its log: without it new work is refused.
 
 The server refuses all that needs memory when it is full, the signs of life of workers included. So new jobs end at
 `GLLE_QUEUE_HIGH_WATER` of its memory; the rest is for workers, for jobs on their way to their ends, and for deletions.
+Where its log is on the disk of the data folder, new jobs end there, too, before that disk is full (`worker.disk`).
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import redis
 
+from worker.disk import no_room_for_work
 from worker.problems import refuse
 
 if TYPE_CHECKING:
     from worker.problems import ProblemError
+    from worker.settings import Settings
 
 LOOK_SECONDS = 1.0  # between two looks of a process at the server's memory
 RETRY_SECONDS = 30
@@ -28,28 +31,30 @@ class Room:
     ----------
     client
         The queue's Redis.
-    high_water
-        The share of the server's memory above which new work is refused.
+    settings
+        `queue_high_water`: the share of the server's memory above which new work is refused. `disk_reserve`.
 
     """
 
-    def __init__(self, client: redis.Redis, high_water: float) -> None:
+    def __init__(self, client: redis.Redis, settings: Settings) -> None:
         self._client = client
-        self._high_water = high_water
+        self._settings = settings
         self._look_again = 0.0  # on the monotonic clock
         self._share: float | None = None
 
     @property
     def is_full(self) -> bool:
-        """Whether more than the high-water mark is in use, as seen within the last second."""
+        """Whether more than the high-water mark is in use, as seen within the last second, or the disk is too full."""
+        if no_room_for_work(self._settings) is not None:
+            return True
         if (now := time.monotonic()) >= self._look_again:
             self._look_again = now + LOOK_SECONDS
             with suppress(redis.ResponseError):  # a managed server may not report its memory
                 self._share = share(self._client.info("memory"))
-        return self._share is not None and self._share > self._high_water
+        return self._share is not None and self._share > self._settings.queue_high_water
 
     def require(self) -> None:
-        """Refuse new work above the high-water mark.
+        """Refuse new work where there is no room.
 
         Raises
         ------
@@ -62,14 +67,17 @@ class Room:
 
     def refusal(self) -> ProblemError:
         """Return the refusal of new work."""
+        if (refusal := no_room_for_work(self._settings)) is not None:
+            return refusal
+        high_water = self._settings.queue_high_water
         return refuse(
             "redis-full",
             503,
-            f"The queue server uses more than {self._high_water:.0%} of its memory: new work is refused.",
+            f"The queue server uses more than {high_water:.0%} of its memory: new work is refused.",
             "Try again later. Remove records of ended jobs (DELETE /v1/jobs/{id}?record=true), raise GLLE_QUEUE_BYTES, "
             "or lower GLLE_QUOTA_RECORDS or GLLE_JOB_TTL.",
             retry_after=RETRY_SECONDS,
-            high_water=self._high_water,
+            high_water=high_water,
         )
 
 

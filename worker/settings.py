@@ -46,6 +46,10 @@ class Settings:
         choices=("auto", "required", "off"),
     )
     published: str = _setting("", "Address on which a container engine publishes the API. Empty: GLLE_HOST.")
+    trusted_proxies: str = _setting(
+        "",
+        "Addresses or networks of proxies, commas between, whose X-Forwarded-For names the client. Empty: none.",
+    )
     quota_bytes: int = _setting(0, "Bytes of the data sets of a tenant; 0: any number.")
     quota_jobs: int = _setting(0, "Jobs of a tenant that may wait or run at once; 0: any number.")
     quota_requests: int = _setting(0, "Requests of a tenant a minute; 0: any number.")
@@ -83,6 +87,13 @@ class Settings:
     )
     least_speed: int = _setting(1024, "Bytes a second that a body must bring after its begin; 0: any.")
     max_connections: int = _setting(1000, "Connections that each API process holds at once; 0: any number.")
+    max_address: int = _setting(
+        800,
+        "Connections of one address that each API process holds at once, but for GLLE_TRUSTED_PROXIES; 0: any number.",
+    )
+    max_waits: int = _setting(
+        200, "Requests of one tenant that wait for jobs in each API process; one more is answered at once.", at_least=0
+    )
     max_streams: int = _setting(100, "Streams of events or draws that each API process keeps open.", at_least=0)
     cache_bytes: int = _setting(2**30, "Bytes of the array cache; no value may exceed half.", at_least=2**20)
     queue_bytes: int = _setting(256 * 2**20, "Bytes of the embedded queue server.", at_least=2**20)
@@ -91,13 +102,17 @@ class Settings:
         "Share of the queue server's memory above which new jobs are refused; the rest is for workers and deletions.",
         at_least=0.01,
     )
+    disk_reserve: int = _setting(
+        256 * 2**20,
+        "Bytes of the data folder's disk that uploads leave free, for the log of the embedded queue server; 0: none.",
+    )
     queue_fsync: str = _setting(
         "always",
         "When the embedded queue server writes to disk: always, before each answer, so that nothing accepted is lost; "
         "or everysec, which is faster on slow disks, and loses the last seconds in a power cut.",
         choices=("always", "everysec"),
     )
-    recent_bytes: int = _setting(64 * 2**20, "Bytes of answers that each API process keeps at hand.", at_least=0)
+    recent_bytes: int = _setting(64 * 2**20, "Bytes of memory for answers that each API process keeps.", at_least=0)
     cache_ttl: int = _setting(30 * 86400, "Seconds an array stays cached, if space allows.", at_least=1)
     store_url: str = _setting(
         "",

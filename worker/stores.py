@@ -80,7 +80,7 @@ class Stores:
             counts=counts,
             objects=ObjectStore.of(settings, client, counts),
         )
-        room = Room(client, settings.queue_high_water)
+        room = Room(client, settings)
         quotas = Quotas(settings)
         jobs = JobStore(client, ttl=settings.job_ttl, room=room)
         return cls(

@@ -18,6 +18,7 @@ from service.checks import (
     require_drawable,
     require_not_all_equal,
     require_posterior,
+    require_sample,
     require_success,
     require_within,
 )
@@ -42,7 +43,7 @@ from worker.analyses import (
 )
 from worker.cache import entry_bytes
 from worker.dataset import Array
-from worker.draws import draw_seconds, draws_bytes
+from worker.draws import draw_seconds
 from worker.jobs import Job
 from worker.numerics import numbers_for
 from worker.posteriors import PosteriorRecord
@@ -108,7 +109,7 @@ async def summary(
     """
     negotiated(request, _SUMMARY_MEDIA)
     record = await run_in_threadpool(require_posterior, here, id)
-    _require_sample(here, record, source, first, count)
+    require_sample(here, record, source, first=first, count=count)
     auto = scale == "auto"
     if auto:
         require_calibratable(record, source)
@@ -252,7 +253,7 @@ def _quick(here: Stores, record: PosteriorRecord, count: int) -> bool:
 def _transform(here: Stores, id_: str, body: TransformIn, deadline: float | None, key: str | None) -> Job:
     record = require_posterior(here, id_)
     if body.draws:
-        _require_sample(here, record, body.source, body.first, body.draws)
+        require_sample(here, record, body.source, first=body.first, count=body.draws)
     dataset, shape, points = _points(here, body)
     if shape[1] != record.d:
         raise InvalidShapeError(
@@ -332,9 +333,3 @@ def _advice(here: Stores, body: AdviceIn, deadline: float | None, key: str | Non
     )
     request = ("POST /v1/advice", body.model_dump())
     return once(here, key, request, lambda: analysis_job(here, spec, posterior=None, terms=Terms.within(deadline)))
-
-
-def _require_sample(here: Stores, record: PosteriorRecord, source: str, first: int, count: int) -> None:
-    """Refuse draws that cannot be made, or that the cache could not keep: an analysis reads them from there."""
-    require_drawable(here, record, source, total=count, last=first + count - 1)
-    here.cache.check_size(draws_bytes(record.n, record.spec["n_components"], count), f"The {count:,} draws")

@@ -40,6 +40,7 @@ from service.tables import Table as Columns
 from service.tables import matrix_columns, table_response
 from service.uploads import received
 from worker.datasets import Array, Dataset, Table
+from worker.disk import require_room
 from worker.naming import is_called
 from worker.problems import refuse
 from worker.stores import Stores
@@ -73,7 +74,7 @@ _CREATED: dict[int | str, dict[str, Any]] = {
             _413="Longer than GLLE_MAX_BODY (JSON: GLLE_MAX_JSON).",
             _415="Not npy, npz, CSV, Arrow, Parquet or JSON; or pyarrow is not installed.",
             _422="Not a finite matrix: the row and the column are named.",
-            _507="The disk is full.",
+            _507="The disk is full, but for GLLE_DISK_RESERVE.",
         ),
     },
     openapi_extra={"requestBody": {"required": True, "content": _BODIES}},
@@ -96,7 +97,8 @@ async def upload(
     """
     kind, processes = request.headers.get("content-type", ""), request.app.state.readers
     reader = reader_of(kind, request.headers.get("content-encoding", ""), here.settings)
-    async with received(request, Path(here.settings.data_dir) / "incoming", reader.cap) as file:
+    incoming = Path(here.settings.data_dir) / "incoming"
+    async with received(request, incoming, reader.cap, here.settings.disk_reserve) as file:
         is_safe = os.fstat(file.fileno()).st_size <= reader.safe
         read = reader.read if is_safe else partial(processes.read, kind)
 
@@ -115,7 +117,13 @@ async def upload(
     response_model=DatasetOut,
     responses={
         **_CREATED,
-        **documented(_409=IN_USE, _413="Body too long.", _415="Not JSON.", _422="A value out of range."),
+        **documented(
+            _409=IN_USE,
+            _413="Body too long.",
+            _415="Not JSON.",
+            _422="A value out of range.",
+            _507="The disk is full, but for GLLE_DISK_RESERVE.",
+        ),
     },
 )
 def synthetic(body: SyntheticIn, here: Here, key: Key = None) -> Response:
@@ -291,6 +299,7 @@ def _answers(here: Stores) -> Answers[tuple[Dataset, bool]]:
 
 def _added(here: Stores, table: Table) -> tuple[Dataset, bool]:
     """Store a table, and begin to note what will be cached about it; return its record and whether it is new."""
+    require_room(Path(here.settings.data_dir), 8 * table.values.size, here.settings.disk_reserve)
     dataset, new = here.datasets.add(table)
     if new:
         with contextlib.suppress(redis.RedisError):  # then deleting it looks through the whole cache

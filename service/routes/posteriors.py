@@ -195,10 +195,14 @@ def _posterior_or_job(
         require_not_all_equal(here, dataset)
         return _fit(here, id_, dataset.id, spec.to_dict(), numbers, terms)
 
-    answers = Answers[PosteriorRecord | Job](
-        name=lambda made: made.id,
-        recall=lambda name: (here.posteriors if name.startswith("post_") else here.jobs).get(name),
-    )
+    def recall(name: str) -> PosteriorRecord | Job | None:
+        if name.startswith("post_"):
+            return here.posteriors.get(name)
+        job = here.jobs.get(name)
+        is_gone = job is not None and job.status == "succeeded" and here.posteriors.get(job.subject) is None
+        return None if is_gone else job  # a posterior that was deleted is fitted again
+
+    answers = Answers[PosteriorRecord | Job](name=lambda made: made.id, recall=recall)
     return remembered(here, key, ("POST /v1/posteriors", body.model_dump()), known_or_fitted, answers)
 
 

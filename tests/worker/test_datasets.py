@@ -238,6 +238,7 @@ def test_upload_waits_for_a_deletion(store: DatasetStore, tmp_path: Path) -> Non
 def test_headers_are_parsed_one_at_a_time(store: DatasetStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Python 3.11 may fail at two at once, seldom: so what is tested is that there is one."""
     dataset, _ = store.add(table(X))
+    store.values(dataset.id)  # verified, which parses headers, too
     load, held = np.load, []
 
     def seen(*arguments: Any, **options: Any) -> Any:

@@ -282,7 +282,7 @@ def test_a_task_draws_from_no_arrays_of_another_digest(stores: Stores, fitted: s
     tasks.draw(job.id, 0, 0)
     drawn = stores.cache.get(spec.key(0).cache_key(record.drawn_from))
     assert drawn is not None
-    assert drawn.arrays["embedding"].tobytes() == posterior.draw(0, align=spec.align).embedding.tobytes()
+    assert drawn.arrays["embedding"].tobytes() == posterior.draw(0).embedding.tobytes()
     assert stores.posteriors.load(fitted, record.arrays_sha256) is not None
 
 

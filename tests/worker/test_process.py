@@ -158,11 +158,11 @@ def test_idle_worker_stops_at_once(stores: Stores, settings: Settings) -> None:
 SLOW = """
 import time
 from worker.posteriors import PosteriorStore
-PosteriorStore.load = lambda self, id_: time.sleep(600)
+PosteriorStore.load = lambda self, id_, sha256=None: time.sleep(600)
 """
 HUGE = """
 from worker.posteriors import PosteriorStore
-def load(self, id_):
+def load(self, id_, sha256=None):
     raise MemoryError(id_)
 PosteriorStore.load = load
 """

@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING
 import numpy as np
 
 from worker.backups.archive import LINE, PIECE, Archive, damaged
-from worker.dataset import EXTRAS, Dataset, content_hash, record_of
+from worker.dataset import EXTRAS, Content, Dataset, record_of
 from worker.tenants import dataset_id, is_name
 
 if TYPE_CHECKING:
@@ -48,24 +48,19 @@ def array_in(archive: Archive, member: str) -> Array:
         return np.frombuffer(file.read(), dtype).reshape(shape, order="F" if is_fortran else "C")
 
 
-def _digests(archive: Archive, dataset: Dataset, extras: dict[str, Array]) -> set[str]:
-    """Return the digests that `DatasetStore.add` makes, and made before, of a data set with finite values."""
+def _digests(archive: Archive, dataset: Dataset, extras: dict[str, Array]) -> list[str]:
+    """Return the digests (`Content.digests`) of a data set with finite values."""
     member, d_type = f"datasets/{dataset.id}.npy", VALUES.get(dataset.dtype)
     with archive.open(member) as file:
         shape, is_fortran, dtype = _header(file, archive.size(member))
         if shape != (dataset.n, dataset.d) or is_fortran or dtype.str != d_type:
             raise damaged(f"{member} is not as its record says")
-        begun = dataset.n, dataset.d, d_type, dataset.names
-        found = [content_hash(*begun, extras), content_hash(*begun, {})]
+        content = Content((dataset.n, dataset.d), dtype, dataset.names, extras)
         while piece := file.read(PIECE):  # whole numbers: the header was looked at, and pieces are divisible by 8
             if not np.isfinite(np.frombuffer(piece, dtype)).all():
                 raise damaged(f"{member} has values that are not finite")
-            for content in found:
-                content.update(piece)
-    for content in found:
-        for name, array in extras.items():
-            content.update(name.encode() + array.tobytes())
-    return {content.hexdigest() for content in found}
+            content.add(piece)
+    return content.digests()
 
 
 def _header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
