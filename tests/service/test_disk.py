@@ -52,7 +52,7 @@ def test_uploads_leave_the_reserve_free(client: httpx.Client, stores: Stores) ->
 
 
 def test_beside_the_queues_log_new_work_is_refused(client: httpx.Client, stores: Stores) -> None:
-    """Under `glle up` its server would end: records are read, cancelled and deleted, and nothing is begun."""
+    """Under `glle up` its server would end: records are shared, read, cancelled and deleted; nothing is begun."""
     beating(stores)
     known = client.post("/v1/datasets/synthetic", json=SHEET).json()["id"]
     job = client.post("/v1/posteriors", json={"dataset": known}).json()["links"]["self"]
@@ -62,6 +62,7 @@ def test_beside_the_queues_log_new_work_is_refused(client: httpx.Client, stores:
         assert code(answer) == (503, "redis-full")
         assert answer.headers["retry-after"] == "5"
         assert code(full.get("/readyz")) == (503, "redis-full")
+        assert full.post("/v1/posteriors", json={"dataset": known}).json()["links"]["self"] == job
         assert full.get(job).status_code == 200
         assert full.delete(job).json()["status"] == "cancelled"
         assert full.delete(f"/v1/datasets/{known}").status_code == 204
