@@ -11,6 +11,7 @@ from service.door import Door
 from service.proxies import Proxies
 from tests.service.conftest import beating
 from tests.service.keyed import bearer, served
+from worker.safe_queue import NAME
 from worker.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def test_ready_tells_its_state_alone_to_those_without_a_key(client: httpx.Client
         assert keyed.get("/readyz", headers={"Authorization": "Bearer glle_x_y"}).json() == {"status": "ok"}
         read = bearer(stores, "alice", "read")
         assert keyed.get("/readyz", headers=read).json()["workers"] == 1
-        stores.client.delete("rq:workers:glle")
+        stores.client.delete(f"rq:workers:{NAME}")
         refused = keyed.get("/readyz")
         assert (refused.status_code, refused.json()["type"]) == (503, "urn:glle:problem:not-ready")
         assert refused.json()["details"] == {}
