@@ -156,9 +156,12 @@ soak: setup
 	$(BIN)/python -m tests.soak $(SOAK)
 
 HOSTILE ?= --examples 2000
+SEED ?= $(shell date +%s)
+MUTANTS ?= --bodies 5000
 
 hostile: setup
 	$(BIN)/python -m tests.hostile $(HOSTILE)
+	$(BIN)/python -m tests.hostile.mutants --seed $(SEED) $(MUTANTS)
 
 audit: $(VENV)-audit/.installed
 	$(VENV)-audit/bin/python -m tests.audit

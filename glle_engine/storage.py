@@ -22,13 +22,15 @@ _HEAD = "head.json"
 
 
 def save(path: str | os.PathLike[str], head: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write `head` and `arrays` to `path`, which holds the old or the new content, never half."""
+    """Write `head` and `arrays` to `path`, which holds the old or the new content, never half, power cuts included."""
     path = Path(path)
     encoded = np.frombuffer(json.dumps(head, allow_nan=False).encode(), np.uint8)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:
             np.savez(file, allow_pickle=False, **{_HEAD: encoded}, **arrays)
+            file.flush()
+            os.fsync(file.fileno())
         Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

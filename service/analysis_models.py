@@ -27,7 +27,7 @@ class TransformIn(SampleIn):
 
     dataset: str | None = Field(default=None, description="Id of a data set: the new points.")
     data: Rows | None = Field(
-        default=None, description="A few new points, a row each; stored as a data set. The whole body: 64 KB."
+        default=None, description="A few new points, a row each, kept with the job alone. The whole body: 64 KB."
     )
     draws: int = Field(
         default=0, ge=0, description="Draws for mean and covariance of each place: none, or at least two."

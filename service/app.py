@@ -22,6 +22,7 @@ from service.middleware import Gate, Observe
 from service.patience import Patience
 from service.problems import ProblemOut, documented
 from service.rate import Rate
+from service.reading.processes import ReaderProcesses
 from service.recent import FromRecent, Recent
 from service.routes import (
     analyses,
@@ -96,6 +97,7 @@ def create_app(stores: Stores) -> FastAPI:
     app.state.draining = Draining(stores, app.state.streams)
     app.state.stores_of = lru_cache(TENANTS_AT_HAND)(stores.of)
     app.state.recent = Recent(stores.settings.recent_bytes, stores.posteriors.state)
+    app.state.readers = ReaderProcesses(stores.settings)
     app.state.metrics = Metrics(stores, app.state.recent)
     for routes in ROOMS:
         app.include_router(routes.router)
@@ -104,7 +106,7 @@ def create_app(stores: Stores) -> FastAPI:
     app.add_middleware(Patience, seconds=stores.settings.patience, speed=stores.settings.least_speed)
     app.add_middleware(Compress)
     app.add_middleware(FromRecent, recent=app.state.recent)
-    door = Door.of(stores.settings, stores.keys)
+    door = app.state.door = Door.of(stores.settings, stores.keys)
     app.add_middleware(Authenticate, door=door, rate=Rate(stores.client, stores.quotas))
     if any(is_marked(route) for routes in ROOMS for route in routes.router.routes):
         app.add_middleware(Deprecations)
@@ -131,10 +133,16 @@ def _document_problems(app: FastAPI) -> None:
         schemas["ProblemOut"] = ProblemOut.model_json_schema()
         for unused in ("HTTPValidationError", "ValidationError"):
             schemas.pop(unused, None)
-        told = documented(_422="A parameter that is out of range.", _400="A body that is not even text.")
+        told = documented(
+            _422="A parameter that is out of range.",
+            _400="A body that is not even text.",
+            _414="A query of more than 32 KiB.",
+        )
         for operation in (operation for path in contract["paths"].values() for operation in path.values()):
             if "HTTPValidationError" in str(operation["responses"].get("422")):
                 operation["responses"]["422"] = told[422]
+            if any(parameter["in"] == "query" for parameter in operation.get("parameters", ())):
+                operation["responses"]["414"] = told[414]
             if "requestBody" in operation:
                 operation["responses"]["400"] = told[400]
         document_keys(contract)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import redis
 
+from service.padding import padded
 from service.problems import answer, redis_away
 from worker.problems import ProblemError
 from worker.tenants import DEFAULT
@@ -44,6 +45,8 @@ class Authenticate:
                 try:
                     scope[_TENANT] = tenant = self._door.admit(scope)
                     await self._rate.count(tenant)
+                    if not self._door.is_open:  # there may be other tenants
+                        send = padded(send)
                 except ProblemError as error:
                     challenge = _CHALLENGES.get(error.problem.code)
                     headers = {} if challenge is None else {"WWW-Authenticate": challenge}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from glle_engine.errors import InvalidParameterError
 from service.models import COUNTER
 from worker.datasets import all_points_equal, not_found
+from worker.draws import draws_bytes
 from worker.problems import ProblemError, refuse
 from worker.terms import quick_draws
 
@@ -94,6 +95,26 @@ def require_drawable(here: Stores, record: PosteriorRecord, source: str, *, tota
             f"Posterior {record.id} has no prior to draw from: it is of the published direct method.",
             remedy="Use source='posterior', or fit with method='em' or variant='constrained'.",
         )
+
+
+def require_sample(
+    here: Stores, record: PosteriorRecord, source: str, *, first: int, count: int, scales: int = 1
+) -> None:
+    """Raise the problem of draws that cannot be made, or that the cache cannot keep.
+
+    Every job that makes draws asks this one check, whatever it makes of them: numbers, a summary, a picture.
+
+    Parameters
+    ----------
+    first, count
+        The draws of the stream, at each scale.
+    scales
+        How many scales.
+
+    """
+    total = count * scales
+    require_drawable(here, record, source, total=total, last=first + count - 1)
+    here.cache.check_size(draws_bytes(record.n, record.spec["n_components"], total), f"The {total:,} draws")
 
 
 def require_quick(spec: DrawsSpec, seconds: float) -> None:

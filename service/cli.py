@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from service import backup_command, capacity_command, keys_command, settings_page, store_command
+from service import backup_command, capacity_command, keys_command, scrub_command, settings_page, store_command
 from service import commands as asking
 from service.door import Door
 from service.flags import add_flags, settings_of
@@ -97,6 +97,7 @@ def _parser(settings: Settings) -> argparse.ArgumentParser:
     store_command.add_to(commands, settings)
     backup_command.add_to(commands, settings)
     capacity_command.add_to(commands)
+    scrub_command.add_to(commands, settings)
     listing = commands.add_parser("settings", help="list the settings")
     what = listing.add_mutually_exclusive_group()
     what.add_argument("--current", action="store_true", help="what holds in this environment, passwords hidden")
@@ -130,6 +131,7 @@ def _serve(chosen: argparse.Namespace, settings: Settings) -> int:
     host = settings.host if held is None else held.getsockname()[0]
     app = create_app(Stores.connect(replace(settings, host=host)))
     app.state.stores.datasets.remove_abandoned()
+    app.state.readers.start()
     sock = held or listen(settings.host, settings.port)
     if held is None:
         _warn_of_shut_door(replace(settings, host=host))
@@ -137,6 +139,7 @@ def _serve(chosen: argparse.Namespace, settings: Settings) -> int:
     with sock, contextlib.suppress(KeyboardInterrupt):
         drain = settings.drain if held is None else 0.0  # who holds the socket has another process accept
         Server(app, settings, drain=drain, started=partial(_tell, chosen.ready_fd)).run(sockets=[sock])
+    app.state.readers.close()
     metrics = app.state.metrics
     metrics.flush(metrics.taken())
     tracing.TRACING.stop()

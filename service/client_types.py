@@ -533,18 +533,21 @@ class ProgressOut(TypedDict):
 class ReadyOut(TypedDict):
     """The service can do its work."""
 
-    status: NotRequired[Literal["ok"]]
-    workers: int
+    status: NotRequired[Literal["ok", "degraded"]]
     """
-    Workers that gave a sign of life lately.
+    degraded: a check has a warning.
     """
-    queue_length: int
+    workers: NotRequired[int | None]
     """
-    Tasks that wait.
+    Workers that gave a sign of life lately; with a key.
     """
-    checks: list[CheckOut]
+    queue_length: NotRequired[int | None]
     """
-    What was looked at.
+    Tasks that wait; with a key.
+    """
+    checks: NotRequired[list[CheckOut] | None]
+    """
+    What was looked at; with a key.
     """
 
 
@@ -658,7 +661,7 @@ class TransformIn(TypedDict):
     """
     data: NotRequired[list[list[float]] | None]
     """
-    A few new points, a row each; stored as a data set. The whole body: 64 KB.
+    A few new points, a row each, kept with the job alone. The whole body: 64 KB.
     """
     draws: NotRequired[int]
     """
@@ -1155,7 +1158,7 @@ class JobOut(TypedDict):
     """
     dataset: str | None
     """
-    Id of the data set that was named: to fit, to embed, to transform, to advise on; else null.
+    Id of the data set that was named: to fit, to embed, to transform, to advise on; else null. Of points that came inline the id that they would have as a data set.
     """
     request: dict[str, Any]
     """

@@ -12,13 +12,15 @@ from service.auth import tenant_of
 from service.broken import BrokenOffError
 from service.checks import require_success
 from service.models import JobOut
-from service.waiting import settled
+from service.waiting import WAITS
 from worker.analysis import AnalysisSpec
+from worker.dataset import Array
 from worker.jobs import Job
 from worker.numerics import numbers_for
 from worker.posteriors import PosteriorRecord
 from worker.replication import replicated
 from worker.stores import Stores
+from worker.tenants import DEFAULT
 from worker.terms import ANY_TIME, Terms
 
 
@@ -65,22 +67,31 @@ async def answered(here: Stores, job: Job, wait: float) -> Response:
 
 
 async def settle(here: Stores, job: Job, wait: float) -> Job:
-    """Return the job once it has ended, or as it is after `wait` seconds."""
+    """Return the job once it has ended, or as it is after `wait` seconds, or when too many requests wait already."""
     wait = min(wait, here.settings.max_wait)
-    if not job.is_open or not wait:
-        return job if not job.is_open else await run_in_threadpool(look, here, job.id)
-    with here.endings.of(job.id) as ended:
-        now = partial(run_in_threadpool, look, here, job.id)
-        return await settled(now, wait, ended, lambda: here.endings.is_over)
+    if not job.is_open:
+        return job
+    now = partial(run_in_threadpool, look, here, job.id)
+    if not wait:
+        return await now()
+    tenant, most = here.tenant or DEFAULT, here.settings.max_waits
+    return await WAITS.settled(here.endings, job.id, now, wait, tenant=tenant, most=most)
 
 
 def look(here: Stores, id_: str) -> Job:
     """Return a job as it is, compared with the queue when it has been silent."""
-    return here.queue.repair(here.jobs.fetch(id_))
+    return here.queue.look(here.jobs.fetch(id_))
 
 
 def submitted(here: Stores, terms: Terms, **asked: Any) -> tuple[Job, bool]:
-    """Return the job of what is asked (see `JobStore.create`), in the queue, and whether it is new."""
+    """Return the job of what is asked (see `JobStore.create`), in the queue, and whether it is new.
+
+    Raises
+    ------
+    ProblemError
+        As `JobStore.create`.
+
+    """
     job, created = here.jobs.create(terms=terms, **asked)
     if created:
         here.queue.enqueue(job)
@@ -90,8 +101,13 @@ def submitted(here: Stores, terms: Terms, **asked: Any) -> tuple[Job, bool]:
     return job, created
 
 
-def analysis_job(here: Stores, spec: AnalysisSpec, *, posterior: str | None, terms: Terms = ANY_TIME) -> Job:
-    """Return the job of an analysis: one that is at work, one whose result is there, or a new one."""
+def analysis_job(
+    here: Stores, spec: AnalysisSpec, *, posterior: str | None, terms: Terms = ANY_TIME, points: Array | None = None
+) -> Job:
+    """Return the job of an analysis: one that is at work, one whose result is there, or a new one.
+
+    `points` are those that came with the request, if any.
+    """
     subject = posterior or spec.to_dict()["dataset"]
     job, created = submitted(
         here,
@@ -103,6 +119,7 @@ def analysis_job(here: Stores, spec: AnalysisSpec, *, posterior: str | None, ter
         total=spec.total,
         reuse=("queued", "running", "succeeded"),
         numbers=numbers_for(spec.engine),
+        points=points,
     )
     if not created and job.status == "succeeded" and not all(here.cache.present([spec.cache_key(subject)])):
         return made_again(here, job, terms)

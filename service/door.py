@@ -6,8 +6,9 @@ import ipaddress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Self
 
+from service.proxies import Proxies, sign_of_proxy
 from worker.keys import KeyStore
-from worker.problems import refuse
+from worker.problems import ProblemError, refuse
 from worker.settings import Settings, SettingsError
 from worker.tenants import DEFAULT
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 OPEN_PATHS = frozenset({"/", "/docs", "/openapi.json", "/livez", "/readyz"})  # what a probe or a newcomer needs
 OPEN_FOLDER = "/explorer/"  # the page is the same for everyone; what it asks for needs a key
 METRICS = "/metrics"  # of all tenants together
+_AUTHORIZATION = b"authorization"
 _READING = frozenset({"GET", "HEAD"})
 _PREFLIGHT = "OPTIONS"  # a browser's comes without a key, and is told nothing but methods
 
@@ -32,14 +34,16 @@ class Door:
         The keys.
     auth
         The setting: auto, required or off.
+    proxies
+        Those that are trusted.
     loopback
         Whether only this machine reaches the service.
 
     """
 
-    def __init__(self, store: KeyStore, auth: str, *, loopback: bool) -> None:
+    def __init__(self, store: KeyStore, auth: str, proxies: Proxies, *, loopback: bool) -> None:
         self._store = store
-        self._loopback = loopback
+        self._proxies = proxies
         self._required = auth == "required" or (auth == "auto" and not loopback)
         self._off = auth == "off"
 
@@ -50,7 +54,7 @@ class Door:
         Raises
         ------
         SettingsError
-            When it would let everyone in from other machines.
+            When it would let everyone in from other machines, or `trusted_proxies` cannot be read.
 
         """
         reached = settings.published or settings.host
@@ -58,7 +62,8 @@ class Door:
         if settings.auth == "off" and not loopback:
             remedy = "Leave GLLE_AUTH out and make a key with `glle keys create`, or listen on 127.0.0.1."
             raise SettingsError(f"GLLE_AUTH=off would let in everyone who reaches {reached}. {remedy}")
-        return cls(store or KeyStore.under(settings.data_dir), settings.auth, loopback=loopback)
+        proxies = Proxies(settings.trusted_proxies)
+        return cls(store or KeyStore.under(settings.data_dir), settings.auth, proxies, loopback=loopback)
 
     @property
     def is_open(self) -> bool:
@@ -75,6 +80,14 @@ class Door:
         path: str = scope["path"]
         return path in OPEN_PATHS or path.startswith(OPEN_FOLDER) or scope["method"] == _PREFLIGHT
 
+    def knows(self, scope: Scope) -> bool:
+        """Say whether a request to an open path would be admitted anywhere else."""
+        try:
+            self.admit(scope)
+        except ProblemError:
+            return False
+        return True
+
     def admit(self, scope: Scope) -> str:
         """Return the tenant that asks, the default one where no key is needed.
 
@@ -85,12 +98,14 @@ class Door:
 
         """
         path, method = scope["path"], scope["method"]
-        if path == METRICS and self._loopback:
+        if self._off:
             return DEFAULT
         if self.is_open:
-            if not self._off:
-                _require_own_name(scope)
-            return DEFAULT
+            _require_own_name(scope)
+            if (sign := self._comes_through(scope)) is None:
+                return DEFAULT
+            if _AUTHORIZATION not in dict(scope["headers"]):
+                raise _key_required(f"The request came through a proxy (it has {sign}) and has no key.")
         key = self._store.verify(_bearer(scope))
         needed: keys.Scope = "admin" if path == METRICS else "read" if method in _READING else "write"
         if needed not in key.scopes:
@@ -98,6 +113,18 @@ class Door:
             remedy = f"Use a key made with --scope {needed}."
             raise refuse("scope-missing", 403, detail, remedy, needed=needed, scopes=list(key.scopes))
         return key.tenant
+
+    def _comes_through(self, scope: Scope) -> str | None:
+        """Return the sign that a request comes from beyond a proxy, None for a client of this machine.
+
+        A proxy on this machine is no client of it, and its own name for the service proves nothing.
+        """
+        if not self._proxies.trust_peer(scope):
+            return sign_of_proxy(scope)
+        client = self._proxies.client(scope)
+        if client is not None and is_loopback(client):
+            return None
+        return sign_of_proxy(scope) or "the address of a trusted proxy"
 
 
 def is_loopback(host: str) -> bool:
@@ -133,13 +160,13 @@ def _require_own_name(scope: Scope) -> None:
 def _bearer(scope: Scope) -> str:
     """Return what the bearer says, or raise ``key-required``."""
     for name, value in scope["headers"]:
-        if name == b"authorization":
+        if name == _AUTHORIZATION:
             scheme, _, spoken = value.partition(b" ")
             if scheme.lower() == b"bearer":
                 return str(spoken.strip(), "latin-1")
-    raise refuse(
-        "key-required",
-        401,
-        "This service asks for a key, and the request has none.",
-        "Send the header `Authorization: Bearer <key>`; keys are made with `glle keys create`.",
-    )
+    raise _key_required("This service asks for a key, and the request has none.")
+
+
+def _key_required(detail: str) -> ProblemError:
+    remedy = "Send the header `Authorization: Bearer <key>`; keys are made with `glle keys create`."
+    return refuse("key-required", 401, detail, remedy)

@@ -33,19 +33,18 @@ def has_seen_the_end(job: Job, seen: int | None) -> bool:
 
 async def events(here: Stores, streams: Streams, job: Job, seen: int | None) -> AsyncIterator[str]:
     """Yield the events of a job after the one numbered `seen`."""
-    with streams.one():
-        yield RETRY
-        sent = time.monotonic()
-        async for now in states(here, streams, job):
-            if now.is_open and now.sequence != seen:
-                yield _event(now.sequence, "progress", _progress(now))
-            elif not now.is_open:
-                yield _event(now.sequence, "end", JobOut.of(now).model_dump_json())
-            elif time.monotonic() - sent >= HEARTBEAT_SECONDS:
-                yield HEARTBEAT
-            else:
-                continue
-            seen, sent = now.sequence, time.monotonic()
+    yield RETRY
+    sent = time.monotonic()
+    async for now in states(here, streams, job):
+        if now.is_open and now.sequence != seen:
+            yield _event(now.sequence, "progress", _progress(now))
+        elif not now.is_open:
+            yield _event(now.sequence, "end", JobOut.of(now).model_dump_json())
+        elif time.monotonic() - sent >= HEARTBEAT_SECONDS:
+            yield HEARTBEAT
+        else:
+            continue
+        seen, sent = now.sequence, time.monotonic()
 
 
 def _progress(job: Job) -> str:

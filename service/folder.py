@@ -14,16 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from service.starting import StartError
+from worker.disk import ADDRESSES
 from worker.servers import cache_server, queue_server
 from worker.stores import Stores
-from worker.writing import temporary
+from worker.writing import private_file, temporary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from worker.settings import Settings
-
-_ADDRESSES = "servers.json"
 
 
 @contextlib.contextmanager
@@ -36,8 +35,7 @@ def held(data: Path) -> Iterator[None]:
         When somebody else holds it.
 
     """
-    data.mkdir(parents=True, exist_ok=True)
-    with (data / "lock").open("w") as file:
+    with private_file(data / "lock") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -52,11 +50,11 @@ def told(data: Path, settings: Settings) -> Iterator[None]:
     addresses = {"redis_url": settings.redis_url, "cache_url": settings.cache_url}
     with temporary(data) as file:  # readable by its owner alone
         file.write(json.dumps(addresses).encode())
-        file.publish(data / _ADDRESSES)
+        file.publish(data / ADDRESSES)
     try:
         yield
     finally:
-        (data / _ADDRESSES).unlink(missing_ok=True)
+        (data / ADDRESSES).unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -88,7 +86,7 @@ def reached(settings: Settings) -> Iterator[Stores]:
 
 def _running(data: Path, settings: Settings) -> Settings:
     try:
-        addresses = json.loads((data / _ADDRESSES).read_bytes())
+        addresses = json.loads((data / ADDRESSES).read_bytes())
         return replace(settings, redis_url=addresses["redis_url"], cache_url=addresses["cache_url"])
     except (OSError, ValueError, KeyError) as error:
         detail = f"{data} is in use, and where its servers are cannot be read ({type(error).__name__})."

@@ -26,9 +26,8 @@ def document_keys(contract: dict[str, Any]) -> None:
             if path in OPEN_PATHS:
                 operation["security"] = []
                 continue
-            needed = "admin, unless on loopback" if path == METRICS else "read" if method == "get" else "write"
-            free: list[dict[str, Any]] = [{}] if path == METRICS else []  # on loopback
-            operation["security"] = [*free, {"bearer": []}]
+            needed = "admin" if path == METRICS else "read" if method == "get" else "write"
+            operation["security"] = [{"bearer": []}]
             told = documented(
                 _401="No key, or none that is good: see WWW-Authenticate.",
                 _403=f"The key lacks the scope: {needed}. Or, without keys, the host is not this machine's name.",

@@ -90,13 +90,15 @@ def remembered(
     Raises
     ------
     ProblemError
-        ``idempotency-key-reused`` when it is not; ``idempotency-key-in-use`` while another request creates it. What
-        `create` raises frees the key.
+        ``idempotency-key-reused`` when it is not; ``idempotency-key-in-use`` while another request creates it;
+        ``redis-full`` for a new key. What `create` raises frees the key.
 
     """
     if key is None:
         return create()
     name, asked = _name(here, key), digest(*request)
+    if here.room.is_full and not here.client.exists(name):  # what is remembered is answered
+        raise here.room.refusal()
     claim = written("idempotency", {"asked": asked, "claim": secrets.token_hex(8)})
     while not _swap(here.client, name, "", claim, CLAIM_SECONDS):
         known = text(here.client.get(name) or "")

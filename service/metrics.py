@@ -22,7 +22,8 @@ from prometheus_client.registry import Collector
 
 import glle_engine
 from worker.counts import BUCKETS
-from worker.health import existing, queue_states
+from worker.disk import existing
+from worker.health import queue_states
 from worker.object_index import ObjectIndex
 
 if TYPE_CHECKING:

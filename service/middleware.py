@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import secrets
 import time
+from collections import Counter
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -13,6 +15,7 @@ from starlette.exceptions import HTTPException
 from service.naming import MERGE_PATCH
 from service.problems import answer, plain
 from worker.origin import REQUEST_ID
+from worker.problems import Problem
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from service.metrics import Metrics
 
 COMMAND_BYTES = 64 * 2**10  # every JSON command is a few hundred bytes
+QUERY_BYTES = 32 * 2**10  # two lists of a thousand positions, percent-encoded, are 18 KB
+LISTS = frozenset({"tag", "scales"})  # the parameters that may stand in a query several times
 UPLOAD = "/v1/datasets"  # has caps of its own
 
 access = logging.getLogger("glle.access")
@@ -88,13 +93,20 @@ def _request_id(scope: Scope) -> bytes:
 
 
 class Gate:
-    """Refuses a command's body that is too long or not JSON, before anything reads it."""
+    """Refuses a query that is too long, and a command's body that is too long or not JSON, before they are read."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
+        if scope["type"] == "http" and (length := len(scope["query_string"])) > QUERY_BYTES:
+            problem = plain(414, f"The query has {length:,} bytes, {QUERY_BYTES:,} are allowed.")
+            await answer(problem)(scope, receive, send)
+            return
+        if scope["type"] == "http" and (name := _repeated(scope["query_string"])):
+            await answer(_said_twice(name))(scope, receive, send)
+            return
         if scope["type"] != "http" or scope["path"] == UPLOAD:
             await self._app(scope, receive, send)
             return
@@ -109,6 +121,26 @@ class Gate:
             await answer(plain(415, f"The body is said to be {kind or 'nothing'}."))(scope, receive, send)
         else:
             await self._app(scope, _capped(receive), send)
+
+
+def _repeated(query: bytes) -> str:
+    """Return the name of a parameter that has several values and may have one; empty when there is none."""
+    if b"&" not in query:
+        return ""
+    pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True)  # as the framework reads it
+    names = Counter(name for name, _ in pairs)
+    return next((name for name, count in names.items() if count > 1 and name not in LISTS), "")
+
+
+def _said_twice(name: str) -> Problem:
+    """Return the problem of a parameter with several values."""
+    return Problem(
+        code="repeated-parameter",
+        status=422,
+        detail=f"The query has {name[:50]!r} several times; one value is allowed.",
+        remedy="Send it once. Only tag and scales may be repeated.",
+        details={"parameter": name[:50]},
+    )
 
 
 def _capped(receive: Receive) -> Receive:

@@ -216,7 +216,8 @@ class JobOut(BaseModel):
     priority: Priority = Field(description="interactive: someone waits, so it goes before every batch.")
     posterior: str | None = Field(description="Id of the posterior it fits or uses; null where it is about a data set.")
     dataset: str | None = Field(
-        description="Id of the data set that was named: to fit, to embed, to transform, to advise on; else null."
+        description="Id of the data set that was named: to fit, to embed, to transform, to advise on; else null. Of "
+        "points that came inline the id that they would have as a data set."
     )
     request: dict[str, Any] = Field(description="What was asked for.")
     error: ProblemOut | None = Field(description="The problem a failed job ended with.")
@@ -229,7 +230,7 @@ class JobOut(BaseModel):
         links = {"self": here, "events": f"{here}/events"}
         if job.posterior is not None:
             links["posterior"] = f"/v1/posteriors/{job.posterior}"
-        if job.dataset is not None:
+        if job.dataset is not None and not job.is_inline:
             links["dataset"] = f"/v1/datasets/{job.dataset}"
         if job.kind == "embedding":
             links["embedding"] = f"/v1/embeddings/{EmbeddingSpec.from_dict(job.spec).recipe.id}"
@@ -295,10 +296,10 @@ class CheckOut(BaseModel):
 class ReadyOut(BaseModel):
     """The service can do its work."""
 
-    status: Literal["ok"] = "ok"
-    workers: int = Field(description="Workers that gave a sign of life lately.")
-    queue_length: int = Field(description="Tasks that wait.")
-    checks: list[CheckOut] = Field(description="What was looked at.")
+    status: Literal["ok", "degraded"] = Field(default="ok", description="degraded: a check has a warning.")
+    workers: int | None = Field(default=None, description="Workers that gave a sign of life lately; with a key.")
+    queue_length: int | None = Field(default=None, description="Tasks that wait; with a key.")
+    checks: list[CheckOut] | None = Field(default=None, description="What was looked at; with a key.")
 
 
 class NumericsOut(BaseModel):

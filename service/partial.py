@@ -13,9 +13,9 @@ import numpy as np
 from starlette.concurrency import run_in_threadpool
 
 from service.arrays import NPY, Stack
-from service.broken import BreakableResponse, BrokenOffError
+from service.broken import BrokenOffError
 from service.context import made_again
-from service.streams import states
+from service.streams import Stream, states
 from worker.shards import counts
 
 if TYPE_CHECKING:
@@ -79,20 +79,26 @@ async def as_they_come(here: Stores, streams: Streams, job: Job, spec: DrawsSpec
 
 def npy_as_they_come(
     here: Stores, streams: Streams, job: Job, spec: DrawsSpec, dtype: Dtype, headers: dict[str, str]
-) -> BreakableResponse:
-    """Return the embeddings as npy, which begins now and ends with the job."""
+) -> Stream:
+    """Return the embeddings as npy, which begins now and ends with the job.
+
+    Raises
+    ------
+    ProblemError
+        ``too-many-streams``.
+
+    """
     stack = Stack(spec.shape[:-2], (spec.n, spec.p), np.dtype(dtype), ())
     header = stack.npy_header()
     length = len(header) + math.prod(stack.shape) * stack.dtype.itemsize
 
     async def body() -> AsyncIterator[bytes]:
-        with streams.one():
-            yield header
-            async for entry in as_they_come(here, streams, job, spec):
-                yield np.ascontiguousarray(entry.arrays["embedding"], stack.dtype).tobytes()
+        yield header
+        async for entry in as_they_come(here, streams, job, spec):
+            yield np.ascontiguousarray(entry.arrays["embedding"], stack.dtype).tobytes()
 
     told = {"Content-Length": str(length), "X-Accel-Buffering": "no", **headers}  # no proxy is to hold it back
-    return BreakableResponse(body(), media_type=NPY, headers=told)
+    return Stream(streams, body, media_type=NPY, headers=told)
 
 
 def _made(here: Stores, job: Job, spec: DrawsSpec) -> int:

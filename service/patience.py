@@ -9,19 +9,27 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import h11
 from starlette.exceptions import HTTPException
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from service.problems import MEDIA_TYPE, plain
+from service.problems import MEDIA_TYPE, answer, plain
+from service.proxies import Proxies
 from worker.problems import Problem
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from uvicorn._types import ASGIApplication
 
     from worker.settings import Settings
+
+PROBED = frozenset({"/livez", "/readyz"})
+# Connections beyond the limits that may still bring a probe, for so long each: so an orchestrator does not kill a
+# process that is only busy.
+PROBES, PROBES_OF_ADDRESS, PROBE_SECONDS = 100, 10, 2.0
 
 
 class Patience:
@@ -71,20 +79,47 @@ class Patience:
 
 
 class Patient(H11Protocol):
-    """HTTP/1.1 with a time for each head; what is no HTTP is answered by a problem, too."""
+    """HTTP/1.1 with a time for each head; what is no HTTP is answered by a problem, too.
+
+    Connections beyond the limits are answered on the paths of probes alone, and closed.
+    """
 
     settings: ClassVar[Settings]
+    proxies: ClassVar[Proxies]
+    held: ClassVar[Counter[str]]  # connections by address
+    probing: ClassVar[Counter[str]]  # those beyond the limits
     _late: asyncio.TimerHandle | None = None
+    _address = ""
+    _seconds = 0.0
+    _beyond: Problem | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
-        """Begin to wait for the first head, or turn away what is too many."""
+        """Begin to wait for the first head; beyond the limits for a probe's, or turn away what is too many."""
         super().connection_made(transport)
-        if self.settings.max_connections and len(self.connections) > self.settings.max_connections:
-            detail = f"There are {self.settings.max_connections:,} connections already."
-            remedy = "Try again in some seconds; close connections that are not used, or raise GLLE_MAX_CONNECTIONS."
-            self._refuse(Problem(code="too-many-connections", status=503, detail=detail, remedy=remedy))
-            return
+        self._address, self._seconds = str((self.client or ("", 0))[0]), self.settings.patience
+        self.held[self._address] += 1
+        self._beyond = self._too_many()
+        if self._beyond is not None:
+            self.probing[self._address] += 1
+            if self.probing[self._address] > PROBES_OF_ADDRESS or self.probing.total() > PROBES:
+                self._refuse(self._beyond)
+                return
+            self.app = _for_probes(self.app, self._beyond)
+            self._seconds = min(self._seconds, PROBE_SECONDS)
         self._wait()
+
+    def _too_many(self) -> Problem | None:
+        """Return the problem of a connection beyond the limits, or None."""
+        most, of_address = self.settings.max_connections, self.settings.max_address
+        if most and len(self.connections) > most:
+            detail, setting = f"There are {most:,} connections already.", "GLLE_MAX_CONNECTIONS"
+        elif of_address and self.held[self._address] > of_address and not self.proxies.trust(self._address):
+            detail = f"There are {of_address:,} connections of {self._address} already."
+            setting = "GLLE_MAX_ADDRESS, or name the proxy of many clients in GLLE_TRUSTED_PROXIES"
+        else:
+            return None
+        remedy = f"Try again in some seconds; close connections that are not used, or raise {setting}."
+        return Problem(code="too-many-connections", status=503, detail=detail, remedy=remedy)
 
     def data_received(self, data: bytes) -> None:
         """Take bytes; a head that has begun is waited for from its first one on."""
@@ -98,6 +133,9 @@ class Patient(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop to wait."""
         self._stop_waiting()
+        _less(self.held, self._address)
+        if self._beyond is not None:
+            _less(self.probing, self._address)
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
@@ -105,7 +143,7 @@ class Patient(H11Protocol):
         self._refuse(plain(400, msg))
 
     def _wait(self) -> None:
-        self._late = self.loop.call_later(self.settings.patience, self._on_late)
+        self._late = self.loop.call_later(self._seconds, self._on_late)
 
     def _stop_waiting(self) -> None:
         if self._late is not None:
@@ -117,7 +155,7 @@ class Patient(H11Protocol):
         self._late = None
         if self.transport.is_closing():
             return
-        detail = f"No whole request came in {self.settings.patience:g} s."
+        detail = f"No whole request came in {self._seconds:g} s."
         remedy = "Send the head of a request at once, or raise GLLE_PATIENCE."
         self._refuse(Problem(code="request-timeout", status=408, detail=detail, remedy=remedy))
 
@@ -135,7 +173,32 @@ class Patient(H11Protocol):
 
 def patient(settings: Settings) -> type[Patient]:
     """Return the protocol with these settings: the server makes one a connection, and gives it none."""
-    return type("Patient", (Patient,), {"settings": settings})
+    proxies = Proxies(settings.trusted_proxies)
+    return type(
+        "Patient", (Patient,), {"settings": settings, "proxies": proxies, "held": Counter(), "probing": Counter()}
+    )
+
+
+def _for_probes(app: ASGIApplication, problem: Problem) -> ASGIApplication:
+    """Return an app that answers probes, and everything else with a problem; each answer ends its connection."""
+
+    async def guarded(scope: Any, receive: Any, send: Any) -> None:
+        async def send_last(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), (b"connection", b"close")]
+            await send(message)
+
+        served: Any = app if scope["type"] == "http" and scope["path"] in PROBED else answer(problem)
+        await served(scope, receive, send_last)
+
+    return guarded
+
+
+def _less(counts: Counter[str], name: str) -> None:
+    """Take one from a count; a name without any is forgotten."""
+    counts[name] -= 1
+    if counts[name] <= 0:
+        del counts[name]
 
 
 def _has_body(scope: Scope) -> bool:

@@ -13,6 +13,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.routing import compile_path
 
 from glle_engine import GlleError
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MEDIA_TYPE = "application/problem+json"
+CLIENT_GONE = 499  # no answer arrives: of the logs and the metrics alone, as other servers count it
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +35,9 @@ _PLAIN = {
     405: ("method-not-allowed", "See /docs for the methods of this route, or the Allow header."),
     408: ("request-timeout", "Send it over a faster line; or raise GLLE_PATIENCE, or lower GLLE_LEAST_SPEED."),
     413: ("body-too-large", "Send a smaller body; data go to POST /v1/datasets, and are named by their id."),
+    414: ("query-too-long", "Ask for a slice `a:b` in place of a list, or for fewer positions at a time."),
     415: ("unsupported-media-type", "Send application/json."),
+    CLIENT_GONE: ("client-closed-request", "Send the whole body."),
 }
 
 # Seconds after which it may go better, by code or status.
@@ -99,6 +103,10 @@ def install(app: FastAPI) -> None:
         detail = f"{request.method} {request.url.path}: {error.detail}."
         headers = error.headers if error.status_code != http.HTTPStatus.METHOD_NOT_ALLOWED else _allow(request)
         return answer(plain(error.status_code, detail), headers)
+
+    @app.exception_handler(ClientDisconnect)
+    def _gone(_: Request, __: ClientDisconnect) -> Response:
+        return answer(plain(CLIENT_GONE, "The client closed the connection before its request was complete."))
 
     @app.exception_handler(redis.RedisError)
     def _redis(_: Request, error: redis.RedisError) -> Response:

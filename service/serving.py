@@ -53,6 +53,7 @@ class Server(uvicorn.Server):
                 timeout_graceful_shutdown=max(1, round(settings.stop_grace)),
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,
                 server_header=False,
+                proxy_headers=False,  # it would believe any client on loopback: see service.proxies
                 http=patient(settings),
             )
         )

@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import redis
 from starlette.concurrency import run_in_threadpool
 
-from service.broken import BrokenOffError
+from service.broken import BreakableResponse, BrokenOffError
 from service.context import look
 from worker.problems import refuse
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Callable
+
+    from starlette.types import Receive, Scope, Send
 
     from worker.jobs import Job
     from worker.news import News
@@ -25,6 +26,27 @@ if TYPE_CHECKING:
 SOON_SECONDS = 0.15  # after a change: the one that followed it at once was not published
 AWAY_SECONDS = 60.0  # a stream outlives a Redis that is away for so long, or changes its master
 LOOK_SECONDS = 1.0  # news may get lost, and a job whose worker was lost ends by being looked at
+
+
+class Place:
+    """The place of one open stream; freed once, however often that is asked for.
+
+    Parameters
+    ----------
+    streams
+        Where it is counted.
+
+    """
+
+    def __init__(self, streams: Streams) -> None:
+        self._streams = streams
+        self._is_held = True
+
+    def free(self) -> None:
+        """Give the place back."""
+        if self._is_held:
+            self._is_held = False
+            self._streams.open -= 1
 
 
 class Streams:
@@ -42,8 +64,8 @@ class Streams:
         self.open = 0
         self.stopped = False
 
-    def require_room(self) -> None:
-        """Raise the problem of too many streams; to be asked before the answer begins.
+    def enter(self) -> Place:
+        """Count a stream before its answer begins, and return its place, which `Place.free` gives back.
 
         Raises
         ------
@@ -59,20 +81,47 @@ class Streams:
                 "Try again later, follow the job with GET /v1/jobs/{id}?wait=30, or raise GLLE_MAX_STREAMS.",
                 allowed=self._most,
             )
-
-    @contextmanager
-    def one(self) -> Iterator[None]:
-        """Count one stream while it is open."""
         self.open += 1
-        try:
-            yield
-        finally:
-            self.open -= 1
+        return Place(self)
 
     def stop(self, changes: News) -> None:
         """Have every stream end now: a server that stops does not wait for jobs."""
         self.stopped = True
         changes.wake_all()
+
+
+class Stream(BreakableResponse):
+    """An answer that stays open, and holds a place until it ends or its client is gone.
+
+    Parameters
+    ----------
+    streams
+        Where it is counted, from now on.
+    content
+        Makes the parts, once it is certain that there is a place.
+
+    Raises
+    ------
+    ProblemError
+        ``too-many-streams``.
+
+    """
+
+    def __init__(self, streams: Streams, content: Callable[[], AsyncIterator[str | bytes]], **told: Any) -> None:
+        place = streams.enter()
+        try:
+            super().__init__(content(), **told)
+        except BaseException:
+            place.free()
+            raise
+        self._place = place
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the answer, and free its place however that ends."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._place.free()
 
 
 async def states(here: Stores, streams: Streams, job: Job) -> AsyncIterator[Job]:

@@ -26,6 +26,7 @@ from service.cli import BLAS_VARIABLES
 from service.folder import held, told
 from service.starting import StartError
 from worker import lifeline, logs
+from worker.disk import Reserve
 from worker.servers import Server, ServerError, cache_server, queue_server
 from worker.stores import Stores
 
@@ -55,6 +56,7 @@ class Tree:
         self._sock = sock
         self._servers: list[Server] = []
         self._children: list[Child] = []
+        self._reserve = Reserve.of(settings)
         self._watcher = None if lifeline.LINUX else lifeline.Watcher()
         self._stopping = False
         self._leaving: list[Started] = []
@@ -97,6 +99,8 @@ class Tree:
         if not settings.redis_url:
             queue, cache = queue_server(settings), cache_server(settings)
             self._servers = [queue, cache]
+            self._reserve.release()  # or the queue server could not write on a disk that is full
+            self._reserve.hold()
             for server in self._servers:
                 self._children.append(Child(server.folder.name + " server", self._server(server), self._say))
                 self._children[-1].start()
@@ -177,6 +181,8 @@ class Tree:
         while not self._stopping:
             lost += self._look_after()
             lost[:] = [gone for gone in lost if not _recovered(settings, gone)]  # the queue's server may be away, too
+            if self._servers:
+                self._reserve.hold()  # again, once there is room
             if next(self._renewal, self) is self and self._renew:  # one after the other, too
                 self._renew = False
                 children = self._children[len(self._servers) :]
@@ -190,6 +196,8 @@ class Tree:
         for child in self._children:
             if (ended := child.ended()) is not None:
                 gone.append(ended)
+                if self._servers and self._reserve.release():
+                    self._say("The disk of the data folder is full: the reserve is given up, new work is refused.")
             if child.running is None and time.monotonic() >= child.due:
                 child.start()
         return gone

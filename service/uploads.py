@@ -8,7 +8,9 @@ from typing import IO, TYPE_CHECKING
 
 from starlette.concurrency import run_in_threadpool
 
+from worker.disk import require_room
 from worker.problems import ProblemError, refuse
+from worker.writing import restrict_folder
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -20,20 +22,21 @@ _BUFFER = 2**20
 
 
 @asynccontextmanager
-async def received(request: Request, folder: Path, cap: int) -> AsyncIterator[IO[bytes]]:
-    """Yield the body as a file in `folder`, rewound, gone afterwards.
+async def received(request: Request, folder: Path, cap: int, reserve: int) -> AsyncIterator[IO[bytes]]:
+    """Yield the body as a file in `folder`, rewound, gone afterwards; it leaves `reserve` bytes of the disk free.
 
     Raises
     ------
     ProblemError
         ``body-too-large`` before anything is read when the announced length is over the cap, and while
-        reading when it is not announced; ``empty-body``.
+        reading when it is not announced; ``storage-full`` in the same way; ``empty-body``.
 
     """
     announced = request.headers.get("content-length")
     if announced is not None and int(announced) > cap:
         raise _too_large(f"A body of {int(announced):,} bytes was announced", cap)
-    await run_in_threadpool(folder.mkdir, parents=True, exist_ok=True)
+    await run_in_threadpool(require_room, folder, int(announced or 0), reserve)
+    await run_in_threadpool(restrict_folder, folder)
     with tempfile.TemporaryFile(dir=folder) as file:
         size = 0
         waiting = bytearray()
@@ -43,6 +46,7 @@ async def received(request: Request, folder: Path, cap: int) -> AsyncIterator[IO
                 raise _too_large("The body goes on after the last byte that is allowed", cap)
             waiting += chunk
             if len(waiting) >= _BUFFER:
+                require_room(folder, len(waiting), reserve)
                 await run_in_threadpool(file.write, bytes(waiting))
                 waiting.clear()
         await run_in_threadpool(file.write, bytes(waiting))

@@ -34,6 +34,24 @@ def evict(stores: Stores, prefix: str) -> None:
         client.unlink(key)
 
 
+def in_turn(stores: Stores) -> list[str]:
+    """Return the waiting tasks in the order in which workers take them; the queue stays as it is."""
+    queue, client = stores.queue._queue, stores.client
+    keys = client.keys(f"{queue.key}*")
+    before = {key: client.dump(key) for key in keys}
+    order = []
+    while queue.count:
+        id_ = queue.pop_job_id()
+        assert id_ is not None
+        order.append(id_)
+    if left := client.keys(f"{queue.key}*"):
+        client.delete(*left)
+    for key, value in before.items():
+        assert value is not None
+        client.restore(key, 0, value)
+    return order
+
+
 @pytest.fixture(scope="session")
 def server_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     """Real servers, as `glle up` starts them, for the whole session."""

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from worker.problems import refuse
 from worker.settings import SettingsError
-from worker.writing import temporary
+from worker.writing import make_folder, temporary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -155,7 +155,7 @@ class Bucket:
         return Path(self._there()[1]) / path
 
     def _write_file(self, file: Path, parts: Iterable[bytes | memoryview]) -> None:
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(file.parent)
         with temporary(file.parent) as target:
             for part in parts:
                 target.write(part)

@@ -11,18 +11,18 @@ import redis
 from rq.timeouts import JobTimeoutException
 
 from glle_engine.alignment import procrustes_rotation
-from glle_engine.errors import GlleError
 from worker.analysis import AnalysisSpec
 from worker.cache import Entry
 from worker.embeddings import EmbeddingSpec, truth_of
 from worker.jobs import Cancelled
-from worker.problems import Problem, ProblemError, internal_error, out_of_memory
+from worker.problems import problem_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from worker.analysis import Desk
     from worker.cache import Array
+    from worker.problems import Problem
 
 Target = Literal["first", "truth"]
 
@@ -127,15 +127,10 @@ def _problem_of(work: Callable[[], None]) -> Problem | None:
         work()
     except (Cancelled, JobTimeoutException, redis.RedisError):
         raise
-    except GlleError as error:
-        return Problem.from_engine(error)
-    except ProblemError as error:
-        return error.problem
-    except MemoryError as error:
-        return out_of_memory(str(error))
     except Exception as error:
-        log.exception("A method of a comparison failed")
-        return internal_error(error)
+        if (problem := problem_of(error)).is_internal:
+            log.exception("A method of a comparison failed")
+        return problem
     return None
 
 

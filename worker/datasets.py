@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 from bisect import bisect_left
+from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
@@ -13,20 +12,21 @@ from typing import IO, TYPE_CHECKING, Any, Self
 import numpy as np
 
 from worker.blocks import BLOCK, checked_blocks
-from worker.catalogue import SUFFIXES, Catalogue
+from worker.catalogue import RECORD, SUFFIXES, Catalogue
 from worker.clock import now_iso
-from worker.dataset import Array, Dataset, Table, record_of
+from worker.dataset import Array, Content, Dataset, Table, record_of
 from worker.formats import written
+from worker.intact import Intact
 from worker.lock import locked
 from worker.naming import renamed
 from worker.npy_headers import ALONE
 from worker.problems import ProblemError, refuse
 from worker.quotas import too_many_bytes
 from worker.tenants import DEFAULT, dataset_id
-from worker.writing import remove_abandoned, temporary
+from worker.writing import remove_abandoned, restrict_folder, sync_folder, temporary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
 __all__ = ["Array", "Dataset", "DatasetStore", "Table", "all_points_equal", "not_found"]
@@ -49,14 +49,22 @@ class DatasetStore:
         What the files of the tenant's data sets may take together; 0: anything.
     catalogue
         What is remembered of the folder; None: nothing yet.
+    intact
+        The data sets that were verified; None: none yet.
 
     """
 
     def __init__(
-        self, folder: Path, tenant: str | None = None, most_bytes: int = 0, catalogue: Catalogue | None = None
+        self,
+        folder: Path,
+        tenant: str | None = None,
+        most_bytes: int = 0,
+        catalogue: Catalogue | None = None,
+        intact: Intact | None = None,
     ) -> None:
         self._folder = folder
         self._catalogue = catalogue or Catalogue(folder)
+        self._intact = intact or Intact(folder)
         self._tenant = tenant
         self._most_bytes = most_bytes
 
@@ -67,12 +75,13 @@ class DatasetStore:
 
     def of(self, tenant: str, most_bytes: int) -> Self:
         """Return the same store as a tenant sees it."""
-        return type(self)(self._folder, tenant, most_bytes, self._catalogue)
+        return type(self)(self._folder, tenant, most_bytes, self._catalogue, self._intact)
 
     def add(self, table: Table) -> tuple[Dataset, bool]:
         """Store a table; return its record and whether it is new.
 
-        Values become float64, but float32 stays; they are checked and hashed in blocks, so memory stays flat.
+        Values become float64, but float32 stays; they are checked and hashed in blocks, so memory stays flat. Files
+        that were damaged on disk are replaced.
 
         Raises
         ------
@@ -81,22 +90,16 @@ class DatasetStore:
 
         """
         tenant = self._tenant or DEFAULT
-        self._folder.mkdir(parents=True, exist_ok=True)
+        restrict_folder(self._folder)
         n, d = table.values.shape
-        dtype = np.dtype("<f4" if table.values.dtype.newbyteorder("=") == np.float32 else "<f8")
-        extras = {"labels": table.labels, "color": table.color, "coordinates": table.coordinates}
-        content = hashlib.sha256(json.dumps([n, d, dtype.str, table.names]).encode())
+        dtype, extras = _stored_dtype(table), table.extras
         with temporary(self._folder) as file:
             np.lib.format.write_array_header_1_0(file, {"descr": dtype.str, "fortran_order": False, "shape": (n, d)})
-            for block in checked_blocks(table.values, dtype, table.names):
-                content.update(block)
-                file.write(block)
-            for name, extra in extras.items():
-                if extra is not None:
-                    content.update(name.encode() + extra.tobytes())
-            sha256 = content.hexdigest()
+            sha256 = _sha256(table, dtype, extras, file.write)
             id_ = dataset_id(sha256, tenant)
-            if (known := self.get(id_)) is not None:
+            known = self.get(id_)
+            if known is not None and self._intact.is_intact(known):
+                sync_folder(self._folder)  # its upload may have ended between rename and fsync
                 return known, False
             dataset = Dataset(
                 id=id_,
@@ -113,13 +116,19 @@ class DatasetStore:
                 created=now_iso(),
                 tenant=tenant,
             )
-            nbytes = dataset.nbytes + sum(extra.nbytes for extra in extras.values() if extra is not None)
-            with self._room_for(nbytes), self._alone():  # or a deletion at the same time takes a part of it
+            nbytes = dataset.nbytes + sum(extra.nbytes for extra in extras.values())
+            with self._room_for(nbytes if known is None else 0), self._alone():  # a deletion at once would take a part
                 if (known := self.get(id_)) is not None:
-                    return known, False
+                    if self._intact.is_intact(known):
+                        return known, False
+                    dataset = replace(dataset, created=known.created, name=known.name, tags=known.tags)
                 file.publish(self._path(id_, ".npy"))
                 self._publish_rest(dataset, extras)
-        return dataset, True
+        return dataset, known is None
+
+    def id_of(self, table: Table) -> str:
+        """Return the id that a table has as a data set, without storing it; raises as `add` for its values."""
+        return dataset_id(_sha256(table, _stored_dtype(table), table.extras), self._tenant or DEFAULT)
 
     def rename(self, id_: str, changes: dict[str, Any]) -> Dataset:
         """Change name and tags, as `worker.naming.renamed` does, and return the record.
@@ -174,19 +183,32 @@ class DatasetStore:
         return len(places), sum(place.nbytes for place in places)
 
     def values(self, id_: str) -> Array:
-        """Return the (n, d) values, mapped from the file.
+        """Return the (n, d) values, mapped from the file and verified (`worker.intact`).
 
         Raises
         ------
         ProblemError
-            ``dataset-not-found``.
+            ``dataset-not-found``, ``dataset-damaged``.
 
         """
         return self._load(id_, ".npy")
 
     def beside(self, dataset: Dataset) -> dict[str, Array]:
-        """Return what is kept beside the values: `labels` (n,), `color` (n,), `coordinates` (n, 2), where there are."""
+        """Return the arrays beside the values, those of `labels` (n,), `color` (n,), `coordinates` (n, 2) that exist.
+
+        Raises
+        ------
+        ProblemError
+            ``dataset-not-found``, ``dataset-damaged``.
+
+        """
         return {name: self._load(dataset.id, f".{name}.npy") for name in dataset.extras}
+
+    def damaged(self) -> Iterator[str]:
+        """Read every data set that is seen, and yield the ids of those that differ from their digest."""
+        for _, dataset in self.newest():
+            if not self._intact.is_intact(dataset) and self.get(dataset.id) is not None:  # not deleted meanwhile
+                yield dataset.id
 
     @contextlib.contextmanager
     def opened(self, id_: str) -> Iterator[dict[str, IO[bytes]] | None]:
@@ -208,9 +230,9 @@ class DatasetStore:
 
     def put(self, dataset: Dataset, files: Mapping[str, IO[bytes]]) -> bool:
         """Store a data set as it was, its files by their suffixes; return whether it was not there already."""
-        if self.get(dataset.id) is not None:
+        if (known := self.get(dataset.id)) is not None and self._intact.is_intact(known):
             return False
-        self._folder.mkdir(parents=True, exist_ok=True)
+        restrict_folder(self._folder)
         for suffix, source in files.items():
             with temporary(self._folder) as file:
                 while piece := source.read(COPY_BYTES):
@@ -224,6 +246,8 @@ class DatasetStore:
         with self._alone():
             if self.get(id_) is None:
                 return False
+            self._path(id_, RECORD).unlink()
+            sync_folder(self._folder)  # no power cut leaves a record without its arrays, or brings it back
             for suffix in SUFFIXES:
                 self._path(id_, suffix).unlink(missing_ok=True)
         return True
@@ -253,22 +277,22 @@ class DatasetStore:
                 raise too_many_bytes(self._tenant, nbytes, stored, self._most_bytes)
             yield
 
-    def _publish_rest(self, dataset: Dataset, extras: dict[str, Array | None]) -> None:
+    def _publish_rest(self, dataset: Dataset, extras: dict[str, Array]) -> None:
         """Write what goes with the values, and the record last."""
         for name, extra in extras.items():
-            if extra is not None:
-                with temporary(self._folder) as file:
-                    np.lib.format.write_array(file, extra, allow_pickle=False)
-                    file.publish(self._path(dataset.id, f".{name}.npy"))
+            with temporary(self._folder) as file:
+                np.lib.format.write_array(file, extra, allow_pickle=False)
+                file.publish(self._path(dataset.id, f".{name}.npy"))
         self._write(dataset)
 
     def _path(self, id_: str, suffix: str) -> Path:
         return self._folder / (id_ + suffix)
 
     def _load(self, id_: str, suffix: str) -> Array:
-        if self._tenant is not None and self.get(id_) is None:
+        if (dataset := self.get(id_)) is None:
             raise not_found(id_)
         try:
+            self._intact.require(dataset)
             with ALONE:
                 return np.load(self._path(id_, suffix), mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
         except FileNotFoundError:
@@ -293,6 +317,26 @@ def all_points_equal(values: Array) -> bool:
         np.array_equal(block, np.broadcast_to(values[0], block.shape))
         for block in (values[start : start + rows] for start in range(0, len(values), rows))
     )
+
+
+def _stored_dtype(table: Table) -> np.dtype[Any]:
+    """Return the dtype in which the values of a table are stored."""
+    return np.dtype("<f4" if table.values.dtype.newbyteorder("=") == np.float32 else "<f8")
+
+
+def _sha256(
+    table: Table,
+    dtype: np.dtype[Any],
+    extras: Mapping[str, Array],
+    write: Callable[[memoryview], object] = lambda _: None,
+) -> str:
+    """Return the digest of a table's content; hand its checked values to `write`, block by block."""
+    n, d = table.values.shape
+    content = Content((n, d), dtype, table.names, extras)
+    for block in checked_blocks(table.values, dtype, table.names):
+        content.add(block)
+        write(block)
+    return content.digests()[0]
 
 
 def _is_id(text: str) -> bool:

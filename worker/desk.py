@@ -74,7 +74,9 @@ class WorkerDesk:
         return np.ascontiguousarray(self.values(self.record.dataset), np.float64)
 
     def values(self, dataset: str) -> Array:
-        """Return a data set's values."""
+        """Return a data set's values, or the points that came with the request under its id."""
+        if self.job.is_inline and dataset == self.job.dataset:
+            return self.here.jobs.points(self.job)
         return self.here.datasets.values(dataset)
 
     def beside(self, dataset: str) -> dict[str, Array]:
@@ -141,7 +143,7 @@ def posterior_of(here: Stores, job: Job, record: PosteriorRecord) -> Posterior:
 
     """
     require_own_numbers(f"Posterior {record.id}", record.numbers)
-    posterior = here.warm.get(record.drawn_from) or _loaded(here, record)
+    posterior = _loaded(here, record)
     if posterior is None:
         told = teller(here, job, "fitting again: ")
         values = here.datasets.values(record.dataset)

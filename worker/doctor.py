@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import shutil
-import tempfile
 import time
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,7 +14,8 @@ import redis
 import glle_engine
 from glle_engine import manifolds
 from glle_engine.fingerprint import PINNED, fingerprint, numerics_kind
-from worker.health import KIND_REMEDY, UNTOLD, Check, QueueState, existing, other_queues, queue_states, used
+from worker.disk import free_bytes
+from worker.health import KIND_REMEDY, UNTOLD, Check, QueueState, data_folder, other_queues, queue_states, used
 from worker.identity import text
 from worker.problems import ProblemError
 from worker.stores import Stores
@@ -266,16 +265,8 @@ def _object_store(objects: ObjectStore) -> Iterator[Check]:
 
 def disk(folder: Path) -> Iterator[Check]:
     """Yield whether a data folder can be written, and the space there."""
-    place = existing(folder)
-    try:
-        with tempfile.TemporaryFile(dir=place) as file:
-            file.write(b"written")
-    except OSError as error:
-        remedy = "Give the API's user the right to write there, or set GLLE_DATA_DIR to a folder where it has it."
-        yield Check("data folder", "problem", f"{folder} cannot be written: {error.strerror}.", remedy)
-    else:
-        yield Check("data folder", "ok", f"{folder} can be written.")
-    free = shutil.disk_usage(place).free
+    yield data_folder(folder)
+    free = free_bytes(folder)
     yield _judged(
         "disk space",
         "problem" if free < TOO_LITTLE_BYTES else "warning" if free < LITTLE_BYTES else "ok",

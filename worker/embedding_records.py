@@ -1,6 +1,7 @@
 """What is remembered of embeddings that were asked for: enough to make them again under the same id.
 
-A record is kept for as long as those of jobs, from when it was last asked for; the coordinates are in the cache.
+A record is kept for as long as those of jobs, from when it was last asked for; the coordinates are in the cache. It is
+removed with the record of the last job that was to make it, so a tenant's embeddings are bounded as its jobs are.
 """
 
 from __future__ import annotations
@@ -14,11 +15,20 @@ import redis
 from worker.embeddings import EmbeddingSpec, Recipe
 from worker.formats import read, written
 from worker.identity import text
+from worker.job import job_key
+from worker.job_index import NOTED
 from worker.problems import refuse
 from worker.tenants import DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+# KEYS: record of the embedding, record of its job. ARGV: the record, seconds it is kept, the field of the job's record.
+_NOTE = """
+redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2])
+if redis.call('EXISTS', KEYS[2]) == 1 then redis.call('HSET', KEYS[2], ARGV[3], 1) end
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +71,8 @@ class EmbeddingStore:
     def note(self, recipe: Recipe, job: str) -> None:
         """Write the record of an embedding that a job is to make."""
         record = EmbeddingRecord(recipe=recipe, job=job, tenant=self._tenant or DEFAULT)
-        self._client.set(_key(recipe.id), written("embedding", asdict(record)), ex=self._ttl)
+        args: list[str | int] = [written("embedding", asdict(record)), self._ttl, NOTED + recipe.id]
+        self._client.eval(_NOTE, 2, _key(recipe.id), job_key(job), *args)
 
     def all(self) -> Iterator[tuple[str, str, int]]:
         """Yield (id, record as it is written, milliseconds it is still kept) of all tenants'; perhaps one twice."""

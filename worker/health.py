@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import os
+import errno
+import time
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import redis
 
+from worker import places, room
+from worker.disk import existing, free_bytes, no_room_for_work, probe
 from worker.formats import numbers_of_queue
 from worker.identity import text
 from worker.numerics import kind_of
@@ -21,10 +25,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from worker.object_store import ObjectStore
+    from worker.settings import Settings
     from worker.stores import Stores
 
 QUEUES = (NAME,)  # that are looked at whether or not a worker of theirs was ever seen
-_LOOKED_AT = 200  # tasks at the head of a queue among which the oldest is looked for
+_LOOKED_AT = 200  # of the waiting tasks, the first that came, among which the oldest is looked for
+
+FULL = 0.98  # of the queue server's memory: soon workers cannot register, so the service is not ready
+PROBE_SECONDS = 1.0  # of a disk: anyone may ask /readyz, and each write is synchronised
 
 KIND_REMEDY = (
     "Start a worker of that kind (the pinned one needs numba: pip install 'glle[fast]'); "
@@ -102,25 +110,23 @@ def other_queues(here: Stores) -> list[str]:
 def _queue_state(here: Stores, name: str) -> QueueState:
     now = datetime.now(UTC)
     key = f"rq:queue:{name}"
+    length = places.length(here.client, key)
     with here.client.pipeline(transaction=False) as together:
-        together.llen(key)
-        together.lrange(key, 0, _LOOKED_AT - 1)
-        length, ids = together.execute()
-    with here.client.pipeline(transaction=False) as together:
-        for id_ in ids:
-            together.hget(f"rq:job:{text(id_)}", "enqueued_at")
+        for id_ in places.waiting(here.client, key, _LOOKED_AT):
+            together.hget(f"{places.TASKS}{id_}", "enqueued_at")
         since = [datetime.fromisoformat(text(raw)) for raw in together.execute() if raw is not None]
     oldest = max(((now - at).total_seconds() for at in since), default=0.0)
-    return QueueState(name, int(length), max(0.0, oldest), at_work(here.client, here.settings, name))
+    return QueueState(name, length, max(0.0, oldest), at_work(here.client, here.settings, name))
 
 
 def readiness(here: Stores) -> list[Check]:
     """Return what must be well before the service can work."""
     return [
-        _answering("queue server", lambda: _queue_server(here.client.info("memory"))),
+        _answering("queue server", lambda: _queue_server(here.client.info("memory"), here.settings.queue_high_water)),
         _answering("cache server", lambda: Check("cache server", "ok", f"{used(here.cache.info())} in use.")),
         *_workers_of_queues(here),
         data_folder(Path(here.settings.data_dir)),
+        disk_space(here.settings),
         *([] if here.cache.objects is None else [_object_store(here.cache.objects)]),
     ]
 
@@ -159,7 +165,7 @@ def _object_store(objects: ObjectStore) -> Check:
     return Check(name, "ok", "It answers.")
 
 
-def _queue_server(info: dict[str, Any]) -> Check:
+def _queue_server(info: dict[str, Any], high_water: float) -> Check:
     policy = info.get("maxmemory_policy", UNTOLD)
     if policy not in {"noeviction", UNTOLD}:
         return Check(
@@ -168,6 +174,14 @@ def _queue_server(info: dict[str, Any]) -> Check:
             f"Its policy is {policy}: it would drop tasks and records when its memory is full.",
             "Set maxmemory-policy noeviction on the server of GLLE_REDIS_URL; the cache is another server.",
             "queue-evicts",
+        )
+    if (in_use := room.share(info)) is not None and in_use > high_water:
+        return Check(
+            "queue server",
+            "problem" if in_use > FULL else "warning",
+            f"{used(info)} in use: new work is refused.",
+            "Raise GLLE_QUEUE_BYTES (or its maxmemory), or lower GLLE_QUOTA_RECORDS, GLLE_MAX_JOBS or GLLE_JOB_TTL.",
+            "redis-full",
         )
     return Check("queue server", "ok", f"{used(info)} in use, policy {policy}.")
 
@@ -187,22 +201,37 @@ def _workers(queue: QueueState, *, is_served: bool) -> Check:
 
 
 def data_folder(folder: Path) -> Check:
-    """Check that data sets can be written, or their folder made."""
-    nearest = existing(folder)
-    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
-        return Check(
-            "data folder",
-            "problem",
-            f"{folder} cannot be written.",
-            "Give the API's user the right to write there, or set GLLE_DATA_DIR to a folder where it has it.",
-            "data-folder-read-only",
-        )
-    return Check("data folder", "ok", f"{folder} can be written.")
+    """Check by writing that data sets can be written, or their folder made."""
+    name, nearest = "data folder", existing(folder)
+    try:
+        _probed(nearest, int(time.monotonic() / PROBE_SECONDS))
+    except OSError as error:
+        detail = f"{folder} cannot be written: {error.strerror}."
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            remedy = "Delete data sets that are no longer needed, or enlarge the disk of GLLE_DATA_DIR."
+            return Check(name, "problem", detail, remedy, "storage-full")
+        remedy = "Give the API's user the right to write there, or set GLLE_DATA_DIR to a folder where it has it."
+        return Check(name, "problem", detail, remedy, "data-folder-read-only")
+    return Check(name, "ok", f"{folder} can be written.")
 
 
-def existing(folder: Path) -> Path:
-    """Return a folder, or the nearest above it that is there: it is made when the first data come."""
-    return next(place for place in (folder, *folder.absolute().parents) if place.exists())
+@lru_cache(8)
+def _probed(folder: Path, period: int) -> None:
+    """Write in a folder once a period, however often a probe comes; a failure is looked at again each time."""
+    del period
+    probe(folder)
+
+
+def disk_space(settings: Settings) -> Check:
+    """Check that uploads, and the embedded queue server, have room."""
+    name, free = "disk space", free_bytes(Path(settings.data_dir))
+    if (refusal := no_room_for_work(settings)) is not None:
+        problem = refusal.problem
+        return Check(name, "problem", problem.detail, problem.remedy, problem.code)
+    if free < settings.disk_reserve:
+        remedy = "Delete data sets that are no longer needed, or enlarge the disk of GLLE_DATA_DIR."
+        return Check(name, "warning", f"{free:,} bytes are free: uploads are refused.", remedy, "storage-full")
+    return Check(name, "ok", f"{free:,} bytes are free.")
 
 
 def used(info: dict[str, Any]) -> str:

@@ -10,6 +10,7 @@ from worker.clock import now_ms
 from worker.draws import CHAINS
 from worker.formats import FIRST_NUMBERS, FIRST_QUEUE, MEMBER, opened, unreadable
 from worker.identity import text
+from worker.inline import IS_INLINE
 from worker.problems import Problem
 from worker.tenants import DEFAULT
 
@@ -35,7 +36,7 @@ OPEN = ("queued", "running", "cancelling")
 FIELDS = (
     "id", "kind", "status", "done", "total", "stage", "created", "started", "finished",
     "posterior", "spec", "error", "round", "touched", "sequence", "since", "base", "deadline", "priority",
-    "tenant", "numbers", "queue", "chains", "digests", MEMBER,
+    "tenant", "numbers", "queue", "chains", "digests", IS_INLINE, MEMBER,
 )  # fmt: skip
 
 
@@ -70,6 +71,8 @@ class Job:
     digests
         Whether the API that created it finds draws by the digest of their posterior's arrays. An earlier API looks
         under the id alone, so the record of a fit for such a job has no digest.
+    is_inline
+        Whether the points of `dataset` came with the request and are in the record; there need not be such a data set.
 
     """
 
@@ -97,6 +100,7 @@ class Job:
     queue: str
     chains: int
     digests: bool
+    is_inline: bool = False
 
     @property
     def dataset(self) -> str | None:
@@ -195,4 +199,5 @@ def _read(record: dict[str, Any]) -> Job:
         queue=record.get("queue", FIRST_QUEUE),
         chains=int(record.get("chains", CHAINS)),
         digests="digests" in record,
+        is_inline=bool(record.get(IS_INLINE)),
     )

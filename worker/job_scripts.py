@@ -4,6 +4,7 @@ Each change is numbered in the record and published; of the progress of a job, a
 """
 
 from worker.formats import FIRST_QUEUE, VERSIONS
+from worker.job_index import LISTS, REMOVED, TENANTS
 
 ENDED = "glle:ended"  # the channel of the ids of jobs that end
 CHANGED = "glle:changed"  # the channel of the ids of jobs whose records change
@@ -31,11 +32,14 @@ share(KEYS[1], ARGV[1], ARGV[2])
 """
 
 # KEYS: claim, record, index, stats, the tenant's open jobs. ARGV: prefix of records, id, index member, claim's seconds,
-# statuses (comma between and around) whose holder is returned instead, deadline, priority, most open jobs (0: any
-# number), then the record's fields. Returns the empty string where there would be more. Of the index three members are
-# looked at, and dropped when their records have expired: so at most a third of it is of those, however long it grows.
+# statuses (comma between and around) whose holder is returned instead, deadline, priority, most open jobs of the tenant
+# and of all (0: any number), most ended records of the tenant (0: any number), 1 if there is no room, tenant, now, then
+# the record's fields. Returns `QUOTA`, `JOBS` or `ROOM` where there would be more. The oldest ended records beyond the
+# number are removed. Of the index three members are looked at, and dropped when their records have expired unseen.
+QUOTA, JOBS, ROOM = "!quota", "!jobs", "!room"
 CREATE = f"""
 {_SHARE}
+{LISTS}
 local holder = redis.call('GET', KEYS[1])
 if holder then
   local status = redis.call('HGET', ARGV[1] .. holder, 'status')
@@ -44,13 +48,18 @@ if holder then
     return holder
   end
 end
-local most = tonumber(ARGV[8])
-if most > 0 and redis.call('SCARD', KEYS[5]) >= most then return '' end
+local most, all = tonumber(ARGV[8]), tonumber(ARGV[9])
+if ARGV[11] == '1' then return '{ROOM}' end
+if most > 0 and redis.call('SCARD', KEYS[5]) >= most then return '{QUOTA}' end
+if all > 0 and redis.call('SCARD', '{ALL_OPEN}') >= all then return '{JOBS}' end
+trim(ARGV[12], ARGV[13], tonumber(ARGV[10]), {REMOVED})
 redis.call('SADD', KEYS[5], ARGV[2])
 redis.call('SADD', '{ALL_OPEN}', ARGV[2])
+redis.call('SADD', '{TENANTS}', ARGV[12])
 redis.call('SET', KEYS[1], ARGV[2], 'EX', ARGV[4])
-redis.call('HSET', KEYS[2], 'deadline', ARGV[6], 'priority', ARGV[7], unpack(ARGV, 9))
+redis.call('HSET', KEYS[2], 'deadline', ARGV[6], 'priority', ARGV[7], 'claim', KEYS[1], unpack(ARGV, 14))
 redis.call('ZADD', KEYS[3], 0, ARGV[3])
+index(KEYS[2], nil, 'queued')
 for _, member in ipairs(redis.call('ZRANDMEMBER', KEYS[3], 3)) do
   if redis.call('EXISTS', ARGV[1] .. string.match(member, '[^ ]*$')) == 0 then redis.call('ZREM', KEYS[3], member) end
 end
@@ -59,7 +68,7 @@ return ARGV[2]
 """
 
 # KEYS: record, stats. ARGV: JSON of {from: to}, seconds kept after the end, now, touched, then fields to set.
-MOVE = f"""
+_MOVE = f"""
 local status = redis.call('HGET', KEYS[1], 'status')
 if not status then return false end
 local to = cjson.decode(ARGV[1])[status]
@@ -81,21 +90,29 @@ else
   redis.call('SADD', '{ALL_OPEN}', id)
   redis.call('PERSIST', KEYS[1])
 end
+index(KEYS[1], status, to, ARGV[4] + 1000 * ARGV[2])
 redis.call('PUBLISH', 'glle:changed', id)
 return {{status, to}}
 """
 
+MOVE = f"""
+{LISTS}
+{_MOVE}
+"""
+
 # As MOVE, into the round after the one that is there: who asks may know of an earlier one.
 REOPEN = f"""
+{LISTS}
 if redis.call('HGET', KEYS[1], 'status') == 'succeeded' then redis.call('HINCRBY', KEYS[1], 'round', 1) end
-{MOVE}
+{_MOVE}
 """
 
 # As MOVE, of a job whose deadline has passed.
 EXPIRE = f"""
+{LISTS}
 local deadline = redis.call('HGET', KEYS[1], 'deadline')
 if not deadline or deadline == '' or tonumber(deadline) > tonumber(ARGV[4]) then return false end
-{MOVE}
+{_MOVE}
 """
 
 # Numbers a change of progress at `now`, and publishes it unless one was a moment ago.
@@ -107,12 +124,16 @@ if tonumber(ARGV[1]) - tonumber(redis.call('HGET', KEYS[1], 'told') or '0') >= {
 end
 """
 
-# KEYS: record, index. ARGV: milliseconds it is kept, index member, then the record's fields. Returns 0 if there is one.
-PUT = """
+# KEYS: record, index. ARGV: milliseconds it is kept, index member, now, tenant, then the record's fields. Returns 0 if
+# there is one.
+PUT = f"""
+{LISTS}
 if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
-for field = 3, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[field], ARGV[field + 1]) end
+for field = 5, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[field], ARGV[field + 1]) end
 redis.call('PEXPIRE', KEYS[1], ARGV[1])
 redis.call('ZADD', KEYS[2], 0, ARGV[2])
+redis.call('SADD', '{TENANTS}', ARGV[4])
+index(KEYS[1], nil, redis.call('HGET', KEYS[1], 'status'), ARGV[3] + ARGV[1])
 return 1
 """
 

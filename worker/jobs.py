@@ -13,20 +13,19 @@ adds up, and the shard that completes the sum ends the job. A redone shard chang
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
-
-import redis
 
 from worker import job_scripts
 from worker.clock import iso, now_iso, now_ms
 from worker.draws import CHAINS
 from worker.formats import named, queue_name, require_own_version, stamped
 from worker.identity import index_member, member_name, new_job_id, text
+from worker.inline import POINTS, inline_fields, inline_points
 from worker.job import FIELDS, OPEN, Job, Kind, Status, job_key, job_of
+from worker.job_index import INDEX, JobIndex
 from worker.numerics import numbers_of
 from worker.problems import refuse, too_late
-from worker.quotas import too_many_jobs
+from worker.quotas import JobLimits, too_many_jobs, too_many_of_all
 from worker.shards import count_field
 from worker.tenants import DEFAULT, own
 from worker.terms import ANY_TIME, Terms
@@ -34,13 +33,16 @@ from worker.terms import ANY_TIME, Terms
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    import redis
     from redis.commands.core import Script
 
-    from worker.problems import Problem
+    from worker.dataset import Array
+    from worker.problems import Problem, ProblemError
+    from worker.room import Room
 
-__all__ = ["INDEX", "OPEN", "Cancelled", "Job", "JobStore", "Kind", "Status", "job_key"]
+__all__ = ["OPEN", "Cancelled", "Job", "JobStore", "Kind", "Status", "job_key"]
 
-INDEX = "glle:jobs"
+LISTED = 100  # records that a list reads in one round trip
 _STATS = named("counts", "glle:jobs:entered")
 
 
@@ -59,16 +61,28 @@ class JobStore:
         Seconds a record is kept after the job's end.
     tenant
         Whose jobs are seen, and made; None sees everyone's by their ids, and makes and lists the default tenant's.
-    most_open
-        Jobs of the tenant that may be queued or running at once; 0: any number.
+    limits
+        What bounds the jobs of the tenant, and of all.
+    room
+        The room on the queue server; None: it is not looked at.
 
     """
 
-    def __init__(self, client: redis.Redis, *, ttl: int, tenant: str | None = None, most_open: int = 0) -> None:
+    def __init__(
+        self,
+        client: redis.Redis,
+        *,
+        ttl: int,
+        tenant: str | None = None,
+        limits: JobLimits | None = None,
+        room: Room | None = None,
+    ) -> None:
         self._client = client
         self._ttl = ttl
         self._tenant = tenant
-        self._most_open = most_open
+        self._limits = limits or JobLimits()
+        self._room = room
+        self.index = JobIndex(client)
         self._create = client.register_script(job_scripts.CREATE)
         self._move = client.register_script(job_scripts.MOVE)
         self._touch = client.register_script(job_scripts.TOUCH)
@@ -78,9 +92,9 @@ class JobStore:
         self._reopen = client.register_script(job_scripts.REOPEN)
         self._expire = client.register_script(job_scripts.EXPIRE)
 
-    def of(self, tenant: str, most_open: int) -> Self:
+    def of(self, tenant: str, limits: JobLimits) -> Self:
         """Return the same store as a tenant sees it."""
-        return type(self)(self._client, ttl=self._ttl, tenant=tenant, most_open=most_open)
+        return type(self)(self._client, ttl=self._ttl, tenant=tenant, limits=limits, room=self._room)
 
     def create(
         self,
@@ -94,6 +108,7 @@ class JobStore:
         terms: Terms = ANY_TIME,
         chains: int = CHAINS,
         numbers: str | None = None,
+        points: Array | None = None,
     ) -> tuple[Job, bool]:
         """Create a job, or return the one that holds `claim` with a status in `reuse`.
 
@@ -110,6 +125,8 @@ class JobStore:
             four for it; that is as right: whoever opens a shard, and how often, it is made once.
         numbers
             The bits that its results are to have, which name the queue of its tasks; None for the pinned kind.
+        points
+            Points that came with the request, under the id of a data set that there need not be (`worker.inline`).
 
         Returns
         -------
@@ -118,10 +135,10 @@ class JobStore:
         Raises
         ------
         ProblemError
-            ``quota-exceeded``.
+            ``quota-exceeded``, ``too-many-jobs``, ``redis-full``.
 
         """
-        new, tenant = new_job_id(), self._tenant or DEFAULT
+        new, tenant, limits = new_job_id(), self._tenant or DEFAULT, self._limits
         created, numbers = now_iso(), numbers or numbers_of("")
         fields = {
             "id": new, "kind": kind, "status": "queued", "done": 0, "total": total, "stage": "queued",
@@ -129,16 +146,18 @@ class JobStore:
             "tenant": tenant, "numbers": numbers, "queue": queue_name(numbers), "digests": 1,
             **({} if chains == CHAINS else {"chains": chains}),
             **({} if posterior is None else {"posterior": posterior}),
+            **inline_fields(points),
         }  # fmt: skip
         holder = self._create(
             keys=[self._claim(claim), job_key(new), own(INDEX, tenant), _STATS, own(job_scripts.OPEN, tenant)],
             args=[
                 job_key(""), new, index_member(created, new), self._ttl, f",{','.join(reuse)},", *_told(terms),
-                self._most_open, *_flat(stamped("job", fields)),
+                limits.open, limits.all_open, limits.ended, int(self._room is not None and self._room.is_full),
+                tenant, now_ms(), *_flat(stamped("job", fields)),
             ],
         ).decode()  # fmt: skip
-        if not holder:
-            raise too_many_jobs(self._tenant, self._most_open)
+        if (refusal := self._refusal(holder)) is not None:
+            raise refusal
         return self.fetch(holder), holder == new
 
     def get(self, id_: str) -> Job | None:
@@ -165,6 +184,20 @@ class JobStore:
             )
         return job
 
+    def points(self, job: Job) -> Array:
+        """Return the points that came with a job's request.
+
+        Raises
+        ------
+        Cancelled
+            When the record is gone.
+
+        """
+        raw = self._client.hget(job_key(job.id), POINTS)
+        if raw is None:
+            raise Cancelled
+        return inline_points(raw)
+
     def holder(self, claim: str) -> Job | None:
         """Return the job that last claimed `claim`."""
         raw = self._client.get(self._claim(claim))
@@ -174,20 +207,49 @@ class JobStore:
         """Return ids of jobs that are to end yet, whosever: all of them, or `most` by lot."""
         return [text(raw) for raw in self._client.srandmember(job_scripts.ALL_OPEN, most) or ()]
 
+    def listed(
+        self, before: str | None = None, status: Status | None = None, kind: Kind | None = None, most: int = LISTED
+    ) -> Iterator[tuple[str, Job | None]]:
+        """Yield (cursor, job) from the newest on, or from the one after the cursor `before`; `most` in two round trips.
+
+        None in place of a job whose record has expired, or has another status meanwhile.
+        """
+        tenant = self._tenant or DEFAULT
+        while members := self.index.members(tenant, before, most, status, kind):
+            with self._client.pipeline(transaction=False) as together:
+                for member in members:
+                    together.hmget(job_key(member_name(member)), FIELDS)
+                for member, values in zip(members, together.execute(), strict=True):
+                    job = job_of(values)
+                    is_so = job is not None and status in {None, job.status} and kind in {None, job.kind}
+                    yield member, job if is_so else None
+            if len(members) < most:
+                return
+            before = members[-1]
+
     def newest(self, before: str | None = None) -> Iterator[tuple[str, Job]]:
-        """Yield (cursor, job) from the newest on, or from the one after the cursor `before`."""
-        index = own(INDEX, self._tenant or DEFAULT)
-        upper = "+" if before is None else f"({before}"
-        while members := self._client.zrevrangebylex(index, upper, "-", start=0, num=100):
-            for raw in members:
-                member = text(raw)
-                job = self.get(member_name(member))
-                if job is None:  # its record has expired
-                    with suppress(redis.ResponseError):  # a server that is full is read all the same
-                        self._client.zrem(index, member)
-                else:
-                    yield member, job
-            upper = f"({text(members[-1])}"
+        """Yield (cursor, job) as `listed` does, without those whose records have expired."""
+        return ((at, job) for at, job in self.listed(before) if job is not None)
+
+    def forget(self, id_: str) -> Job:
+        """Remove the record of a job that has ended; return it as it was.
+
+        Raises
+        ------
+        ProblemError
+            ``job-not-found``, ``job-not-ended``.
+
+        """
+        job = self.fetch(id_)
+        if not self.index.drop(job.tenant, id_):
+            raise refuse(
+                "job-not-ended",
+                409,
+                f"Job {id_} is {job.status}: its record is needed.",
+                f"Cancel it with DELETE /v1/jobs/{id_}, and remove the record when it has ended.",
+                job=id_,
+            )
+        return job
 
     def start(self, id_: str) -> Job:
         """Enter ``running`` (again, after a worker was lost; or beside other shards).
@@ -285,12 +347,11 @@ class JobStore:
         Raises
         ------
         ProblemError
-            ``quota-exceeded``. ``other-numbers``: the result would not be the same.
+            As `create`. ``other-numbers``: the result would not be the same.
 
         """
         require_own_version(f"Job {job.id}", job.numbers)
-        if self._most_open and self._client.scard(own(job_scripts.OPEN, job.tenant)) >= self._most_open:
-            raise too_many_jobs(self._tenant, self._most_open)
+        self._require_room_for(job)
         deadline, priority = _told(terms)
         fields = {"done": 0, "stage": "queued", "finished": "", "queue": queue_name(job.numbers)}
         moved = self._run(self._reopen, job.id, {"succeeded": "queued"}, **fields, deadline=deadline, priority=priority)
@@ -308,6 +369,30 @@ class JobStore:
         counts = self._client.hgetall(_STATS)
         told = {text(name).partition(":"): int(count) for name, count in counts.items()}
         return {(kind, status): count for (kind, _, status), count in told.items()}
+
+    def _require_room_for(self, job: Job) -> None:
+        """Refuse to open a job again where a new one would be refused."""
+        if self._room is not None:
+            self._room.require()
+        with self._client.pipeline(transaction=False) as both:
+            both.scard(own(job_scripts.OPEN, job.tenant))
+            both.scard(job_scripts.ALL_OPEN)
+            theirs, all_open = map(int, both.execute())
+        if self._limits.open and theirs >= self._limits.open:
+            raise too_many_jobs(self._tenant, self._limits.open)
+        if self._limits.all_open and all_open >= self._limits.all_open:
+            raise too_many_of_all(self._limits.all_open)
+
+    def _refusal(self, answer: str) -> ProblemError | None:
+        """Return the refusal that the script of creation answers, None for the id of a job."""
+        if answer == job_scripts.QUOTA:
+            return too_many_jobs(self._tenant, self._limits.open)
+        if answer == job_scripts.JOBS:
+            return too_many_of_all(self._limits.all_open)
+        if answer == job_scripts.ROOM:
+            assert self._room is not None
+            return self._room.refusal()
+        return None
 
     def _claim(self, claim: str) -> str:
         return own(f"glle:claim:{claim}", self._tenant or DEFAULT)

@@ -18,5 +18,5 @@ def forget_gone(here: Stores, job_id: str) -> None:
         return
     if job.posterior is not None and not here.posteriors.exists(job.posterior):
         here.posteriors.forget(job.posterior, is_drawn=job.kind != "fit")  # a fit draws nothing
-    if job.dataset is not None and here.datasets.get(job.dataset) is None:
+    if job.dataset is not None and not job.is_inline and here.datasets.get(job.dataset) is None:
         here.cache.forget(job.dataset)

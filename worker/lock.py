@@ -6,6 +6,8 @@ import contextlib
 import fcntl
 from typing import TYPE_CHECKING
 
+from worker.writing import private_file
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -13,8 +15,10 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of this file, made with its folder when absent; wait for whoever has it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
+    """Hold the lock of this file, made with its folder when absent; wait while another process holds it.
+
+    The file is its owner's alone, because any user who can open it could hold its lock for ever.
+    """
+    with private_file(path) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from worker.settings import Settings
 
 log = logging.getLogger("glle")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 class TextLines(logging.Formatter):
@@ -25,7 +27,7 @@ class TextLines(logging.Formatter):
         """Return the line, and a traceback below it."""
         told = " ".join(f"{name}={value}" for name, value in _fields(record).items())
         line = f"{_time(record)} {record.levelname.lower()} {record.name}: {record.getMessage()}"
-        line += f" [{told}]" if told else ""
+        line = _printable(line + (f" [{told}]" if told else ""))
         return masked(f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line)
 
 
@@ -67,6 +69,11 @@ def announce(text: str, settings: Settings) -> None:
         record = log.makeRecord(log.name, logging.INFO, "", 0, text, (), None)
         text = JsonLines().format(record)
     print(text, file=sys.stderr, flush=True)  # noqa: T201 # the command's output
+
+
+def _printable(text: str) -> str:
+    """Return a text on one line: a path with %0a in it would begin another, and %1b command the terminal."""
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def _time(record: logging.LogRecord) -> str:

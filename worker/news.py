@@ -2,8 +2,8 @@
 
 Whoever changes a job publishes its id with the very script that changes it (`worker.job_scripts`): on one channel
 that it changed, on another that it ended, so that who waits for ends hears of nothing else. One thread a channel
-listens, from the first wait on, and wakes the requests by their event loops. News may get lost while a connection is
-made anew: a waiting request looks by itself, too, now and then.
+listens, from the first wait on, and wakes the requests by their event loops. News gets lost while a connection is made
+anew, so every waiting request is woken when the channel is listened to again.
 """
 
 from __future__ import annotations
@@ -93,14 +93,20 @@ class News:
             self._thread.start()
 
     def _run(self) -> None:
+        is_first = True
         while not self._closed.is_set():
             try:
-                with self._client.pubsub(ignore_subscribe_messages=True) as channel:  # type: ignore[no-untyped-call] # redis-py's
+                with self._client.pubsub() as channel:  # type: ignore[no-untyped-call] # redis-py's
                     channel.subscribe(self._channel)
                     while not self._closed.is_set():
                         message = channel.get_message(timeout=LISTEN_SECONDS)
-                        if message is not None:
+                        if message is None:
+                            continue
+                        if message["type"] == "message":
                             self._wake(text(message["data"]))
+                        elif not is_first:  # subscribed again, by redis-py or below: news was lost with a connection
+                            self.wake_all()
+                        is_first = False
             except redis.RedisError:
                 self._closed.wait(AGAIN_SECONDS)
 

@@ -1,82 +1,256 @@
-"""Places in the queue: what someone waits for stands before the rest, in the order in which it came.
+"""The order of the waiting tasks: tenants take turns, interactive tasks go first, a tenant's tasks keep their order.
 
-There is one list, because RQ takes tasks off atomically only from one. An interactive task is put behind the other
-interactive ones and before the first that is not. So that no batch waits for ever, a task that has been passed
-`MOST_PASSED` times is passed no more. RQ's record of a task has both: the fields `interactive` and `passed`.
+A waiting task is in two sorted sets of the queue: ``:waiting`` has all of them in the order of their arrival,
+``:line:<class>:<tenant>`` those of one tenant and one class (``interactive`` or ``batch``). The tenants of a class take
+turns (``:turns:<class>``, the lowest turn is next), so a tenant with 10,000 tasks delays another tenant's first task by
+one task. Interactive tasks go before batches, but after `MOST_PASSED` of them one waiting batch is next.
+
+RQ's list ``rq:queue:<name>`` holds at most the next task, as long as nothing else pushes to it: a worker that waits in
+BLMOVE wakes by it, and so does a worker of a version without lines. Tasks that another version pushed to the list join
+the lines when a worker asks for its next task. Each script is one step: a task is in the lines, in the list, or taken.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from worker.identity import text
+
+if TYPE_CHECKING:
+    import redis
 
 MOST_PASSED = 64  # single draws, some 30 ms each: about as long as the shard of a batch that they keep waiting
+MOST_ADOPTED = 100  # tasks of the list that one script moves to the lines; bounds the script, the next one goes on
 TASKS = "rq:job:"  # RQ's records
+INTERACTIVE, BATCH = "interactive", "batch"
 
-# Puts the task `id`, which waits nowhere, in its place of the list KEYS[1].
-_PLACE = f"""
-if redis.call('HEXISTS', '{TASKS}' .. id, 'interactive') == 1 then
-  local start = 0
-  repeat
-    local some = redis.call('LRANGE', KEYS[1], start, start + 99)
-    for _, other in ipairs(some) do
-      local record = '{TASKS}' .. other
-      local is = redis.call('HMGET', record, 'interactive', 'passed')
-      if not is[1] and tonumber(is[2] or '0') < {MOST_PASSED} then
-        if redis.call('EXISTS', record) == 1 then redis.call('HINCRBY', record, 'passed', 1) end
-        redis.call('LINSERT', KEYS[1], 'BEFORE', other, id)
-        return 1
-      end
+# Every script: KEYS[1] is the queue's list, KEYS[2] the list of tasks just taken. A task's record has the field
+# `interactive` if it is, and `place`, its number in the order of arrival.
+_LINES = f"""
+local queue = KEYS[1]
+local waiting, clock = queue .. ':waiting', queue .. ':clock'
+
+local function tenant_of(id)
+  return redis.call('HGET', 'glle:job:' .. string.match(id, '^[^-]*'), 'tenant') or 'default'
+end
+
+local function class_of(id)
+  return redis.call('HEXISTS', '{TASKS}' .. id, 'interactive') == 1 and '{INTERACTIVE}' or '{BATCH}'
+end
+
+local function place(id, number)
+  local class, tenant = class_of(id), tenant_of(id)
+  redis.call('ZADD', waiting, number, id)
+  redis.call('ZADD', queue .. ':line:' .. class .. ':' .. tenant, number, id)
+  if not redis.call('ZSCORE', queue .. ':turns:' .. class, tenant) then
+    redis.call('ZADD', queue .. ':turns:' .. class, redis.call('HINCRBY', clock, 'turn', 1), tenant)
+  end
+  if redis.call('EXISTS', '{TASKS}' .. id) == 1 then redis.call('HSET', '{TASKS}' .. id, 'place', number) end
+end
+
+local function arrive(id) place(id, redis.call('HINCRBY', clock, 'number', 1)) end
+
+local function leave(id)
+  if redis.call('ZREM', waiting, id) == 0 then return redis.call('LREM', queue, 1, id) == 1 end
+  redis.call('ZREM', queue .. ':line:' .. class_of(id) .. ':' .. tenant_of(id), id)
+  return true
+end
+
+local function adopt()
+  for _ = 1, {MOST_ADOPTED} do
+    local id = redis.call('LPOP', queue)
+    if not id then return end
+    if redis.call('EXISTS', '{TASKS}' .. id) == 1 then
+      local number = redis.call('HGET', '{TASKS}' .. id, 'place')
+      if number then place(id, number) else arrive(id) end
     end
-    start = start + 100
-  until #some < 100
+  end
 end
-redis.call('RPUSH', KEYS[1], id)
+
+local function head(class)
+  while true do
+    local tenant = redis.call('ZRANGE', queue .. ':turns:' .. class, 0, 0)[1]
+    if not tenant then return nil end
+    local id = redis.call('ZRANGE', queue .. ':line:' .. class .. ':' .. tenant, 0, 0)[1]
+    if id then return id, tenant end
+    redis.call('ZREM', queue .. ':turns:' .. class, tenant)
+  end
+end
+
+local function following()
+  local id, tenant = head('{INTERACTIVE}')
+  local other, others = head('{BATCH}')
+  local passed = tonumber(redis.call('HGET', clock, 'passed') or '0')
+  if id and not (other and passed >= {MOST_PASSED}) then return id, tenant, '{INTERACTIVE}', other ~= nil end
+  return other, others, '{BATCH}', false
+end
+
+local function remove(id, tenant, class)
+  redis.call('ZREM', waiting, id)
+  redis.call('ZREM', queue .. ':line:' .. class .. ':' .. tenant, id)
+end
+
+local function take()
+  local id, tenant, class, passes = following()
+  if not id then return nil end
+  remove(id, tenant, class)
+  redis.call('ZADD', queue .. ':turns:' .. class, redis.call('HINCRBY', clock, 'turn', 1), tenant)
+  if class == '{BATCH}' then redis.call('HDEL', clock, 'passed') end
+  if passes then redis.call('HINCRBY', clock, 'passed', 1) end
+  return id
+end
+
+local function publish()
+  if redis.call('EXISTS', queue) == 1 then return end
+  local id, tenant, class = following()
+  if not id then return end
+  remove(id, tenant, class)
+  redis.call('RPUSH', queue, id)
+end
+"""
+
+# Adds a new task with its record. KEYS: queue, taken, the set of RQ's queues. ARGV: the task's id, then the record's
+# fields. Returns 0 if there is a record already.
+ENQUEUE = f"""
+{_LINES}
+local id = ARGV[1]
+if redis.call('EXISTS', '{TASKS}' .. id) == 1 then return 0 end
+redis.call('HSET', '{TASKS}' .. id, unpack(ARGV, 2))
+redis.call('SADD', KEYS[3], queue)
+arrive(id)
+publish()
 return 1
 """
 
-# KEYS: the queue's list. ARGV: the task's id.
+# Puts a task that is tried again in its line, last, or first. ARGV: the task's id, 1 for first.
 PUSH = f"""
+{_LINES}
 local id = ARGV[1]
-{_PLACE}
+leave(id)
+if ARGV[2] == '1' then place(id, redis.call('HINCRBY', clock, 'first', -1)) else arrive(id) end
+publish()
 """
 
-# Makes a task that waits interactive. KEYS: the queue's list. ARGV: the task's id. Returns whether it was not already.
+# Removes a task from its line, and keeps its record. ARGV: the task's id. Returns whether it waited.
+LEAVE = f"""
+{_LINES}
+local was = leave(ARGV[1])
+publish()
+return was and 1 or 0
+"""
+
+# Takes the next task, which is then in the list of those just taken.
+NEXT = f"""
+{_LINES}
+adopt()
+local id = take()
+if id then redis.call('RPUSH', KEYS[2], id) end
+publish()
+return id
+"""
+
+# Publishes the next task after a worker took one with BLMOVE.
+PUBLISH = f"""
+{_LINES}
+publish()
+"""
+
+# Makes waiting tasks interactive: they go behind the tenant's other interactive tasks. ARGV: the tasks' ids.
 PROMOTE = f"""
-local id = ARGV[1]
-if redis.call('HEXISTS', '{TASKS}' .. id, 'interactive') == 1 then return 0 end
-if redis.call('LREM', KEYS[1], 1, id) == 0 then return 0 end
-redis.call('HSET', '{TASKS}' .. id, 'interactive', 1)
-{_PLACE}
+{_LINES}
+for _, id in ipairs(ARGV) do
+  if class_of(id) == '{BATCH}' and leave(id) then
+    redis.call('HSET', '{TASKS}' .. id, 'interactive', 1)
+    arrive(id)
+  end
+end
+publish()
 """
 
-# Takes a shard off the queue, for the task of another; not while someone waits for something else.
-# KEYS: the queue's list, the job's record. ARGV: the task's id, the field of its taker, the taker.
+# Takes a waiting shard for the task of another shard, unless it is a batch and an interactive task waits.
+# KEYS: queue, taken, the job's record. ARGV: the task's id, the field of its taker, the taker.
 TAKE = f"""
-local head = redis.call('LINDEX', KEYS[1], 0)
-if head and redis.call('HEXISTS', '{TASKS}' .. head, 'interactive') == 1
-  and redis.call('HEXISTS', '{TASKS}' .. ARGV[1], 'interactive') == 0 then return 0 end
-if redis.call('LREM', KEYS[1], 1, ARGV[1]) == 0 then return 0 end
-redis.call('DEL', '{TASKS}' .. ARGV[1])
-redis.call('HSET', KEYS[2], ARGV[2], ARGV[3])
-return 1
-"""
-
-# Forgets a task, whether it waits or was begun. KEYS: the queue's list, the set of those begun. ARGV: the task's id.
-FORGET = f"""
-redis.call('LREM', KEYS[1], 0, ARGV[1])
-redis.call('DEL', '{TASKS}' .. ARGV[1])
-for _, begun in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do
-  if string.sub(begun, 1, #ARGV[1] + 1) == ARGV[1] .. ':' then redis.call('ZREM', KEYS[2], begun) end
+{_LINES}
+adopt()
+local id, first = ARGV[1], head('{INTERACTIVE}')
+local may = (not first or class_of(id) == '{INTERACTIVE}') and leave(id)
+if may then
+  redis.call('DEL', '{TASKS}' .. id)
+  redis.call('HSET', KEYS[3], ARGV[2], ARGV[3])
 end
+publish()
+return may and 1 or 0
 """
 
-# KEYS: the queue's list. ARGV: the task's id.
+# Removes waiting tasks with their records. ARGV: the tasks' ids.
 WITHDRAW = f"""
-if redis.call('LREM', KEYS[1], 1, ARGV[1]) == 1 then redis.call('DEL', '{TASKS}' .. ARGV[1]) end
+{_LINES}
+for _, id in ipairs(ARGV) do
+  if leave(id) then redis.call('DEL', '{TASKS}' .. id) end
+end
+publish()
 """
 
-# Forgets a task that is lost: one that RQ knows of, and that neither waits nor is in work. KEYS: the queue's list, the
-# list of those just taken off it, the set of those in work. ARGV: the task's id. Returns whether it was lost.
-FORGET_LOST = f"""
-if redis.call('LPOS', KEYS[1], ARGV[1]) or redis.call('LPOS', KEYS[2], ARGV[1]) then return 0 end
-for _, execution in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do
-  if string.sub(execution, 1, #ARGV[1] + 1) == ARGV[1] .. ':' then return 0 end
+# Removes a task, waiting or begun, with its record. KEYS: queue, taken, the registry of begun tasks. ARGV: its id.
+FORGET = f"""
+{_LINES}
+local id = ARGV[1]
+leave(id)
+redis.call('DEL', '{TASKS}' .. id)
+for _, begun in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do
+  if string.sub(begun, 1, #id + 1) == id .. ':' then redis.call('ZREM', KEYS[3], begun) end
 end
-return redis.call('DEL', '{TASKS}' .. ARGV[1])
+publish()
 """
+
+# Returns the status of each task, or an empty string for a task without one. A record whose task should wait or run and
+# does neither is lost and removed. The cost grows with the number of workers, not with that of waiting tasks.
+# KEYS: queue, taken, the registry of begun tasks. ARGV: the tasks' ids.
+CHECK = f"""
+{_LINES}
+local begun
+local function is_begun(id)
+  if redis.call('LPOS', KEYS[2], id) then return true end
+  begun = begun or redis.call('ZRANGE', KEYS[3], 0, -1)
+  for _, execution in ipairs(begun) do
+    if string.sub(execution, 1, #id + 1) == id .. ':' then return true end
+  end
+  return false
+end
+local found = {{}}
+for which, id in ipairs(ARGV) do
+  local status = redis.call('HGET', '{TASKS}' .. id, 'status') or ''
+  if status == 'queued' or status == 'started' or status == 'finished' then
+    if not redis.call('ZSCORE', waiting, id) and not is_begun(id) and not redis.call('LPOS', queue, id) then
+      redis.call('DEL', '{TASKS}' .. id)
+      status = ''
+    end
+  end
+  found[which] = status
+end
+return found
+"""
+
+
+def length(client: redis.Redis, queue: str) -> int:
+    """Return the number of waiting tasks of a queue, whose list is `queue`."""
+    with client.pipeline(transaction=True) as both:
+        both.llen(queue)
+        both.zcard(f"{queue}:waiting")
+        return sum(map(int, both.execute()))
+
+
+def waiting(client: redis.Redis, queue: str, most: int = 0) -> list[str]:
+    """Return waiting tasks of a queue: the published one, then the others in the order of their arrival.
+
+    Parameters
+    ----------
+    most
+        The number of tasks; 0: all.
+
+    """
+    with client.pipeline(transaction=True) as both:
+        both.lrange(queue, 0, most - 1)
+        both.zrange(f"{queue}:waiting", 0, most - 1)
+        listed, others = both.execute()
+    return [text(raw) for raw in (*listed, *others)][: most or None]

@@ -10,6 +10,7 @@ from worker.formats import FIRST_NUMBERS, named, read, written
 from worker.identity import DIGEST, content_sha256, index_member, member_name, text
 from worker.naming import renamed
 from worker.problems import refuse
+from worker.quotas import too_many_posteriors
 from worker.tenants import DEFAULT, own
 
 if TYPE_CHECKING:
@@ -115,17 +116,34 @@ class PosteriorStore:
         The array cache.
     tenant
         Whose posteriors are seen; None sees everyone's by their ids, and lists the default tenant's.
+    most
+        Posteriors that the tenant may have; 0: any number.
 
     """
 
-    def __init__(self, client: redis.Redis, cache: TieredCache, tenant: str | None = None) -> None:
+    def __init__(self, client: redis.Redis, cache: TieredCache, tenant: str | None = None, most: int = 0) -> None:
         self._client = client
         self._cache = cache
         self._tenant = tenant
+        self._most = most
 
-    def of(self, tenant: str) -> Self:
+    def of(self, tenant: str, most: int = 0) -> Self:
         """Return the same store as a tenant sees it."""
-        return type(self)(self._client, self._cache, tenant)
+        return type(self)(self._client, self._cache, tenant, most)
+
+    def require_room(self) -> None:
+        """Refuse the fit of a new posterior where the tenant has as many as it may.
+
+        Fits at the same time may each pass: there are at most as many more as jobs that may run.
+
+        Raises
+        ------
+        ProblemError
+            ``quota-exceeded``.
+
+        """
+        if self._most and self._client.zcard(own(_INDEX, self._tenant or DEFAULT)) >= self._most:
+            raise too_many_posteriors(self._tenant, self._most)
 
     def cache(self, id_: str, posterior: Posterior, seconds: float = 0.0) -> str:
         """Write a posterior's arrays (again, after they were evicted); return their digest.
@@ -235,16 +253,23 @@ class PosteriorStore:
             )
         return record
 
-    def newest(self, before: str | None = None) -> Iterator[tuple[str, PosteriorRecord]]:
-        """Yield (cursor, record) from the newest on, or from the one after the cursor `before`."""
+    def listed(self, before: str | None = None) -> Iterator[tuple[str, PosteriorRecord | None]]:
+        """Yield (cursor, record) from the newest on, or from the one after the cursor `before`; 100 in two round trips.
+
+        None in place of a record that is gone.
+        """
         index = own(_INDEX, self._tenant or DEFAULT)
         upper = "+" if before is None else f"({before}"
-        while members := self._client.zrevrangebylex(index, upper, "-", start=0, num=100):
-            for raw in members:
-                member = text(raw)
-                if (record := self.get(member_name(member))) is not None:
-                    yield member, record
-                upper = f"({member}"
+        while members := [text(raw) for raw in self._client.zrevrangebylex(index, upper, "-", start=0, num=100)]:
+            ids = [member_name(member) for member in members]
+            for member, id_, raw in zip(members, ids, self._client.mget([_key(id_) for id_ in ids]), strict=True):
+                record = None if raw is None else record_of(id_, raw)
+                yield member, record if record is not None and self._tenant in {None, record.tenant} else None
+            upper = f"({members[-1]}"
+
+    def newest(self, before: str | None = None) -> Iterator[tuple[str, PosteriorRecord]]:
+        """Yield (cursor, record) as `listed` does, without the records that are gone."""
+        return ((at, record) for at, record in self.listed(before) if record is not None)
 
     def calibrate(self, id_: str, found: dict[str, Any]) -> dict[str, Any]:
         """Record a posterior's own calibration (`worker.analyses.CalibrationSpec`), and return what is recorded.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
-if TYPE_CHECKING:
-    from glle_engine import GlleError
+from glle_engine import GlleError
+from worker.quoting import quotable, shortened
 
 TYPE_PREFIX = "urn:glle:problem:"
 
@@ -36,7 +36,9 @@ class Problem:
     remedy
         A sentence on what the user can do.
     details
-        JSON-able facts: sizes, positions, the smallest k that would do.
+        Facts: sizes, positions, the smallest k that would do.
+
+    All of it is finite JSON of bounded size (`worker.quoting`), whatever it quotes.
 
     """
 
@@ -46,10 +48,20 @@ class Problem:
     remedy: str
     details: dict[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "detail", shortened(self.detail))
+        object.__setattr__(self, "remedy", shortened(self.remedy))
+        object.__setattr__(self, "details", quotable(self.details))
+
     @property
     def title(self) -> str:
         """The same for every occurrence of a code."""
         return TITLES.get(self.code, self.code.replace("-", " ").capitalize())
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether it is an error of the project itself."""
+        return self.code == "internal-error"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the members of the problem+json object."""
@@ -90,6 +102,17 @@ class ProblemError(Exception):
 def refuse(code: str, status: int, detail: str, remedy: str, **details: Any) -> ProblemError:
     """Return the exception of a new `Problem`, to be raised."""
     return ProblemError(Problem(code=code, status=status, detail=detail, remedy=remedy, details=details))
+
+
+def problem_of(error: Exception) -> Problem:
+    """Return the problem of an error that ended a piece of work."""
+    if isinstance(error, GlleError):
+        return Problem.from_engine(error)
+    if isinstance(error, ProblemError):
+        return error.problem
+    if isinstance(error, MemoryError):
+        return out_of_memory(str(error))
+    return internal_error(error)
 
 
 def timed_out(seconds: int) -> Problem:

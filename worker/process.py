@@ -22,7 +22,7 @@ from rq import Worker, worker_registration
 from rq.utils import now
 
 import glle_engine
-import worker.tasks  # the engine is loaded before the fork, not once a task
+import worker.tasks  # noqa: F401 # the engine is loaded before the fork, not once a task
 from glle_engine.fingerprint import numerics_kind
 from worker import lifeline, logs, tracing
 from worker.connections import connect_queue
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from rq.job import Job
     from rq.queue import Queue
 
-_WITH_POSTERIOR = frozenset(f"{task.__module__}.{task.__name__}" for task in (worker.tasks.draw, worker.tasks.analyse))
 MAINTAINED = "glle:maintained"  # there while nobody need look
 SWEPT = "glle:swept"  # there while no worker need look at the open jobs
 AGAIN_SECONDS = 1.0  # between two attempts to reach a server
@@ -142,17 +141,13 @@ class GlleWorker(Worker):
                 time.sleep(AGAIN_SECONDS)
 
     def main_work_horse(self, job: Job, queue: Queue) -> None:
-        """Run a task in the forked child, which dies with its worker."""
+        """Run a task in the forked child, which dies with its worker.
+
+        All that the task reads, it reads itself: meanwhile its worker gives signs of life, and can stop it.
+        """
         lifeline.die_with_parent(signal.SIGKILL, os.getppid())
         stores().counts.forget()  # its parent's
         super().main_work_horse(job, queue)
-
-    def fork_work_horse(self, job: Job, queue: Queue) -> None:
-        """Fork for a task, with the posterior that it works on at hand."""
-        if job.func_name in _WITH_POSTERIOR and (known := stores().jobs.get(job.args[0])) is not None:
-            stores().warm.fetch(known.subject, stores().posteriors)
-            stores().counts.flush()
-        super().fork_work_horse(job, queue)
 
     def monitor_work_horse(self, job: Job, queue: Queue) -> None:
         """Wait for the task's end; one that is not wanted any more and goes on is killed, and not tried again."""

@@ -1,19 +1,22 @@
 """The tasks of the jobs in the queue: enqueued, taken, withdrawn, and put right when they got lost.
 
-One queue for all work of a numerics kind: short shards interleave, so no job starves another, and what someone waits
-for stands before the rest (`worker.places`). A job's record names its queue; workers of one kind work on one queue.
+One queue for all work of a numerics kind: short shards interleave, so no job starves another; tenants take turns, and
+interactive tasks go before the others (`worker.places`). A job's record names its queue; workers of one kind work on
+one queue.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import redis
 from rq import Retry
-from rq.exceptions import DuplicateJobError, NoSuchJobError
+from rq.intermediate_queue import IntermediateQueue
 from rq.job import JobStatus
 from rq.registry import StartedJobRegistry
 
@@ -26,6 +29,7 @@ from worker.jobs import job_key
 from worker.numerics import is_of_this_version, numbers_of
 from worker.origin import luggage
 from worker.problems import ProblemError, left_behind, no_worker_of_kind, worker_lost
+from worker.quotas import Quotas
 from worker.roster import at_work, own_queues, workers_by_numbers
 from worker.safe_queue import NAME, SERIALIZER, SafeJob, SafeQueue
 from worker.shards import Shards, counts, taker_field, takers
@@ -41,8 +45,8 @@ ENDED_SECONDS = 60  # RQ's own memory of a task that ended; ours is the job reco
 FAILED_SECONDS = 86400
 ABANDONED_SECONDS = 60.0  # after which a job fails whose queue has no worker left, and that no other worker can do
 STALE_SECONDS = 2.0  # an open job that has been silent for so long is checked against the queue
+MOST_CHECKED = 10_000  # jobs that a process remembers to have compared with the queue
 LOOKED_AT = 200  # open jobs that one sweep looks at, by lot where there are more
-_LOST = frozenset({JobStatus.QUEUED, JobStatus.STARTED, JobStatus.FINISHED})  # of a task that nobody will do
 
 log = logging.getLogger(__name__)
 
@@ -64,12 +68,14 @@ class TaskQueue:
         self._jobs = jobs
         self._settings = settings
         self._queue = _queue(NAME, client)
+        self._add = client.register_script(places.ENQUEUE)
         self._take = client.register_script(places.TAKE)
         self._promote = client.register_script(places.PROMOTE)
         self._withdraw = client.register_script(places.WITHDRAW)
-        self._forget_lost = client.register_script(places.FORGET_LOST)
+        self._check = client.register_script(places.CHECK)
         self._forget = client.register_script(places.FORGET)
         self._shards = Shards(client)
+        self._checked: dict[str, float] = {}  # when each silent job may be compared with the queue again
 
     def enqueue(self, job: Job) -> None:
         """Enqueue the first task of a job; a draws job's first shard opens the other chains."""
@@ -95,8 +101,7 @@ class TaskQueue:
 
     def promote(self, job: Job) -> None:
         """Put what waits of a job that has become interactive before what is not."""
-        for id_ in self._waiting(job):
-            self._promote(keys=[_queue_key(job)], args=[id_])
+        self._promote(keys=_keys(job.queue), args=self._waiting(job))
 
     def take_shard(self, job: Job, taker: int) -> int | None:
         """Take a shard of a draws job off the queue for the task of another that has time left.
@@ -106,8 +111,7 @@ class TaskQueue:
         """
         for shard in self._next_shards(job):
             id_ = _shard_task(job, shard)
-            keys = [_queue_key(job), job_key(job.id)]
-            if self._take(keys=keys, args=[id_, taker_field(job.round, shard), taker]):
+            if self._take(keys=[*_keys(job.queue), job_key(job.id)], args=[id_, taker_field(job.round, shard), taker]):
                 return shard
         return None
 
@@ -120,11 +124,22 @@ class TaskQueue:
 
     def withdraw(self, job: Job) -> Job:
         """Take what waits of an unwanted job off the queue; return the job, cancelled when nothing of it is in work."""
-        for id_ in self._waiting(job):
-            self._withdraw(keys=[_queue_key(job)], args=[id_])
+        self._withdraw(keys=_keys(job.queue), args=self._waiting(job))
         if job.status == "cancelling" and not self._in_work(job):
             self._jobs.cancelled(job.id)
         return self._jobs.fetch(job.id)
+
+    def look(self, job: Job) -> Job:
+        """Return the job as `repair` does, but compare it with the queue at most every `STALE_SECONDS` per process."""
+        now = time.monotonic()
+        if job.is_open and not job.is_late:
+            if now < self._checked.get(job.id, 0.0):
+                return job
+            if len(self._checked) >= MOST_CHECKED:
+                self._checked = {id_: until for id_, until in self._checked.copy().items() if until > now}
+            if job.idle_seconds >= STALE_SECONDS:
+                self._checked[job.id] = now + STALE_SECONDS
+        return self.repair(job)
 
     def repair(self, job: Job) -> Job:
         """Return the job as it is after comparing it with the queue, if it has been silent for a while.
@@ -143,30 +158,32 @@ class TaskQueue:
         job = self._left_to_other_kinds(job) if _is_own(job) else self._handed_over(job)
         if not _is_own(job) or not job.is_open:
             return job
-        for id_, again in self._awaited(job):
-            status = self._status(id_)
-            if status in _LOST and self._is_lost(job, id_):
-                status = None
-            if status is None and job.status != "cancelling":
+        awaited, registry = self._awaited(job), _begun(job.queue, self._client)
+        found = self._check(keys=[*_keys(job.queue), registry.key], args=[id_ for id_, _ in awaited])
+        for (_, again), status in zip(awaited, map(text, found), strict=True):
+            if not status and job.status != "cancelling":
                 again()
-            elif status in {None, JobStatus.FAILED, JobStatus.STOPPED, JobStatus.CANCELED}:
+            elif status in {"", JobStatus.FAILED, JobStatus.STOPPED, JobStatus.CANCELED}:
                 self._jobs.cancelled(job.id)
                 self._jobs.fail(job.id, worker_lost(job.id, RETRIES + 1))  # changes nothing once it is cancelled
         return self._jobs.get(job.id) or job
 
     def sweep(self) -> None:
-        """Repair open jobs, whether or not anybody asks for them; who has come to work since is given work."""
+        """Repair open jobs and the lists of jobs, remove surplus records, and share running jobs with new workers."""
         workers = cache(self.live_workers)  # looked up once, and only where it matters
         for id_ in self._jobs.some_open(LOOKED_AT):
             with suppress(ProblemError):  # a record of a later version is left to its workers
                 if (job := self._jobs.get(id_)) is not None:
                     self._share(self.repair(job), workers)
+        index, quotas = self._jobs.index, Quotas(self._settings)
+        for tenant in index.tenants():
+            index.reindex(tenant)
+            index.trim(tenant, quotas.of(tenant).records)
 
     def recover(self, worker: str) -> None:
         """Enqueue again at once what a worker was doing when it died (its heartbeat would tell, later)."""
         for name in own_queues(self._client):
-            queue = _queue(name, self._client)
-            registry = StartedJobRegistry(queue=queue, job_class=SafeJob)
+            queue, registry = _queue(name, self._client), _begun(name, self._client)
             for raw in self._client.zrange(registry.key, 0, -1):
                 entry = text(raw)
                 holder = self._client.hget(f"rq:execution:{entry}", "worker_name")
@@ -187,7 +204,7 @@ class TaskQueue:
 
     def length(self) -> int:
         """Return the number of tasks of the pinned kind that wait."""
-        return int(self._client.llen(self._queue.key))
+        return self._queue.count
 
     def live_workers(self, queue: str = NAME) -> int:
         """Return the number of workers of a queue that gave a sign of life lately."""
@@ -232,9 +249,9 @@ class TaskQueue:
             return job
         if is_of_this_version(job.numbers):
             if self._jobs.hand_over(job):
-                registry = StartedJobRegistry(queue=_queue(job.queue, self._client), job_class=SafeJob)
+                registry = _begun(job.queue, self._client)
                 for id_ in self._waiting(job):
-                    self._forget(keys=[_queue_key(job), registry.key], args=[id_])
+                    self._forget(keys=[*_keys(job.queue), registry.key], args=[id_])
                 log.info("Taken over from queue %s", job.queue, extra={"fields": {"job_id": job.id}})
         elif job.idle_seconds > ABANDONED_SECONDS:
             self._jobs.cancelled(job.id)
@@ -261,7 +278,7 @@ class TaskQueue:
         """Say whether a worker has a task of the job, or has just taken one off the queue."""
         queue = _queue(job.queue, self._client)
         taken = self._client.lrange(queue.intermediate_queue_key, 0, -1)
-        started = self._client.zrange(StartedJobRegistry(queue=queue, job_class=SafeJob).key, 0, -1)
+        started = self._client.zrange(_begun(job.queue, self._client).key, 0, -1)
         return any(text(task).startswith(job.id) for task in (*taken, *started))
 
     def _next_shards(self, job: Job) -> list[int]:
@@ -270,41 +287,24 @@ class TaskQueue:
         done = counts(self._client, job, spec.shards)
         return [shard for shard, count in enumerate(done) if count < spec.shard_size(shard)][: job.chains]
 
-    def _is_lost(self, job: Job, id_: str) -> bool:
-        """Say whether RQ knows a task of a job that nobody will do, which it then forgets."""
-        queue = _queue(job.queue, self._client)
-        registry = StartedJobRegistry(queue=queue, job_class=SafeJob)
-        keys = [queue.key, queue.intermediate_queue_key, registry.key]
-        return bool(self._forget_lost(keys=keys, args=[id_]))
-
-    def _status(self, id_: str) -> JobStatus | None:
-        try:
-            return SafeJob.fetch(id_, connection=self._client, serializer=SERIALIZER).get_status(refresh=False)
-        except NoSuchJobError:
-            return None
-
     def _enqueue(self, function: str, arguments: list[Any], id_: str, job: Job) -> bool:
-        """Enqueue a task, once; return whether it was not there already."""
-        interactive = job.priority == "interactive"
-        try:
-            _queue(job.queue, self._client).enqueue_call(
-                function,
-                args=arguments,
-                job_id=id_,
-                unique=True,
-                at_front=interactive,
-                timeout=self._settings.job_timeout,
-                result_ttl=ENDED_SECONDS,
-                failure_ttl=FAILED_SECONDS,
-                retry=Retry(max=RETRIES),
-                meta=luggage(),
-                description=id_,
-            )
-        except DuplicateJobError:
-            return False  # it waits or runs already
-        if interactive:
-            self._promote(keys=[_queue_key(job)], args=[id_])
-        return True
+        """Enqueue a task in the queue of its job, once; return whether it was not there already."""
+        task = self._queue.create_job(
+            function,
+            args=arguments,
+            job_id=id_,
+            timeout=self._settings.job_timeout,
+            result_ttl=ENDED_SECONDS,
+            failure_ttl=FAILED_SECONDS,
+            status=JobStatus.QUEUED,
+            retry=Retry(max=RETRIES),
+            meta=luggage(),
+            description=id_,
+        )
+        task.origin, task.enqueued_at = job.queue, datetime.now(UTC)
+        fields = {**task.to_dict(), "interactive": 1 if job.priority == "interactive" else None}
+        flat = [part for pair in fields.items() if pair[1] is not None for part in pair]
+        return bool(self._add(keys=[*_keys(job.queue), SafeQueue.redis_queues_keys], args=[id_, *flat]))
 
 
 def _is_own(job: Job) -> bool:
@@ -317,8 +317,15 @@ def _queue(name: str, client: redis.Redis) -> SafeQueue:
     return SafeQueue(name, connection=client, serializer=SERIALIZER)
 
 
-def _queue_key(job: Job) -> str:
-    return f"{SafeQueue.redis_queue_namespace_prefix}{job.queue}"
+def _begun(queue: str, client: redis.Redis) -> StartedJobRegistry:
+    """Return RQ's registry of the begun tasks of a queue."""
+    return StartedJobRegistry(queue=_queue(queue, client), job_class=SafeJob)
+
+
+def _keys(queue: str) -> list[str]:
+    """Return the keys of the scripts of `worker.places`: a queue's list, and that of the tasks just taken."""
+    key = f"{SafeQueue.redis_queue_namespace_prefix}{queue}"
+    return [key, IntermediateQueue.get_intermediate_queue_key(key)]
 
 
 def _only_task(job: Job) -> str:

@@ -16,16 +16,38 @@ if TYPE_CHECKING:
 JOB_SECONDS = 5  # when to try again, where a job has to end first
 BYTES_SECONDS = 60  # where somebody has to delete something
 
-_ONE = re.compile(r"(bytes|jobs|requests):([0-9]{1,18})")
+_ONE = re.compile(r"(bytes|jobs|requests|records|posteriors):([0-9]{1,18})")
 
 
 @dataclass(frozen=True)
 class Quota:
-    """Bytes of data sets, jobs that wait or run, requests a minute; 0: any number."""
+    """Bytes of data sets, jobs that wait or run, requests a minute, records of ended jobs, posteriors; 0: any."""
 
     bytes: int
     jobs: int
     requests: int
+    records: int
+    posteriors: int
+
+
+@dataclass(frozen=True)
+class JobLimits:
+    """Bounds of jobs; 0: any number.
+
+    Parameters
+    ----------
+    open
+        Jobs of the tenant that may wait or run at once.
+    all_open
+        The same of all tenants together.
+    ended
+        Records of ended jobs that the tenant keeps; the oldest are removed first.
+
+    """
+
+    open: int = 0
+    all_open: int = 0
+    ended: int = 0
 
 
 class Quotas:
@@ -34,7 +56,7 @@ class Quotas:
     Parameters
     ----------
     settings
-        `quota_bytes`, `quota_jobs` and `quota_requests` are everybody's, `quotas` what differs.
+        The settings `quota_*` are everybody's, `quotas` what differs.
 
     Raises
     ------
@@ -44,7 +66,13 @@ class Quotas:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._everybodys = Quota(settings.quota_bytes, settings.quota_jobs, settings.quota_requests)
+        self._everybodys = Quota(
+            settings.quota_bytes,
+            settings.quota_jobs,
+            settings.quota_requests,
+            settings.quota_records,
+            settings.quota_posteriors,
+        )
         self._others: dict[str, Quota] = {}
         for part in filter(None, settings.quotas.split()):
             tenant, _, told = part.partition("=")
@@ -76,6 +104,25 @@ def too_many_jobs(tenant: str | None, allowed: int) -> ProblemError:
     detail = f"{allowed:,} jobs of tenant {tenant} wait or run; no more are allowed."
     remedy = "Wait until one has ended, or cancel one: GET /v1/jobs lists them."
     return _exceeded("jobs", detail, remedy, JOB_SECONDS, allowed=allowed)
+
+
+def too_many_of_all(allowed: int) -> ProblemError:
+    """Return the refusal of a job beyond those of all tenants that wait or run."""
+    return refuse(
+        "too-many-jobs",
+        503,
+        f"{allowed:,} jobs wait or run; the service accepts no more (GLLE_MAX_JOBS).",
+        "Send the request again after Retry-After; more workers end jobs faster.",
+        allowed=allowed,
+        retry_after=JOB_SECONDS,
+    )
+
+
+def too_many_posteriors(tenant: str | None, allowed: int) -> ProblemError:
+    """Return the refusal of a fit whose posterior would be one too many."""
+    detail = f"Tenant {tenant} has {allowed:,} posteriors; no more are allowed."
+    remedy = "Delete posteriors that are no longer needed: DELETE /v1/posteriors/{id}. Or raise GLLE_QUOTA_POSTERIORS."
+    return _exceeded("posteriors", detail, remedy, BYTES_SECONDS, allowed=allowed)
 
 
 def too_many_requests(tenant: str, allowed: int, seconds: int) -> ProblemError:

@@ -42,7 +42,8 @@ def at_work(client: redis.Redis, settings: Settings, queue: str) -> tuple[Worker
     return tuple(
         WorkerState(key.removeprefix("rq:worker:"), host or "", state == "busy")
         for key, (beat, state, host) in zip(keys, found, strict=True)
-        if beat is not None and (now - datetime.fromisoformat(beat)).total_seconds() < worker_ttl(settings)
+        # A sign of life from the future is of before the clock was set back: those who live have given another.
+        if beat is not None and abs((now - datetime.fromisoformat(beat)).total_seconds()) < worker_ttl(settings)
     )
 
 

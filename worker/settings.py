@@ -46,20 +46,39 @@ class Settings:
         choices=("auto", "required", "off"),
     )
     published: str = _setting("", "Address on which a container engine publishes the API. Empty: GLLE_HOST.")
+    trusted_proxies: str = _setting(
+        "",
+        "Addresses or networks of proxies, commas between, whose X-Forwarded-For names the client. Empty: none.",
+    )
     quota_bytes: int = _setting(0, "Bytes of the data sets of a tenant; 0: any number.")
     quota_jobs: int = _setting(0, "Jobs of a tenant that may wait or run at once; 0: any number.")
     quota_requests: int = _setting(0, "Requests of a tenant a minute; 0: any number.")
+    quota_records: int = _setting(
+        10_000, "Records of ended jobs that a tenant keeps; of more the oldest are removed. 0: any number."
+    )
+    quota_posteriors: int = _setting(10_000, "Posteriors of a tenant; 0: any number.")
     quotas: str = _setting("", "Tenants with other quotas: `alice=bytes:5000000000,jobs:20 bob=requests:600`.")
     cors_origins: str = _setting("", "Origins whose pages may use the API, commas between; * for all. Empty: none.")
     workers: int = _setting(2, "Worker processes that `glle up` starts.", at_least=1)
     max_body: int = _setting(512 * 2**20, "Bytes of an uploaded body that is not JSON.", at_least=1)
     max_json: int = _setting(4 * 2**20, "Bytes of an uploaded JSON body.", at_least=1)
     max_inflated: int = _setting(2**30, "Bytes of an uploaded npz, CSV, Arrow or Parquet body, unpacked.", at_least=1)
+    readers: int = _setting(
+        2, "Uploaded bodies that each API process reads at once, each in a process with limits.", at_least=1
+    )
+    reader_bytes: int = _setting(2**30, "Bytes of memory that reading one body may take.", at_least=2**24)
+    reader_cpu: int = _setting(60, "Seconds of processor time that reading one body may take.", at_least=1)
+    reader_seconds: float = _setting(
+        120.0, "Seconds that reading one body may take; and that a body waits for its turn.", at_least=0.1
+    )
     max_points: int = _setting(1_000_000, "Points (rows) of a data set.", at_least=1)
     max_features: int = _setting(10_000, "Features (columns) of a data set.", at_least=1)
     max_neighbors: int = _setting(200, "n_neighbors of a posterior.", at_least=2)
     max_components: int = _setting(50, "n_components of a posterior.", at_least=1)
     max_draws: int = _setting(10_000, "Draws of one job, all scales together.", at_least=1)
+    max_jobs: int = _setting(
+        10_000, "Jobs of all tenants that may wait or run at once; more are refused with 503. 0: any number."
+    )
     max_wait: float = _setting(60.0, "Seconds a request may wait for a job (`?wait=`).")
     patience: float = _setting(
         30.0,
@@ -68,21 +87,32 @@ class Settings:
     )
     least_speed: int = _setting(1024, "Bytes a second that a body must bring after its begin; 0: any.")
     max_connections: int = _setting(1000, "Connections that each API process holds at once; 0: any number.")
+    max_address: int = _setting(
+        800,
+        "Connections of one address that each API process holds at once, but for GLLE_TRUSTED_PROXIES; 0: any number.",
+    )
+    max_waits: int = _setting(
+        200, "Requests of one tenant that wait for jobs in each API process; one more is answered at once.", at_least=0
+    )
     max_streams: int = _setting(100, "Streams of events or draws that each API process keeps open.", at_least=0)
     cache_bytes: int = _setting(2**30, "Bytes of the array cache; no value may exceed half.", at_least=2**20)
     queue_bytes: int = _setting(256 * 2**20, "Bytes of the embedded queue server.", at_least=2**20)
+    queue_high_water: float = _setting(
+        0.8,
+        "Share of the queue server's memory above which new jobs are refused; the rest is for workers and deletions.",
+        at_least=0.01,
+    )
+    disk_reserve: int = _setting(
+        256 * 2**20,
+        "Bytes of the data folder's disk that uploads leave free, for the log of the embedded queue server; 0: none.",
+    )
     queue_fsync: str = _setting(
         "always",
         "When the embedded queue server writes to disk: always, before each answer, so that nothing accepted is lost; "
         "or everysec, which is faster on slow disks, and loses the last seconds in a power cut.",
         choices=("always", "everysec"),
     )
-    warm_bytes: int = _setting(
-        256 * 2**20,
-        "Bytes of posteriors that each worker keeps at hand; a larger one stays alone, 0: none.",
-        at_least=0,
-    )
-    recent_bytes: int = _setting(64 * 2**20, "Bytes of answers that each API process keeps at hand.", at_least=0)
+    recent_bytes: int = _setting(64 * 2**20, "Bytes of memory for answers that each API process keeps.", at_least=0)
     cache_ttl: int = _setting(30 * 86400, "Seconds an array stays cached, if space allows.", at_least=1)
     store_url: str = _setting(
         "",

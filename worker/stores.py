@@ -19,10 +19,10 @@ from worker.object_store import ObjectStore
 from worker.patience import Patience
 from worker.posteriors import PosteriorStore
 from worker.queue import TaskQueue
-from worker.quotas import Quotas
+from worker.quotas import JobLimits, Quota, Quotas
+from worker.room import Room
 from worker.settings import Settings
 from worker.tiers import TieredCache
-from worker.warm import WarmPosteriors
 
 ANSWER_SECONDS = 5.0  # for which a server may be silent
 WRITE_SECONDS = 20.0  # for which many small arrays may be on their way to it at once
@@ -45,10 +45,10 @@ class Stores:
     queue: TaskQueue
     endings: News
     changes: News
-    warm: WarmPosteriors
     counts: Counts
     keys: KeyStore
     quotas: Quotas
+    room: Room
     tenant: str | None = None
 
     @classmethod
@@ -80,7 +80,9 @@ class Stores:
             counts=counts,
             objects=ObjectStore.of(settings, client, counts),
         )
-        jobs = JobStore(client, ttl=settings.job_ttl)
+        room = Room(client, settings)
+        quotas = Quotas(settings)
+        jobs = JobStore(client, ttl=settings.job_ttl, room=room)
         return cls(
             settings=settings,
             client=client,
@@ -92,10 +94,10 @@ class Stores:
             queue=TaskQueue(client, jobs, settings),
             endings=News(connect_queue(settings), ENDED),  # of their own: silence of the news means nothing
             changes=News(connect_queue(settings), CHANGED),
-            warm=WarmPosteriors(settings.warm_bytes),
             counts=counts,
             keys=KeyStore.under(settings.data_dir),
-            quotas=Quotas(settings),
+            quotas=quotas,
+            room=room,
         )
 
     def of(self, tenant: str) -> Self:
@@ -105,9 +107,9 @@ class Stores:
             self,
             tenant=tenant,
             datasets=self.datasets.of(tenant, quota.bytes),
-            posteriors=self.posteriors.of(tenant),
+            posteriors=self.posteriors.of(tenant, quota.posteriors),
             embeddings=self.embeddings.of(tenant),
-            jobs=self.jobs.of(tenant, quota.jobs),
+            jobs=self.jobs.of(tenant, _job_limits(self.settings, quota)),
         )
 
     def close(self) -> None:
@@ -116,6 +118,11 @@ class Stores:
         self.changes.close()
         self.client.close()
         self.cache.close()
+
+
+def _job_limits(settings: Settings, quota: Quota) -> JobLimits:
+    """Return what bounds the jobs of a tenant of this quota."""
+    return JobLimits(open=quota.jobs, all_open=settings.max_jobs, ended=quota.records)
 
 
 @cache

@@ -18,7 +18,7 @@ import redis
 from rq.timeouts import JobTimeoutException
 
 import glle_engine
-from glle_engine import FitSpec, GlleError, Posterior
+from glle_engine import FitSpec, Posterior
 from glle_engine.progress import StageClock
 from worker.behind import Behind
 from worker.clock import now_iso
@@ -31,7 +31,7 @@ from worker.jobs import Cancelled, Job, job_key
 from worker.kinds import analysis_of
 from worker.leftovers import forget_gone
 from worker.posteriors import ARRAYS, PosteriorRecord
-from worker.problems import Problem, ProblemError, internal_error, out_of_memory, timed_out
+from worker.problems import internal_error, problem_of, timed_out
 from worker.provenance import provenance
 from worker.stores import Stores, stores
 from worker.watch import Watch, fitted, stage, watched
@@ -95,17 +95,26 @@ def _attempt(here: Stores, watch: Watch, job_id: str, work: Callable[[Stores, Jo
         here.jobs.cancelled(job_id)
     except redis.RedisError:
         raise
-    except GlleError as error:
-        here.jobs.fail(job_id, Problem.from_engine(error))
-    except ProblemError as error:
-        here.jobs.fail(job_id, error.problem)
-    except JobTimeoutException:
-        here.jobs.fail(job_id, timed_out(here.settings.job_timeout))
-    except MemoryError as error:
-        here.jobs.fail(job_id, out_of_memory(str(error)))
-    except Exception as error:
-        log.exception("Job %s failed", job_id)
-        here.jobs.fail(job_id, internal_error(error))
+    except Exception as error:  # noqa: BLE001 # logged, and recorded as the job's problem
+        _fail(here, job_id, error)
+
+
+def _fail(here: Stores, job_id: str, error: Exception) -> None:
+    """Record the problem that ended a job.
+
+    An error of the recording itself, such as a time-out that comes now, is recorded in its place: a task that raises
+    is run again, four times, and then counts as lost.
+    """
+    try:
+        problem = timed_out(here.settings.job_timeout) if isinstance(error, JobTimeoutException) else problem_of(error)
+        if problem.is_internal:
+            log.error("Job %s failed", job_id, exc_info=error)
+        here.jobs.fail(job_id, problem)
+    except redis.RedisError:
+        raise
+    except Exception as failure:
+        log.exception("The problem of job %s could not be recorded", job_id)
+        here.jobs.fail(job_id, internal_error(failure))
 
 
 def _fit(here: Stores, job: Job) -> None:
@@ -157,15 +166,17 @@ def _draw(here: Stores, job: Job, *, round_: int, shard: int) -> None:
         work = _Shards(here, job, spec, behind)
         following: int | None = shard
         while following is not None:
-            begun = time.monotonic()
+            begun, read = time.monotonic(), work.read_seconds
             work.make(following)
             behind.catch_up()
             ended = time.monotonic()
-            in_time = 2 * ended - begun < until  # another one like it: who waits, waits for a shard at most
+            drawing = ended - begun - (work.read_seconds - read)
+            # Another one like it. A posterior that took long to read is drawn from for as long.
+            in_time = ended + drawing < until + 2 * work.read_seconds
             following = here.queue.take_shard(job, taker=shard) if in_time else None
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Shards:
     """The shards of a draws job, made one after the other; what is drawn is cached and told behind the next draws."""
 
@@ -173,6 +184,7 @@ class _Shards:
     job: Job
     spec: DrawsSpec
     behind: Behind
+    read_seconds: float = 0.0
 
     @cached_property
     def record(self) -> PosteriorRecord:
@@ -180,7 +192,11 @@ class _Shards:
 
     @cached_property
     def posterior(self) -> Posterior:
-        return posterior_of(self.here, self.job, self.record)
+        """The posterior, read at the first draw that is missing; `read_seconds` notes how long that took."""
+        began = time.monotonic()
+        found = posterior_of(self.here, self.job, self.record)
+        self.read_seconds = time.monotonic() - began
+        return found
 
     def make(self, shard: int) -> None:
         """Make the draws that are not there yet, open what comes after them, and tell how far the job is."""

@@ -1,8 +1,12 @@
-"""Files that are there whole or not at all, and what room they take."""
+"""Files that are whole or absent, on disk before an answer says so, and readable by their owner alone.
+
+A rename is durable only after an fsync of its folder; without it a power cut brings the old file back, or none.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import tempfile
@@ -14,6 +18,8 @@ if TYPE_CHECKING:
 
 
 PREFIX = ".unfinished-"  # of the names of temporary files
+FOLDER_MODE, FILE_MODE = 0o700, 0o600
+_NO_FOLDER_FSYNC = {errno.EINVAL, errno.ENOTSUP}  # some network and FUSE file systems
 
 
 def size(path: Path) -> int:
@@ -32,10 +38,55 @@ class Temporary:
         self.write = file.write
 
     def publish(self, path: Path) -> None:
-        """Put it in the place of what was there."""
+        """Replace the file at `path`, and return once content and name survive a power cut."""
         self._file.flush()
         os.fsync(self._file.fileno())
         Path(self._file.name).replace(path)
+        sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Write the names in a folder to disk, after renames and deletions."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _NO_FOLDER_FSYNC:
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder, and missing ones above it, durable and open to their owner alone, whatever the umask."""
+    if folder.is_dir():
+        return
+    make_folder(folder.absolute().parent)
+    with contextlib.suppress(FileExistsError):  # made meanwhile by another process
+        folder.mkdir(mode=FOLDER_MODE)
+    sync_folder(folder.absolute().parent)
+
+
+def restrict_folder(folder: Path) -> None:
+    """Make a folder as `make_folder` does; close one that an earlier version left open to others."""
+    make_folder(folder)
+    if _is_exposed(folder.stat()):
+        folder.chmod(FOLDER_MODE)
+
+
+def _is_exposed(status: os.stat_result) -> bool:
+    """Say whether others can open a file of this process's user; the modes of another's files are not ours to set."""
+    return bool(status.st_mode & 0o077) and status.st_uid == os.geteuid()
+
+
+@contextlib.contextmanager
+def private_file(path: Path) -> Iterator[IO[str]]:
+    """Open a file for writing, made when absent, that its owner alone can open."""
+    make_folder(path.parent)
+    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE), "w") as file:
+        if _is_exposed(os.fstat(file.fileno())):  # an earlier version obeyed the umask
+            os.fchmod(file.fileno(), FILE_MODE)
+        yield file
 
 
 @contextlib.contextmanager

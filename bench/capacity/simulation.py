@@ -41,7 +41,6 @@ class Simulation:
         self.api, self.queue = Line([0.0] * setting.api), Line([0.0])
         self.cache, self.network = Line([0.0]), Line([0.0])
         self._idle = list(range(setting.workers))
-        self._warm = [Kept(Settings.warm_bytes) for _ in range(setting.workers)]
         self._worked = 0.0
         self._urgent: deque[tuple[Steps, None, int]] = deque()
         self._batch: deque[tuple[Steps, Job | None, int]] = deque()
@@ -155,7 +154,7 @@ class Simulation:
 
         def task() -> Steps:
             worker = self._given
-            yield from self._at_hand(worker, posterior)
+            yield from self._at_hand(posterior)
             yield None, self._work(cost.worker_cpu)
             yield self.cache, cost.cache_cpu
             yield self.network, cost.cache_in / NETWORK
@@ -182,7 +181,7 @@ class Simulation:
         worker, whole = self._given, self._cost["job"]
         yield self.queue, self._cost["task"].queue_cpu
         yield None, self._work(self._cost["task"].worker_cpu)
-        yield from self._at_hand(worker, job.posterior)
+        yield from self._at_hand(job.posterior)
         until, shard = self.now + Settings.shard_seconds, first
         while True:
             share, began = job.spec.shard_size(shard) / job.spec.total, self.now
@@ -209,10 +208,8 @@ class Simulation:
             yield self.network, result.cache_out / NETWORK
             self._end("job", job.began)
 
-    def _at_hand(self, worker: int, posterior: int) -> Steps:
-        """Have a posterior in a worker's memory: from there, from the cache, or fitted again."""
-        if self._warm[worker].has(posterior):
-            return
+    def _at_hand(self, posterior: int) -> Steps:
+        """Have a posterior in a task's memory: from the cache, or fitted again."""
         cost = self._cost["reading"]
         if not self._kept.has(posterior):
             self._refits += 1
@@ -223,7 +220,6 @@ class Simulation:
         yield self.cache, cost.cache_cpu
         yield self.network, cost.cache_out / NETWORK
         yield None, self._work(cost.worker_cpu)
-        self._warm[worker].put(posterior, self._posterior_bytes)
 
     def _enqueue(self, steps: Steps, job: Job | None, *, shard: int = 0, urgent: bool = False) -> None:
         if urgent and (self._passed < MOST_PASSED or not self._batch):

@@ -23,15 +23,26 @@ if TYPE_CHECKING:
     from worker.datasets import Table
     from worker.settings import Settings
 
+# Of text, which numpy's and Python's own parsers read in some milliseconds; a process of its own takes as long to fork.
+_SAFE_TEXT = 2**16
+
 __all__ = ["Apart", "Limits", "Reader", "reader_of"]
 
 
 @dataclass(frozen=True)
 class Reader:
-    """How a media type is read, and how long its body may be."""
+    """How a media type is read, and how long its body may be.
+
+    Parameters
+    ----------
+    safe
+        Bytes up to which a body is read by the API process itself; a larger one is read by a process with limits.
+
+    """
 
     read: Callable[[IO[bytes], Limits, Apart], Table]
     cap: int
+    safe: int = 0
 
 
 def reader_of(content_type: str, encoding: str, settings: Settings) -> Reader:
@@ -47,14 +58,14 @@ def reader_of(content_type: str, encoding: str, settings: Settings) -> Reader:
     header = {"header=present": True, "header=absent": False}
     headed = next((header[parameter] for parameter in parameters if parameter in header), None)
     readers = {
-        "application/x-npy": Reader(read_npy, settings.max_body),
-        "application/vnd.numpy": Reader(read_npy, settings.max_body),
+        "application/x-npy": Reader(read_npy, settings.max_body, settings.max_body),  # a header, and a map of the rest
+        "application/vnd.numpy": Reader(read_npy, settings.max_body, settings.max_body),
         "application/zip": Reader(read_npz, settings.max_body),
         "application/x-npz": Reader(read_npz, settings.max_body),
-        "text/csv": Reader(partial(read_csv, header=headed), settings.max_body),
+        "text/csv": Reader(partial(read_csv, header=headed), settings.max_body, _SAFE_TEXT),
         ARROW: Reader(read_arrow, settings.max_body),
         PARQUET: Reader(read_parquet, settings.max_body),
-        "application/json": Reader(read_json, settings.max_json),
+        "application/json": Reader(read_json, settings.max_json, _SAFE_TEXT),
     }
     if encoding.lower() not in {"", "identity"}:
         raise refuse("unsupported-media-type", 415, f"The body is encoded with {encoding}.", "Send it uncompressed.")

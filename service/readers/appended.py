@@ -12,6 +12,7 @@ from worker.problems import ProblemError, refuse
 if TYPE_CHECKING:
     from service.readers.shape import Limits
 
+NO_MEMORY = "std::bad_alloc"  # in the words of a library of C++ that has none left
 _ALIGNED = 64
 
 

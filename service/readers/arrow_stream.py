@@ -6,6 +6,7 @@ import mmap
 import struct
 from typing import IO, TYPE_CHECKING, Any
 
+from service.readers.appended import NO_MEMORY
 from service.readers.columns import Columns, check_size, table_of
 from worker.problems import ProblemError, refuse
 
@@ -36,6 +37,8 @@ def read_arrow(file: IO[bytes], limits: Limits, apart: Apart) -> Table:
             columns = Columns.of(stream.schema, apart, limits)
             check_size(max(1, _rows(mapped)), columns, limits)
             return table_of(file, columns, iter(stream), limits, source="arrow")
+    except MemoryError:  # pyarrow's is an ArrowException, too
+        raise
     except (pa.ArrowException, ValueError, struct.error) as error:
         raise _malformed(str(error)) from None
     except OSError as error:
@@ -98,6 +101,8 @@ def _table(head: memoryview, place: int) -> int:
 
 
 def _malformed(reason: str) -> ProblemError:
+    if NO_MEMORY in reason:
+        raise MemoryError
     return refuse(
         "malformed-arrow",
         422,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 from typing import IO, TYPE_CHECKING, Any
 
-from service.readers.appended import check_inflated
+from service.readers.appended import NO_MEMORY, check_inflated
 from service.readers.columns import BLOCK_VALUES, Columns, check_size, table_of
 from service.readers.pages import unpacked_sizes
 from worker.problems import ProblemError, refuse
@@ -43,6 +43,8 @@ def read_parquet(file: IO[bytes], limits: Limits, apart: Apart) -> Table:
         with parquet.ParquetFile(file, metadata=footer.metadata, read_dictionary=once) as body:
             rows = max(1, BLOCK_VALUES // len(columns.names))
             return table_of(file, columns, body.iter_batches(rows, use_threads=False), limits, source="parquet")
+    except MemoryError:  # pyarrow's is an ArrowException, too
+        raise
     except (pa.ArrowException, ValueError) as error:
         raise _malformed(str(error)) from None
     except OSError as error:
@@ -64,6 +66,8 @@ def _check_pages(file: IO[bytes], metadata: Any, limits: Limits) -> None:
 
 
 def _malformed(reason: str) -> ProblemError:
+    if NO_MEMORY in reason:
+        raise MemoryError
     return refuse(
         "malformed-parquet",
         422,

@@ -18,6 +18,7 @@ from service.checks import (
     require_drawable,
     require_not_all_equal,
     require_posterior,
+    require_sample,
     require_success,
     require_within,
 )
@@ -41,8 +42,8 @@ from worker.analyses import (
     TransformSpec,
 )
 from worker.cache import entry_bytes
-from worker.datasets import Dataset
-from worker.draws import draw_seconds, draws_bytes
+from worker.dataset import Array
+from worker.draws import draw_seconds
 from worker.jobs import Job
 from worker.numerics import numbers_for
 from worker.posteriors import PosteriorRecord
@@ -108,7 +109,7 @@ async def summary(
     """
     negotiated(request, _SUMMARY_MEDIA)
     record = await run_in_threadpool(require_posterior, here, id)
-    _require_sample(here, record, source, first, count)
+    require_sample(here, record, source, first=first, count=count)
     auto = scale == "auto"
     if auto:
         require_calibratable(record, source)
@@ -252,15 +253,19 @@ def _quick(here: Stores, record: PosteriorRecord, count: int) -> bool:
 def _transform(here: Stores, id_: str, body: TransformIn, deadline: float | None, key: str | None) -> Job:
     record = require_posterior(here, id_)
     if body.draws:
-        _require_sample(here, record, body.source, body.first, body.draws)
-    points = _points(here, record, body)
-    p = record.spec["n_components"]
-    here.cache.check_size(entry_bytes((points.n, p, p + 2), (points.n,)), f"The result of {points.n:,} points")
-    here.cache.check_size(
-        entry_bytes((body.draws, points.n, p)), f"Placing {points.n:,} points in {body.draws:,} draws"
-    )
+        require_sample(here, record, body.source, first=body.first, count=body.draws)
+    dataset, shape, points = _points(here, body)
+    if shape[1] != record.d:
+        raise InvalidShapeError(
+            f"The new points have shape {shape}; the training data have {record.d} features.",
+            remedy=f"Give a matrix of {record.d} columns.",
+            details={"shape": list(shape), "features": record.d},
+        )
+    n, p = shape[0], record.spec["n_components"]
+    here.cache.check_size(entry_bytes((n, p, p + 2), (n,)), f"The result of {n:,} points")
+    here.cache.check_size(entry_bytes((body.draws, n, p)), f"Placing {n:,} points in {body.draws:,} draws")
     spec = TransformSpec(
-        dataset=points.id,
+        dataset=dataset,
         draws=body.draws,
         first=body.first,
         seed=body.seed,
@@ -268,29 +273,19 @@ def _transform(here: Stores, id_: str, body: TransformIn, deadline: float | None
         source=body.source,
         engine=numbers_for(record.numbers),
     )
-    asked = {**body.model_dump(exclude={"data"}), "dataset": points.id}
+    asked = {**body.model_dump(exclude={"data"}), "dataset": dataset}
     request = (f"POST /v1/posteriors/{id_}/transform", asked)
-    return once(here, key, request, lambda: analysis_job(here, spec, posterior=id_, terms=Terms.within(deadline)))
+    terms = Terms.within(deadline)
+    return once(here, key, request, lambda: analysis_job(here, spec, posterior=id_, terms=terms, points=points))
 
 
-def _points(here: Stores, record: PosteriorRecord, body: TransformIn) -> Dataset:
-    """Return the data set of the new points, stored when they came inline, or refuse other features."""
+def _points(here: Stores, body: TransformIn) -> tuple[str, tuple[int, int], Array | None]:
+    """Return id and shape of the new points, and themselves where they came inline: they are no data set."""
     if body.dataset is not None:
         known = require_dataset(here, body.dataset)
-        _require_features((known.n, known.d), record)
-        return known
+        return known.id, (known.n, known.d), None
     table = table_of({"data": body.data}, Limits.of(here.settings))
-    _require_features(table.values.shape, record)
-    return here.datasets.add(table)[0]
-
-
-def _require_features(shape: tuple[int, ...], record: PosteriorRecord) -> None:
-    if shape[1] != record.d:
-        raise InvalidShapeError(
-            f"The new points have shape {shape}; the training data have {record.d} features.",
-            remedy=f"Give a matrix of {record.d} columns.",
-            details={"shape": list(shape), "features": record.d},
-        )
+    return here.datasets.id_of(table), (table.values.shape[0], table.values.shape[1]), table.values
 
 
 def _reconstructions(here: Stores, id_: str, body: ReconstructionsIn, deadline: float | None, key: str | None) -> Job:
@@ -338,9 +333,3 @@ def _advice(here: Stores, body: AdviceIn, deadline: float | None, key: str | Non
     )
     request = ("POST /v1/advice", body.model_dump())
     return once(here, key, request, lambda: analysis_job(here, spec, posterior=None, terms=Terms.within(deadline)))
-
-
-def _require_sample(here: Stores, record: PosteriorRecord, source: str, first: int, count: int) -> None:
-    """Refuse draws that cannot be made, or that the cache could not keep: an analysis reads them from there."""
-    require_drawable(here, record, source, total=count, last=first + count - 1)
-    here.cache.check_size(draws_bytes(record.n, record.spec["n_components"], count), f"The {count:,} draws")

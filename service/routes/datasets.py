@@ -1,6 +1,8 @@
 """`/v1/datasets`: upload, list, read back, delete."""
 
 import contextlib
+import os
+from functools import partial
 from pathlib import Path
 from typing import IO, Annotated, Any
 
@@ -30,7 +32,7 @@ from service.idempotency import IN_USE, Answers, Key, content_digest, remembered
 from service.immutable import PARTS, client_has_it, immutable_headers
 from service.models import DatasetOut, DatasetPage, SyntheticIn
 from service.naming import PATCH_BODY, NameFilter, NamingIn, TagFilter
-from service.paging import Cursor, Limit, page, position
+from service.paging import Cursor, Limit, listed, position
 from service.problems import documented
 from service.readers import Apart, Limits, reader_of
 from service.selection import Points, Selection
@@ -38,6 +40,7 @@ from service.tables import Table as Columns
 from service.tables import matrix_columns, table_response
 from service.uploads import received
 from worker.datasets import Array, Dataset, Table
+from worker.disk import require_room
 from worker.naming import is_called
 from worker.problems import refuse
 from worker.stores import Stores
@@ -71,7 +74,7 @@ _CREATED: dict[int | str, dict[str, Any]] = {
             _413="Longer than GLLE_MAX_BODY (JSON: GLLE_MAX_JSON).",
             _415="Not npy, npz, CSV, Arrow, Parquet or JSON; or pyarrow is not installed.",
             _422="Not a finite matrix: the row and the column are named.",
-            _507="The disk is full.",
+            _507="The disk is full, but for GLLE_DISK_RESERVE.",
         ),
     },
     openapi_extra={"requestBody": {"required": True, "content": _BODIES}},
@@ -92,16 +95,19 @@ async def upload(
     columns of numbers are the features. Missing values, NaN and infinity are refused with row and column, never
     dropped: the details count the rows that have one, and list the first 20.
     """
-    reader = reader_of(
-        request.headers.get("content-type", ""), request.headers.get("content-encoding", ""), here.settings
-    )
-    async with received(request, Path(here.settings.data_dir) / "incoming", reader.cap) as file:
+    kind, processes = request.headers.get("content-type", ""), request.app.state.readers
+    reader = reader_of(kind, request.headers.get("content-encoding", ""), here.settings)
+    incoming = Path(here.settings.data_dir) / "incoming"
+    async with received(request, incoming, reader.cap, here.settings.disk_reserve) as file:
+        is_safe = os.fstat(file.fileno()).st_size <= reader.safe
+        read = reader.read if is_safe else partial(processes.read, kind)
 
         def stored() -> tuple[Dataset, bool]:
-            return _added(here, reader.read(file, Limits.of(here.settings), Apart(label, color)))
+            return _added(here, read(file, Limits.of(here.settings), Apart(label, color)))
 
         asked = await run_in_threadpool(_upload_asked, request, file) if key is not None else ("", "")
-        return _stored(*await run_in_threadpool(remembered, here, key, asked, stored, _answers(here)))
+        async with contextlib.nullcontext() if is_safe else processes.turn():
+            return _stored(*await run_in_threadpool(remembered, here, key, asked, stored, _answers(here)))
 
 
 @router.post(
@@ -111,7 +117,13 @@ async def upload(
     response_model=DatasetOut,
     responses={
         **_CREATED,
-        **documented(_409=IN_USE, _413="Body too long.", _415="Not JSON.", _422="A value out of range."),
+        **documented(
+            _409=IN_USE,
+            _413="Body too long.",
+            _415="Not JSON.",
+            _422="A value out of range.",
+            _507="The disk is full, but for GLLE_DISK_RESERVE.",
+        ),
     },
 )
 def synthetic(body: SyntheticIn, here: Here, key: Key = None) -> Response:
@@ -127,14 +139,19 @@ def synthetic(body: SyntheticIn, here: Here, key: Key = None) -> Response:
     return _stored(*remembered(here, key, asked, sampled, _answers(here)))
 
 
-@router.get("", summary="List data sets", responses=documented(_422="Bad cursor."))
-def list_datasets(
-    here: Here, tag: TagFilter, name: NameFilter = None, limit: Limit = 20, cursor: Cursor = None
-) -> DatasetPage:
-    """List the data sets, the newest first; all, or those of a name and of tags."""
-    called = (found for found in here.datasets.newest(position(cursor)) if is_called(found[1], name, tag))
-    items, following = page(called, limit)
-    return DatasetPage(items=[DatasetOut.of(item) for item in items], next=following)
+@router.get("", summary="List data sets", response_model=DatasetPage, responses=documented(_422="Bad cursor."))
+async def list_datasets(
+    request: Request, here: Here, tag: TagFilter, name: NameFilter = None, limit: Limit = 20, cursor: Cursor = None
+) -> Response:
+    """List the data sets, the newest first; all, or those of a name and of tags.
+
+    A page looks at 1,000 records at most: with a filter it may be short, or empty, and `next` goes on.
+    """
+    found = here.datasets.newest(position(cursor))
+    called = ((at, one if is_called(one, name, tag) else None) for at, one in found)
+    return await listed(
+        request, called, limit, lambda items, at: DatasetPage(items=list(map(DatasetOut.of, items)), next=at)
+    )
 
 
 @router.get("/{id}", summary="Describe a data set", responses=documented(_404="None."))
@@ -282,6 +299,7 @@ def _answers(here: Stores) -> Answers[tuple[Dataset, bool]]:
 
 def _added(here: Stores, table: Table) -> tuple[Dataset, bool]:
     """Store a table, and begin to note what will be cached about it; return its record and whether it is new."""
+    require_room(Path(here.settings.data_dir), 8 * table.values.size, here.settings.disk_reserve)
     dataset, new = here.datasets.add(table)
     if new:
         with contextlib.suppress(redis.RedisError):  # then deleting it looks through the whole cache

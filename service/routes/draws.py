@@ -21,7 +21,7 @@ from service.arrays import (
 )
 from service.arrow import ARROW
 from service.broken import BreakableResponse
-from service.checks import require_calibratable, require_drawable, require_posterior, require_quick, require_success
+from service.checks import require_calibratable, require_posterior, require_quick, require_sample, require_success
 from service.context import Deadline, Here, accepted, answered, settle, submitted
 from service.idempotency import IN_USE, Key, once
 from service.immutable import PARTS, SCALE_DOCUMENTED, client_has_it, immutable_headers, scale_header
@@ -212,8 +212,7 @@ def _spec(here: Stores, record: PosteriorRecord, body: DrawsIn) -> DrawsSpec:
     )
     if spec.is_auto:
         require_calibratable(record, body.source)
-    require_drawable(here, record, body.source, total=spec.total, last=body.first + body.count - 1)
-    here.cache.check_size(spec.nbytes, f"The result of {spec.total:,} draws")
+    require_sample(here, record, body.source, first=body.first, count=body.count, scales=len(scales))
     return spec
 
 

@@ -9,40 +9,42 @@ from starlette.concurrency import run_in_threadpool
 
 from service import drawn
 from service.arrays import JSON, NPY, Dtype, negotiated
-from service.broken import BreakableResponse
 from service.checks import require_draws, require_success
 from service.context import Here, accepted, look, made_again, settle, wait_for_it_again
 from service.events import EVENTS, events, has_seen_the_end
 from service.immutable import PARTS, SCALE_DOCUMENTED, body_headers, client_has_it, scale_header
 from service.models import JobOut, JobPage, PosteriorOut
-from service.paging import Cursor, Limit, page, position
+from service.paging import Cursor, Limit, listed, position
 from service.partial import npy_as_they_come
 from service.pictured import picture_response
 from service.problems import documented
 from service.results import Wanted, result_response
 from service.routes.posteriors import ACCEPTED, LATE, Wait
 from service.selection import Draws, Points, unsliced
+from service.streams import Stream
 from worker.draws import DrawsSpec
-from worker.jobs import Job, Kind, Status
+from worker.jobs import LISTED, Job, Kind, Status
 from worker.kinds import analysis_of
 from worker.stores import Stores
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
 
-@router.get("", summary="List jobs", responses=documented(_422="Bad cursor or filter."))
-def list_jobs(
+@router.get("", summary="List jobs", response_model=JobPage, responses=documented(_422="Bad cursor or filter."))
+async def list_jobs(
+    request: Request,
     here: Here,
     limit: Limit = 20,
     cursor: Cursor = None,
     status: Annotated[Status | None, Query(description="Only jobs of this status.")] = None,
     kind: Annotated[Kind | None, Query(description="Only jobs of this kind.")] = None,
-) -> JobPage:
-    """List the jobs, the newest first; a record is kept for GLLE_JOB_TTL after the job's end."""
-    repaired = ((at, here.queue.repair(job)) for at, job in here.jobs.newest(position(cursor)))
-    wanted = ((at, job) for at, job in repaired if status in {None, job.status} and kind in {None, job.kind})
-    items, following = page(wanted, limit)
-    return JobPage(items=[JobOut.of(item) for item in items], next=following)
+) -> Response:
+    """List the jobs, the newest first; a record is kept for GLLE_JOB_TTL after the job's end.
+
+    Of the records of ended jobs a tenant keeps the newest GLLE_QUOTA_RECORDS.
+    """
+    found = here.jobs.listed(position(cursor), status, kind, min(limit + 1, LISTED))
+    return await listed(request, found, limit, lambda items, at: JobPage(items=list(map(JobOut.of, items)), next=at))
 
 
 @router.get("/{id}", summary="Follow a job", responses=documented(_404="No such job."))
@@ -87,9 +89,9 @@ async def follow(
     if has_seen_the_end(job, last_event_id):
         return Response(status_code=204)
     streams = request.app.state.streams
-    streams.require_room()
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # no proxy is to hold it back
-    return BreakableResponse(events(here, streams, job, last_event_id), headers=headers, media_type=EVENTS)
+    told = partial_of(events, here, streams, job, last_event_id)
+    return Stream(streams, told, headers=headers, media_type=EVENTS)
 
 
 @router.get(
@@ -158,14 +160,22 @@ async def get_result(
     response_model=JobOut,
     responses={
         202: {"model": JobOut, "description": "It runs, and was told to stop."},
-        **documented(_404="No such job."),
+        **documented(_404="No such job.", _409="With `record`: the job has not ended."),
     },
 )
-def cancel(id: str, here: Here) -> Response:  # noqa: A002 # the name in the path
+def cancel(
+    id: str,  # noqa: A002 # the name in the path
+    here: Here,
+    *,
+    record: Annotated[bool, Query(description="Remove the record of a job that has ended.")] = False,
+) -> Response:
     """Cancel a job: a queued one at once, a running one within two seconds; an ended one stays as it is.
 
-    Work is told to stop; what does not listen, inside a long computation, is killed by its worker.
+    Work is told to stop; what does not listen, inside a long computation, is killed by its worker. With `record` the
+    record of an ended job is removed, and its last state returned. Its results stay cached under their names.
     """
+    if record:
+        return Response(JobOut.of(here.jobs.forget(id)).model_dump_json(), 200, media_type="application/json")
     here.jobs.fetch(id)
     job = here.queue.withdraw(here.jobs.cancel(id))
     if job.is_open:
@@ -200,10 +210,8 @@ async def _partial(here: Stores, job: Job, request: Request, dtype: Dtype) -> Re
     spec = await run_in_threadpool(_numbered, here, job)
     if spec is None:
         return accepted(job)
-    streams = request.app.state.streams
-    streams.require_room()
     headers = scale_header(*(float(scale) for scale in spec.scales))
-    return npy_as_they_come(here, streams, job, spec, dtype, headers)
+    return npy_as_they_come(here, request.app.state.streams, job, spec, dtype, headers)
 
 
 def _numbered(here: Stores, job: Job) -> DrawsSpec | None:

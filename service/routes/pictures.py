@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine.spec import Align
-from service.checks import require_dataset, require_drawable, require_posterior, require_success
+from service.checks import require_dataset, require_posterior, require_sample, require_success
 from service.context import Here, accepted, analysis_job, settle
 from service.models import COUNTER
 from service.pictured import picture_response
@@ -16,13 +16,14 @@ from service.problems import documented
 from service.routes.draws import MISSING, Law, Seed
 from service.routes.posteriors import ACCEPTED, Wait
 from worker.analyses import MOST_SUMMARISED, SummarySpec
+from worker.draws import draw_seconds
 from worker.numerics import numbers_for, numbers_of
 from worker.pictures.picture import MEDIA, PictureSpec, Subject, require_pictures
 from worker.pictures.subjects import Grid, chosen_color
 from worker.posteriors import PosteriorRecord
 from worker.problems import refuse
 from worker.stores import Stores
-from worker.terms import Terms
+from worker.terms import ANY_TIME, Terms
 
 router = APIRouter(tags=["pictures"])
 
@@ -211,20 +212,24 @@ def _spec(
 
 
 async def _seen(here: Stores, request: Request, spec: PictureSpec, posterior: str, wait: float, grid: Grid) -> Response:
-    """Return the picture of a posterior's draws."""
+    """Return the picture of a posterior's draws; of few it goes before batches, as the draws themselves would."""
     record = await run_in_threadpool(_require_panels, here, posterior, grid, spec.of)
     await run_in_threadpool(_require_color, here, record.dataset, spec.color)
     engine = numbers_for(record.numbers)
     spec = replace(spec, engine=engine, asked={**spec.asked, **({"engine": engine} if "engine" in spec.asked else {})})
-    return await _drawn(here, request, spec, posterior, wait)
+    total = grid.count * len(grid.scales)
+    seconds = total * draw_seconds(record.n, record.spec["n_components"])
+    is_quick = spec.of == "draws" and (total == 1 or seconds <= here.settings.shard_seconds)
+    return await _drawn(here, request, spec, posterior, wait, Terms(priority="interactive" if is_quick else "batch"))
 
 
-async def _drawn(here: Stores, request: Request, spec: PictureSpec, posterior: str | None, wait: float) -> Response:
+async def _drawn(
+    here: Stores, request: Request, spec: PictureSpec, posterior: str | None, wait: float, terms: Terms = ANY_TIME
+) -> Response:
     """Return a picture, drawn by a worker unless it is cached; 202 until then."""
     key = spec.cache_key(posterior or str(spec.dataset))
     entry = await run_in_threadpool(here.cache.get, key)
     if entry is None:
-        terms = Terms(priority="interactive" if spec.of == "draws" else "batch")
         made = partial(analysis_job, here, spec, posterior=posterior, terms=terms)
         job = await settle(here, await run_in_threadpool(made), wait)
         if job.is_open:
@@ -245,7 +250,7 @@ def _require_color(here: Stores, dataset: str, color: str) -> None:
 def _require_panels(here: Stores, posterior: str, grid: Grid, of: str) -> PosteriorRecord:
     total = grid.count * len(grid.scales)
     record = require_posterior(here, posterior)
-    require_drawable(here, record, grid.source, total=total, last=grid.first + grid.count - 1)
+    require_sample(here, record, grid.source, first=grid.first, count=grid.count, scales=len(grid.scales))
     if of == "draws" and total > MOST_PANELS:
         detail = f"{total} draws on one sheet; {MOST_PANELS} are allowed."
         raise refuse("over-the-limit", 422, detail, "Ask for several sheets: `first` moves on.", allowed=MOST_PANELS)

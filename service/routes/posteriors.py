@@ -13,7 +13,7 @@ from service.idempotency import IN_USE, Answers, Key, remembered
 from service.immutable import PARTS, client_has_it, immutable_headers
 from service.models import JobOut, PosteriorIn, PosteriorOut, PosteriorPage
 from service.naming import PATCH_BODY, NameFilter, NamingIn, TagFilter
-from service.paging import Cursor, Limit, page, position
+from service.paging import Cursor, Limit, listed, position
 from service.problems import documented
 from worker.identity import posterior_id
 from worker.jobs import Job
@@ -70,14 +70,19 @@ async def fit(body: PosteriorIn, here: Here, wait: Wait = 0.0, deadline: Deadlin
     return _posterior(await run_in_threadpool(here.posteriors.fetch, job.subject), 201)
 
 
-@router.get("", summary="List posteriors", responses=documented(_422="Bad cursor."))
-def list_posteriors(
-    here: Here, tag: TagFilter, name: NameFilter = None, limit: Limit = 20, cursor: Cursor = None
-) -> PosteriorPage:
-    """List the posteriors, the newest first; all, or those of a name and of tags."""
-    called = (found for found in here.posteriors.newest(position(cursor)) if is_called(found[1], name, tag))
-    items, following = page(called, limit)
-    return PosteriorPage(items=[PosteriorOut.of(item) for item in items], next=following)
+@router.get("", summary="List posteriors", response_model=PosteriorPage, responses=documented(_422="Bad cursor."))
+async def list_posteriors(
+    request: Request, here: Here, tag: TagFilter, name: NameFilter = None, limit: Limit = 20, cursor: Cursor = None
+) -> Response:
+    """List the posteriors, the newest first; all, or those of a name and of tags.
+
+    A page looks at 1,000 records at most: with a filter it may be short, or empty, and `next` goes on.
+    """
+    found = here.posteriors.listed(position(cursor))
+    called = ((at, one if one is not None and is_called(one, name, tag) else None) for at, one in found)
+    return await listed(
+        request, called, limit, lambda items, at: PosteriorPage(items=list(map(PosteriorOut.of, items)), next=at)
+    )
 
 
 @router.get(
@@ -93,7 +98,7 @@ def get_posterior(id: str, here: Here) -> Response:  # noqa: A002 # the name in 
     """Tell specification, diagnostics, spectrum, cost and provenance; the problem, if the fit failed."""
     job = here.jobs.holder(id)
     if job is not None and here.posteriors.get(id) is None:
-        job = here.queue.repair(job)
+        job = here.queue.look(job)
         if job.is_open:
             return accepted(job)
     return _posterior(require_posterior(here, id), 200)
@@ -186,13 +191,18 @@ def _posterior_or_job(
     def known_or_fitted() -> PosteriorRecord | Job:
         if (record := here.posteriors.get(id_)) is not None:
             return record
+        here.posteriors.require_room()
         require_not_all_equal(here, dataset)
         return _fit(here, id_, dataset.id, spec.to_dict(), numbers, terms)
 
-    answers = Answers[PosteriorRecord | Job](
-        name=lambda made: made.id,
-        recall=lambda name: (here.posteriors if name.startswith("post_") else here.jobs).get(name),
-    )
+    def recall(name: str) -> PosteriorRecord | Job | None:
+        if name.startswith("post_"):
+            return here.posteriors.get(name)
+        job = here.jobs.get(name)
+        is_gone = job is not None and job.status == "succeeded" and here.posteriors.get(job.subject) is None
+        return None if is_gone else job  # a posterior that was deleted is fitted again
+
+    answers = Answers[PosteriorRecord | Job](name=lambda made: made.id, recall=recall)
     return remembered(here, key, ("POST /v1/posteriors", body.model_dump()), known_or_fitted, answers)
 
 

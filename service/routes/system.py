@@ -1,6 +1,7 @@
 """What stands beside the resources: info, health, metrics, the documentation."""
 
 import platform
+from typing import Literal
 
 import fastapi
 import numpy as np
@@ -26,8 +27,8 @@ router = APIRouter(tags=["service"])
 
 _LIMITS = (
     "max_body", "max_json", "max_inflated", "max_points", "max_features", "max_neighbors", "max_components",
-    "max_draws", "max_wait", "cache_bytes", "job_timeout", "job_ttl", "quota_bytes", "quota_jobs", "quota_requests",
-    "cost_margin", "method_bytes",
+    "max_draws", "max_jobs", "max_wait", "cache_bytes", "job_timeout", "job_ttl", "quota_bytes", "quota_jobs",
+    "quota_requests", "quota_records", "quota_posteriors", "cost_margin", "method_bytes",
 )  # fmt: skip
 
 
@@ -68,23 +69,35 @@ async def livez() -> LiveOut:
     return LiveOut()
 
 
-@router.get("/readyz", summary="Can it work?", responses=documented())
+@router.get("/readyz", summary="Can it work?", response_model_exclude_none=True, responses=documented())
 def readyz(request: Request, here: Here) -> ReadyOut:
     """Answer 200 when the servers answer, the queue's is never evicted, each queue has a worker, data can be written.
 
     And while this process is not about to stop.
 
-    Else 503: the problem of the first check that fails, and all of them in `details.checks`.
+    It is `degraded` while a check has a warning: the queue server is above GLLE_QUEUE_HIGH_WATER, so new jobs are
+    refused, the disk has less free than GLLE_DISK_RESERVE, so uploads are refused, or the object store does not answer.
+
+    Else 503: the problem of the first check that fails, and all of them in `details.checks`. Without a key, where
+    other paths need one, the answer is the status alone.
     """
     request.app.state.draining.require_not_begun()
     checks = readiness(here)
-    if failed := [check for check in checks if check.state == "problem"]:
+    failed = [check for check in checks if check.state == "problem"]
+    status: Literal["ok", "degraded"] = "ok" if all(check.state == "ok" for check in checks) else "degraded"
+    if not request.app.state.door.knows(request.scope):
+        if failed:
+            remedy = "Ask with a key for what is wrong, or run `glle doctor` on the service's machine."
+            raise refuse("not-ready", 503, "The service cannot work at the moment.", remedy)
+        return ReadyOut(status=status)
+    if failed:
         first, names = failed[0], [check.name for check in failed]
         told = [check.to_dict() for check in checks]
         raise refuse(first.code, 503, f"{', '.join(names)}: {first.detail}", first.remedy, failed=names, checks=told)
     queues = queue_states(here)
     workers = {worker.name for queue in queues for worker in queue.workers}
     return ReadyOut(
+        status=status,
         workers=len(workers),
         queue_length=sum(queue.length for queue in queues),
         checks=[CheckOut(name=check.name, state=check.state, detail=check.detail) for check in checks],

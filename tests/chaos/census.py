@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from worker import places
 from worker.identity import text
 from worker.safe_queue import NAME
 
@@ -32,7 +33,7 @@ _SUBJECT = r"(?P<about>(post|ds)_[0-9a-f]+)"
 QUEUE = (
     Owner("jobs: record", r"glle:job:job_[0-9a-f]+", "when ended"),
     Owner("jobs: claim", r"glle:claim:.+", "always"),
-    Owner("jobs: lists and counts", r"glle:jobs(:entered)?|glle:open|glle:unfinished", "never"),
+    Owner("jobs: lists and counts", r"glle:jobs(:.+)?|glle:open|glle:unfinished|glle:tenants", "never"),
     Owner("jobs: who looks", r"glle:swept|glle:maintained", "always"),
     Owner("posteriors: record", rf"glle:posterior:{_SUBJECT}", "never", "posterior"),
     Owner("posteriors: calibration", rf"glle:calibration:{_SUBJECT}", "never", "posterior"),
@@ -47,6 +48,7 @@ QUEUE = (
     Owner("RQ: execution", r"rq:executions?:.+", "always"),
     Owner("RQ: worker", r"rq:worker:.+", "always"),
     Owner("RQ: lists", rf"rq:(queues|workers|workers:{NAME}|queue:{NAME}(:intermediate)?)", "never"),
+    Owner("RQ: lines", rf"rq:queue:{NAME}:(waiting|clock|turns:.+|line:.+)", "never"),
     Owner("RQ: registries", rf"rq:(wip|finished|failed|deferred|scheduled|canceled):{NAME}", "never"),
     Owner("RQ: taken just now", rf"rq:queue:{NAME}:intermediate:first_seen:.+", "always"),
     Owner("RQ: lock of maintenance", rf"rq:(clean_registries|maintenance):{NAME}|rq:.*lock.*", "always"),
@@ -98,7 +100,7 @@ class Census:
         self._leaked("glle:posteriors: {} is not there", (id_ for id_ in posteriors if id_ not in alive))
         opened = [text(raw) for raw in client.smembers("glle:open")]
         self._leaked("glle:open: {} has ended", (id_ for id_ in opened if not _is_open(client, f"glle:job:{id_}")))
-        tasks = [*client.lrange(f"rq:queue:{NAME}", 0, -1), *client.lrange(f"rq:queue:{NAME}:intermediate", 0, -1)]
+        tasks = [*places.waiting(client, f"rq:queue:{NAME}"), *client.lrange(f"rq:queue:{NAME}:intermediate", 0, -1)]
         self._leaked("RQ: {} waits, and nothing is to be done", map(text, tasks))
         self._leaked("RQ: {} is at work, and nothing is to be done", map(text, client.zrange(f"rq:wip:{NAME}", 0, -1)))
         workers = [text(raw) for raw in client.smembers(f"rq:workers:{NAME}")]

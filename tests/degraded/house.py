@@ -33,6 +33,7 @@ SETTINGS = {
     "GLLE_HEARTBEAT": "1",
     "GLLE_SHARD_SECONDS": "0.2",
     "GLLE_LOG_LEVEL": "warning",
+    "GLLE_DISK_RESERVE": "0",  # its disks are small, and filled to the last byte
 }
 
 

@@ -12,7 +12,8 @@ from typing import Self
 import httpx
 
 from service.app import create_app
-from tests.hostile.caps import MAX_BODY, MAX_INFLATED, MAX_JSON
+from service.reading.processes import Ended, ReaderProcesses
+from tests.hostile.caps import MAX_BODY, MAX_INFLATED, MAX_JSON, MOST_BYTES
 from tests.hostile.case import KINDS, Told
 from worker.settings import Settings
 from worker.stores import Stores
@@ -35,10 +36,12 @@ class Service:
         self._folder = folder
         settings = Settings(
             redis_url=NOWHERE, cache_url=NOWHERE, data_dir=str(folder), max_body=MAX_BODY, max_inflated=MAX_INFLATED,
-            max_json=MAX_JSON, max_features=1000,
+            max_json=MAX_JSON, max_features=1000, reader_bytes=MOST_BYTES,
         )  # fmt: skip
         self._runner = asyncio.Runner()
         app = create_app(Stores.connect(settings))
+        self._ended: list[Ended] = []
+        self._readers = app.state.readers = ReaderProcesses(settings, self._ended.append)
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         self._client = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1")
 
@@ -49,11 +52,13 @@ class Service:
     def __exit__(self, *error: object) -> None:
         """End it."""
         self._runner.run(self._client.aclose())
+        self._readers.close()
         self._runner.close()
 
     def upload(self, reader: str, body: bytes, query: dict[str, str] | None = None) -> Told:
         """Upload a body; return what came of it. Data sets that it made are deleted again."""
         _forget_peak()
+        self._ended.clear()
         before, started = _memory("VmRSS"), time.process_time()
         answer = self._runner.run(
             self._client.post(
@@ -61,6 +66,8 @@ class Service:
             )
         )
         seconds, peak = time.process_time() - started, max(0, _memory("VmHWM") - before)
+        for ended in self._ended:  # the reader's are the body's, too
+            seconds, peak = seconds + ended.seconds, max(peak, ended.peak)
         told = answer.json()
         code = told["type"].rpartition(":")[2] if "type" in told else ""
         if answer.is_success:

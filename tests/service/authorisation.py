@@ -29,8 +29,8 @@ by route (`tests/service/test_authorisation.py`). Keys, scopes and tenants are e
 
 The rule: open paths tell nothing of anyone's data. Everything else needs a key, else 401. GET needs the scope read, all
 other methods write; a key without it is 403. What belongs to another tenant is 404, as if it were not there; lists show
-one's own alone, and an id in a body is looked for among one's own. `/metrics` is open on loopback, and elsewhere for
-admin alone.
+one's own alone, and an id in a body is looked for among one's own. `/metrics` needs admin. On loopback, as long as no
+key was made, a client of the machine needs none, and one that comes through a proxy does.
 
 | | | no key, or a bad one | read | write | admin | another tenant's, with any scope that would do |
 |---|---|---|---|---|---|---|
@@ -48,10 +48,12 @@ def outcome(method: str, path: str, scope: str | None, *, own: bool = True) -> O
         Whether what the path names belongs to the key's tenant.
 
     """
-    if path in OPEN_PATHS or path == METRICS:
+    if path in OPEN_PATHS:
         return "open"
     if scope is None:
         return "401"
+    if path == METRICS and scope != "admin":
+        return "403"
     if method != "GET" and scope == "read":
         return "403"
     return "yes" if own or "{id}" not in path else "404"

@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 def serving(app: FastAPI) -> Iterator[httpx.Client]:
     """Serve an app from a thread; yield a client."""
     with listen("127.0.0.1", 0) as sock:
-        server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off", timeout_keep_alive=75))
+        server = uvicorn.Server(
+            uvicorn.Config(app, log_level="critical", lifespan="off", timeout_keep_alive=75, proxy_headers=False)
+        )
         thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
         thread.start()
         until(lambda: server.started)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import glle_engine
-from glle_engine import FitSpec
+from glle_engine import NUMBERS, FitSpec
 from glle_engine.methods import METHODS
 from glle_engine.progress import silent
 from service.app import create_app
@@ -75,7 +75,7 @@ def had_by(tenant: str, stores: Stores) -> Had:
     here = stores.of(tenant)
     dataset, _ = here.datasets.add(Table(values=X, source={"kind": "test"}))
     spec = FitSpec().to_dict()
-    id_ = posterior_id(dataset.id, spec, glle_engine.__version__)
+    id_ = posterior_id(dataset.id, spec, NUMBERS)
     asked = {"dataset": dataset.id, "spec": spec}
     job, _ = here.jobs.create(kind="fit", claim=id_, posterior=id_, spec=asked, total=1)
     stores.jobs.start(job.id)
@@ -83,8 +83,8 @@ def had_by(tenant: str, stores: Stores) -> Had:
     stores.posteriors.record(
         PosteriorRecord(
             id=id_, dataset=dataset.id, n=60, d=3, spec=spec, diagnostics=POSTERIOR.diagnostics.to_dict(), seconds=0.1,
-            eigenvalues=POSTERIOR.eigenvalues.tolist(), arrays={}, nbytes=0, provenance={}, job=job.id, created="now",
-            tenant=job.tenant,
+            eigenvalues=POSTERIOR.eigenvalues.tolist(), arrays={}, nbytes=0, job=job.id, created="now",
+            tenant=job.tenant, provenance={"numbers": NUMBERS},
         )
     )  # fmt: skip
     stores.jobs.succeed(job.id)

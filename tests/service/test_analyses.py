@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,8 +12,11 @@ import pytest
 from fastapi import Request
 
 from glle_engine import FitSpec, manifolds
+from service.app import create_app
 from service.models import PosteriorIn
 from service.results import Wanted, result_response
+from tests.conftest import evict
+from tests.service.conftest import serving
 from tests.service.test_resources import upload
 from worker import tasks
 from worker.analyses import ReconstructionsSpec
@@ -21,11 +24,10 @@ from worker.cache import Entry
 from worker.drawing import draw_and_cache
 from worker.draws import DrawKey, DrawsSpec
 from worker.problems import ProblemError
+from worker.stores import Stores
 
 if TYPE_CHECKING:
     import httpx
-
-    from worker.stores import Stores
 
 N = 60
 SHEET = manifolds.make("s_curve", N, seed=2).X
@@ -164,14 +166,19 @@ def test_training_data_transformed_are_the_embedding(client: httpx.Client, store
     assert as_json["distances"]["data"] == [0.0] * N
 
 
-def test_inline_points_are_a_data_set(client: httpx.Client, stores: Stores, posterior: str) -> None:
-    """They are stored, and asked for by their id they are the same job; draws add mean and covariance."""
+def test_inline_points_go_with_their_job(client: httpx.Client, stores: Stores, posterior: str) -> None:
+    """They are no data set; one of the same content has their id and is the same job. Draws add mean and covariance."""
     rows = (SHEET[:3] + 0.01).tolist()
+    before = client.get("/v1/datasets").json()
     first = client.post(posterior + "/transform", json={"data": rows, "draws": 4, "seed": 1})
     dataset = first.json()["dataset"]
-    assert client.get(f"/v1/datasets/{dataset}/data").json()["data"] == rows
+    assert client.get("/v1/datasets").json() == before
+    check(client.get(f"/v1/datasets/{dataset}"), 404, "dataset-not-found")
+    assert "dataset" not in first.json()["links"]
+    assert upload(client, np.array(rows)) == dataset
     again = client.post(posterior + "/transform", json={"dataset": dataset, "draws": 4, "seed": 1})
     assert again.json()["id"] == first.json()["id"]
+    assert client.delete(f"/v1/datasets/{dataset}").status_code == 204
     arrays = npz(client.get(worked(stores, first), headers=NPZ))
     assert {name: array.shape for name, array in arrays.items()} == {
         "embedding": (3, 2),
@@ -432,6 +439,33 @@ def test_evicted_result_is_made_again(client: httpx.Client, stores: Stores, post
     assert client.get(result, headers=NPY).content == before
 
 
+def test_inline_points_outlast_the_result(client: httpx.Client, stores: Stores, posterior: str) -> None:
+    """A result that was evicted is made again of the points in the job's record, to the bit."""
+    job = client.post(posterior + "/transform", json={"data": [[0.1, 0.2, 0.3]]})
+    before = client.get(worked(stores, job), headers=NPY).content
+    evict(stores, "result:")
+    again = client.get(job.json()["links"]["self"] + "/result", headers=NPY)
+    assert again.status_code == 202
+    assert client.get(worked(stores, again), headers=NPY).content == before
+
+
+def test_inline_points_are_in_no_quota(stores: Stores, posterior: str) -> None:
+    """A tenant without room for data places points; a request that is refused leaves nothing."""
+    full = Stores.connect(replace(stores.settings, quota_bytes=1))
+    used = stores.datasets.usage()
+    with serving(create_app(full)) as client:
+        csv = client.post("/v1/datasets", content=b"1,2,3\n", headers={"content-type": "text/csv"})
+        check(csv, 429, "quota-exceeded")
+        jobs = client.get("/v1/jobs").json()
+        check(client.post(posterior + "/transform", json={"data": [[1, 2]]}), 422, "invalid-shape")
+        large = {"data": [[1, 2, 3]], "draws": 10_001}
+        check(client.post(posterior + "/transform", json=large), 422, "over-the-limit")
+        assert client.get("/v1/jobs").json() == jobs
+        assert client.post(posterior + "/transform", json={"data": [[1, 2, 3]]}).status_code == 202
+    assert stores.datasets.usage() == used
+    full.close()
+
+
 def test_idempotency_key(client: httpx.Client, posterior: str) -> None:
     """Same key and body: the same job, even after it was cancelled; inline points count by their content."""
     key = {"idempotency-key": "a"}
@@ -441,7 +475,9 @@ def test_idempotency_key(client: httpx.Client, posterior: str) -> None:
     check(again, 409, "job-cancelled")
     other = client.post(posterior + "/transform", json={"data": [[0, 0, 1]]}, headers=key)
     check(other, 422, "idempotency-key-reused")
-    check(client.post("/v1/advice", json={"dataset": first["dataset"]}, headers=key), 422, "too-few-points")
+    dataset = upload(client, np.zeros((1, 3)))
+    assert first["dataset"] == dataset
+    check(client.post("/v1/advice", json={"dataset": dataset}, headers=key), 422, "too-few-points")
     check(client.post(posterior + "/reconstructions", json={"count": 1}, headers=key), 422, "idempotency-key-reused")
 
 

@@ -33,7 +33,7 @@ def filled(path: str) -> str:
 
 def test_every_route_but_the_open_ones_asks_for_a_key(guarded: httpx.Client) -> None:
     """401 of the one shape with WWW-Authenticate, whatever the method and also where there is no route."""
-    asked = [(method, path) for method, path in OPERATIONS if path not in OPEN_PATHS | {"/metrics"}]
+    asked = [(method, path) for method, path in OPERATIONS if path not in OPEN_PATHS]
     assert len(asked) > 20
     for method, path in [*asked, ("get", "/nowhere"), ("put", "/v1/datasets"), ("get", "/docs/"), ("head", "/v1/info")]:
         answer = guarded.request(method, filled(path))
@@ -66,7 +66,7 @@ def test_a_key_may_what_its_scope_says(guarded: httpx.Client, stores: Stores, sc
     """Read is GET, write everything but; beyond it is 403 with the scope that is missing."""
     headers = bearer(stores, "alice", scope)
     for method, path in OPERATIONS:
-        if path in OPEN_PATHS | {"/metrics"}:
+        if path in OPEN_PATHS | {METRICS}:
             continue
         answer = guarded.request(method, filled(path), headers=headers)
         if method != "get" and scope == "read":
@@ -78,14 +78,16 @@ def test_a_key_may_what_its_scope_says(guarded: httpx.Client, stores: Stores, sc
             assert answer.status_code not in {401, 403}, (method, path)
 
 
-def test_metrics_are_open_on_loopback_and_elsewhere_the_administrators(stores: Stores, guarded: httpx.Client) -> None:
-    """They are of all tenants together."""
-    assert guarded.get("/metrics").status_code == 200
-    with served(stores, published="192.0.2.1") as elsewhere:
-        assert elsewhere.get("/metrics").status_code == 401
-        refused = elsewhere.get("/metrics", headers=bearer(stores, "alice", "write"))
-        assert (refused.status_code, refused.json()["details"]["needed"]) == (403, "admin")
-        assert elsewhere.get("/metrics", headers=bearer(stores, "alice", "admin")).status_code == 200
+def test_metrics_are_the_administrators(stores: Stores, client: httpx.Client) -> None:
+    """They are of all tenants together; as long as no key was made, a client of the machine has them."""
+    assert client.get("/metrics").status_code == 200
+    for settings in ({"published": "192.0.2.1"}, {"auth": "required"}, {}):
+        with served(stores, **settings) as keyed:
+            write = bearer(stores, "alice", "write")
+            assert keyed.get("/metrics").status_code == 401
+            refused = keyed.get("/metrics", headers=write)
+            assert (refused.status_code, refused.json()["details"]["needed"]) == (403, "admin")
+            assert keyed.get("/metrics", headers=bearer(stores, "alice", "admin")).status_code == 200
 
 
 def test_a_revoked_key_is_refused_by_an_api_that_knew_it(
@@ -206,5 +208,5 @@ def test_the_contract_tells_how_each_route_refuses() -> None:
             assert operation["security"] == []
         else:
             keyed: dict[str, list[str]] = {"bearer": []}
-            assert operation["security"] == ([{}, keyed] if path == METRICS else [keyed])  # on loopback without
+            assert operation["security"] == [keyed]
             assert {"401", "403", "429"} <= set(operation["responses"])

@@ -17,7 +17,7 @@ from glle_engine import fit, manifolds
 from service import cli
 from worker.capacity.law import Law, product
 from worker.capacity.model import METERS, Model, Shape
-from worker.capacity.plan import BUSY, Demand, plan
+from worker.capacity.plan import BUSY, Demand, plan, reading
 
 SHAPE = Shape(n=5_000)
 DEMAND = Demand(shape=SHAPE, fits=0.1, draws=200, singles=2, reads=50, posteriors=1_000, draws_kept=64)
@@ -134,7 +134,8 @@ def test_the_simulation_agrees_with_the_closed_form_where_nothing_is_full() -> N
     shared = simulation.run()
     # Where somebody is always idle, every shard is a task of its own.
     more = (simulation.spec.shards - 1) * model.laws["job worker_cpu"].terms["tasks"]
-    each = model.cost("job", SHAPE, draws=64).worker_cpu + more
+    read = simulation.spec.shards * reading(model, SHAPE).worker_cpu
+    each = model.cost("job", SHAPE, draws=64).worker_cpu + more + read
     assert shared.spent["workers"] == pytest.approx(shared.asked * each, rel=0.05)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from contextlib import contextmanager
@@ -169,6 +170,49 @@ def test_streams_are_limited(client: httpx.Client, stores: Stores, app: FastAPI)
         until(lambda: app.state.streams.open == 0, 5)
         with following(client, job) as told:
             assert next(told)[1] == "progress"
+    finally:
+        app.state.streams._most = stores.settings.max_streams
+
+
+def test_a_burst_of_streams_stays_within_the_limit(stores: Stores, app: FastAPI) -> None:
+    """Of forty that begin at once, to clients that are slow to take the head, as many get a stream as are allowed."""
+    job = running(stores)
+    statuses: list[int] = []
+
+    async def follow(over: asyncio.Event) -> None:
+        asked = [{"type": "http.request", "body": b"", "more_body": False}]
+
+        async def receive() -> Any:
+            if asked:
+                return asked.pop()
+            await over.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                await asyncio.sleep(0.3)  # others come meanwhile
+                statuses.append(message["status"])
+                if len(statuses) == 40:
+                    over.set()
+
+        path = f"/v1/jobs/{job.id}/events"
+        scope = {
+            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "GET", "scheme": "http",
+            "path": path, "raw_path": path.encode(), "query_string": b"", "root_path": "",
+            "headers": [(b"host", b"127.0.0.1")],
+            "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80),
+        }  # fmt: skip
+        await app(scope, receive, send)
+
+    async def burst() -> None:
+        over = asyncio.Event()
+        await asyncio.gather(*(follow(over) for _ in range(40)))
+
+    app.state.streams._most = 3
+    try:
+        asyncio.run(burst())
+        assert (statuses.count(200), statuses.count(503)) == (3, 37)
+        assert app.state.streams.open == 0
     finally:
         app.state.streams._most = stores.settings.max_streams
 

@@ -14,6 +14,7 @@ from service.idempotency import Answers, remembered
 from tests.conftest import until
 from tests.service.test_resources import upload
 from tests.service.test_terms import CREATING, posterior
+from worker import tasks
 from worker.identity import digest
 from worker.problems import ProblemError, refuse
 
@@ -100,6 +101,28 @@ def test_what_was_deleted_is_created_again(client: httpx.Client) -> None:
     client.delete(made["links"]["self"])
     again = client.post("/v1/datasets/synthetic", json=body, headers=KEY)
     assert (again.status_code, again.json()["id"]) == (201, made["id"])
+
+
+@pytest.mark.parametrize("delete", ["the posterior", "its data set"])
+def test_a_posterior_that_was_deleted_is_fitted_again(
+    client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch, delete: str
+) -> None:
+    """The job of the first fit succeeded, and what it made is gone: its answer would be a 404 for a day."""
+    monkeypatch.setattr(tasks, "stores", lambda: stores)
+    body = {"dataset": upload(client), "n_neighbors": 5}
+    first = client.post("/v1/posteriors", json=body, headers=KEY).json()
+    tasks.fit(first["id"])
+    known = client.post("/v1/posteriors?wait=1", json=body, headers=KEY)
+    assert known.status_code == 201
+    path = f"/v1/posteriors/{known.json()['id']}" if delete == "the posterior" else f"/v1/datasets/{body['dataset']}"
+    assert client.delete(path, params={"force": True}).status_code == 204
+    upload(client)
+    again = client.post("/v1/posteriors", json=body, headers=KEY)
+    assert again.status_code == 202
+    assert again.json()["id"] != first["id"]
+    tasks.fit(again.json()["id"])
+    assert client.post("/v1/posteriors?wait=1", json=body, headers=KEY).status_code == 201
+    assert client.get(f"/v1/posteriors/{known.json()['id']}").status_code == 200
 
 
 def test_a_refused_request_frees_its_key(client: httpx.Client) -> None:

@@ -14,10 +14,10 @@ from tests.service.conftest import serving
 from worker import logs
 from worker.origin import luggage, on_behalf
 from worker.safe_queue import SERIALIZER, SafeJob
+from worker.stores import Stores
 
 if TYPE_CHECKING:
     from worker.settings import Settings
-    from worker.stores import Stores
 
 
 def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
@@ -124,3 +124,20 @@ def test_a_key_out_of_place_is_in_no_line_and_no_answer(
     assert f"GET /v1/datasets/glle_{key.id}_***" in told
     assert f"base 10: 'glle_{key.id}_***'" in told
     assert spoken.split("_", 2)[2] not in told
+
+
+@pytest.mark.parametrize(
+    "path", ["/x%0a2026-01-01T00:00:00.000Z%20info%20forged", "/x%0d%1b[2J", "/x%c2%85y", "/%e2%80%ae"]
+)
+def test_a_path_is_one_line_of_the_access_log(stores: Stores, capsys: pytest.CaptureFixture[str], path: str) -> None:
+    """No client writes a line of its own, commands the terminal, or turns the text around."""
+    settings = replace(stores.settings, log_format="text", access_log="on")
+    logs.configure(settings)
+    connected = Stores.connect(settings)
+    with serving(create_app(connected)) as client:
+        assert client.get(path).status_code == 404
+    connected.close()
+    told = capsys.readouterr().err
+    (line,) = [line for line in told.split("\n") if " glle.access: GET /" in line]
+    assert all(character.isprintable() for character in line)
+    assert not [other for other in told.split("\n") if other.startswith("2026-01-01")]

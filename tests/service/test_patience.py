@@ -130,9 +130,65 @@ def test_connections_beyond_the_most_are_503(settings: Settings) -> None:
     with listening(replace(settings, max_connections=2, patience=5.0)) as port:
         held = [socket.create_connection(("127.0.0.1", port)) for _ in range(2)]
         time.sleep(0.1)
-        answer = httpx.get(f"http://127.0.0.1:{port}/livez")
+        answer = httpx.get(f"http://127.0.0.1:{port}/v1/info")
         assert (answer.status_code, answer.json()["type"]) == (503, "urn:glle:problem:too-many-connections")
         assert answer.headers["retry-after"] == "5"
+        assert answer.headers["connection"] == "close"
         for sock in held:
             sock.close()
-        until(lambda: httpx.get(f"http://127.0.0.1:{port}/livez").status_code == 200)
+        until(lambda: httpx.get(f"http://127.0.0.1:{port}/v1/info").status_code == 200)
+
+
+def idle(port: int, count: int, address: str = "127.0.0.1") -> list[socket.socket]:
+    """Return connections that bring nothing, from an address of this machine."""
+    return [socket.create_connection(("127.0.0.1", port), source_address=(address, 0)) for _ in range(count)]
+
+
+def closed(socks: list[socket.socket]) -> None:
+    """Close connections."""
+    for sock in socks:
+        sock.close()
+
+
+def asked(port: int, path: str, address: str) -> int:
+    """Return the status of an answer to a client of an address; 0 for none."""
+    with httpx.Client(transport=httpx.HTTPTransport(local_address=address), timeout=10) as client:
+        try:
+            return client.get(f"http://127.0.0.1:{port}{path}").status_code
+        except httpx.TransportError:
+            return 0
+
+
+def test_probes_are_answered_though_all_connections_are_held(settings: Settings) -> None:
+    """An orchestrator would kill a process that is only full; idle connections hold a probe's place for two seconds."""
+    with listening(replace(settings, max_connections=20, max_address=0, patience=30.0)) as port:
+        held = idle(port, 20)
+        time.sleep(0.1)
+        assert asked(port, "/livez", "127.0.0.1") == 200
+        assert asked(port, "/v1/info", "127.0.0.1") == 503
+        held += idle(port, 40)  # of this address no more probes have a place
+        time.sleep(0.1)
+        assert asked(port, "/livez", "127.0.0.2") == 200
+        assert asked(port, "/v1/info", "127.0.0.2") == 503
+        until(lambda: asked(port, "/livez", "127.0.0.1") == 200, 20)
+        closed(held)
+        until(lambda: asked(port, "/v1/info", "127.0.0.1") == 200)
+
+
+def test_one_address_cannot_hold_all_connections(settings: Settings) -> None:
+    """Others are served on; a proxy that is named may hold more, for it has many clients."""
+    with listening(replace(settings, max_connections=100, max_address=10, patience=30.0)) as port:
+        held = idle(port, 40)
+        time.sleep(0.1)
+        assert asked(port, "/v1/info", "127.0.0.1") in {0, 503}
+        assert asked(port, "/v1/info", "127.0.0.2") == 200
+        closed(held)
+        until(lambda: asked(port, "/v1/info", "127.0.0.1") == 200)
+    proxied = replace(
+        settings, max_connections=100, max_address=10, patience=30.0, trusted_proxies="127.0.0.3", auth="off"
+    )
+    with listening(proxied) as port:
+        held = idle(port, 40, "127.0.0.3")
+        time.sleep(0.1)
+        assert asked(port, "/v1/info", "127.0.0.3") == 200
+        closed(held)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -113,13 +116,57 @@ def scope_of(path: str) -> Scope:
     return {**asked, "glle.tenant": "default"}
 
 
-@pytest.mark.parametrize("budget", [0, 250, 1000])
-def test_the_budget_holds(budget: int) -> None:
+@pytest.mark.parametrize("most", [0, 2, 10])
+def test_the_budget_holds(most: int) -> None:
     """The answers given last are kept, no more bytes than allowed, and what is larger not at all."""
+    one = Recent(10**6, lambda _: "state")
+    one.keep(scope_of("/10"), "post_1", "state", Response(bytes(100)))
+    budget = most * one._bytes
     memory = Recent(budget, lambda _: "state")
-    for number in range(20):
+    for number in range(10, 30):
         memory.keep(scope_of(f"/{number}"), "post_1", "state", Response(bytes(100)))
     kept = list(memory._answers)
-    assert [path for path, _, _ in kept] == [f"/{number}" for number in range(20 - budget // 100, 20)]
-    memory.keep(scope_of("/large"), "post_1", "state", Response(bytes(budget + 1)))
+    assert [key.split()[0] for key in kept] == [b"/%d" % number for number in range(30 - most, 30)]
+    memory.keep(scope_of("/large"), "post_1", "state", Response(bytes(budget)))
     assert list(memory._answers) == kept
+    memory._forget("post_1")
+    assert memory._bytes == 0
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="resident memory is read from /proc")
+@pytest.mark.parametrize(("body", "query"), [(144, 0), (144, 12_000), (100_000, 20)])
+def test_the_budget_is_of_resident_memory(body: int, query: int) -> None:
+    """Within a tenth, however small the answers and long the queries; headers, keys and overhead count."""
+    command = [sys.executable, "-m", "tests.service.resident", str(body), str(query)]
+    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    full, churned = map(float, told.split())
+    assert 0.8 < full < 1.1
+    assert 0.8 < churned < 1.1
+
+
+@pytest.mark.parametrize(
+    ("query", "same"),
+    [
+        ("seed=0&scale=1.0", "scale=1.0&seed=0"),
+        ("points=0,2&seed=0", "seed=0&points=0%2C2"),
+        ("seed=0&points=0%3A2", "points=0:2&seed=0"),
+        ("source=posterior", "source=%70osterior"),
+    ],
+)
+def test_one_request_in_other_words_is_one_answer(
+    client: httpx.Client, app: FastAPI, drawn: str, query: str, same: str
+) -> None:
+    """The order of parameters and their encoding make no other entry."""
+    first = client.get(f"{drawn}/draws/1?{query}", headers=NPY).raise_for_status()
+    entries, hits = len(app.state.recent._answers), app.state.recent.hits
+    assert client.get(f"{drawn}/draws/1?{same}", headers=NPY).content == first.content
+    assert (len(app.state.recent._answers), app.state.recent.hits) == (entries, hits + 1)
+
+
+def test_a_query_that_is_too_long_is_414(client: httpx.Client, drawn: str) -> None:
+    """With the limit and the remedy; a list of as many positions as are allowed is none."""
+    answer = client.get(f"{drawn}/draws/1?points=" + "1," * 20_000 + "1", headers=NPY)
+    assert (answer.status_code, answer.json()["type"]) == (414, "urn:glle:problem:query-too-long")
+    assert "a:b" in answer.json()["remedy"]
+    longest = "%2C".join(str(i % 150) for i in range(1000))
+    assert client.get(f"{drawn}/draws/1?points={longest}", headers=NPY).status_code in {200, 422}

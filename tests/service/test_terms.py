@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from glle_engine import FitSpec
+from tests.conftest import in_turn
 from tests.service.conftest import beating
 from tests.service.test_resources import upload
 from worker.clock import now_iso
@@ -95,7 +96,7 @@ def test_who_waits_goes_first(client: httpx.Client, stores: Stores, posterior: s
     auto = client.get(posterior + "/summary?wait=0&scale=auto").json()
     jobs = (single, few, small, summary, batch, calibrated, auto)
     assert [job["priority"] for job in jobs] == [*["interactive"] * 4, *["batch"] * 3]
-    order = [task.partition("-")[0] for task in stores.queue._queue.get_job_ids()]
+    order = [task.partition("-")[0] for task in in_turn(stores)]
     assert order == [job["id"] for job in jobs]
 
 

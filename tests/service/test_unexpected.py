@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
@@ -12,11 +14,13 @@ import pytest
 
 from service.app import create_app
 from service.unexpected import Unexpected
+from tests.conftest import until
 from tests.service.conftest import serving
 from worker.stores import Stores
 
 if TYPE_CHECKING:
     import httpx
+    from fastapi import FastAPI
     from starlette.types import Message, Receive, Scope, Send
 
 LAB = "https://lab.example.org"
@@ -29,7 +33,7 @@ def _bug(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise ZeroDivisionError("the password is x")
 
-    monkeypatch.setattr(type(stores.jobs), "newest", fail)
+    monkeypatch.setattr(type(stores.jobs), "listed", fail)
 
 
 def test_unexpected_error_tells_no_secrets(client: httpx.Client, caplog: pytest.LogCaptureFixture) -> None:
@@ -83,3 +87,22 @@ def test_an_answer_that_has_begun_is_broken_off() -> None:
     with pytest.raises(ZeroDivisionError):
         anyio.run(ask)
     assert [message["type"] for message in sent] == ["http.response.start"]
+
+
+def test_a_client_that_hangs_up_in_an_upload_is_no_error(
+    app: FastAPI, client: httpx.Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is counted as the client's doing, nothing is logged as a bug, and no file is left."""
+    counted: list[tuple[str, str, int]] = []
+
+    def has_counted() -> bool:
+        counted.extend(key for key in app.state.metrics.taken()[0] if key[1] == "/v1/datasets")
+        return bool(counted)
+
+    with socket.create_connection((client.base_url.host, client.base_url.port or 80), timeout=10) as sock:
+        head = b"POST /v1/datasets HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/csv\r\nContent-Length: 99\r\n\r\n"
+        sock.sendall(head + b"x,y\n1,2\n")
+    until(has_counted)
+    assert counted == [("POST", "/v1/datasets", 499)]
+    assert [record for record in caplog.records if record.exc_info] == []
+    assert not [path for path in Path(app.state.stores.settings.data_dir).rglob("*") if path.is_file()]

@@ -35,7 +35,6 @@ SETTINGS = {
     "GLLE_IDEMPOTENCY_TTL": str(KEPT_SECONDS),
     "GLLE_CACHE_BYTES": str(6 * 2**20),
     "GLLE_RECENT_BYTES": str(2**20),
-    "GLLE_WARM_BYTES": str(4 * 2**20),
 }
 
 

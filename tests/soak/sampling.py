@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Self
 
 import redis
 
+from worker import places
+from worker.safe_queue import NAME
+
 if TYPE_CHECKING:
     from types import TracebackType
 
@@ -106,7 +109,7 @@ class Sampler:
                 figures[f"{name} clients"] = told["connected_clients"]
                 figures[f"{name} evicted"] = told["evicted_keys"]
         with contextlib.suppress(redis.RedisError):
-            figures["queue length"] = float(self._clients["queue"].llen("rq:queue:glle"))
+            figures["queue length"] = float(places.length(self._clients["queue"], f"rq:queue:{NAME}"))
         return figures
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import random
+import socket
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 
 from glle_engine import FitSpec
+from service.drawn import _READ_BYTES
 from tests.conftest import until
 from tests.drills.conftest import NOW, ROOT, START_SECONDS, Version, deployed
 from tests.system.conftest import ended, fitted, synthetic
@@ -20,7 +23,7 @@ from worker.numerics import kind_of
 from worker.stores import Stores
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import httpx
 
@@ -33,7 +36,7 @@ pytestmark = [
 
 N = 400
 BATCH = 24
-LONG = 700  # draws, 4.5 MB: more than a socket on loopback takes in advance (2.6 MB)
+RECEIVED = 2**14  # bytes that the socket of a slow client takes in advance
 REQUESTS = 200
 ALIGN = ("none", "procrustes")
 NPY = {"Accept": "application/x-npy"}
@@ -184,25 +187,40 @@ def test_a_batch_has_the_bits_of_its_draws(fleet: Fleet, posteriors: list[str]) 
 
 def test_an_eviction_in_the_middle_of_a_download_changes_no_byte(fleet: Fleet, posteriors: list[str]) -> None:
     """What is made again for the rest is of the posterior's kind; a part by If-Range belongs to the whole."""
-    client = fleet.apis[0]
+    client, count = fleet.apis[0], draws_beyond_the_sockets()
     for path in posteriors:
-        job = client.post(f"{path}/draws", json={"count": LONG}).raise_for_status().json()["id"]
+        job = client.post(f"{path}/draws", json={"count": count}).raise_for_status().json()["id"]
         assert ended(client, job)["status"] == "succeeded"
         url = f"/v1/jobs/{job}/result"
         whole = made(client, url, NPY["Accept"])
-        with client.stream("GET", url, headers=NPY) as answer:
-            assert answer.headers["ETag"] == whole.headers["ETag"]
-            pieces = answer.iter_raw(2**16)
-            first = next(pieces)
-            fleet.cache.flushall()
-            assert first + b"".join(pieces) == whole.content
+        tag, body = slow_download(client.base_url.join(url), fleet.cache.flushall)
+        assert (tag, body) == (whole.headers["ETag"], whole.content)
         assert fleet.stores.jobs.fetch(job).round > 0, "what was evicted was needed"
-        fleet.cache.flushall()
-        made(client, url, NPY["Accept"])
         half = len(whole.content) // 2
         headers = {**NPY, "Range": f"bytes={half}-", "If-Range": whole.headers["ETag"]}
         part = fleet.apis[1].get(url, headers=headers)
         assert (part.status_code, part.content) == (206, whole.content[half:])
+
+
+def draws_beyond_the_sockets() -> int:
+    """Return a number of draws of more bytes than an API process reads, and its sockets take, in advance."""
+    sent = int(Path("/proc/sys/net/ipv4/tcp_wmem").read_text(encoding="utf-8").split()[2])  # 4 MB by default
+    return (sent + RECEIVED + _READ_BYTES + 2**18) // (8 * 2 * N)
+
+
+def slow_download(url: httpx.URL, meanwhile: Callable[[], object]) -> tuple[str | None, bytes]:
+    """Return the ETag and the body of an npy answer; `meanwhile` runs once its first bytes have come."""
+    with socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVED)  # before it connects, or it has no effect
+        slow.settimeout(60)
+        slow.connect((url.host, url.port))
+        connection = HTTPConnection(url.host, url.port)
+        connection.sock = slow
+        connection.request("GET", url.path, headers=NPY)
+        answer = connection.getresponse()
+        first = answer.read(1)
+        meanwhile()
+        return answer.headers["ETag"], first + answer.read()
 
 
 def test_results_of_every_sort_stay_with_their_kind(fleet: Fleet, posteriors: list[str]) -> None:

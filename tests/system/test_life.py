@@ -78,7 +78,7 @@ def test_killed_head_leaves_no_process(tmp_path: Path) -> None:
             job = client.post("/v1/posteriors", json={"dataset": synthetic(client, 40_000)}).json()
             until(lambda: client.get(job["links"]["self"]).json()["progress"]["stage"] in {"weights", "embedding"})
         tree = started.tree()
-        assert len(tree) == 6, "the head, two servers, the API, a worker and its work-horse"
+        assert len(tree) == 7, "the head, two servers, the API and its readers, a worker and its work-horse"
         started.process.kill()
         until(lambda: not any(command_line(pid) for pid in tree[1:]), 10)
 

@@ -30,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory, folder: Path) -> Iterator[httpx.Client]:
     """A client of a service with a cache of 5 MB and a store."""
-    settings = {"GLLE_CACHE_BYTES": SMALL, "GLLE_STORE_URL": f"file://{folder}", "GLLE_WARM_BYTES": str(2**20)}
+    settings = {"GLLE_CACHE_BYTES": SMALL, "GLLE_STORE_URL": f"file://{folder}"}
     with (
         running(tmp_path_factory.mktemp("small"), **settings) as up,
         httpx.Client(base_url=up.url, timeout=60) as made,

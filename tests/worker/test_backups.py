@@ -125,6 +125,24 @@ def test_what_comes_back_is_what_was_there(full: Stores, empty: Callable[[], Sto
     assert state(there) == before
 
 
+def test_digests_of_before_the_dtype_of_labels_are_good(
+    full: Stores, empty: Callable[[], Stores], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A data set with labels like text that an earlier version stored is put back under its id."""
+    table = Table(values=np.eye(2), labels=np.array(["ab", "cd"]).view(np.float64), source={"kind": "test"})
+    now = full.datasets.id_of(table)
+    monkeypatch.setattr("worker.dataset._may_be_text", lambda _: False)
+    before = full.datasets.add(table)[0].id
+    monkeypatch.undo()
+    assert before != now
+    raw = taken(full)
+    there = empty()
+    restore(there, Archive(io.BytesIO(raw)), EVERYTHING)
+    for stores in (full, there):
+        assert stores.datasets.values(before).tolist() == np.eye(2).tolist()
+        assert list(stores.datasets.damaged()) == []
+
+
 def test_a_tenant_alone(full: Stores, empty: Callable[[], Stores]) -> None:
     """Taken or put back: the other's things are not there, by any kind."""
     whole, alices = taken(full), taken(full, replace(EVERYTHING, tenants=frozenset({"alice"})))

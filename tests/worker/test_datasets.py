@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +65,33 @@ def test_same_content_is_the_same_data_set(store: DatasetStore) -> None:
         table(X.reshape(75, 2)),
     ]
     assert len({store.add(other)[0].id for other in others} | {first.id}) == 9
+
+
+def test_text_whose_bytes_are_those_of_numbers_is_other_content(store: DatasetStore) -> None:
+    """The dtype of such labels is a part of the digest; that of all others is as it always was."""
+    text = np.array(["ab"] * 50)
+    numbers = text.view(np.float64)
+    assert text.tobytes() == numbers.tobytes()
+    found = [store.add(table(X, labels=labels)) for labels in (text, numbers)]
+    assert [is_new for _, is_new in found] == [True, True]
+    assert found[0][0].id != found[1][0].id
+    assert [store.beside(dataset)["labels"].dtype.kind for dataset, _ in found] == ["U", "f"]
+    begun = hashlib.sha256(json.dumps([50, 3, "<f8", None]).encode() + X.tobytes() + b"labels")
+    for labels in (text, np.zeros(50), np.arange(50.0), -numbers):
+        known = begun.copy()
+        known.update(labels.tobytes())
+        assert store.add(table(X, labels=labels))[0].sha256 == known.hexdigest()
+
+
+def test_the_id_of_a_table_is_that_of_its_data_set(store: DatasetStore) -> None:
+    """It is known without storing anything; bad values are refused all the same."""
+    given = table(X, names=["a", "b", "c"], labels=np.array(["ü"] * 50), color=X[:, 2])
+    for mine in (store, store.of("alice", 0)):
+        id_ = mine.id_of(given)
+        assert mine.get(id_) is None
+        assert mine.add(given)[0].id == id_
+    with pytest.raises(ProblemError):
+        store.id_of(table(np.full((2, 2), np.nan)))
 
 
 @pytest.mark.parametrize("dtype", ["f2", "f8", ">f4", "u1", "i8", "u8", "longdouble"])
@@ -209,6 +238,7 @@ def test_upload_waits_for_a_deletion(store: DatasetStore, tmp_path: Path) -> Non
 def test_headers_are_parsed_one_at_a_time(store: DatasetStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Python 3.11 may fail at two at once, seldom: so what is tested is that there is one."""
     dataset, _ = store.add(table(X))
+    store.values(dataset.id)  # verified, which parses headers, too
     load, held = np.load, []
 
     def seen(*arguments: Any, **options: Any) -> Any:

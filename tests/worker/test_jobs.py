@@ -192,7 +192,9 @@ def test_listing_pages_and_forgets_expired_records(stores: Stores) -> None:
     assert [job.id for _, job in stores.jobs.newest(before=listed[2][0])] == [job.id for _, job in listed[3:]]
     stores.client.delete(f"glle:job:{listed[0][1].id}")
     assert len(list(stores.jobs.newest())) == 4
-    assert stores.client.zcard("glle:jobs") == 4
+    assert stores.client.zcard("glle:jobs") == 5, "a list changes nothing"
+    stores.queue.sweep()
+    assert stores.client.zcard("glle:jobs") == stores.client.zcard("glle:jobs:queued:draws") == 4
 
 
 def test_entered_counts_every_status(stores: Stores) -> None:

@@ -74,6 +74,18 @@ def connections(stores: Stores) -> set[str]:
     return {told["id"] for told in stores.client.client_list(_type="pubsub")}
 
 
+def test_news_that_a_lost_connection_took_along_wakes(stores: Stores) -> None:
+    """A job that ends while nobody listens wakes its waiter as soon as the news comes again."""
+    job = running(stores)
+
+    def then() -> None:
+        for id_ in connections(stores):
+            stores.client.client_kill_filter(_id=id_)
+        stores.client.hset(f"glle:job:{job.id}", "status", "succeeded")  # without news
+
+    asyncio.run(heard(stores, job, then))
+
+
 def test_a_lost_connection_is_made_anew(stores: Stores) -> None:
     """After the server hung up the news come again."""
     job = running(stores)

@@ -24,7 +24,6 @@ from worker.process import GlleWorker
 from worker.queue import TaskQueue
 from worker.roster import workers_by_numbers
 from worker.safe_queue import NAME, SERIALIZER, SafeJob, SafeQueue
-from worker.warm import WarmPosteriors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -240,10 +239,9 @@ def test_a_fit_with_other_bits_is_refused_under_the_old_id(
 def test_draws_of_a_fit_with_other_bits_are_elsewhere(
     stores: Stores, fitted: str, request: pytest.FixtureRequest
 ) -> None:
-    """Deleted and fitted again under the same id: no draw of the former is one of the latter, nor is one warm."""
+    """Deleted and fitted again under the same id: no draw of the former is one of the latter, nor are its arrays."""
     job, spec = draws_job(stores, fitted, count=1)
     tasks.draw(job.id, 0, 0)
-    stores.warm.fetch(fitted, stores.posteriors)
     before = stores.posteriors.fetch(fitted)
     key = spec.key(0)
     assert stores.cache.present([key.cache_key(before.drawn_from)]) == [True]
@@ -255,8 +253,8 @@ def test_draws_of_a_fit_with_other_bits_are_elsewhere(
     after = stores.posteriors.fetch(fitted)
     assert left == [False]
     assert key.cache_key(after.drawn_from) != key.cache_key(before.drawn_from)
-    assert stores.warm.get(before.drawn_from) is not None
-    assert stores.warm.get(after.drawn_from) is None
+    assert stores.posteriors.load(fitted, before.arrays_sha256) is None
+    assert stores.posteriors.load(fitted, after.arrays_sha256) is not None
 
 
 def test_arrays_of_another_digest_are_as_good_as_evicted(stores: Stores, fitted: str) -> None:
@@ -268,9 +266,24 @@ def test_arrays_of_another_digest_are_as_good_as_evicted(stores: Stores, fitted:
     assert stores.posteriors.arrays(lie) is None
     assert stores.posteriors.entry_sha256(lie) is None
     assert stores.posteriors.load(fitted, "0" * 64) is None
-    warm = WarmPosteriors(2**30)
-    warm.fetch(fitted, stores.posteriors)
-    assert warm.get(record.drawn_from) is not None
+    assert stores.posteriors.load(fitted, record.arrays_sha256) is not None
+
+
+def test_a_task_draws_from_no_arrays_of_another_digest(stores: Stores, fitted: str) -> None:
+    """It fits again, as after an eviction, and the recorded arrays are back in the cache."""
+    record, posterior = stores.posteriors.fetch(fitted), stores.posteriors.load(fitted)
+    key = f"posterior:{fitted}"
+    entry = stores.cache.get(key)
+    assert posterior is not None
+    assert entry is not None
+    others = {name: array + 1 if array.dtype.kind == "f" else array for name, array in entry.arrays.items()}
+    stores.cache.put(key, {**entry.meta, "arrays_sha256": "0" * 64}, others)
+    job, spec = draws_job(stores, fitted, count=1)
+    tasks.draw(job.id, 0, 0)
+    drawn = stores.cache.get(spec.key(0).cache_key(record.drawn_from))
+    assert drawn is not None
+    assert drawn.arrays["embedding"].tobytes() == posterior.draw(0).embedding.tobytes()
+    assert stores.posteriors.load(fitted, record.arrays_sha256) is not None
 
 
 @pytest.mark.parametrize("change", ["embedding", "eigenvalues", "diagnostics"])

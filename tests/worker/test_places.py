@@ -1,19 +1,28 @@
-"""Places in the queue: who goes first, and who waits how long."""
+"""The order of the waiting tasks: classes, tenants, and what is one step."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
+from rq.exceptions import DequeueTimeout
 from rq.job import JobStatus
 
+from tests.conftest import in_turn
 from worker.draws import DrawsSpec
+from worker.identity import text
 from worker.places import MOST_PASSED
-from worker.safe_queue import SERIALIZER, SafeJob
+from worker.queue import STALE_SECONDS
+from worker.safe_queue import SERIALIZER, SafeJob, SafeQueue
+from worker.stores import Stores
 from worker.terms import Priority, Terms, quick_draws, quick_fit
 
 if TYPE_CHECKING:
+    import pytest
+
     from worker.jobs import Job
-    from worker.stores import Stores
 
 
 def fit_job(stores: Stores, claim: str, priority: Priority) -> Job:
@@ -34,7 +43,7 @@ def draws_spec(count: int, n: int = 10) -> DrawsSpec:
 
 def waiting(stores: Stores) -> list[str]:
     """Return the tasks that wait, the next one first."""
-    return stores.queue._queue.get_job_ids()
+    return in_turn(stores)
 
 
 def taken(stores: Stores) -> str:
@@ -121,8 +130,114 @@ def test_a_batch_does_not_go_on_while_someone_waits(stores: Stores) -> None:
     assert taken(stores) == waits.id
     assert stores.queue.take_shard(job, taker=0) == 1
     fit_job(stores, "j", "interactive")
-    stores.queue._promote(keys=[stores.queue._queue.key], args=[f"{job.id}-r0-s2"])
+    stores.queue.promote(job)
     assert stores.queue.take_shard(job, taker=0) == 2
+
+
+def test_tenants_take_turns(stores: Stores) -> None:
+    """However many tasks one tenant has in the queue, another's first task is the second one that is taken."""
+    for priority in ("batch", "interactive"):
+        greedy = [fit_job(stores.of("greedy"), f"g{number}", priority).id for number in range(200)]
+        modest = [fit_job(stores.of("modest"), f"m{number}", priority).id for number in range(3)]
+        third = fit_job(stores.of("third"), "t", priority).id
+        order = waiting(stores)
+        assert order.index(modest[0]) <= 2
+        assert order.index(third) <= 3
+        assert order[:10].count(modest[2]) == 1
+        assert [id_ for id_ in order if id_ in greedy] == greedy, "each tenant's tasks keep their order"
+        stores.queue._queue.empty()
+
+
+def test_a_tenant_that_is_served_waits_for_its_next_turn(stores: Stores) -> None:
+    """Tasks that come while others are taken do not push a tenant's turn back."""
+    for number in range(5):
+        fit_job(stores.of("greedy"), f"g{number}", "batch")
+    mine = fit_job(stores.of("modest"), "m", "batch").id
+    seen = []
+    for number in range(5, 10):
+        seen.append(taken(stores))
+        fit_job(stores.of("greedy"), f"g{number}", "batch")
+    assert mine in seen[:2]
+
+
+def test_an_interactive_task_is_enqueued_in_one_step(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whenever a worker takes its next task while a newer one is enqueued, it takes the older one."""
+    older = fit_job(stores, "older", "interactive").id
+    seen: list[str] = []
+    stores_of_worker = Stores.connect(stores.settings)
+    command: Any = stores.client.execute_command
+
+    def watched(*arguments: Any, **options: Any) -> Any:
+        answer = command(*arguments, **options)
+        seen.append(in_turn(stores_of_worker)[0])
+        return answer
+
+    monkeypatch.setattr(stores.client, "execute_command", watched)
+    fit_job(stores, "newer", "interactive")
+    stores_of_worker.close()
+    assert seen
+    assert set(seen) == {older}
+
+
+def test_every_task_is_taken_once(stores: Stores) -> None:
+    """Workers that wait, and workers that come, take each task of several tenants exactly once."""
+    taken_ids: list[str] = []
+    is_over = threading.Event()
+
+    def work() -> None:
+        queue = stores.queue._queue
+        while True:
+            try:
+                found = SafeQueue.lmove(stores.client, queue.key, 1)
+            except DequeueTimeout:
+                if is_over.is_set():
+                    return
+                continue
+            assert found is not None
+            taken_ids.append(text(found[1]))
+            stores.client.lrem(queue.intermediate_queue_key, 1, taken_ids[-1])
+
+    with ThreadPoolExecutor(8) as workers:
+        for _ in range(6):
+            workers.submit(work)
+        made = [
+            fit_job(stores.of(f"tenant-{number % 3}"), str(number), "interactive" if number % 4 else "batch").id
+            for number in range(120)
+        ]
+        is_over.set()
+    assert sorted(taken_ids) == sorted(made)
+    assert stores.queue.length() == 0
+
+
+def test_tasks_of_a_version_without_lines_are_taken(stores: Stores) -> None:
+    """What another version pushed to RQ's list waits in line with the others, and only once."""
+    ids = [fit_job(stores, str(number), "batch").id for number in range(3)]
+    key = stores.queue._queue.key
+    theirs = [fit_job(stores.of("theirs"), str(number), "batch").id for number in range(3)]
+    for id_ in theirs:
+        stores.queue._queue.remove(id_)
+    stores.client.rpush(key, *theirs, ids[2])
+    order = waiting(stores)
+    assert sorted(order) == sorted([*ids, *theirs])
+    assert order.index(theirs[0]) < order.index(ids[2])
+
+
+def test_a_look_costs_the_same_in_a_long_queue(stores: Stores) -> None:
+    """A silent job is compared with the queue by as many commands, over as short a list, before 10 tasks as 500."""
+    job = fit_job(stores, "job", "batch")
+    silent = replace(job, touched=job.touched - int(1000 * STALE_SECONDS) - 1)
+    stores.queue.repair(silent)
+    spent = []
+    for number in (10, 490):
+        for one in range(number):
+            fit_job(stores.of("other"), f"{number}-{one}", "batch")
+        assert stores.client.llen(stores.queue._queue.key) <= 1, "only its length makes LPOS and LREM slow"
+        stores.client.config_resetstat()
+        stores.queue.repair(silent)
+        calls = {name: told["calls"] for name, told in stores.client.info("commandstats").items()}
+        spent.append({name: count for name, count in calls.items() if "info" not in name and "config" not in name})
+    assert spent[0] == spent[1]
+    assert sum(spent[0].values()) < 20
 
 
 def test_what_takes_a_moment(stores: Stores) -> None:

@@ -20,8 +20,10 @@ from glle_engine import FitSpec, manifolds
 from tests.conftest import until
 from worker import lifeline
 from worker.datasets import Table
+from worker.draws import DrawsSpec
 from worker.identity import posterior_id
 from worker.jobs import job_key
+from worker.posteriors import PosteriorRecord
 from worker.process import MAINTAINED, GlleWorker
 from worker.safe_queue import NAME, SERIALIZER, SafeJob, SafeQueue
 from worker.terms import ANY_TIME
@@ -38,8 +40,8 @@ pytestmark = pytest.mark.skipif(not lifeline.LINUX, reason="reads /proc")
 
 
 @contextmanager
-def worker(settings: Settings, name: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a worker on the test's servers."""
+def worker(settings: Settings, name: str, before: str = "") -> Iterator[subprocess.Popen[bytes]]:
+    """Run a worker on the test's servers; `before` is a program that its process runs first."""
     environment = {
         **os.environ,
         "GLLE_REDIS_URL": settings.redis_url,
@@ -49,12 +51,21 @@ def worker(settings: Settings, name: str) -> Iterator[subprocess.Popen[bytes]]:
         "GLLE_CACHE_BYTES": str(2**30),
     }
     command = [sys.executable, "-m", "service", "worker", "--name", name]
+    if before:
+        run = f"from service.cli import main; sys.exit(main(['worker', '--name', {name!r}]))"
+        command = [sys.executable, "-c", f"import sys\n{before}\n{run}"]
     with subprocess.Popen(command, env=environment, start_new_session=True) as process:
         try:
             yield process
         finally:
             if process.poll() is None:
                 process.kill()
+
+
+def test_the_engine_is_loaded_before_the_fork() -> None:
+    """A worker that is ready has imported its tasks: else each child would, for seconds."""
+    program = "import sys, worker.process; sys.exit('worker.tasks' not in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 def test_one_worker_looks_after_the_dead_for_all(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,6 +153,68 @@ def test_idle_worker_stops_at_once(stores: Stores, settings: Settings) -> None:
         process.send_signal(signal.SIGTERM)
         assert process.wait(5) == 0
     assert stores.queue.live_workers() == 0
+
+
+SLOW = """
+import time
+from worker.posteriors import PosteriorStore
+PosteriorStore.load = lambda self, id_, sha256=None: time.sleep(600)
+"""
+HUGE = """
+from worker.posteriors import PosteriorStore
+def load(self, id_, sha256=None):
+    raise MemoryError(id_)
+PosteriorStore.load = load
+"""
+
+
+def draws_job(stores: Stores) -> Job:
+    """Create and enqueue a job of draws of a posterior that is recorded."""
+    sheet = manifolds.make("swiss_roll", 200, seed=0)
+    dataset, _ = stores.datasets.add(Table(values=sheet.X, source={"kind": "test"}))
+    posterior = glle_engine.fit(sheet.X)
+    id_ = posterior_id(dataset.id, FitSpec().to_dict(), glle_engine.__version__)
+    stores.posteriors.cache(id_, posterior)
+    stores.posteriors.record(
+        PosteriorRecord(
+            id=id_, dataset=dataset.id, n=200, d=3, spec=FitSpec().to_dict(), diagnostics={}, eigenvalues=[],
+            seconds=0.1, arrays={}, nbytes=0, provenance={"numbers": glle_engine.NUMBERS}, job="job_1", created="now",
+        )
+    )  # fmt: skip
+    spec = DrawsSpec(
+        n=200, p=2, count=4, first=0, seed=0, scales=(1.0,), grid=False, source="posterior", align="none",
+        shard_seconds=1.0,
+    )  # fmt: skip
+    job, _ = stores.jobs.create(kind="draws", claim="draws", posterior=id_, spec=spec.to_dict(), total=4)
+    stores.queue.enqueue(job)
+    return job
+
+
+def test_a_posterior_that_is_slow_to_read_can_be_cancelled(stores: Stores, settings: Settings) -> None:
+    """While it is read the job runs and its worker gives signs of life; cancelled, the worker takes the next task."""
+    job = draws_job(stores)
+    with worker(settings, "reading", SLOW) as process:
+        until(lambda: stores.jobs.fetch(job.id).status == "running")
+        beat = stores.client.hget("rq:worker:reading", "last_heartbeat")
+        until(lambda: stores.client.hget("rq:worker:reading", "last_heartbeat") != beat, 20)
+        stores.queue.withdraw(stores.jobs.cancel(job.id))
+        until(lambda: stores.jobs.fetch(job.id).status == "cancelled", 10)
+        after = fit_job(stores, 100)
+        until(lambda: stores.jobs.fetch(after.id).status == "succeeded", 20)
+        assert process.poll() is None
+
+
+def test_a_posterior_beyond_the_memory_fails_its_job_alone(stores: Stores, settings: Settings) -> None:
+    """The job ends with ``out-of-memory``; the worker lives and takes the next task."""
+    job = draws_job(stores)
+    with worker(settings, "small", HUGE) as process:
+        until(lambda: not stores.jobs.fetch(job.id).is_open, 20)
+        ended = stores.jobs.fetch(job.id)
+        assert ended.error is not None
+        assert (ended.status, ended.error.code) == ("failed", "out-of-memory")
+        after = fit_job(stores, 100)
+        until(lambda: stores.jobs.fetch(after.id).status == "succeeded", 20)
+        assert process.poll() is None
 
 
 def here(stores: Stores) -> GlleWorker:

@@ -149,7 +149,7 @@ def test_repair_enqueues_the_first_missing_shards(stores: Stores, chains: int, n
     stores.queue.repair(silent(job))
     assert stores.queue._queue.get_job_ids() == [f"{job.id}-r0-s0"]
     stores.client.delete(f"rq:job:{job.id}-r0-s0")
-    stores.queue._queue.empty()  # type: ignore[no-untyped-call] # RQ's
+    stores.queue._queue.empty()
     stores.jobs.start(job.id)
     for shard in (0, 1, 2, 4, 8):
         stores.jobs.advance(job.id, 0, shard, 4)

@@ -10,7 +10,7 @@ import pytest
 
 from worker.datasets import Table
 from worker.problems import ProblemError
-from worker.quotas import Quota, Quotas
+from worker.quotas import JobLimits, Quota, Quotas
 from worker.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def test_two_uploads_at_once_do_not_both_take_the_last_room(stores: Stores) -> N
 
 def test_a_job_counts_until_it_has_ended(stores: Stores) -> None:
     """Running and being cancelled it does, whatever its end it does not, and again when it is reopened."""
-    jobs = stores.of("alice").jobs.of("alice", 1)
+    jobs = stores.of("alice").jobs.of("alice", JobLimits(open=1))
 
     def create(claim: str) -> str:
         return jobs.create(kind="advice", claim=claim, posterior=None, spec={"dataset": "d"}, total=1)[0].id
@@ -74,7 +74,7 @@ def test_a_job_counts_until_it_has_ended(stores: Stores) -> None:
 
 def test_racing_jobs_do_not_pass_the_quota(stores: Stores) -> None:
     """Of sixteen at once three are made."""
-    jobs = stores.jobs.of("alice", 3)
+    jobs = stores.jobs.of("alice", JobLimits(open=3))
 
     def made(number: int) -> bool:
         try:
@@ -89,9 +89,9 @@ def test_racing_jobs_do_not_pass_the_quota(stores: Stores) -> None:
 def test_quotas_of_tenants_are_everybodys_but_for_what_is_told() -> None:
     """Each of the three by itself; a tenant that is not named has everybody's."""
     quotas = Quotas(Settings(quota_bytes=10, quota_jobs=2, quotas=" alice=jobs:0,requests:600  b-1=bytes:5000000000"))
-    assert quotas.of("alice") == Quota(10, 0, 600)
-    assert quotas.of("b-1") == Quota(5_000_000_000, 2, 0)
-    assert quotas.of("carol") == Quota(10, 2, 0)
+    assert quotas.of("alice") == Quota(10, 0, 600, 10_000, 10_000)
+    assert quotas.of("b-1") == Quota(5_000_000_000, 2, 0, 10_000, 10_000)
+    assert quotas.of("carol") == Quota(10, 2, 0, 10_000, 10_000)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -80,3 +81,19 @@ def test_server_that_does_not_start_says_why(tmp_path: Path) -> None:
     with pytest.raises(ServerError, match="did not start"):
         broken.wait()
     assert Path(tmp_path / "broken").exists()
+
+
+def test_its_files_are_the_owners_alone(tmp_path: Path) -> None:
+    """The AOF has every record of every tenant; the usual umask would let other users read it."""
+    before = os.umask(0o022)
+    (tmp_path / "queue").mkdir()  # as an earlier version left it
+    made = queue_server(Settings(data_dir=str(tmp_path)))
+    try:
+        made.spawn()
+        made.wait()
+    finally:
+        made.stop()
+        os.umask(before)
+    files = [path for path in (tmp_path / "queue").rglob("*") if path.is_file()]
+    assert any(path.suffix == ".aof" for path in files)
+    assert [path for path in (tmp_path / "queue", *files) if path.stat().st_mode & 0o077] == []

@@ -15,6 +15,7 @@ from rq.timeouts import JobTimeoutException
 
 import glle_engine
 from glle_engine import FitSpec, manifolds
+from glle_engine.errors import OutOfRangeError
 from worker import desk, drawing, tasks
 from worker.behind import FAR
 from worker.datasets import Table
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from glle_engine import Draw, Posterior
     from worker.draws import DrawKey
     from worker.jobs import Job
+    from worker.problems import Problem
     from worker.settings import Settings
     from worker.stores import Stores
 
@@ -255,6 +257,7 @@ def test_a_worker_without_faiss_says_what_it_lacks(stores: Stores, monkeypatch: 
         (JobTimeoutException("too long"), "job-timeout", 422),
         (MemoryError("900 GB"), "out-of-memory", 422),
         (ZeroDivisionError("oops"), "internal-error", 500),
+        (OutOfRangeError("Too far.", remedy="Rescale.", details={"largest": np.inf}), "out-of-range", 422),
     ],
 )
 def test_what_goes_wrong_is_recorded(
@@ -268,6 +271,26 @@ def test_what_goes_wrong_is_recorded(
     assert failed is not None
     assert (failed.code, failed.status) == (code, status)
     assert failed.remedy
+
+
+def test_an_error_while_a_job_is_failed_is_recorded(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A time-out in the midst of the recording is a failed job; the task does not raise, so RQ does not repeat it."""
+    job = fit_job(stores)
+    monkeypatch.setattr(glle_engine, "fit_spec", raiser(ZeroDivisionError("oops")))
+    record, attempts = stores.jobs.fail, []
+
+    def interrupted(id_: str, problem: Problem) -> None:
+        attempts.append(problem.code)
+        if len(attempts) == 1:
+            raise JobTimeoutException("too long")
+        record(id_, problem)
+
+    monkeypatch.setattr(stores.jobs, "fail", interrupted)
+    tasks.fit(job.id)
+    failed = stores.jobs.fetch(job.id)
+    assert failed.error is not None
+    assert (failed.status, failed.error.code) == ("failed", "internal-error")
+    assert len(attempts) == 2
 
 
 def raiser(error: Exception) -> Callable[..., None]:

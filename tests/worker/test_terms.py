@@ -121,7 +121,7 @@ def test_late_work_is_stopped(stores: Stores, settings: Settings) -> None:
     """A running fit fails at its deadline though nobody looks, and its worker soon does something else."""
     with worker(settings, "timely"):
         until(stores.queue.live_workers)
-        job = fit_job(stores, 60_000, Terms.within(1.5))
+        job = fit_job(stores, 400_000, Terms.within(1.5))
         until(lambda: stores.jobs.fetch(job.id).status == "running")
         until(lambda: not stores.jobs.fetch(job.id).is_open, 10)
         late = now_ms() - (job.deadline or 0)

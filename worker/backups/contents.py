@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
 from worker.backups.archive import LINE, PIECE, Archive, damaged
-from worker.dataset import EXTRAS, Dataset, record_of
+from worker.dataset import EXTRAS, Content, Dataset, record_of
 from worker.tenants import dataset_id, is_name
 
 if TYPE_CHECKING:
@@ -35,11 +33,8 @@ def dataset_in(archive: Archive, id_: str) -> Dataset:
     wanted = {f"datasets/{id_}{end}" for end in (".json", ".npy", *(f".{name}.npy" for name in dataset.extras))}
     if dataset.id != id_ or set(archive.names(f"datasets/{id_}.", "")) != wanted or not is_name(dataset.tenant):
         raise damaged(f"data set {id_} lacks files, or has others")
-    sha256 = _values_sha256(archive, dataset)
-    for name in EXTRAS:
-        if name in dataset.extras:
-            sha256.update(name.encode() + array_in(archive, f"datasets/{id_}.{name}.npy").tobytes())
-    if sha256.hexdigest() != dataset.sha256 or dataset_id(dataset.sha256, dataset.tenant) != id_:
+    extras = {name: array_in(archive, f"datasets/{id_}.{name}.npy") for name in EXTRAS if name in dataset.extras}
+    if dataset.sha256 not in _digests(archive, dataset, extras) or dataset_id(dataset.sha256, dataset.tenant) != id_:
         raise damaged(f"data set {id_} is not what its id is the digest of")
     return dataset
 
@@ -53,19 +48,19 @@ def array_in(archive: Archive, member: str) -> Array:
         return np.frombuffer(file.read(), dtype).reshape(shape, order="F" if is_fortran else "C")
 
 
-def _values_sha256(archive: Archive, dataset: Dataset) -> hashlib._Hash:
-    """Return the digest that `DatasetStore.add` makes of shape, dtype, names and finite values."""
+def _digests(archive: Archive, dataset: Dataset, extras: dict[str, Array]) -> list[str]:
+    """Return the digests (`Content.digests`) of a data set with finite values."""
     member, d_type = f"datasets/{dataset.id}.npy", VALUES.get(dataset.dtype)
     with archive.open(member) as file:
         shape, is_fortran, dtype = _header(file, archive.size(member))
         if shape != (dataset.n, dataset.d) or is_fortran or dtype.str != d_type:
             raise damaged(f"{member} is not as its record says")
-        found = hashlib.sha256(json.dumps([*shape, d_type, dataset.names]).encode())
+        content = Content((dataset.n, dataset.d), dtype, dataset.names, extras)
         while piece := file.read(PIECE):  # whole numbers: the header was looked at, and pieces are divisible by 8
             if not np.isfinite(np.frombuffer(piece, dtype)).all():
                 raise damaged(f"{member} has values that are not finite")
-            found.update(piece)
-    return found
+            content.add(piece)
+    return content.digests()
 
 
 def _header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from worker import job_scripts
+from worker.clock import now_ms
 from worker.identity import index_member, text
 from worker.job import job_key
-from worker.jobs import INDEX
+from worker.job_index import INDEX
 from worker.tenants import DEFAULT, own
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ def ended_jobs(client: redis.Redis) -> Iterator[tuple[str, dict[str, str], int]]
 def put_job(client: redis.Redis, record: dict[str, str], left: int) -> bool:
     """Write the record of a job that has ended, as it was; return whether there was none."""
     id_ = record["id"]
-    keys = [job_key(id_), own(INDEX, record.get("tenant", DEFAULT))]
+    tenant = record.get("tenant", DEFAULT)
+    keys = [job_key(id_), own(INDEX, tenant)]
     told = [part for field in record.items() for part in field]
     put = client.register_script(job_scripts.PUT)
-    return bool(put(keys=keys, args=[left, index_member(record["created"], id_), *told]))
+    return bool(put(keys=keys, args=[left, index_member(record["created"], id_), now_ms(), tenant, *told]))

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from worker.capacity.model import Cost, Shape
+from worker.capacity.model import Cost, Shape, tasks
 
 if TYPE_CHECKING:
     from worker.capacity.model import Model
@@ -100,8 +100,10 @@ def plan(model: Model, demand: Demand) -> Plan:
     """Return what serves a demand: each cost by its law, times its rate; the closed form of the simulation."""
     shape, answer = demand.shape, model.answer_bytes(demand.shape)
     jobs = demand.draws / demand.job
+    read = demand.singles + jobs * tasks(demand.job * model.engine("lane", shape))
     # In a stream of requests each uploads before it fits, and each job's result is read.
     parts = [
+        reading(model, shape).times(read),  # by each task; the laws below were measured with the posterior in memory
         model.cost("upload", shape, bytes=8.0 * shape.n * shape.d).times(demand.fits),
         model.cost("fit", shape).times(demand.fits),
         model.cost("job", shape, draws=float(demand.job)).times(jobs),
@@ -157,7 +159,7 @@ def job_bytes(model: Model) -> float:
 
 
 def reading(model: Model, shape: Shape) -> Cost:
-    """Return what it takes to have a posterior at hand that was not: read from the cache, and analysed."""
+    """Return what a task takes to have its posterior in memory: read from the cache, and analysed."""
     nbytes = model.engine("posterior_bytes", shape)
     pieces = math.ceil(nbytes / SHARD_POINTS)
     values = {"draws": float(pieces), "drawn": nbytes}

@@ -1,0 +1,129 @@
+"""The file between the API and a reader process: the request first, the outcome in its place afterwards.
+
+A request is JSON. An outcome is the bytes of arrays, then JSON, then the length of the JSON in eight bytes. Arrays that
+are mapped from the body stay there, and are described by their place.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from dataclasses import asdict, dataclass
+from typing import IO, TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from service.readers.apart import Apart
+from service.readers.shape import Limits
+from worker.dataset import EXTRAS, Table
+
+if TYPE_CHECKING:
+    Array = np.ndarray[Any, np.dtype[Any]]
+
+_ALIGNED = 64  # bytes
+_LENGTH = 8  # bytes
+_MOST_JSON = 2**27  # bytes: 10,000 names of 1,000 characters take a third
+_KINDS = "fiuU"  # of dtypes
+_MEMBERS = ("values", *EXTRAS)
+
+
+@dataclass(frozen=True)
+class Order:
+    """A body to read: its media type, and how it is to be read within which limits."""
+
+    content_type: str
+    limits: Limits
+    apart: Apart
+    memory: int  # bytes beyond what the reader process has at its start
+    cpu: int  # seconds of processor time
+
+    def write(self, file: IO[bytes]) -> None:
+        """Write it into an empty file."""
+        file.write(json.dumps(asdict(self)).encode())
+        file.flush()
+
+    @classmethod
+    def read(cls, file: IO[bytes]) -> Self:
+        """Return the order of a file, and empty the file."""
+        file.seek(0)
+        fields = json.loads(file.read())
+        file.seek(0)
+        file.truncate()
+        return cls(**{**fields, "limits": Limits(**fields["limits"]), "apart": Apart(**fields["apart"])})
+
+
+def write_table(file: IO[bytes], table: Table) -> None:
+    """Write a table as the outcome; its arrays are copied unless they are mapped from the body."""
+    arrays = {"values": table.values, **table.extras}
+    places = {name: _mapped(array) or _copied(file, array) for name, array in arrays.items()}
+    write_outcome(file, {"table": {**places, "names": table.names, "source": table.source}})
+
+
+def write_outcome(file: IO[bytes], outcome: dict[str, Any]) -> None:
+    """Write an outcome without arrays."""
+    encoded = json.dumps(outcome).encode()
+    file.write(encoded)
+    file.write(len(encoded).to_bytes(_LENGTH, "little"))
+    file.flush()
+
+
+def read_outcome(file: IO[bytes]) -> dict[str, Any]:
+    """Return the outcome of a file.
+
+    Raises
+    ------
+    ValueError
+        When there is none that is whole.
+
+    """
+    size = os.fstat(file.fileno()).st_size
+    length = int.from_bytes(os.pread(file.fileno(), _LENGTH, max(0, size - _LENGTH)), "little")
+    if not 0 < length <= min(_MOST_JSON, size - _LENGTH):
+        raise ValueError("the outcome is not whole")
+    outcome = json.loads(os.pread(file.fileno(), length, size - _LENGTH - length))
+    if not isinstance(outcome, dict):
+        raise TypeError("the outcome is no object")
+    return outcome
+
+
+def table_of(outcome: dict[str, Any], body: IO[bytes], result: IO[bytes]) -> Table:
+    """Return the table of an outcome, its arrays mapped from the body and from the file of the outcome.
+
+    Raises
+    ------
+    ValueError, TypeError, KeyError
+        When an array is of no kind that a table has, or not within its file.
+
+    """
+    files = {"body": body, "result": result}
+    arrays = {name: _array(files[outcome[name]["file"]], outcome[name]) for name in _MEMBERS if name in outcome}
+    return Table(**arrays, names=outcome["names"], source=outcome["source"])
+
+
+def _mapped(array: Array) -> dict[str, Any] | None:
+    """Return the place of an array in the body, None when it is not mapped from there as a whole."""
+    if not isinstance(array, np.memmap) or array.base is None or isinstance(array.base, np.ndarray):
+        return None
+    order = "C" if array.flags.c_contiguous else "F"
+    return {"file": "body", "offset": array.offset, "dtype": array.dtype.str, "shape": array.shape, "order": order}
+
+
+def _copied(file: IO[bytes], array: Array) -> dict[str, Any]:
+    """Write an array; return its place."""
+    offset = -(-file.tell() // _ALIGNED) * _ALIGNED
+    file.seek(offset)
+    file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return {"file": "result", "offset": offset, "dtype": array.dtype.str, "shape": array.shape, "order": "C"}
+
+
+def _array(file: IO[bytes], place: dict[str, Any]) -> Array:
+    dtype, shape, offset = np.dtype(place["dtype"]), tuple(place["shape"]), place["offset"]
+    if dtype.kind not in _KINDS or not all(type(size) is int and size > 0 for size in (*shape, dtype.itemsize)):
+        raise ValueError(f"an array of {dtype} and shape {shape}")
+    if (
+        type(offset) is not int
+        or not 0 <= offset <= os.fstat(file.fileno()).st_size - math.prod(shape) * dtype.itemsize
+    ):
+        raise ValueError("an array is not within its file")
+    return np.memmap(file, dtype, "r", offset, shape, "F" if place["order"] == "F" else "C")

@@ -1,0 +1,104 @@
+"""Small bodies that take their reader much memory, or end it, and that no check of their sizes can tell."""
+
+from __future__ import annotations
+
+import io
+import struct
+
+import numpy as np
+
+# More column chunks in the footer than columns: pyarrow ends the process that reads it.
+ABORTING_PARQUET = bytes.fromhex(
+    "504152311502192c480173150200150a2500180178001602191c192c2600002600001600160000002400000050415231"
+)
+_CONTINUATION = b"\xff\xff\xff\xff"
+_STRUCT, _NULL = 13, 1  # of the types of a field (format/Schema.fbs)
+
+
+def arrow_schema_bomb(width: int, depth: int, padding: int) -> bytes:
+    """Return an Arrow stream whose field has `width` children that are one, and so on, `depth` levels deep.
+
+    A reader makes `width**depth` fields of it. The verifier of flatbuffers allows eight tables a byte, so that
+    `padding` bytes make room for them.
+    """
+    flat = _Flat()
+    flat.table("message", [("short", 4), ("byte", 1), ("to", "schema")])
+    flat.table("schema", [("short", 0), ("to", "fields")])
+    flat.vector("fields", ["field 0"])
+    for level in range(depth + 1):
+        is_leaf = level == depth
+        kind = _NULL if is_leaf else _STRUCT
+        children: list[tuple[str, int | str]] = [] if is_leaf else [("none", 0), ("to", f"children {level}")]
+        flat.table(f"field {level}", [("to", "name"), ("byte", 1), ("byte", kind), ("to", "type"), *children])
+        if not is_leaf:
+            flat.vector(f"children {level}", [f"field {level + 1}"] * width)
+    flat.table("type", [])
+    flat.text("name", b"x")
+    metadata = flat.bytes() + bytes(padding)
+    metadata += bytes(-len(metadata) % 8)
+    return _CONTINUATION + struct.pack("<i", len(metadata)) + metadata + _CONTINUATION + bytes(4)
+
+
+def parquet_footer_bomb(columns: int) -> bytes:
+    """Return a Parquet file without rows, whose footer has very many columns of some bytes each."""
+    root = b"\x48\x01s\x15" + _varint(2 * columns) + b"\0"
+    leaf = b"\x15\x0a\x25\x00\x18\x01x\0"
+    footer = b"\x15\x02\x19\xfc" + _varint(columns + 1) + root + leaf * columns + b"\x16\x00\x19\x0c\0"
+    return b"PAR1" + footer + struct.pack("<I", len(footer)) + b"PAR1"
+
+
+def npz_labels_bomb(points: int) -> bytes:
+    """Return an npz file with labels of 1,000 characters, which are four thousand bytes each, and pack well."""
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, data=np.zeros((points, 1)), labels=np.full(points, "a" * 1000))
+    return buffer.getvalue()
+
+
+class _Flat:
+    """Writes a flatbuffer whose offsets all lead forward; several may lead to one place."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray(4)
+        self._places: dict[str, int] = {}
+        self._offsets: list[tuple[int, str]] = [(0, "message")]
+
+    def table(self, name: str, fields: list[tuple[str, int | str]]) -> None:
+        """Append a table of its fields, a field four bytes."""
+        slots = [0 if kind == "none" else 4 + 4 * number for number, (kind, _) in enumerate(fields)]
+        layout = struct.pack(f"<{2 + len(slots)}H", 4 + 2 * len(slots), 4 + 4 * len(slots), *slots)
+        layout += bytes(-len(layout) % 4)
+        self._buffer += layout
+        self._places[name] = len(self._buffer)
+        self._buffer += struct.pack("<i", len(layout))
+        for _, value in fields:
+            if isinstance(value, str):
+                self._offsets.append((len(self._buffer), value))
+                value = 0  # noqa: PLW2901 # until its place is known
+            self._buffer += struct.pack("<I", value)
+
+    def vector(self, name: str, names: list[str]) -> None:
+        """Append a vector of offsets."""
+        self._places[name] = len(self._buffer)
+        self._buffer += struct.pack("<I", len(names))
+        for each in names:
+            self._offsets.append((len(self._buffer), each))
+            self._buffer += bytes(4)
+
+    def text(self, name: str, text: bytes) -> None:
+        """Append a string."""
+        self._places[name] = len(self._buffer)
+        self._buffer += struct.pack("<I", len(text)) + text + bytes(4 - len(text) % 4)
+
+    def bytes(self) -> bytes:
+        """Return it, its offsets written."""
+        for place, name in self._offsets:
+            struct.pack_into("<I", self._buffer, place, self._places[name] - place)
+        return bytes(self._buffer)
+
+
+def _varint(value: int) -> bytes:
+    found = bytearray()
+    while value > 127:
+        found.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*found, value])

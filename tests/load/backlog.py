@@ -1,0 +1,169 @@
+"""`python -m tests.load.backlog`: what clients see while 10,000 jobs wait, and what that costs the queue server.
+
+Jobs of fits are queued in a `glle up`. Clients then repeat a round: a filtered list, a look at a job, a wait for it.
+Meanwhile two probes measure `/livez` and a cached draw, and the queue server's own processor time is read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+
+from glle_engine import NUMBERS, FitSpec
+from tests.system.conftest import Up, fitted, running, synthetic
+from worker.identity import posterior_id
+from worker.settings import Settings
+from worker.stores import Stores
+from worker.tenants import DEFAULT
+
+FILTERS = ("status=failed", "status=queued", "status=running&kind=fit", "kind=draws", "status=succeeded&limit=100")
+PROBES = {"GET /livez": 0.05, "a cached draw": 0.1}  # seconds between two
+ALONE_SECONDS = 15.0  # of the probes without clients: what the machine gives
+GOALS = {"GET /livez": 0.100, "a cached draw": 0.250}  # seconds, p99
+
+
+def queue_jobs(up: Up, dataset: str, count: int) -> list[str]:
+    """Queue fits of a data set, each with another regularisation, as requests do; return their ids."""
+    settings = replace(Settings(), redis_url=up.redis_url("GLLE_REDIS_URL"), cache_url=up.redis_url("GLLE_CACHE_URL"))
+    stores = Stores.connect(settings)
+    here = stores.of(DEFAULT)
+
+    def queue(number: int) -> str:
+        spec = FitSpec(reg=1e-3 * (1 + number / count)).to_dict()
+        id_ = posterior_id(dataset, spec, NUMBERS)
+        asked = {"dataset": dataset, "spec": spec}
+        job, _ = here.jobs.create(kind="fit", claim=id_, posterior=id_, spec=asked, total=1)
+        here.queue.enqueue(job)
+        return job.id
+
+    with ThreadPoolExecutor(16) as pool:  # at once, because each waits for the disk
+        ids = list(pool.map(queue, range(count)))
+    stores.close()
+    return ids
+
+
+class Asked:
+    """What was asked: seconds of each kind of request, to the client and in the API, and how often each status came."""
+
+    def __init__(self) -> None:
+        self.seconds: defaultdict[str, list[float]] = defaultdict(list)
+        self.served: defaultdict[str, list[float]] = defaultdict(list)
+        self.statuses: Counter[int] = Counter()
+
+    def note(self, kind: str, began: float, answer: httpx.Response) -> None:
+        """Note an answer that is whole."""
+        self.seconds[kind].append(time.monotonic() - began)
+        self.served[kind].append(float(answer.headers["server-timing"].partition("dur=")[2]) / 1000)
+        self.statuses[answer.status_code] += 1
+
+    def tell(self) -> None:
+        """Print the quantiles of each kind."""
+        for where, found in (("to the client", self.seconds), ("in the API", self.served)):
+            for kind, seconds in sorted(found.items()):
+                p50, p95, p99 = np.quantile(seconds, (0.5, 0.95, 0.99))
+                spread = f"p50 {p50:.3f}  p95 {p95:.3f}  p99 {p99:.3f}  most {max(seconds):.3f} s"
+                sys.stdout.write(f"{kind:16} {where:14} {len(seconds):6}  {spread}\n")
+
+
+async def rounds(client: httpx.AsyncClient, seed: int, ids: list[str], wait: float, until: float, asked: Asked) -> None:
+    """List, look and wait until a moment."""
+    lot = random.Random(seed)  # noqa: S311 # a load, no secret
+    await asyncio.sleep(lot.random() * wait)  # not all at once
+    while time.monotonic() < until:
+        job = lot.choice(ids)
+        for kind, path in (
+            ("a filtered list", f"/v1/jobs?{lot.choice(FILTERS)}"),
+            ("a look", f"/v1/jobs/{job}"),
+            (f"a wait of {wait:g} s", f"/v1/jobs/{job}?wait={wait}"),
+        ):
+            began = time.monotonic()
+            asked.note(kind, began, await client.get(path))
+
+
+def probe(url: str, path: str, kind: str, until: float, asked: Asked) -> None:
+    """Ask for one thing at a steady pace until a moment."""
+    with httpx.Client(base_url=url, timeout=60, headers={"accept": "application/x-npy"}) as client:
+        while (began := time.monotonic()) < until:
+            asked.note(kind, began, client.get(path))
+            time.sleep(max(0.0, began + PROBES[kind] - time.monotonic()))
+
+
+def load(url: str, draw: str, ids: list[str], wait: float, seconds: float, clients: int) -> Asked:
+    """Run clients and probes; return what they were answered."""
+    asked, until = Asked(), time.monotonic() + seconds
+
+    async def crowd() -> None:
+        limits = httpx.Limits(max_connections=None)
+        async with httpx.AsyncClient(base_url=url, timeout=60, limits=limits) as client:
+            await asyncio.gather(*(rounds(client, seed, ids, wait, until, asked) for seed in range(clients)))
+
+    with ThreadPoolExecutor(2) as pool:
+        probes = [
+            pool.submit(probe, url, path, kind, until, asked)
+            for kind, path in (("GET /livez", "/livez"), ("a cached draw", draw))
+        ]
+        asyncio.run(crowd())
+        for one in probes:
+            one.result()
+    return asked
+
+
+def main() -> int:
+    """Run it, print the figures, and return 1 when a goal is missed or an answer was an error."""
+    parser = argparse.ArgumentParser(prog="python -m tests.load.backlog", description=__doc__)
+    parser.add_argument("--jobs", type=int, default=10_000)
+    parser.add_argument("--clients", type=int, default=50)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--wait", type=float, default=2.0, help="of each round, in seconds; 0: as fast as they come")
+    parser.add_argument("--points", type=int, default=5000, help="of the fits that are queued")
+    parser.add_argument("--workers", type=int, default=1)
+    asked = parser.parse_args()
+    say = sys.stdout.write
+    with tempfile.TemporaryDirectory() as folder:
+        told = {"GLLE_WORKERS": str(asked.workers), "GLLE_MAX_JOBS": "0", "GLLE_HEARTBEAT": "5"}
+        with running(Path(folder), **told) as up, httpx.Client(base_url=up.url, timeout=60) as client:
+            draw = f"{fitted(client, synthetic(client, 1000))}/draws/0"
+            client.get(f"{draw}?wait=30").raise_for_status()
+            began = time.monotonic()
+            ids = queue_jobs(up, synthetic(client, asked.points), asked.jobs)
+            say(f"{asked.jobs} jobs queued in {time.monotonic() - began:.1f} s\n")
+            say("without clients:\n")
+            load(up.url, draw, ids, asked.wait, ALONE_SECONDS, 0).tell()
+            server = up.redis("GLLE_REDIS_URL")
+            waiting, before, began = _waiting(client), server.info(), time.monotonic()
+            found = load(up.url, draw, ids, asked.wait, asked.seconds, asked.clients)
+            spent, after = time.monotonic() - began, server.info()
+            say(f"with {asked.clients} clients:\n{waiting} tasks waited at the begin, {_waiting(client)} at the end\n")
+            cpu = sum(after[name] - before[name] for name in ("used_cpu_user", "used_cpu_sys"))
+            commands = after["total_commands_processed"] - before["total_commands_processed"]
+            say(f"queue server: {cpu / spent:.2f} cores, {commands / spent:.0f} commands/s, {_mib(after)} MiB\n")
+    found.tell()
+    say(f"answers: {dict(found.statuses)}\n")
+    missed = [kind for kind, goal in GOALS.items() if np.quantile(found.seconds[kind], 0.99) > goal]
+    missed += ["queue server below one core"] if cpu > spent else []
+    say(f"missed: {', '.join(missed) or 'nothing'}\n")
+    return 1 if missed or found.statuses.keys() - {200} else 0
+
+
+def _waiting(client: httpx.Client) -> Any:
+    return client.get("/readyz").raise_for_status().json()["queue_length"]
+
+
+def _mib(info: dict[str, Any]) -> int:
+    return int(info["used_memory"]) >> 20
+
+
+if __name__ == "__main__":
+    sys.exit(main())

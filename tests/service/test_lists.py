@@ -1,0 +1,165 @@
+"""Lists: what a page costs, and where it goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from service import paging
+from tests.service.test_resources import upload
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import httpx
+    import pytest
+
+    from worker.stores import Stores
+
+WRITES = {
+    "zadd",
+    "zrem",
+    "hset",
+    "del",
+    "set",
+    "sadd",
+    "srem",
+    "lpush",
+    "rpush",
+    "expire",
+    "hincrby",
+    "eval",
+    "evalsha",
+}
+
+
+def spent(client: httpx.Client, stores: Stores, path: str) -> dict[str, int]:
+    """Return how often each command was sent to the queue server while a list was answered."""
+    stores.client.config_resetstat()
+    client.get(path).raise_for_status()
+    calls = {name.removeprefix("cmdstat_"): told["calls"] for name, told in stores.client.info("commandstats").items()}
+    return {name: count for name, count in calls.items() if name not in {"info", "config|resetstat", "subscribe"}}
+
+
+def queued(stores: Stores, first: int, last: int) -> None:
+    """Create jobs that have been silent for long, so that the list of before compared each with the queue."""
+    for number in range(first, last):
+        job, _ = stores.jobs.create(kind="fit", claim=str(number), posterior="post_1", spec={}, total=1)
+        stores.client.hset(f"glle:job:{job.id}", "touched", 1)
+
+
+def test_a_filtered_page_costs_the_same_among_many_jobs(client: httpx.Client, stores: Stores) -> None:
+    """The one failed job is found by as many commands among 300 queued jobs as among 20, and nothing is written."""
+    job, _ = stores.jobs.create(kind="draws", claim="failed", posterior="post_1", spec={}, total=1)
+    stores.jobs.start(job.id)
+    stores.jobs.succeed(job.id)
+    seen = []
+    for first, last in ((0, 20), (20, 300)):
+        queued(stores, first, last)
+        for filtered in ("status=succeeded", "kind=draws", "status=succeeded&kind=draws", "status=failed"):
+            seen.append(spent(client, stores, f"/v1/jobs?{filtered}&limit=1"))
+            assert not WRITES & seen[-1].keys()
+            assert sum(seen[-1].values()) < 20
+            items = client.get(f"/v1/jobs?{filtered}&limit=1").json()["items"]
+            assert [item["id"] for item in items] == ([] if "failed" in filtered else [job.id])
+    assert seen[:4] == seen[4:]
+    assert stores.queue.length() == 0, "a list enqueues nothing"
+
+
+def test_filters_of_jobs_page_through_all(client: httpx.Client, stores: Stores) -> None:
+    """Page by page, of any length, each filter gives the jobs of its status and kind, the newest first."""
+    ids = []
+    for number in range(25):
+        kind: Any = ("fit", "draws", "summary")[number % 3]
+        job, _ = stores.jobs.create(kind=kind, claim=str(number), posterior="post_1", spec={}, total=1)
+        if number % 2:
+            stores.jobs.cancel(job.id)
+        ids.append(job.id)
+    everything = {item["id"]: item for item in paged(client, "/v1/jobs", 7)}
+    assert len(everything) == 25
+    for filtered, expected in (
+        ("?status=queued", ids[::2]),
+        ("?kind=draws", ids[1::3]),
+        ("?kind=fit&status=cancelled", [id_ for number, id_ in enumerate(ids) if number % 3 == 0 and number % 2]),
+    ):
+        found = [item["id"] for item in paged(client, f"/v1/jobs{filtered}", 4)]
+        assert sorted(found) == sorted(expected)
+        assert found == [id_ for id_ in everything if id_ in expected]
+
+
+def paged(client: httpx.Client, path: str, limit: int) -> Iterator[dict[str, Any]]:
+    """Yield the items of all pages of a list."""
+    cursor: dict[str, Any] = {}
+    while True:
+        told = client.get(path, params={**dict(httpx_query(path)), "limit": limit, **cursor}).raise_for_status().json()
+        yield from told["items"]
+        if told["next"] is None:
+            return
+        cursor = {"cursor": told["next"]}
+
+
+def httpx_query(path: str) -> list[tuple[str, str]]:
+    """Return the query of a path as pairs: httpx drops it where parameters are given."""
+    _, _, query = path.partition("?")
+    return [(name, value) for name, _, value in (pair.partition("=") for pair in query.split("&") if pair)]
+
+
+def test_a_filter_that_fits_few_goes_on_by_its_cursor(
+    client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page looks at so many records; what is behind them comes with the next pages, and nothing is left out."""
+    monkeypatch.setattr(paging, "MOST_LOOKED_AT", 4)
+    monkeypatch.setattr(paging, "STEP", 2)
+    ids = [upload(client, [[float(number), 1.0], [2.0, 3.0], [1.0, 5.0]]) for number in range(11)]
+    for id_ in (ids[0], ids[5]):
+        client.patch(f"/v1/datasets/{id_}", json={"name": "rare"}).raise_for_status()
+    first = client.get("/v1/datasets?name=rare").json()
+    assert first["items"] == []
+    assert first["next"] is not None
+    assert [item["id"] for item in paged(client, "/v1/datasets?name=rare", 20)] == [ids[5], ids[0]]
+    assert len(list(paged(client, "/v1/datasets", 3))) == 11
+
+
+def test_a_list_of_posteriors_is_read_in_few_round_trips(client: httpx.Client, stores: Stores, drawn: str) -> None:
+    """A filter reads a hundred records at once, not one by one."""
+    record = stores.posteriors.fetch(drawn.rpartition("/")[2])
+    from dataclasses import replace  # noqa: PLC0415 # of this test alone
+
+    for number in range(150):
+        stores.posteriors.record(replace(record, id=f"post_{number:032x}", created=f"2026-01-01T00:00:{number:06d}"))
+    calls = spent(client, stores, "/v1/posteriors?name=nobody")
+    assert calls.get("get", 0) <= 1
+    assert calls["mget"] <= 3
+    assert len(list(paged(client, "/v1/posteriors", 50))) == 151
+
+
+def test_the_search_ends_when_the_client_is_gone() -> None:
+    """After a step the list looks whether its client is there, and reads no further."""
+    read = []
+
+    class Gone:
+        async def is_disconnected(self) -> bool:
+            return True
+
+    def found() -> Iterator[tuple[str, None]]:
+        for number in range(10_000):
+            read.append(number)
+            yield str(number), None
+
+    asyncio.run(paging.page(Gone(), found(), 1))  # type: ignore[arg-type] # of a test
+    assert len(read) == paging.STEP
+
+
+def test_the_record_of_an_ended_job_can_be_deleted(client: httpx.Client, stores: Stores) -> None:
+    """With ?record=true, once it has ended; until then 409 says to cancel it first."""
+    job, _ = stores.jobs.create(kind="fit", claim="c", posterior="post_1", spec={}, total=1)
+    path = f"/v1/jobs/{job.id}"
+    answer = client.delete(path, params={"record": "true"})
+    assert (answer.status_code, answer.json()["type"]) == (409, "urn:glle:problem:job-not-ended")
+    assert client.delete(path).json()["status"] == "cancelled"
+    assert client.get(path).status_code == 200
+    assert client.delete(path, params={"record": "true"}).json()["status"] == "cancelled"
+    assert client.get(path).status_code == 404
+    assert client.get("/v1/jobs").json()["items"] == []
+    other = stores.of("other").jobs.create(kind="fit", claim="c", posterior="p", spec={}, total=1)[0]
+    assert client.delete(f"/v1/jobs/{other.id}", params={"record": "true"}).status_code == 404

@@ -1,0 +1,70 @@
+"""How long a 404 takes does not say whose an id is."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service import auth, padding
+from service.padding import STEP_SECONDS, padded
+from tests.service.keyed import bearer, had_by
+
+if TYPE_CHECKING:
+    import httpx
+
+    from worker.stores import Stores
+
+
+def sent_after(seconds: float, status: int) -> float:
+    """Return when an answer is sent whose work took so long, by a clock that only work and sleep move."""
+    now, sent = [0.0], []
+
+    async def send(message: Any) -> None:
+        del message
+        sent.append(now[0])
+
+    async def sleep(more: float) -> None:
+        assert more >= 0
+        now[0] += more
+
+    async def run() -> None:
+        to = padded(send, lambda: now[0], sleep)
+        now[0] += seconds
+        await to({"type": "http.response.start", "status": status, "headers": []})
+
+    asyncio.run(run())
+    return sent[0]
+
+
+@given(st.floats(1e-5, 0.99 * STEP_SECONDS), st.floats(1e-5, 0.99 * STEP_SECONDS))
+def test_work_of_any_length_is_answered_at_one_moment(one: float, other: float) -> None:
+    """Whatever was read for it; other answers are sent at once."""
+    assert sent_after(one, 404) == pytest.approx(STEP_SECONDS)
+    assert sent_after(one, 404) == pytest.approx(sent_after(other, 404))
+    assert sent_after(one, 200) == one
+
+
+def test_every_404_to_a_key_is_held_back(
+    guarded: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An id of nobody, and one of another tenant, by every kind of thing."""
+    other, mine = had_by("bob", stores), bearer(stores, "alice")
+    held: list[str] = []
+
+    def counted(send: Any) -> Any:
+        async def told(message: Any) -> None:
+            if message["type"] == "http.response.start" and message["status"] == 404:
+                held.append("404")
+            await send(message)
+
+        return padding.padded(told)
+
+    monkeypatch.setattr(auth, "padded", counted)
+    paths = [f"/v1/datasets/{other.dataset}", f"/v1/posteriors/{other.posterior}", f"/v1/jobs/{other.job}"]
+    for path in [*paths, f"/v1/embeddings/{other.embedding}", "/v1/datasets/ds_0", "/v1/jobs/none"]:
+        assert guarded.get(path, headers=mine).status_code == 404
+    assert len(held) == 6

@@ -1,0 +1,442 @@
+"""Bodies that are read by processes with limits, one a body."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import anyio
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from service.arrow import ARROW, PARQUET
+from service.readers import Apart, Limits, Reader, reader_of
+from service.reading import child
+from service.reading.processes import Ended, ReaderProcesses
+from service.reading.transfer import Order, read_outcome, table_of, write_outcome
+from tests.conftest import until
+from tests.hostile.bombs import ABORTING_PARQUET, arrow_schema_bomb, npz_labels_bomb, parquet_footer_bomb
+from worker.problems import ProblemError
+from worker.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from worker.dataset import Table
+    from worker.problems import Problem
+
+LIMITS = Limits(points=3_000_000, features=20)
+X = np.random.default_rng(0).normal(size=(6, 3))
+LABELS = ["a", "bc", "ü", "d", "e", "f"]
+CSV, NPY, NPZ, JSON = "text/csv", "application/x-npy", "application/zip", "application/json"
+
+
+def settings(folder: Path, **more: Any) -> Settings:
+    """Return settings with a folder for bodies."""
+    (folder / "incoming").mkdir(exist_ok=True)
+    return Settings(data_dir=str(folder), **more)
+
+
+@pytest.fixture(scope="module")
+def ends() -> list[Ended]:
+    """The ends of the readers so far."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def processes(tmp_path_factory: pytest.TempPathFactory, ends: list[Ended]) -> Iterator[ReaderProcesses]:
+    """Readers with little memory, for the module."""
+    made = ReaderProcesses(settings(tmp_path_factory.mktemp("readers"), reader_bytes=2**27), ends.append)
+    yield made
+    made.close()
+
+
+def stored(body: bytes) -> IO[bytes]:
+    """Return a body as it is received."""
+    file = tempfile.TemporaryFile()  # noqa: SIM115 # the caller closes it
+    file.write(body)
+    file.seek(0)
+    return file
+
+
+def read(processes: ReaderProcesses, kind: str, body: bytes, apart: Apart | None = None) -> Table:
+    """Read a body in a process."""
+    with stored(body) as file:
+        return processes.read(kind, file, LIMITS, apart or Apart())
+
+
+def refused(processes: ReaderProcesses, kind: str, body: bytes) -> Problem:
+    """Return the problem of a body."""
+    with pytest.raises(ProblemError) as caught:
+        read(processes, kind, body)
+    return caught.value.problem
+
+
+def pid(processes: ReaderProcesses) -> int:
+    """Return the process of the fork server."""
+    processes.start()
+    assert processes._server._process is not None
+    return processes._server._process.pid
+
+
+def saved(array: Any) -> bytes:
+    """Return an npy file."""
+    buffer = io.BytesIO()
+    np.save(buffer, array)
+    return buffer.getvalue()
+
+
+def zipped(**members: Any) -> bytes:
+    """Return a compressed npz file."""
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **members)
+    return buffer.getvalue()
+
+
+def frame(**more: Any) -> Any:
+    """Return an Arrow table of three features and more."""
+    return pa.table({name: X[:, column] for column, name in enumerate("xyz")} | more)
+
+
+def streamed(table: Any) -> bytes:
+    """Return an Arrow stream."""
+    buffer = io.BytesIO()
+    with pa.ipc.new_stream(buffer, table.schema) as writer:
+        writer.write_table(table)
+    return buffer.getvalue()
+
+
+def packed(table: Any) -> bytes:
+    """Return a Parquet file."""
+    buffer = io.BytesIO()
+    parquet.write_table(table, buffer)
+    return buffer.getvalue()
+
+
+CELLS = zip(X.tolist(), LABELS, strict=True)
+ROWS = "\n".join(f"{a!r},{b!r},{c!r},{label},{i}" for i, ((a, b, c), label) in enumerate(CELLS))
+BODIES: dict[str, tuple[str, bytes, Apart]] = {
+    "npy": (NPY, saved(X), Apart()),
+    "npy, Fortran, big-endian": (NPY, saved(np.asfortranarray(X.astype(">f4"))), Apart()),
+    "npy, one row": (NPY, saved(X[:1]), Apart()),
+    "npz": (
+        NPZ,
+        zipped(data=X, labels=np.array(LABELS), color=X[:, 0], coordinates=X[:, :2], names=np.array(list("xyz"))),
+        Apart(),
+    ),
+    "npz, float32, Fortran": (NPZ, zipped(X=np.asfortranarray(X.astype("f4"))), Apart()),
+    "npz, labels of numbers": (NPZ, zipped(X=X, l=np.arange(6)), Apart("l")),
+    "csv": (CSV, f"x,y,z,l,c\n{ROWS}\n".encode(), Apart("l", "c")),
+    "json": (JSON, b'{"data": [[1, 2], [3, 4.5]], "names": ["x", "\\u00fc"], "labels": ["a", ""]}', Apart()),
+    "arrow": (ARROW, streamed(frame(l=LABELS, c=np.arange(6.0))), Apart("l", "c")),
+    "parquet": (PARQUET, packed(frame(l=LABELS, c=np.arange(6.0))), Apart("l", "c")),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_a_process_reads_what_the_reader_reads(processes: ReaderProcesses, name: str) -> None:
+    """Values, dtypes, memory order and all that is beside them come through as they are."""
+    kind, body, apart = BODIES[name]
+    with stored(body) as file:
+        expected = reader_of(kind, "", Settings()).read(file, LIMITS, apart)
+        found = read(processes, kind, body, apart)
+        assert (found.names, found.source) == (expected.names, expected.source)
+        assert list(found.extras) == list(expected.extras)
+        for array, wanted in zip(
+            (found.values, *found.extras.values()), (expected.values, *expected.extras.values()), strict=True
+        ):
+            assert (array.dtype, array.flags.f_contiguous) == (wanted.dtype, wanted.flags.f_contiguous)
+            np.testing.assert_array_equal(array, wanted)
+
+
+def test_problems_come_through(processes: ReaderProcesses) -> None:
+    """The refusal of a process is that of the reader, to the last word."""
+    body = b"x,y\n1,2\n3,oops\n"
+    with stored(body) as file, pytest.raises(ProblemError) as caught:
+        reader_of(CSV, "", Settings()).read(file, LIMITS, Apart())
+    assert refused(processes, CSV, body) == caught.value.problem
+
+
+def test_a_body_that_crashes_its_reader_is_refused(processes: ReaderProcesses, ends: list[Ended]) -> None:
+    """The process that read it is gone, and the fork server is the same; the next body is read."""
+    before = pid(processes)
+    for _ in range(3):
+        problem = refused(processes, PARQUET, ABORTING_PARQUET)
+        assert (problem.code, problem.status) == ("reader-crashed", 422)
+        assert problem.details["signal"] == "SIGABRT"
+        assert "npy" in problem.remedy
+        status = ends[-1].status
+        assert status is not None
+        assert os.WTERMSIG(status) == signal.SIGABRT
+    read(processes, *BODIES["parquet"])
+    assert pid(processes) == before
+
+
+@pytest.mark.parametrize(
+    ("kind", "bomb"),
+    [
+        (ARROW, arrow_schema_bomb(10, 6, 2**20)),
+        (PARQUET, parquet_footer_bomb(200_000)),
+        (PARQUET, parquet_footer_bomb(1_000_000)),
+        (NPZ, npz_labels_bomb(40_000)),
+    ],
+    ids=["schema", "footer", "large footer", "labels"],
+)
+def test_a_body_that_takes_too_much_memory_is_refused(processes: ReaderProcesses, kind: str, bomb: bytes) -> None:
+    """Whether the library says so, throws or ends the process; the next body is read."""
+    assert len(bomb) < 2**23
+    problem = refused(processes, kind, bomb)
+    assert (problem.code, problem.status) == ("reader-memory", 413)
+    assert problem.details == {"allowed": 2**27}
+    assert "GLLE_READER_BYTES" in problem.remedy
+    read(processes, *BODIES["npz"])
+
+
+def test_what_a_schema_is_quoted_with_is_bounded(tmp_path: Path) -> None:
+    """One that would be some megabytes of text is refused in a few sentences."""
+    readers = ReaderProcesses(settings(tmp_path))
+    problem = refused(readers, ARROW, arrow_schema_bomb(10, 5, 2**18))
+    assert problem.code == "unsupported-column"
+    assert problem.details["truncated"] is True
+    assert len(str(problem.to_dict())) < 10_000
+    readers.close()
+
+
+def test_a_body_that_takes_too_long_is_refused(tmp_path: Path) -> None:
+    """Two million rows of text in a tenth of a second."""
+    hasty = ReaderProcesses(settings(tmp_path, reader_seconds=0.1))
+    problem = refused(hasty, CSV, b"1\n" * 2_000_000)
+    assert (problem.code, problem.status) == ("reader-timeout", 422)
+    assert "GLLE_READER_SECONDS" in problem.remedy
+    hasty.close()
+
+
+@pytest.mark.parametrize(
+    ("work", "ended"),
+    [("while True: pass", -signal.SIGXCPU), ("bytearray(2**28)", child.NO_MEMORY), ("bytearray(2**20)", 0)],
+)
+def test_limits_hold(work: str, ended: int) -> None:
+    """A process beyond its processor time is killed, one beyond its memory gets a MemoryError."""
+    program = f"import sys\nfrom service.reading.child import restrict\nrestrict(2**27, 1)\ntry:\n    {work}\n"
+    program += f"except MemoryError:\n    sys.exit({child.NO_MEMORY})\n"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == ended
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (OSError(errno.ENOSPC, "full"), child.NO_SPACE),
+        (OSError(errno.EDQUOT, "full"), child.NO_SPACE),
+        (OSError(errno.ENOMEM, "none"), child.NO_MEMORY),
+        (MemoryError(), child.NO_MEMORY),
+        (OSError(errno.EIO, "broken"), child.FAILED),
+        (ZeroDivisionError("oops"), child.FAILED),
+    ],
+)
+def test_errors_of_a_reader_are_its_exit_code(monkeypatch: pytest.MonkeyPatch, error: Exception, code: int) -> None:
+    """Without memory or space nothing can be written; a bug goes to standard error."""
+
+    def fail(*_: object) -> None:
+        raise error
+
+    codes: list[int] = []
+    monkeypatch.setattr(child, "reader_of", lambda *_: Reader(fail, 1))  # type: ignore[arg-type] # it returns nothing
+    monkeypatch.setattr(child, "restrict", lambda *_: None)
+    monkeypatch.setattr(os, "_exit", codes.append)
+    with stored(b"1\n") as file, stored(b"") as out:
+        Order(CSV, LIMITS, Apart(), 2**27, 1).write(out)
+        child.work(os.dup(file.fileno()), os.dup(out.fileno()))
+    assert codes == [code]
+
+
+@pytest.mark.parametrize(
+    ("ended", "code"),
+    [
+        (Ended(signal.SIGSEGV), "reader-crashed"),
+        (Ended(signal.SIGABRT), "reader-crashed"),
+        (Ended(1 << 8), "reader-crashed"),
+        (Ended(0), "reader-crashed"),
+        (Ended(signal.SIGABRT, words="terminate called: std::bad_alloc"), "reader-memory"),
+        (Ended(signal.SIGKILL), "reader-memory"),
+        (Ended(child.NO_MEMORY << 8), "reader-memory"),
+        (Ended(signal.SIGXCPU, seconds=60), "reader-timeout"),
+        (Ended(signal.SIGKILL, seconds=61), "reader-timeout"),
+        (Ended(signal.SIGKILL, is_late=True), "reader-timeout"),
+    ],
+)
+def test_each_end_has_its_problem(processes: ReaderProcesses, ended: Ended, code: str) -> None:
+    """A signal, an exit code or nothing at all: the problem names a remedy."""
+    with stored(b"") as file, stored(b"") as out, pytest.raises(ProblemError) as caught:
+        processes._table(ended, CSV, file, out)
+    assert caught.value.problem.code == code
+    assert caught.value.problem.remedy
+
+
+@pytest.mark.parametrize(
+    ("code", "error"), [(child.NO_SPACE, OSError), (child.FAILED, RuntimeError)], ids=["full disk", "bug"]
+)
+def test_what_is_not_the_bodys_fault_is_no_problem_of_it(
+    processes: ReaderProcesses, code: int, error: type[Exception]
+) -> None:
+    """A full disk is one of the API, too (507), and a bug a bug (500)."""
+    with stored(b"") as file, stored(b"") as out, pytest.raises(error):
+        processes._table(Ended(code << 8, words="Traceback"), CSV, file, out)
+
+
+def test_an_outcome_that_is_no_table_is_a_crash(processes: ReaderProcesses) -> None:
+    """A reader in its right mind writes a table or a problem."""
+    with stored(b"") as file, stored(b"") as out:
+        write_outcome(out, {"table": {}})
+        with pytest.raises(ProblemError) as caught:
+            processes._table(Ended(0), CSV, file, out)
+        assert caught.value.problem.code == "reader-crashed"
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        {"dtype": "|O", "shape": [1, 1], "offset": 0},
+        {"dtype": "<f8", "shape": [-1, 1], "offset": 0},
+        {"dtype": "<f8", "shape": [2, 1], "offset": 0},
+        {"dtype": "<f8", "shape": [1, 1], "offset": -8},
+        {"dtype": "<f8", "shape": [1, 1], "offset": 8},
+        {"dtype": "<U0", "shape": [1, 1], "offset": 0},
+    ],
+)
+def test_no_array_is_outside_of_its_file(place: dict[str, Any]) -> None:
+    """Whatever a reader that was taken over writes: nothing is unpickled, and nothing is mapped beyond the end."""
+    with stored(bytes(8)) as file, pytest.raises(ValueError, match="array"):
+        table_of({"values": {"file": "body", "order": "C", **place}, "names": None, "source": {}}, file, file)
+
+
+def test_an_outcome_that_is_not_whole_is_none() -> None:
+    """A reader that ends in the midst of it leaves a length that is not there, or no JSON."""
+    for raw in (b"", b"1234567", bytes(8), (2**40).to_bytes(8, "little"), b"{" + (1).to_bytes(8, "little")):
+        with stored(raw) as file, pytest.raises(ValueError):  # noqa: PT011 # of JSON, too
+            read_outcome(file)
+
+
+def is_running(process: str) -> bool:
+    """Say whether a process runs, and is not one that nobody has waited for."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_fork_server_that_dies_is_started_again(processes: ReaderProcesses) -> None:
+    """Before a body, and while it is read: the body is read by the next one."""
+    first = pid(processes)
+    os.kill(first, signal.SIGKILL)
+    read(processes, *BODIES["parquet"])
+    second = pid(processes)
+    assert second != first
+    body = b"x,y\n" + b"1,2\n" * 300_000
+    found: list[Table] = []
+    thread = threading.Thread(target=lambda: found.append(read(processes, CSV, body)))
+    thread.start()
+    readers: list[str] = []
+
+    def is_reading() -> bool:
+        readers.extend(Path(f"/proc/{second}/task/{second}/children").read_text().split())
+        return bool(readers)
+
+    until(is_reading)
+    os.kill(second, signal.SIGKILL)
+    thread.join()
+    assert found[0].values.shape == (300_000, 2)
+    assert not any(is_running(reader) for reader in readers)
+    assert pid(processes) not in {first, second}
+
+
+def test_a_fork_server_that_does_not_start_is_a_503(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the service's fault, and may go better later."""
+    broken = ReaderProcesses(settings(tmp_path))
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    problem = refused(broken, CSV, b"1,2\n")
+    assert (problem.code, problem.status) == ("readers-unavailable", 503)
+    monkeypatch.undo()
+    read(broken, CSV, b"1,2\n")
+    broken.close()
+
+
+def test_readers_know_no_password_and_hold_nothing_of_the_api(
+    processes: ReaderProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The environment has no setting, and the descriptors are the fork server's; it has a single thread."""
+    monkeypatch.setenv("GLLE_REDIS_URL", "redis://:secret@127.0.0.1")
+    processes.close()
+    server = Path(f"/proc/{pid(processes)}")
+    read(processes, *BODIES["parquet"])
+    assert "GLLE_" not in (server / "environ").read_text()
+    assert len(list((server / "task").iterdir())) == 1
+    targets = [path.readlink().name for path in (server / "fd").iterdir()]
+    assert sum(name.startswith("socket:") for name in targets) == 2  # its input, twice
+    assert len(targets) == 5  # and nowhere to write, what the API logs to, and its list of events
+
+
+def test_the_end_of_the_api_ends_the_fork_server(tmp_path: Path) -> None:
+    """However it ends: its end of the socket goes with it."""
+    (tmp_path / "incoming").mkdir()
+    program = (
+        "import time\nfrom service.reading.processes import ReaderProcesses\nfrom worker.settings import Settings\n"
+        f"readers = ReaderProcesses(Settings(data_dir={str(tmp_path)!r}))\nreaders.start()\n"
+        "print(readers._server._process.pid, flush=True)\ntime.sleep(600)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as api:
+        assert api.stdout is not None
+        server = Path(f"/proc/{int(api.stdout.readline())}")
+        until(lambda: b"forkserver" in (server / "cmdline").read_bytes())
+        api.kill()
+    until(lambda: not server.exists())
+
+
+def test_closing_ends_it(tmp_path: Path) -> None:
+    """Nothing is left, and it can be used again."""
+    readers = ReaderProcesses(settings(tmp_path))
+    read(readers, *BODIES["npz"])
+    server = Path(f"/proc/{pid(readers)}")
+    readers.close()
+    assert not server.exists()
+    read(readers, *BODIES["npz"])
+    readers.close()
+
+
+def test_turns_are_waited_for_without_a_thread(tmp_path: Path) -> None:
+    """As many as there are readers have one at once; a body that waits for too long is sent away with 503."""
+    readers = ReaderProcesses(settings(tmp_path, readers=2))
+    full = ReaderProcesses(settings(tmp_path, readers=1, reader_seconds=0.1))
+    at_once: list[int] = [0]
+    most: list[int] = []
+
+    async def one() -> None:
+        async with readers.turn():
+            at_once[0] += 1
+            most.append(at_once[0])
+            await anyio.sleep(0.01)
+            at_once[0] -= 1
+
+    async def all_of_them() -> None:
+        async with anyio.create_task_group() as group:
+            for _ in range(6):
+                group.start_soon(one)
+        assert (len(most), max(most)) == (6, 2)
+        async with full.turn():
+            with pytest.raises(ProblemError) as caught:
+                async with full.turn():
+                    pass
+            assert (caught.value.problem.code, caught.value.problem.status) == ("readers-busy", 503)
+        async with full.turn():
+            pass
+
+    anyio.run(all_of_them)

@@ -1,0 +1,57 @@
+"""Data sets whose bits have changed on disk: what clients see, and `glle scrub`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from service import cli
+from worker.datasets import DatasetStore, Table
+
+if TYPE_CHECKING:
+    import httpx
+    import pytest
+
+    from worker.stores import Stores
+
+X = np.random.default_rng(0).normal(size=(50, 3))
+
+
+def flip_last_bit(path: Path) -> None:
+    """Change one bit of the last value."""
+    raw = bytearray(path.read_bytes())
+    raw[-1] ^= 1
+    path.write_bytes(raw)
+
+
+def test_damaged_data_are_a_problem_in_every_form(client: httpx.Client, stores: Stores) -> None:
+    """The answer has no ETag to be cached under; the same upload repairs it."""
+    body = "\n".join(",".join(map(repr, row)) for row in X.tolist())
+    csv = {"Content-Type": "text/csv"}
+    id_ = client.post("/v1/datasets", content=body, headers=csv).json()["id"]
+    path = f"/v1/datasets/{id_}/data"
+    good = client.get(path, headers={"Accept": "application/x-npy"})
+    assert good.status_code == 200
+    flip_last_bit(Path(stores.settings.data_dir) / "datasets" / f"{id_}.npy")
+    for media in ("application/x-npy", "application/json", "text/csv", "application/zip"):
+        answer = client.get(path, headers={"Accept": media})
+        assert (answer.status_code, answer.json()["type"]) == (500, "urn:glle:problem:dataset-damaged")
+        assert "etag" not in answer.headers
+    assert client.post("/v1/datasets", content=body, headers=csv).status_code == 200
+    again = client.get(path, headers={"Accept": "application/x-npy"})
+    assert (again.content, again.headers["etag"]) == (good.content, good.headers["etag"])
+
+
+def test_scrub_names_what_is_damaged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All tenants' data sets are read; the exit code is for a timer."""
+    store = DatasetStore.under(str(tmp_path))
+    ids = [store.of(tenant, 0).add(Table(values=X, source={"kind": "test"}))[0].id for tenant in ("alice", "default")]
+    assert cli.main(["scrub", "--data-dir", str(tmp_path)]) == 0
+    assert "2 data sets" in capsys.readouterr().out
+    flip_last_bit(tmp_path / "datasets" / f"{ids[0]}.npy")
+    assert cli.main(["scrub", "--data-dir", str(tmp_path)]) == 1
+    printed = capsys.readouterr().out
+    assert f"{ids[0]} is damaged" in printed
+    assert ids[1] not in printed

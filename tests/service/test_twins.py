@@ -1,0 +1,109 @@
+"""One check for one work: whatever is made of draws, what cannot be made or kept is refused alike."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import glle_engine
+from glle_engine import FitSpec
+from tests.service.keyed import served
+from worker.datasets import Table
+from worker.identity import posterior_id
+from worker.posteriors import PosteriorRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import httpx
+
+    from worker.stores import Stores
+
+N, CACHE = 600, 2**20
+WHOLE = 2**64 - 1
+
+# How each route is asked for draws first, ..., first + count - 1 at a scale: method, path below the posterior, query
+# or body. All make the same draws.
+ROUTES: dict[str, tuple[str, str, dict[str, str]]] = {
+    "draws": ("POST", "/draws", {}),
+    "transform": ("POST", "/transform", {"count": "draws"}),
+    "summary": ("GET", "/summary", {}),
+    "summary.png": ("GET", "/summary.png", {}),
+    "summary.svg": ("GET", "/summary.svg", {}),
+    "draws.png": ("GET", "/draws.png", {}),
+    "draws.svg": ("GET", "/draws.svg", {}),
+}
+TOO_MANY = {"draws.png": 64, "draws.svg": 64}  # the most that a sheet has
+
+
+@pytest.fixture(scope="module")
+def kept() -> PosteriorRecord:
+    """The record of a posterior of many points."""
+    spec = FitSpec().to_dict()
+    return PosteriorRecord(
+        id="", dataset="", n=N, d=3, spec=spec, diagnostics={}, seconds=0.1, eigenvalues=[], arrays={}, nbytes=0,
+        provenance={}, job="job_1", created="now",
+    )  # fmt: skip
+
+
+@pytest.fixture
+def small(stores: Stores, kept: PosteriorRecord) -> Iterator[tuple[httpx.Client, str, str]]:
+    """A client of a service with a small cache and few draws, the path of a posterior, and its data set."""
+    X = np.random.default_rng(0).normal(size=(N, 3))
+    dataset, _ = stores.datasets.add(Table(values=X, source={"kind": "test"}))
+    id_ = posterior_id(dataset.id, kept.spec, glle_engine.__version__)
+    stores.posteriors.record(PosteriorRecord(**{**vars(kept), "id": id_, "dataset": dataset.id}))
+    with served(stores, cache_bytes=CACHE, max_draws=900) as client:
+        yield client, f"/v1/posteriors/{id_}", dataset.id
+
+
+def ask(small: tuple[httpx.Client, str, str], route: str, **asked: Any) -> httpx.Response:
+    """Ask a route for draws."""
+    client, posterior, dataset = small
+    method, path, names = ROUTES[route]
+    told = {names.get(name, name): value for name, value in asked.items()}
+    if method == "GET":
+        return client.get(posterior + path, params=told | {"wait": 0})
+    return client.post(posterior + path, json=told | ({"dataset": dataset} if route == "transform" else {}))
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize(
+    ("asked", "type_"),
+    [
+        ({"count": 100}, "cache-too-small"),
+        ({"count": 950}, "over-the-limit"),
+        ({"count": 3, "first": WHOLE - 1}, "over-the-limit"),
+    ],
+)
+def test_the_same_draws_are_refused_alike(
+    small: tuple[httpx.Client, str, str], route: str, asked: dict[str, Any], type_: str
+) -> None:
+    """As numbers, summed up, or seen: 422 with one type, and no job."""
+    most = TOO_MANY.get(route, 1000)
+    if asked["count"] > most:
+        if type_ == "over-the-limit":
+            pytest.skip("a sheet has not so many panels")
+        asked = {**asked, "count": most}
+    answer = ask(small, route, **asked)
+    assert (answer.status_code, answer.json()["type"]) == (422, f"urn:glle:problem:{type_}"), answer.text
+    assert small[0].get("/v1/jobs").json()["items"] == []
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_what_fits_is_accepted(small: tuple[httpx.Client, str, str], route: str) -> None:
+    """Of the same routes."""
+    assert ask(small, route, count=4).status_code == 202
+
+
+def test_a_sheet_of_many_draws_takes_its_turn(small: tuple[httpx.Client, str, str], stores: Stores) -> None:
+    """As draws do that take long; one draw goes before batches."""
+    client, posterior, _ = small
+    with served(stores, shard_seconds=0.01) as slow:
+        many = slow.get(f"{posterior}/draws.png", params={"count": 32, "wait": 0}).json()["id"]
+        one = slow.get(f"{posterior}/draws/0.png", params={"wait": 0}).json()["id"]
+    few = client.get(f"{posterior}/draws.png", params={"count": 2, "wait": 0}).json()["id"]
+    found = {stores.jobs.fetch(id_).priority for id_ in (one, few)}
+    assert (stores.jobs.fetch(many).priority, found) == ("batch", {"interactive"})

@@ -1,0 +1,149 @@
+"""Many requests that wait for one job: one watch, and a limit for each tenant."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from service import waiting
+from service.waiting import Waits
+from tests.service.keyed import served
+from tests.service.test_resources import upload
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import httpx
+    import pytest
+
+    from worker.jobs import Job
+    from worker.news import News
+    from worker.stores import Stores
+
+
+@dataclass(eq=False)
+class Fake:
+    """A job, its news, and how often it was looked at."""
+
+    is_open: bool = True
+    is_over: bool = False
+    looks: int = 0
+    listeners: int = 0
+    event: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @contextmanager
+    def of(self, _: str) -> Iterator[asyncio.Event]:
+        """Give the event of its news."""
+        self.listeners += 1
+        try:
+            yield self.event
+        finally:
+            self.listeners -= 1
+
+    async def look(self) -> Job:
+        """Return the job as it is."""
+        self.looks += 1
+        await asyncio.sleep(0)
+        return cast("Job", Fake(self.is_open))
+
+    def end(self) -> None:
+        """End the job, with news."""
+        self.is_open = False
+        self.event.set()
+
+
+def wait(waits: Waits, fake: Fake, seconds: float = 30.0, tenant: str = "a", most: int = 1000) -> Any:
+    """Wait for the job."""
+    return waits.settled(cast("News", fake), "job", fake.look, seconds, tenant=tenant, most=most)
+
+
+def test_many_waiters_look_as_often_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nine hundred long polls cost the looks of one; all are answered by the news, and nothing is left."""
+    monkeypatch.setattr(waiting, "_FIRST_SLEEP", 60.0)
+    monkeypatch.setattr(waiting, "_LONGEST_SLEEP", 60.0)
+
+    async def run() -> None:
+        waits, fake = Waits(), Fake()
+        tasks = [asyncio.create_task(wait(waits, fake)) for _ in range(900)]
+        await asyncio.sleep(0.05)
+        assert (fake.looks, fake.listeners) == (1, 1)
+        fake.end()
+        found = await asyncio.gather(*tasks)
+        assert {job.is_open for job in found} == {False}
+        assert fake.looks == 2
+        await asyncio.sleep(0)
+        assert (fake.listeners, len(waits._watches), len(waits._of_tenant)) == (0, 0, 0)
+
+    asyncio.run(run())
+
+
+def test_news_during_a_look_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job ends after the look read it, and before the look returned: the next look follows at once."""
+    monkeypatch.setattr(waiting, "_FIRST_SLEEP", 60.0)
+    monkeypatch.setattr(waiting, "_LONGEST_SLEEP", 60.0)
+
+    class Late(Fake):
+        async def look(self) -> Job:
+            self.looks += 1
+            read = self.is_open
+            self.end()
+            await asyncio.sleep(0)
+            return cast("Job", Fake(read))
+
+    async def run() -> None:
+        fake = Late()
+        assert not (await wait(Waits(), fake)).is_open
+        assert fake.looks == 2
+
+    asyncio.run(run())
+
+
+def test_a_tenant_has_so_many_waits() -> None:
+    """One more gets the job as it is, at once; another tenant waits on, and a place that is left is free again."""
+
+    async def run() -> None:
+        waits, fake = Waits(), Fake()
+        tasks = [asyncio.create_task(wait(waits, fake, most=3)) for _ in range(3)]
+        other = asyncio.create_task(wait(waits, fake, tenant="b", most=3))
+        await asyncio.sleep(0.01)
+        assert (await asyncio.wait_for(wait(waits, fake, most=3), 5)).is_open
+        assert not any(task.done() for task in [*tasks, other])
+        tasks[0].cancel()  # its client is gone
+        await asyncio.sleep(0.01)
+        more = asyncio.create_task(wait(waits, fake, most=3))
+        await asyncio.sleep(0.01)
+        assert not more.done()
+        fake.end()
+        assert {job.is_open for job in await asyncio.gather(*tasks[1:], other, more)} == {False}
+
+    asyncio.run(run())
+
+
+def test_a_look_that_fails_fails_for_all_who_wait() -> None:
+    """And the next wait looks anew."""
+
+    class Away(Fake):
+        async def look(self) -> Job:
+            if self.is_open:
+                raise ConnectionError
+            return await super().look()
+
+    async def run() -> None:
+        waits, fake = Waits(), Away()
+        found = await asyncio.gather(*(wait(waits, fake) for _ in range(5)), return_exceptions=True)
+        assert {type(error) for error in found} == {ConnectionError}
+        fake.is_open = False
+        assert not (await wait(waits, fake)).is_open
+
+    asyncio.run(run())
+
+
+def test_a_time_that_is_over_gets_the_job_as_it_is(client: httpx.Client, stores: Stores) -> None:
+    """202, also where no waiting is allowed at all."""
+    job = client.post("/v1/posteriors", json={"dataset": upload(client)}).json()["links"]["self"]
+    assert client.get(job, params={"wait": 0.1}).json()["status"] == "queued"
+    with served(stores, max_waits=0) as none:
+        answer = none.get(job, params={"wait": 30})
+        assert (answer.json()["status"], answer.headers["retry-after"]) == ("queued", "1")

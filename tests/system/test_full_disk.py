@@ -1,0 +1,94 @@
+"""`glle up` on a disk that fills: uploads are refused before anything else is, and records can always be read."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+import httpx
+import numpy as np
+import pytest
+import redis
+
+from tests.conftest import until
+from tests.system.conftest import running
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+DISK, RESERVE = 160 * 2**20, 64 * 2**20
+NPY = {"Content-Type": "application/x-npy"}
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """A folder with a small disk below it, named `data`; it needs root."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    if os.geteuid() != 0 or shutil.which("mount") is None:
+        pytest.skip("a disk is mounted by root")
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", str(folder)]
+    if subprocess.run(mount, check=False, capture_output=True).returncode != 0:
+        pytest.skip("no disk can be mounted")
+    yield tmp_path
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)  # noqa: S607 # whichever is first on the path
+
+
+def npy(seed: int, n: int) -> bytes:
+    """Return an npy body of n points in three dimensions."""
+    body = io.BytesIO()
+    np.save(body, np.random.default_rng(seed).normal(size=(n, 3)))
+    return body.getvalue()
+
+
+def fill(path: Path) -> None:
+    """Write a file until the disk is full, as another program may."""
+    with path.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(b"\0" * 2**16)
+        except OSError:
+            pass
+
+
+def test_a_disk_that_fills_stops_uploads_then_new_work_and_no_reader(small: Path) -> None:
+    """Uploads leave the reserve; when another program takes it, the queue server goes on with what was held back."""
+    settings = {"GLLE_DISK_RESERVE": str(RESERVE), "GLLE_WORKERS": "1"}
+    with running(small, **settings) as up, httpx.Client(base_url=up.url, timeout=60) as client:
+        data = client.post("/v1/datasets", content=npy(0, 200), headers=NPY).json()["id"]
+        done = client.post("/v1/posteriors?wait=60", json={"dataset": data}).json()["id"]
+
+        answers = [client.post("/v1/datasets", content=npy(seed, 400_000), headers=NPY) for seed in range(1, 12)]
+        refused = [answer for answer in answers if answer.status_code != 201]
+        assert refused
+        assert {(answer.status_code, answer.json()["type"]) for answer in refused} == {
+            (507, "urn:glle:problem:storage-full")
+        }
+        assert "GLLE_DISK_RESERVE" in refused[0].json()["remedy"]
+        assert shutil.disk_usage(small / "data").free >= RESERVE - 2**20
+        assert client.get("/readyz").status_code == 200
+        fit = {"dataset": data, "n_neighbors": 7}
+        assert client.post("/v1/posteriors?wait=60", json=fit).status_code in {200, 201}
+
+        fill(small / "data" / "filler")
+        with up.redis("GLLE_REDIS_URL") as queue, pytest.raises(redis.RedisError):
+            queue.set("beyond the last page of its log", b"0" * 2**20)  # it ends
+
+        def reads() -> bool:
+            return client.get("/v1/jobs").status_code == client.get(f"/v1/posteriors/{done}").status_code == 200
+
+        until(reads)
+        assert "the reserve is given up" in up.log.read_text()
+        answer = client.post("/v1/posteriors", json={"dataset": data, "n_neighbors": 9})
+        assert (answer.status_code, answer.json()["type"]) == (503, "urn:glle:problem:redis-full")
+        assert client.get("/readyz").status_code == 503
+        assert client.get(f"/v1/datasets/{data}/data").status_code == 200
+
+        (small / "data" / "filler").unlink()
+        until(lambda: client.get("/readyz").status_code == 200)
+        assert client.post("/v1/posteriors?wait=60", json=fit | {"n_neighbors": 10}).status_code in {200, 201}
+        until((small / "data" / "reserve").exists)

@@ -1,0 +1,164 @@
+"""Stored data sets are verified before they are read: a flipped bit is a problem, never a wrong answer."""
+
+from __future__ import annotations
+
+import os
+import time
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from worker import intact
+from worker.datasets import DatasetStore, Table
+from worker.problems import ProblemError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from worker.dataset import Dataset
+
+X = np.random.default_rng(0).normal(size=(50, 3))
+LABELS = np.array(["a", "b"] * 25)
+TABLE = Table(values=X, source={"kind": "test"}, labels=LABELS, color=X[:, 0], coordinates=np.asfortranarray(X[:, :2]))
+HEADER_BYTES = 128  # of an npy file of version 1.0 with a short shape
+FILES = (".npy", ".labels.npy", ".color.npy", ".coordinates.npy")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where the data sets are."""
+    return tmp_path / "datasets"
+
+
+def flip(path: Path, bit: int) -> None:
+    """Flip a bit of a file as a disk does: its times stay."""
+    before = path.stat()
+    raw = bytearray(path.read_bytes())
+    raw[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(raw)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def read(store: DatasetStore, dataset: Dataset) -> tuple[list[object], dict[str, list[object]]]:
+    """Return everything that is read of a data set."""
+    values = store.values(dataset.id).tolist()
+    return values, {name: array.tolist() for name, array in store.beside(dataset).items()}
+
+
+def outcome(store: DatasetStore, dataset: Dataset) -> object:
+    """Return everything that is read of a data set, or the code of the problem."""
+    try:
+        return read(store, dataset)
+    except ProblemError as error:
+        return error.problem.code
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_a_flipped_bit_is_never_served(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    """Whichever bit of whichever file: what is read is what was stored, or a problem."""
+    folder = tmp_path_factory.mktemp("bits") / "datasets"
+    dataset, _ = DatasetStore(folder).add(TABLE)
+    good = read(DatasetStore(folder), dataset)
+    path = folder / (dataset.id + data.draw(st.sampled_from(FILES)))
+    flip(path, data.draw(st.integers(0, 8 * path.stat().st_size - 1)))
+    assert outcome(DatasetStore(folder), dataset) in (good, "dataset-damaged")  # padding of a header may change
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_no_bit_of_a_header_changes_what_is_read(folder: Path, file: str) -> None:
+    """Not the byte order of text either, which is no part of the digest: each of them, one after the other."""
+    dataset, _ = DatasetStore(folder).add(TABLE)
+    good = read(DatasetStore(folder), dataset)
+    for bit in range(8 * HEADER_BYTES):
+        flip(folder / (dataset.id + file), bit)
+        assert outcome(DatasetStore(folder), dataset) in (good, "dataset-damaged"), bit
+        flip(folder / (dataset.id + file), bit)
+    assert read(DatasetStore(folder), dataset) == good
+
+
+def test_the_last_bit_of_the_values_is_noticed(folder: Path) -> None:
+    """By every process that reads, and by a scrub; the record is listed all the same."""
+    dataset, _ = DatasetStore(folder).add(TABLE)
+    path = folder / f"{dataset.id}.npy"
+    flip(path, 8 * path.stat().st_size - 1)
+    store = DatasetStore(folder)
+    for reader in (store, store.of("default", 0)):
+        with pytest.raises(ProblemError, match="differ from what was uploaded"):
+            reader.values(dataset.id)
+    assert list(store.damaged()) == [dataset.id]
+    assert store.get(dataset.id) == dataset
+
+
+def test_a_record_of_other_data_is_noticed(folder: Path) -> None:
+    """Shape, dtype, names and owner belong to the content."""
+    store = DatasetStore(folder).of("alice", 0)
+    dataset, _ = store.add(Table(values=X, source={"kind": "test"}, names=["x", "y", "z"]))
+    record = folder / f"{dataset.id}.json"
+    good = record.read_text()
+    for old, new in (('"n": 50', '"n": 49'), ("float64", "float32"), ('"x"', '"w"'), ("alice", "alicf")):
+        assert old in good
+        record.write_text(good.replace(old, new))
+        with pytest.raises(ProblemError, match="differ from"):
+            DatasetStore(folder).values(dataset.id)
+
+
+@pytest.mark.parametrize("damage", ["flip", "truncate", "remove"])
+def test_an_upload_repairs_what_was_damaged(folder: Path, damage: str) -> None:
+    """Under the same id, with the name it had; posteriors that were fitted on it stay right."""
+    store = DatasetStore(folder)
+    dataset, _ = store.add(TABLE)
+    named = store.rename(dataset.id, {"name": "sheet", "tags": ["a"]})
+    path = folder / f"{dataset.id}.npy"
+    do: dict[str, Callable[[], object]] = {
+        "flip": lambda: flip(path, 8 * path.stat().st_size - 1),
+        "truncate": lambda: os.truncate(path, 200),
+        "remove": path.unlink,
+    }
+    do[damage]()
+    with pytest.raises(ProblemError):
+        DatasetStore(folder).values(dataset.id)
+    assert store.add(TABLE) == (named, False)
+    np.testing.assert_array_equal(DatasetStore(folder).values(dataset.id), X)
+
+
+def test_hot_reads_hash_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that looks the same is read again after an hour; one that changed, at once."""
+    store = DatasetStore(folder)
+    dataset, _ = store.add(TABLE)
+    store.values(dataset.id)
+    hashed: list[str] = []
+    whole = intact.Intact.is_intact
+
+    def counted(self: intact.Intact, dataset: Dataset) -> bool:
+        hashed.append(dataset.id)
+        return whole(self, dataset)
+
+    monkeypatch.setattr(intact.Intact, "is_intact", counted)
+    for _ in range(5):
+        store.values(dataset.id)
+        store.beside(dataset)
+    assert hashed == []
+    path = folder / f"{dataset.id}.npy"
+    os.utime(path)
+    store.values(dataset.id)
+    assert hashed == [dataset.id]
+    later = time.monotonic() + intact.AGAIN_SECONDS + 1
+    monkeypatch.setattr(intact, "time", SimpleNamespace(monotonic=lambda: later))
+    store.values(dataset.id)
+    assert hashed == [dataset.id] * 2
+
+
+def test_a_data_set_deleted_meanwhile_is_not_found(folder: Path) -> None:
+    """And not called damaged."""
+    store = DatasetStore(folder)
+    dataset, _ = store.add(TABLE)
+    (folder / f"{dataset.id}.npy").unlink()
+    with pytest.raises(ProblemError) as caught:
+        store.values(dataset.id)
+    assert caught.value.problem.code == "dataset-not-found"

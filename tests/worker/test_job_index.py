@@ -1,0 +1,182 @@
+"""The lists of jobs by status and kind, and the records that a tenant keeps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from worker.backups.records import ended_jobs, put_job
+from worker.embeddings import Recipe
+from worker.identity import text
+from worker.job_index import INDEX, KINDS, POSITIONS, STATUSES, TENANTS
+from worker.problems import Problem, ProblemError
+from worker.quotas import JobLimits
+from worker.tenants import own
+
+if TYPE_CHECKING:
+    from worker.jobs import Job, JobStore
+    from worker.stores import Stores
+
+PROBLEM = Problem(code="some-failure", status=422, detail="It failed.", remedy="Do otherwise.")
+MOVES = ("start", "succeed", "fail", "cancel", "cancelled", "reopen", "forget")
+
+
+def create(jobs: JobStore, claim: str, **more: Any) -> Job:
+    """Create a job of a fit."""
+    return jobs.create(**{"kind": "fit", "claim": claim, "posterior": "post_1", "spec": {}, "total": 1, **more})[0]
+
+
+def ended(jobs: JobStore, claim: str) -> Job:
+    """Create a job that has succeeded."""
+    job = create(jobs, claim)
+    jobs.start(job.id)
+    jobs.succeed(job.id)
+    return jobs.fetch(job.id)
+
+
+def moved(jobs: JobStore, id_: str, move: str) -> None:
+    """Ask for a change of a job, which the job may refuse."""
+    if (job := jobs.get(id_)) is None:
+        return
+    if move == "fail":
+        jobs.fail(id_, PROBLEM)
+    elif move == "reopen":
+        jobs.reopen(job)
+    elif move == "forget" and not job.is_open:
+        jobs.forget(id_)
+    elif move == "start" and job.status in {"queued", "running"}:
+        jobs.start(id_)
+    elif move in {"succeed", "cancel", "cancelled"}:
+        getattr(jobs, move)(id_)
+
+
+def require_exact(stores: Stores, jobs: JobStore, tenant: str) -> None:
+    """Assert that each filter lists the jobs that have the status and kind, the newest first, and no other member."""
+    known = list(jobs.newest())
+    assert [at for at, _ in known] == sorted((at for at, _ in known), reverse=True)
+    for status in (None, *STATUSES):
+        for kind in (None, *KINDS):
+            fits = [job.id for _, job in known if status in {None, job.status} and kind in {None, job.kind}]
+            listed = list(jobs.listed(None, status, kind, most=3))
+            assert [job and job.id for _, job in listed] == fits
+    entries = stores.client.zrange(own(f"{INDEX}:ended", tenant), 0, -1)
+    assert len(entries) == sum(not job.is_open for _, job in known)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    kinds=st.lists(st.sampled_from(["fit", "draws", "summary"]), min_size=1, max_size=5),
+    moves=st.lists(st.tuples(st.integers(0, 4), st.sampled_from(MOVES)), max_size=25),
+    tenant=st.sampled_from(["default", "alice"]),
+)
+def test_every_change_of_status_keeps_the_lists(
+    stores: Stores, kinds: list[str], moves: list[tuple[int, str]], tenant: str
+) -> None:
+    """Whatever happens to jobs, a filtered list has exactly those of the status and the kind."""
+    stores.client.flushall()
+    jobs = stores.of(tenant).jobs
+    ids = [create(jobs, f"claim {which}", kind=kind).id for which, kind in enumerate(kinds)]
+    for which, move in moves:
+        moved(jobs, ids[which % len(ids)], move)
+    require_exact(stores, jobs, tenant)
+
+
+@pytest.mark.parametrize("tenant", ["default", "alice"])
+def test_records_of_a_version_without_lists_are_found_after_a_sweep(stores: Stores, tenant: str) -> None:
+    """The first sweep lists all of a tenant's records, however many; a later one rights what an old version moved."""
+    jobs = stores.of(tenant).jobs
+    ids = [create(jobs, f"claim {number}").id for number in range(230)]
+    for id_ in ids[:30]:
+        moved(jobs, id_, "start")
+        moved(jobs, id_, "succeed")
+    stores.client.delete(POSITIONS, TENANTS, *stores.client.keys(own(f"{INDEX}:*", tenant)))
+    assert list(jobs.listed(None, "succeeded")) == []
+    stores.queue.sweep()
+    require_exact(stores, jobs, tenant)
+    stores.client.hset(f"glle:job:{ids[-1]}", "status", "running")  # as a worker of such a version does
+    assert [job for _, job in jobs.listed(None, "running")] == []
+    for _ in range(3):
+        stores.queue.sweep()
+    require_exact(stores, jobs, tenant)
+
+
+def test_a_tenant_keeps_its_newest_records(stores: Stores) -> None:
+    """Beyond the number the records that ended first leave, with their claims; others' stay, and open jobs too."""
+    jobs = stores.jobs.of("alice", JobLimits(ended=3))
+    other = ended(stores.jobs.of("bob", JobLimits(ended=3)), "b")
+    open_ones = [create(jobs, f"open {number}").id for number in range(5)]
+    ids = [ended(jobs, f"claim {number}").id for number in range(8)]
+    last = create(jobs, "last").id
+    left = [job.id for _, job in jobs.newest()]
+    assert set(left) == {last, *ids[-3:], *open_ones}
+    assert stores.jobs.get(other.id) is not None
+    for id_ in ids[:-3]:
+        assert not stores.client.exists(f"glle:job:{id_}")
+    assert jobs.holder("claim 0") is None
+    assert jobs.holder("claim 7") is not None
+    assert not stores.client.exists(own("glle:claim:claim 0", "alice"))
+    require_exact(stores, jobs, "alice")
+
+
+def test_create_and_cancel_leaves_no_more_keys(stores: Stores) -> None:
+    """However often a tenant creates and cancels a job, the queue server has as many keys."""
+    jobs = stores.jobs.of("alice", JobLimits(ended=4))
+    counted = []
+    for number in range(60):
+        jobs.cancel(create(jobs, f"claim {number}").id)
+        counted.append(stores.client.dbsize())
+    assert len(set(counted[10:])) == 1
+
+
+def test_embeddings_are_forgotten_with_their_last_job(stores: Stores) -> None:
+    """The record of an embedding goes with the record of the job that last was to make it, and not before."""
+    jobs, embeddings = stores.jobs.of("alice", JobLimits(ended=2)), stores.embeddings.of("alice")
+    recipe = Recipe(dataset="ds_1", method="isomap", parameters={})
+    embeddings.note(recipe, ended(jobs, "first").id)
+    embeddings.note(recipe, ended(jobs, "second").id)
+    for number in range(2):
+        ended(jobs, f"claim {number}")
+        create(jobs, f"open {number}")
+        assert embeddings.exists(recipe.id) is (number == 0)
+
+
+def test_expired_records_leave_the_lists(stores: Stores) -> None:
+    """The sweep takes what expired out of all lists, without anybody asking for them."""
+    jobs = stores.jobs.of("alice", JobLimits())
+    kept = ended(jobs, "kept").id
+    gone = ended(jobs, "gone").id
+    stores.client.delete(f"glle:job:{gone}")
+    key = own(f"{INDEX}:ended", "alice")
+    (entry,) = (found for found in map(text, stores.client.zrange(key, 0, -1)) if gone in found)
+    stores.client.zadd(key, {entry: 1})
+    assert [job and job.id for _, job in jobs.listed()] == [None, kept]
+    stores.queue.sweep()
+    assert [job and job.id for _, job in jobs.listed()] == [kept]
+    require_exact(stores, jobs, "alice")
+
+
+def test_an_open_record_is_not_removed(stores: Stores) -> None:
+    """Only the record of a job that has ended can be removed; the other is refused with the remedy."""
+    job = create(stores.jobs, "claim")
+    with pytest.raises(ProblemError) as caught:
+        stores.jobs.forget(job.id)
+    assert (caught.value.problem.code, caught.value.problem.status) == ("job-not-ended", 409)
+    assert stores.jobs.fetch(job.id).is_open
+    stores.jobs.cancel(job.id)
+    assert stores.jobs.forget(job.id).status == "cancelled"
+    assert stores.jobs.get(job.id) is None
+    assert create(stores.jobs, "claim").id != job.id
+
+
+def test_restored_records_are_listed(stores: Stores) -> None:
+    """A record that comes back from a backup is in the lists of its status and kind."""
+    jobs = stores.jobs.of("alice", JobLimits())
+    id_ = ended(jobs, "claim").id
+    ((_, record, left),) = ended_jobs(stores.client)
+    stores.client.flushall()
+    assert put_job(stores.client, record, left)
+    assert [job and job.id for _, job in jobs.listed(None, "succeeded", "fit")] == [id_]
+    require_exact(stores, jobs, "alice")

@@ -1,0 +1,71 @@
+"""Draws that come with their lane group."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import glle_engine
+from glle_engine import Posterior, fit, manifolds
+from worker import drawing, tasks
+from worker.draws import DrawKey, DrawsSpec
+from worker.identity import digest
+
+if TYPE_CHECKING:
+    from worker.stores import Stores
+
+
+@pytest.fixture(scope="module")
+def posteriors() -> dict[str, Posterior]:
+    """A posterior."""
+    return {"post_0": fit(manifolds.make("s_curve", 120, seed=0).X)}
+
+
+def test_a_single_draw_brings_its_lane_group(
+    stores: Stores, posteriors: dict[str, Posterior], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked for draw 6, draws 4 to 7 are cached, each as if it had been asked for; one that is there is not redone."""
+    monkeypatch.setattr(tasks, "stores", lambda: stores)
+    posterior = posteriors["post_0"]
+    size = drawing.group_size(posterior)
+    assert size == 4
+    key = DrawKey(1, 6, 1.0, "posterior", "procrustes")
+    group = [DrawKey(1, index, 1.0, "posterior", "procrustes") for index in (4, 5, 6, 7)]
+    drawing.draw_and_cache(stores.cache, "post_0", posterior, [group[0]])
+    assert drawing.with_neighbors(stores.cache, "post_0", key, size) == [group[2], group[1], group[3]]
+    assert drawing.with_neighbors(stores.cache, "post_0", key, 1) == [key], "without lanes there is no group"
+    drawing.draw_and_cache(stores.cache, "post_0", posterior, [group[2], group[1], group[3]])
+    for one in group:
+        entry = stores.cache.get(one.cache_key("post_0"))
+        assert entry is not None
+        assert entry.meta["index"] == one.index
+        assert entry.arrays["embedding"].tobytes() == posterior.draw(one.index, seed=1).embedding.tobytes()
+        assert drawing.cached_draw(one, entry).diagnostics == posterior.draw(one.index, seed=1).diagnostics
+
+
+def test_a_draws_job_does_not_overdo_it(
+    stores: Stores, posteriors: dict[str, Posterior], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Draws that nobody asked for come with single ones alone: a job of five makes five."""
+    stores.posteriors.cache("post_0", posteriors["post_0"])
+    monkeypatch.setattr(tasks, "stores", lambda: stores)
+    monkeypatch.setattr(
+        stores.posteriors,
+        "fetch",
+        lambda id_: type(
+            "Record", (), {"id": id_, "numbers": glle_engine.NUMBERS, "drawn_from": id_, "arrays_sha256": None}
+        )(),
+    )
+    monkeypatch.setattr(stores.posteriors, "exists", lambda id_: id_ == "post_0")
+    spec = DrawsSpec(
+        n=120, p=2, count=5, first=2, seed=0, scales=(1.0,), grid=False, source="posterior", align="none",
+        shard_seconds=9.0,
+    )  # fmt: skip
+    job, _ = stores.jobs.create(
+        kind="draws", claim=digest(spec.to_dict()), posterior="post_0", spec=spec.to_dict(), total=spec.total
+    )
+    for shard in range(spec.shards):
+        tasks.draw(job.id, 0, shard)
+    assert stores.jobs.fetch(job.id).status == "succeeded"
+    assert len(list(stores.cache._client.scan_iter("draw:post_0:*"))) == 5

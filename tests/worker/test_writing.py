@@ -1,0 +1,250 @@
+"""Files on disk: durable before an answer, and readable by their owner alone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from glle_engine import storage
+from worker.datasets import DatasetStore, Table
+from worker.keys import KeyStore
+from worker.lock import locked
+from worker.problems import ProblemError
+from worker.writing import make_folder, private_file, restrict_folder, sync_folder, temporary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+X = np.random.default_rng(0).normal(size=(50, 3))
+TABLE = Table(values=X, source={"kind": "test"}, labels=np.array(["a"] * 50), names=["x", "y", "z"])
+IMAGE_BYTES = 32 * 2**20
+
+
+@pytest.fixture
+def _umask() -> Iterator[None]:
+    """Set the usual umask, by which a new file is readable by everyone."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+class Disk:
+    """A mounted ext4 image whose power can be cut: of it only that remains which was written to the device.
+
+    Parameters
+    ----------
+    folder
+        Of the image and of its mount points.
+
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._image = folder / "disk.img"
+        self.root = folder / "disk"
+        with self._image.open("wb") as file:
+            file.truncate(IMAGE_BYTES)
+        _run("mkfs.ext4", "-q", "-F", str(self._image))
+        self._mount(self._image, self.root)
+
+    @contextlib.contextmanager
+    def after_power_cut(self) -> Iterator[Path]:
+        """Yield the root of the file system as the next start finds it."""
+        copy, root = self._folder / "copy.img", self._folder / "copy"
+        shutil.copyfile(self._image, copy)  # without what the kernel has not written yet
+        self._mount(copy, root)
+        try:
+            yield root
+        finally:
+            _run("umount", str(root))
+
+    def close(self) -> None:
+        """Unmount it."""
+        _run("umount", str(self.root))
+
+    @staticmethod
+    def _mount(image: Path, root: Path) -> None:
+        root.mkdir(exist_ok=True)
+        _run("mount", "-o", "loop,commit=300", str(image), str(root))  # no journal commit by time during the test
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    """A disk whose power can be cut; it needs root and loop devices."""
+    if os.geteuid() != 0 or shutil.which("mkfs.ext4") is None:
+        pytest.skip("a loop device needs root and mkfs.ext4")
+    try:
+        made = Disk(tmp_path)
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"no loop device can be mounted: {error.stderr!r}")
+    yield made
+    made.close()
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def _store(root: Path) -> DatasetStore:
+    return DatasetStore.under(str(root / "data"))
+
+
+def test_a_stored_data_set_survives_a_power_cut(disk: Disk) -> None:
+    """Record, values and labels are on the device when `add` returns."""
+    dataset, _ = _store(disk.root).add(TABLE)
+    with disk.after_power_cut() as root:
+        assert _store(root).get(dataset.id) == dataset
+        np.testing.assert_array_equal(_store(root).values(dataset.id), X)
+        assert _store(root).beside(dataset)["labels"].tolist() == ["a"] * 50
+
+
+def test_a_deleted_data_set_stays_deleted_after_a_power_cut(disk: Disk) -> None:
+    """What was answered 204 does not come back."""
+    dataset, _ = _store(disk.root).add(TABLE)
+    os.sync()
+    assert _store(disk.root).delete(dataset.id)
+    with disk.after_power_cut() as root:
+        assert _store(root).get(dataset.id) is None
+
+
+def test_a_new_name_survives_a_power_cut(disk: Disk) -> None:
+    """A record that is replaced is durable, too."""
+    dataset, _ = _store(disk.root).add(TABLE)
+    _store(disk.root).rename(dataset.id, {"name": "sheet"})
+    with disk.after_power_cut() as root:
+        found = _store(root).get(dataset.id)
+        assert found is not None
+        assert found.name == "sheet"
+
+
+def test_a_revoked_key_stays_revoked_after_a_power_cut(disk: Disk) -> None:
+    """And a new key is good: the answer came after both were on the device."""
+    keys = KeyStore(disk.root / "data")
+    gone, secret = keys.create("alice", ("read",), "", None)
+    os.sync()
+    keys.revoke(gone.id)
+    kept, other = keys.create("alice", ("read",), "", None)
+    with disk.after_power_cut() as root:
+        after = KeyStore(root / "data")
+        assert after.verify(other) == kept
+        with pytest.raises(ProblemError, match="unknown, revoked"):
+            after.verify(secret)
+
+
+def test_a_saved_posterior_is_whole_after_a_power_cut(disk: Disk) -> None:
+    """The old file or the new one, never an empty one: the name may be on the device before the content is."""
+    path = disk.root / "posterior.npz"
+    storage.save(path, {"version": 1}, {"X": X})
+    sync_folder(disk.root)
+    with disk.after_power_cut() as root:
+        head, arrays = storage.load(root / "posterior.npz")
+        assert head == {"version": 1}
+        np.testing.assert_array_equal(arrays["X"], X)
+
+
+class Trace:
+    """The order in which files reach the disk: fsyncs and renames, by inode and name."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.steps: list[tuple[str, str]] = []
+        fsync, replace, unlink = os.fsync, Path.replace, Path.unlink
+
+        def traced_fsync(descriptor: int) -> None:
+            fsync(descriptor)
+            kind = "folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file"
+            self.steps.append((f"fsync {kind}", str(Path(f"/proc/self/fd/{descriptor}").readlink())))
+
+        def traced_replace(path: Path, target: Path) -> Path:
+            self.steps.append(("rename", str(path)))
+            self.steps.append(("renamed", str(target)))
+            return replace(path, target)
+
+        def traced_unlink(path: Path, missing_ok: bool = False) -> None:  # noqa: FBT001, FBT002 # the signature of Path.unlink
+            if path.exists():
+                self.steps.append(("unlink", str(path)))
+            unlink(path, missing_ok)
+
+        patch.setattr(os, "fsync", traced_fsync)
+        patch.setattr(Path, "replace", traced_replace)
+        patch.setattr(Path, "unlink", traced_unlink)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="names of descriptors are read from /proc")
+@pytest.mark.parametrize("kind", ["data set", "key", "name"])
+def test_content_then_name_reach_the_disk(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each rename comes after the fsync of its file and before one of its folder, in every store."""
+    store = DatasetStore(tmp_path / "datasets")
+    work: dict[str, Callable[[], object]] = {
+        "data set": lambda: store.add(TABLE),
+        "key": lambda: KeyStore(tmp_path).create("alice", ("read",), "", None),
+        "name": lambda: store.rename(store.ids()[0], {"name": "sheet"}),
+    }
+    if kind == "name":
+        store.add(TABLE)
+    trace = Trace(monkeypatch)
+    work[kind]()
+    renames = [(at, path) for at, (what, path) in enumerate(trace.steps) if what == "rename"]
+    assert renames
+    for at, path in renames:
+        assert ("fsync file", path) in trace.steps[:at]
+        assert trace.steps[at + 2] == ("fsync folder", str(Path(path).parent))
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="names of descriptors are read from /proc")
+def test_a_deletion_begins_with_the_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The record's absence is on disk before anything else goes: no record is left without its arrays."""
+    store = DatasetStore(tmp_path / "datasets")
+    dataset, _ = store.add(TABLE)
+    trace = Trace(monkeypatch)
+    store.delete(dataset.id)
+    assert [what for what, _ in trace.steps][:2] == ["unlink", "fsync folder"]
+    assert trace.steps[0][1].endswith(".json")
+
+
+@pytest.mark.usefixtures("_umask")
+def test_files_and_folders_are_the_owners_alone(tmp_path: Path) -> None:
+    """Whatever the umask: data sets, keys, locks, and the folders above them."""
+    data = tmp_path / "deep" / "data"
+    store = DatasetStore.under(str(data)).of("alice", 10**6)
+    store.add(TABLE)
+    KeyStore(data).create("alice", ("read",), "", None)
+    with locked(data / "some.lock"):
+        pass
+    exposed = [path for path in (tmp_path / "deep").rglob("*") if path.stat().st_mode & 0o077]
+    assert exposed == []
+    assert not (tmp_path / "deep").stat().st_mode & 0o077
+
+
+@pytest.mark.usefixtures("_umask")
+def test_what_an_earlier_version_left_open_is_closed(tmp_path: Path) -> None:
+    """A lock that others can open can be held by them; a folder that they can enter can be read."""
+    folder, lock = tmp_path / "datasets", tmp_path / "keys.lock"
+    folder.mkdir()
+    lock.touch()
+    assert folder.stat().st_mode & 0o077
+    restrict_folder(folder)
+    with private_file(lock):
+        pass
+    assert not folder.stat().st_mode & 0o077
+    assert not lock.stat().st_mode & 0o077
+
+
+def test_a_folder_is_made_with_those_above_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each name is written to disk in the folder above it, so that no published file loses its path."""
+    trace = Trace(monkeypatch)
+    make_folder(tmp_path / "a" / "b")
+    assert trace.steps == [("fsync folder", str(tmp_path)), ("fsync folder", str(tmp_path / "a"))]
+    make_folder(tmp_path / "a" / "b")  # as it is
+    assert len(trace.steps) == 2
+    with temporary(tmp_path / "a" / "b") as file:
+        file.write(b"x")
+        file.publish(tmp_path / "a" / "b" / "c")
+    assert (tmp_path / "a" / "b" / "c").read_bytes() == b"x"
