@@ -93,7 +93,7 @@ def create_app(stores: Stores) -> FastAPI:
         generate_unique_id_function=lambda route: route.name,  # what generated clients name their methods by
     )
     app.state.stores = stores
-    app.state.streams = Streams(stores.settings.max_streams)
+    app.state.streams = Streams(stores.settings.max_streams, stores.settings.max_tenant_streams)
     app.state.draining = Draining(stores, app.state.streams)
     app.state.stores_of = lru_cache(TENANTS_AT_HAND)(stores.of)
     app.state.recent = Recent(stores.settings.recent_bytes, stores.posteriors.state)

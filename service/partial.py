@@ -98,7 +98,7 @@ def npy_as_they_come(
             yield np.ascontiguousarray(entry.arrays["embedding"], stack.dtype).tobytes()
 
     told = {"Content-Length": str(length), "X-Accel-Buffering": "no", **headers}  # no proxy is to hold it back
-    return Stream(streams, body, media_type=NPY, headers=told)
+    return Stream(streams, here.tenant, body, media_type=NPY, headers=told)
 
 
 def _made(here: Stores, job: Job, spec: DrawsSpec) -> int:

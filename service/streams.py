@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import redis
@@ -35,18 +36,21 @@ class Place:
     ----------
     streams
         Where it is counted.
+    tenant
+        Whose stream it is; None without keys.
 
     """
 
-    def __init__(self, streams: Streams) -> None:
+    def __init__(self, streams: Streams, tenant: str | None) -> None:
         self._streams = streams
+        self._tenant = tenant
         self._is_held = True
 
     def free(self) -> None:
         """Give the place back."""
         if self._is_held:
             self._is_held = False
-            self._streams.open -= 1
+            self._streams.leave(self._tenant)
 
 
 class Streams:
@@ -56,16 +60,25 @@ class Streams:
     ----------
     most
         How many may be open: each costs a connection and a look a second.
+    most_of_tenant
+        How many of one tenant, so that one cannot take all places.
 
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, most_of_tenant: int) -> None:
         self._most = most
+        self._most_of_tenant = most_of_tenant
+        self._of_tenant: Counter[str] = Counter()
         self.open = 0
         self.stopped = False
 
-    def enter(self) -> Place:
+    def enter(self, tenant: str | None) -> Place:
         """Count a stream before its answer begins, and return its place, which `Place.free` gives back.
+
+        Parameters
+        ----------
+        tenant
+            Whose stream it is; None, without keys, has no limit of its own.
 
         Raises
         ------
@@ -81,8 +94,26 @@ class Streams:
                 "Try again later, follow the job with GET /v1/jobs/{id}?wait=30, or raise GLLE_MAX_STREAMS.",
                 allowed=self._most,
             )
+        if tenant is not None and self._of_tenant[tenant] >= self._most_of_tenant:
+            raise refuse(
+                "too-many-streams",
+                503,
+                f"{self._of_tenant[tenant]} streams of this tenant are open; {self._most_of_tenant} are allowed.",
+                "Close one, follow the job with GET /v1/jobs/{id}?wait=30, or raise GLLE_MAX_TENANT_STREAMS.",
+                allowed=self._most_of_tenant,
+            )
         self.open += 1
-        return Place(self)
+        if tenant is not None:
+            self._of_tenant[tenant] += 1
+        return Place(self, tenant)
+
+    def leave(self, tenant: str | None) -> None:
+        """Stop counting a stream."""
+        self.open -= 1
+        if tenant is not None:
+            self._of_tenant[tenant] -= 1
+            if not self._of_tenant[tenant]:
+                del self._of_tenant[tenant]
 
     def stop(self, changes: News) -> None:
         """Have every stream end now: a server that stops does not wait for jobs."""
@@ -97,6 +128,8 @@ class Stream(BreakableResponse):
     ----------
     streams
         Where it is counted, from now on.
+    tenant
+        Whose stream it is; None without keys.
     content
         Makes the parts, once it is certain that there is a place.
 
@@ -107,8 +140,10 @@ class Stream(BreakableResponse):
 
     """
 
-    def __init__(self, streams: Streams, content: Callable[[], AsyncIterator[str | bytes]], **told: Any) -> None:
-        place = streams.enter()
+    def __init__(
+        self, streams: Streams, tenant: str | None, content: Callable[[], AsyncIterator[str | bytes]], **told: Any
+    ) -> None:
+        place = streams.enter(tenant)
         try:
             super().__init__(content(), **told)
         except BaseException:

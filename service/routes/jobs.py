@@ -91,7 +91,7 @@ async def follow(
     streams = request.app.state.streams
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # no proxy is to hold it back
     told = partial_of(events, here, streams, job, last_event_id)
-    return Stream(streams, told, headers=headers, media_type=EVENTS)
+    return Stream(streams, here.tenant, told, headers=headers, media_type=EVENTS)
 
 
 @router.get(

@@ -12,7 +12,7 @@ import pytest
 
 from service import events, streams
 from tests.conftest import until
-from worker.problems import refuse
+from worker.problems import ProblemError, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -172,6 +172,22 @@ def test_streams_are_limited(client: httpx.Client, stores: Stores, app: FastAPI)
             assert next(told)[1] == "progress"
     finally:
         app.state.streams._most = stores.settings.max_streams
+
+
+def test_a_tenant_has_so_many_streams() -> None:
+    """A tenant at its limit is refused while others still get streams; a freed place can be taken again."""
+    counted = streams.Streams(3, 2)
+    held = [counted.enter("a"), counted.enter("a")]
+    with pytest.raises(ProblemError, match="2 streams of this tenant are open; 2 are allowed") as caught:
+        counted.enter("a")
+    assert caught.value.problem.code == "too-many-streams"
+    other = counted.enter("b")
+    held[0].free()
+    held[0].free()
+    held[0] = counted.enter("a")
+    for place in (*held, other):
+        place.free()
+    assert counted.open == 0
 
 
 def test_a_burst_of_streams_stays_within_the_limit(stores: Stores, app: FastAPI) -> None:
