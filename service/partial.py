@@ -17,6 +17,7 @@ from service.broken import BrokenOffError
 from service.context import made_again
 from service.streams import Stream, states
 from worker.shards import counts
+from worker.tenants import DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -98,7 +99,7 @@ def npy_as_they_come(
             yield np.ascontiguousarray(entry.arrays["embedding"], stack.dtype).tobytes()
 
     told = {"Content-Length": str(length), "X-Accel-Buffering": "no", **headers}  # no proxy is to hold it back
-    return Stream(streams, here.tenant, body, media_type=NPY, headers=told)
+    return Stream(streams, here.tenant or DEFAULT, body, media_type=NPY, headers=told)
 
 
 def _made(here: Stores, job: Job, spec: DrawsSpec) -> int:

@@ -37,11 +37,11 @@ class Place:
     streams
         Where it is counted.
     tenant
-        Whose stream it is; None without keys.
+        Whose stream it is.
 
     """
 
-    def __init__(self, streams: Streams, tenant: str | None) -> None:
+    def __init__(self, streams: Streams, tenant: str) -> None:
         self._streams = streams
         self._tenant = tenant
         self._is_held = True
@@ -72,13 +72,13 @@ class Streams:
         self.open = 0
         self.stopped = False
 
-    def enter(self, tenant: str | None) -> Place:
+    def enter(self, tenant: str) -> Place:
         """Count a stream before its answer begins, and return its place, which `Place.free` gives back.
 
         Parameters
         ----------
         tenant
-            Whose stream it is; None, without keys, has no limit of its own.
+            Whose stream it is.
 
         Raises
         ------
@@ -94,7 +94,7 @@ class Streams:
                 "Try again later, follow the job with GET /v1/jobs/{id}?wait=30, or raise GLLE_MAX_STREAMS.",
                 allowed=self._most,
             )
-        if tenant is not None and self._of_tenant[tenant] >= self._most_of_tenant:
+        if self._of_tenant[tenant] >= self._most_of_tenant:
             raise refuse(
                 "too-many-streams",
                 503,
@@ -103,17 +103,15 @@ class Streams:
                 allowed=self._most_of_tenant,
             )
         self.open += 1
-        if tenant is not None:
-            self._of_tenant[tenant] += 1
+        self._of_tenant[tenant] += 1
         return Place(self, tenant)
 
-    def leave(self, tenant: str | None) -> None:
+    def leave(self, tenant: str) -> None:
         """Stop counting a stream."""
         self.open -= 1
-        if tenant is not None:
-            self._of_tenant[tenant] -= 1
-            if not self._of_tenant[tenant]:
-                del self._of_tenant[tenant]
+        self._of_tenant[tenant] -= 1
+        if not self._of_tenant[tenant]:
+            del self._of_tenant[tenant]
 
     def stop(self, changes: News) -> None:
         """Have every stream end now: a server that stops does not wait for jobs."""
@@ -129,7 +127,7 @@ class Stream(BreakableResponse):
     streams
         Where it is counted, from now on.
     tenant
-        Whose stream it is; None without keys.
+        Whose stream it is.
     content
         Makes the parts, once it is certain that there is a place.
 
@@ -141,7 +139,7 @@ class Stream(BreakableResponse):
     """
 
     def __init__(
-        self, streams: Streams, tenant: str | None, content: Callable[[], AsyncIterator[str | bytes]], **told: Any
+        self, streams: Streams, tenant: str, content: Callable[[], AsyncIterator[str | bytes]], **told: Any
     ) -> None:
         place = streams.enter(tenant)
         try:

@@ -95,7 +95,7 @@ class Settings:
         200, "Requests of one tenant that wait for jobs in each API process; one more is answered at once.", at_least=0
     )
     max_streams: int = _setting(100, "Streams of events or draws that each API process keeps open.", at_least=0)
-    max_tenant_streams: int = _setting(80, "Those of one tenant, where requests have keys.", at_least=0)
+    max_tenant_streams: int = _setting(80, "Those of one tenant, so that others find room.", at_least=0)
     cache_bytes: int = _setting(2**30, "Bytes of the array cache; no value may exceed half.", at_least=2**20)
     queue_bytes: int = _setting(256 * 2**20, "Bytes of the embedded queue server.", at_least=2**20)
     queue_high_water: float = _setting(

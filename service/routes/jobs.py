@@ -26,6 +26,7 @@ from worker.draws import DrawsSpec
 from worker.jobs import LISTED, Job, Kind, Status
 from worker.kinds import analysis_of
 from worker.stores import Stores
+from worker.tenants import DEFAULT
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
@@ -91,7 +92,7 @@ async def follow(
     streams = request.app.state.streams
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # no proxy is to hold it back
     told = partial_of(events, here, streams, job, last_event_id)
-    return Stream(streams, here.tenant, told, headers=headers, media_type=EVENTS)
+    return Stream(streams, here.tenant or DEFAULT, told, headers=headers, media_type=EVENTS)
 
 
 @router.get(
