@@ -1,4 +1,4 @@
-"""Time of refusals: a 404 takes as long whether its id is nobody's or another tenant's.
+"""Time of refusals: a 404 takes as long for an unknown id as for another tenant's.
 
 An id that is another's is read before it is refused, which takes some 100 us more. So a 404 to a key is sent at a whole
 multiple of `STEP_SECONDS` after its request came, where both are the same unless the service is slow for other reasons.

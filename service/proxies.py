@@ -69,8 +69,8 @@ class Proxies:
         peer = _peer(scope)
         if not self.trust(peer):
             return peer
-        told = b",".join(value for name, value in scope["headers"] if name == _CLIENT)
-        for part in reversed(str(told, "latin-1").split(",")):
+        forwarded = b",".join(value for name, value in scope["headers"] if name == _CLIENT)
+        for part in reversed(str(forwarded, "latin-1").split(",")):
             if (address := _address(part)) is None:
                 return None
             if not self.trust(address):

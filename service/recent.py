@@ -216,7 +216,7 @@ class FromRecent:
 
 
 def _key(scope: Scope) -> bytes:
-    """Return what tells requests apart that have different answers: path, query and Accept, or their digest."""
+    """Return the key of a request's answer: path, query and Accept, or their digest."""
     query = _ordered(scope["query_string"])
     key: bytes = b" ".join((scope["path"].encode(), query, header(scope, b"accept")))
     return key if len(key) <= LONGEST_KEY else hashlib.sha256(key).digest()

@@ -213,11 +213,11 @@ def _kinds(states: list[QueueState]) -> Iterator[Check]:
     if not live:
         return
     pinned = all(state.is_pinned for state in states if state.workers)
-    told = ", ".join(f"{count} of {numbers}" for numbers, count in sorted(live.items()))
+    counted = ", ".join(f"{count} of {numbers}" for numbers, count in sorted(live.items()))
     yield _judged(
         "numerics kinds",
         "ok" if pinned else "problem" if len(live) > 1 else "warning",
-        f"Live workers: {told}." + ("" if pinned else " Reference results of a kind with `+` differ in bits."),
+        f"Live workers: {counted}." + ("" if pinned else " Reference results of a kind with `+` differ in bits."),
         "Install numba where these workers run (pip install 'glle[fast]'), with the versions of requirements.lock, and "
         "restart them: until then they take no work of the pinned kind, and their results have separate ids.",
     )

@@ -103,8 +103,8 @@ def store_draws(
         }
         arrays = {"embedding": draw.embedding, "eigenvalues": draw.eigenvalues}
         # Of all that an answer may have; the seconds differ each time, and are in none.
-        told = {**meta, "seconds": seconds, "numbers": own_numbers(), "sha256": content_sha256(meta, arrays)}
-        entries[key.cache_key(id_)] = Entry(told, arrays)
+        metadata = {**meta, "seconds": seconds, "numbers": own_numbers(), "sha256": content_sha256(meta, arrays)}
+        entries[key.cache_key(id_)] = Entry(metadata, arrays)
     with stage("caching"):
         cache.put_many(entries, keep)
 

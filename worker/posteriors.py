@@ -174,8 +174,8 @@ class PosteriorStore:
                 found=found,
             )
         keep = self._cache.keep_made(seconds, sum(array.nbytes for array in arrays.values()))
-        told = {"head": head, "sha256": content_sha256({**head, ARRAYS: found}, {}), ARRAYS: found}
-        self._cache.put(_cache_key(id_), told, arrays, keep)
+        metadata = {"head": head, "sha256": content_sha256({**head, ARRAYS: found}, {}), ARRAYS: found}
+        self._cache.put(_cache_key(id_), metadata, arrays, keep)
         return found
 
     def record(self, record: PosteriorRecord, while_running: str | None = None) -> bool:

@@ -104,7 +104,7 @@ class ForkServer:
         if pid == 0:
             try:
                 lifeline.die_with_parent(signal.SIGKILL, server)
-                _close_but({body, result, reply, alive})  # the API sees the end of `reply` when nobody is left
+                _close_but({body, result, reply, alive})  # the API sees the end of `reply` when no process holds it
                 os.dup2(reply, 2)  # the last words of a library that ends the process
             except BaseException:  # noqa: BLE001 # a reader never returns into the loop
                 os._exit(child.FAILED)
@@ -156,7 +156,7 @@ def _load() -> None:
     bodies = {"text/csv": b"x,l\n1,a\n2,b\n", "application/zip": npz.getvalue()}
     if has_arrow():
         import pyarrow as pa  # noqa: PLC0415 # an extra
-        from pyarrow import compute, parquet  # noqa: F401, PLC0415 # likewise; reading Parquet would start a thread
+        from pyarrow import compute, parquet  # noqa: F401, PLC0415 # before the fork, because reading Parquet would start a thread
 
         table, stream = pa.table({"x": [1.0, 2.0], "l": ["a", "b"]}), io.BytesIO()
         with pa.ipc.new_stream(stream, table.schema) as writer:

@@ -172,8 +172,8 @@ def cancel(
 ) -> Response:
     """Cancel a job: a queued one at once, a running one within two seconds; an ended one stays as it is.
 
-    Work is told to stop; what does not listen, inside a long computation, is killed by its worker. With `record` the
-    record of an ended job is removed, and its last state returned. Its results stay cached under their names.
+    A cancellation stops the work; a long computation that does not check for it is killed by its worker. With `record`
+    the record of an ended job is removed, and its last state returned. Its results stay cached under their names.
     """
     if record:
         return Response(JobOut.of(here.jobs.forget(id)).model_dump_json(), 200, media_type="application/json")
