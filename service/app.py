@@ -133,18 +133,18 @@ def _document_problems(app: FastAPI) -> None:
         schemas["ProblemOut"] = ProblemOut.model_json_schema()
         for unused in ("HTTPValidationError", "ValidationError"):
             schemas.pop(unused, None)
-        told = documented(
+        responses = documented(
             _422="A parameter that is out of range.",
             _400="A body that is not even text.",
             _414="A query of more than 32 KiB.",
         )
         for operation in (operation for path in contract["paths"].values() for operation in path.values()):
             if "HTTPValidationError" in str(operation["responses"].get("422")):
-                operation["responses"]["422"] = told[422]
+                operation["responses"]["422"] = responses[422]
             if any(parameter["in"] == "query" for parameter in operation.get("parameters", ())):
-                operation["responses"]["414"] = told[414]
+                operation["responses"]["414"] = responses[414]
             if "requestBody" in operation:
-                operation["responses"]["400"] = told[400]
+                operation["responses"]["400"] = responses[400]
         document_keys(contract)
         return complete(contract)
 

@@ -93,10 +93,10 @@ def service(url: str, key: str = "") -> Iterator[Check]:
 
 def _readiness(status: int, body: bytes) -> Check:
     if status == http.HTTPStatus.OK:
-        told = json.loads(body)
-        if "workers" not in told:
+        state = json.loads(body)
+        if "workers" not in state:
             return Check("ready", "ok", "It can work; with a key in GLLE_KEY it says more.")
-        return Check("ready", "ok", f"It can work: {told['workers']} workers, {told['queue_length']} tasks wait.")
+        return Check("ready", "ok", f"It can work: {state['workers']} workers, {state['queue_length']} tasks wait.")
     return _refused("ready", status, body)
 
 

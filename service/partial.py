@@ -98,8 +98,8 @@ def npy_as_they_come(
         async for entry in as_they_come(here, streams, job, spec):
             yield np.ascontiguousarray(entry.arrays["embedding"], stack.dtype).tobytes()
 
-    told = {"Content-Length": str(length), "X-Accel-Buffering": "no", **headers}  # no proxy is to hold it back
-    return Stream(streams, here.tenant or DEFAULT, body, media_type=NPY, headers=told)
+    fields = {"Content-Length": str(length), "X-Accel-Buffering": "no", **headers}  # no proxy is to hold it back
+    return Stream(streams, here.tenant or DEFAULT, body, media_type=NPY, headers=fields)
 
 
 def _made(here: Stores, job: Job, spec: DrawsSpec) -> int:

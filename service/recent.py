@@ -91,21 +91,21 @@ class Recent:
         key, body = _key(scope), bytes(response.body)
         if len(body) > min(LARGEST, self._budget) or key in self._answers:
             return
-        told = {self._shared(name): self._shared(value) for name, value in response.raw_headers}
-        compressible = told.get(b"content-type") == b"application/json" and len(body) >= LEAST
+        headers = {self._shared(name): self._shared(value) for name, value in response.raw_headers}
+        compressible = headers.get(b"content-type") == b"application/json" and len(body) >= LEAST
         if compressible:
-            told[b"vary"] = b", ".join([*filter(None, [told.get(b"vary")]), VARY])
-        tag = told.get(b"etag", b"")
+            headers[b"vary"] = b", ".join([*filter(None, [headers.get(b"vary")]), VARY])
+        tag = headers.get(b"etag", b"")
         answer = Answer(
             tenant_of(scope),
             posterior,
             state,
             scope.get("route"),
-            list(told.items()),
+            list(headers.items()),
             body,
             tag,
             compressible,
-            b"accept-ranges" in told,
+            b"accept-ranges" in headers,
         )
         self._put(key, answer)
         now = time.monotonic()
@@ -155,8 +155,13 @@ class Recent:
             return known
         body = await run_in_threadpool(gzipped, plain.body)
         tag = gzip_tag(plain.etag)
-        told = {**dict(plain.headers), b"content-length": b"%d" % len(body), b"etag": tag, b"content-encoding": b"gzip"}
-        answer = replace(plain, headers=list(told.items()), body=body, etag=tag, compressible=False)
+        headers = {
+            **dict(plain.headers),
+            b"content-length": b"%d" % len(body),
+            b"etag": tag,
+            b"content-encoding": b"gzip",
+        }
+        answer = replace(plain, headers=list(headers.items()), body=body, etag=tag, compressible=False)
         if key not in self._answers and plain.posterior in self._alive:  # not made, or deleted, meanwhile
             self._put(key, answer)
         return answer

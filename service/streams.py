@@ -139,11 +139,11 @@ class Stream(BreakableResponse):
     """
 
     def __init__(
-        self, streams: Streams, tenant: str, content: Callable[[], AsyncIterator[str | bytes]], **told: Any
+        self, streams: Streams, tenant: str, content: Callable[[], AsyncIterator[str | bytes]], **options: Any
     ) -> None:
         place = streams.enter(tenant)
         try:
-            super().__init__(content(), **told)
+            super().__init__(content(), **options)
         except BaseException:
             place.free()
             raise

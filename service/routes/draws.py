@@ -181,8 +181,8 @@ def _one(request: Request, entry: Entry, media: str, dtype: Dtype, points: str |
     if media == NPZ:
         return npz_response({"embedding": stack, "eigenvalues": Stack.of(eigenvalues)}, headers)
     # What it took is of one computation; the same draw is made again with the same ETag.
-    told = {name: value for name, value in entry.meta.items() if name not in {"sha256", "seconds", "numbers"}}
-    return json_response(stack, [("eigenvalues", eigenvalues.tolist()), *told.items()], headers)
+    members = {name: value for name, value in entry.meta.items() if name not in {"sha256", "seconds", "numbers"}}
+    return json_response(stack, [("eigenvalues", eigenvalues.tolist()), *members.items()], headers)
 
 
 def _job(here: Stores, id_: str, body: DrawsIn, terms: Terms, key: str | None) -> Job:

@@ -91,8 +91,8 @@ async def follow(
         return Response(status_code=204)
     streams = request.app.state.streams
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # no proxy is to hold it back
-    told = partial_of(events, here, streams, job, last_event_id)
-    return Stream(streams, here.tenant or DEFAULT, told, headers=headers, media_type=EVENTS)
+    content = partial_of(events, here, streams, job, last_event_id)
+    return Stream(streams, here.tenant or DEFAULT, content, headers=headers, media_type=EVENTS)
 
 
 @router.get(

@@ -206,9 +206,9 @@ def _spec(
 ) -> PictureSpec:
     require_pictures()
     width = look.width or (800 if of == "embedding" or asked.get("count") == 1 else 1200)
-    told = {**asdict(look), "width": width, "of": of, "asked": asked, "format": format_, "dataset": dataset}
+    options = {**asdict(look), "width": width, "of": of, "asked": asked, "format": format_, "dataset": dataset}
     engine = numbers_for(asked.get("engine", numbers_of("")))
-    return PictureSpec.from_dict({**told, "engine": engine})
+    return PictureSpec.from_dict({**options, "engine": engine})
 
 
 async def _seen(here: Stores, request: Request, spec: PictureSpec, posterior: str, wait: float, grid: Grid) -> Response:
