@@ -11,7 +11,7 @@ from rich.table import Table
 
 from bench.data import data_of, posterior_of
 from glle_engine import fit
-from glle_engine.progress import StageClock
+from glle_engine.base.progress import StageClock
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from glle_engine.base.progress import OnProgress, blocks, silent
 from glle_engine.linalg import dense
-from glle_engine.progress import OnProgress, blocks, silent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

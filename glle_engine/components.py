@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glle_engine.data import finite_matrix, in_unit
-from glle_engine.errors import TooFewPointsError
+from glle_engine.base.errors import TooFewPointsError
+from glle_engine.base.spec import FitSpec
+from glle_engine.base.validation import finite_matrix, in_unit
 from glle_engine.fit import fit_spec
 from glle_engine.graph import components
 from glle_engine.search import neighbors_by
-from glle_engine.spec import FitSpec
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

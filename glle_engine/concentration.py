@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.diagnostics import Note
+from glle_engine.base.diagnostics import Note
 from glle_engine.linalg.distances import power_of_two
 
 if TYPE_CHECKING:

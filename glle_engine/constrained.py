@@ -28,17 +28,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from glle_engine.base.progress import OnProgress, silent
 from glle_engine.frames import whitened
 from glle_engine.law import WeightLaw
 from glle_engine.linalg import dense
-from glle_engine.progress import OnProgress, silent
 from glle_engine.residuals import residual_dimension
 from glle_engine.weights import neighborhoods, normalised_precision
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from glle_engine.spec import FitSpec
+    from glle_engine.base.spec import FitSpec
 
 
 def chosen_variance(spec: FitSpec, directions: float) -> Literal["dirichlet", "ml"]:

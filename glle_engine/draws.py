@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from glle_engine.alignment import aligned_to
+from glle_engine.base.errors import InvalidParameterError
+from glle_engine.base.spec import check_choice, check_integer, check_positive
 from glle_engine.embedding import sign_convention
-from glle_engine.errors import InvalidParameterError
 from glle_engine.normals import standard_normal
-from glle_engine.spec import check_choice, check_integer, check_positive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from glle_engine.base.spec import Align, Source
     from glle_engine.eigenpairs import Eigenpairs
     from glle_engine.lanes.solver import LaneSolver
     from glle_engine.posterior import Posterior
-    from glle_engine.spec import Align, Source
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -32,8 +32,8 @@ import numpy as np
 from scipy.sparse import csc_array
 from scipy.sparse.linalg import splu
 
+from glle_engine.base.errors import ConvergenceError, InvalidParameterError
 from glle_engine.eigenpairs import GOOD_PIN, LU_STEPS, MAX_STEPS, pin_refusal, refusal
-from glle_engine.errors import ConvergenceError, InvalidParameterError
 from glle_engine.factored import Factored
 from glle_engine.fallbacks import few_points, fill_reducing_order, shift_invert
 from glle_engine.linalg import dense

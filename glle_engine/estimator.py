@@ -12,16 +12,15 @@ try:
 except ImportError as error:
     raise ImportError("glle_engine.estimator needs scikit-learn: pip install 'glle[sklearn]'") from error
 
+from glle_engine.base.errors import InvalidParameterError
 from glle_engine.calibration import Calibration, calibrate
-from glle_engine.errors import InvalidParameterError
 from glle_engine.fit import fit as fit_posterior
 from glle_engine.transform import extend
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from glle_engine.posterior import Posterior
-    from glle_engine.spec import (
+    from glle_engine.base.spec import (
         Adaptation,
         Align,
         Covariance,
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
         Variance,
         Variant,
     )
+    from glle_engine.posterior import Posterior
 
 
 class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # untyped bases

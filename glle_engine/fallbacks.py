@@ -8,8 +8,8 @@ import numpy as np
 from scipy.sparse import csc_array, csr_array, identity
 from scipy.sparse.linalg import spilu, splu
 
+from glle_engine.base.errors import ConvergenceError
 from glle_engine.eigenpairs import Eigenpairs, start_vector
-from glle_engine.errors import ConvergenceError
 from glle_engine.lanczos import lanczos
 from glle_engine.linalg import dense
 from glle_engine.linalg.rows import project_out

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glle_engine.diagnostics import Diagnostics, Note
+from glle_engine.base.diagnostics import Diagnostics, Note
 from glle_engine.linalg import dense
 from glle_engine.search import search_notes
 from glle_engine.weights import neighborhoods
@@ -14,9 +14,9 @@ from glle_engine.weights import neighborhoods
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from glle_engine.base.spec import FitSpec
     from glle_engine.eigenpairs import Eigenpairs
     from glle_engine.law import WeightLaw
-    from glle_engine.spec import FitSpec
 
 SMALL_GAP = 0.1
 NEAR = 1e-6
@@ -40,7 +40,7 @@ def diagnose(
     Parameters
     ----------
     X : (n, c) float64
-        As computed: see `glle_engine.data.checked_data`.
+        As computed: see `glle_engine.base.validation.checked_data`.
     neighbors : (n, k) int32
     distances : (n, k) float64
         To the neighbours, nearest first.

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from glle_engine.base.spec import Align
     from glle_engine.posterior import Posterior
-    from glle_engine.spec import Align
 
-PINNED = "f19d1623a972cb47"  # of `glle_engine.version.NUMBERS`, with numba: change both together
+PINNED = "f19d1623a972cb47"  # of `glle_engine.base.version.NUMBERS`, with numba: change both together
 DIGITS = 16  # hex digits: 64 bits, for a handful of kinds in a deployment
 
 _SPARSE_POINTS = 120  # solved by lanes where there are any

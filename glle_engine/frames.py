@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from glle_engine.base.progress import OnProgress, blocks, silent
 from glle_engine.linalg import dense
-from glle_engine.progress import OnProgress, blocks, silent
 from glle_engine.search import neighbors_by
 from glle_engine.weights import neighborhoods, normalised_precision
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from glle_engine.spec import Search
+    from glle_engine.base.spec import Search
     from glle_engine.weights import Neighborhoods
 
 POOLED = 3  # times k neighbours a frame

@@ -13,9 +13,9 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
-from glle_engine.errors import InvalidShapeError
+from glle_engine.base.errors import InvalidShapeError
+from glle_engine.base.progress import OnProgress, silent
 from glle_engine.methods.neighborhood import connected_neighbors
-from glle_engine.progress import OnProgress, silent
 from glle_engine.unexplained import unexplained_variance
 
 if TYPE_CHECKING:

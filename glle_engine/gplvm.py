@@ -26,8 +26,8 @@ import numpy as np
 from scipy.linalg import LinAlgError, lapack
 from scipy.optimize import minimize
 
-from glle_engine.errors import ConvergenceError, DegenerateDataError, InvalidParameterError, InvalidShapeError
-from glle_engine.progress import OnProgress, silent
+from glle_engine.base.errors import ConvergenceError, DegenerateDataError, InvalidParameterError, InvalidShapeError
+from glle_engine.base.progress import OnProgress, silent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

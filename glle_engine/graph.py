@@ -13,7 +13,7 @@ from glle_engine.search import neighbors_by
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from glle_engine.spec import Search
+    from glle_engine.base.spec import Search
 
 _SEARCH_ENTRIES = 100_000_000
 

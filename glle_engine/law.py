@@ -13,7 +13,7 @@ from glle_engine.linalg import dense
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from glle_engine.spec import Source
+    from glle_engine.base.spec import Source
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.spatial import cKDTree
 
+from glle_engine.base.progress import OnProgress, blocks, silent
 from glle_engine.distinct import Distinct
 from glle_engine.linalg.distances import Products, nearest_among, unit_of
 from glle_engine.linalg.distances import distances as distances_between
-from glle_engine.progress import OnProgress, blocks, silent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
-from glle_engine import storage
-from glle_engine.diagnostics import Diagnostics
+from glle_engine.base import npz
+from glle_engine.base.diagnostics import Diagnostics
+from glle_engine.base.spec import FitSpec, check_integer
+from glle_engine.base.version import __version__
 from glle_engine.draws import Draw, DrawKey, check_source, drawn_weights, draws
 from glle_engine.embedding import Eigenproblem, lane_solver
 from glle_engine.law import WeightLaw
-from glle_engine.spec import FitSpec, check_integer
 from glle_engine.summary import Summary, summarize
 from glle_engine.transform import extend
-from glle_engine.version import __version__
 
 if TYPE_CHECKING:
     import os
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
+    from glle_engine.base.spec import Align, Source
     from glle_engine.lanes.solver import LaneSolver
-    from glle_engine.spec import Align, Source
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -54,7 +54,7 @@ class Posterior:
     version : str
         The engine's version at the fit.
     data_sha256 : str or None
-        The digest of the training data (`glle_engine.data.digest`); None in files of earlier versions.
+        The digest of the training data (`glle_engine.base.validation.digest`); None in files of earlier versions.
 
     """
 
@@ -277,7 +277,7 @@ class Posterior:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the posterior to one uncompressed .npz file, without pickle, replacing `path` atomically."""
-        storage.save(path, self.head(), self.arrays())
+        npz.save(path, self.head(), self.arrays())
 
 
 def load(path: str | os.PathLike[str]) -> Posterior:
@@ -289,4 +289,4 @@ def load(path: str | os.PathLike[str]) -> Posterior:
         When the file is not one, or is damaged.
 
     """
-    return Posterior.from_parts(*storage.load(path))
+    return Posterior.from_parts(*npz.load(path))

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from glle_engine.base.progress import OnProgress, blocks
 from glle_engine.law import WeightLaw
 from glle_engine.linalg import dense
-from glle_engine.progress import OnProgress, blocks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from glle_engine.spec import FitSpec
+    from glle_engine.base.spec import FitSpec
 
 _BLOCK_ENTRIES = 1 << 20
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from glle_engine.data import checked_matrix
-from glle_engine.errors import DegenerateDataError, InvalidParameterError, InvalidShapeError
+from glle_engine.base.errors import DegenerateDataError, InvalidParameterError, InvalidShapeError
+from glle_engine.base.progress import OnProgress, silent
+from glle_engine.base.spec import check_integer
+from glle_engine.base.validation import checked_matrix
 from glle_engine.geodesics import residual_variance
 from glle_engine.gplvm import MOST_POINTS, fit_likelihood
 from glle_engine.neighbors import kneighbors
-from glle_engine.progress import OnProgress, silent
 from glle_engine.quality import affine_r_squared, continuity, disparity, trustworthiness
-from glle_engine.spec import check_integer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from glle_engine.approximate import approximate_kneighbors, measured_recall, required_faiss
-from glle_engine.diagnostics import Note
+from glle_engine.base.diagnostics import Note
+from glle_engine.base.progress import OnProgress, silent
 from glle_engine.neighbors import KD_TREE_MAX_FEATURES, kneighbors
-from glle_engine.progress import OnProgress, silent
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from glle_engine.spec import Search
+    from glle_engine.base.spec import Search
 
 LOW_RECALL = 0.99
 # An exact search by products takes n^2 (400 + d) steps of 2e-11 to 3e-11 s on two cores, where to choose the candidates

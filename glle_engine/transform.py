@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glle_engine.adaptive import kept_of_new
-from glle_engine.data import Unit, require_finite, require_training_data
-from glle_engine.errors import InvalidShapeError
+from glle_engine.base.errors import InvalidShapeError
+from glle_engine.base.progress import OnProgress, silent
+from glle_engine.base.validation import Unit, require_finite, require_training_data
 from glle_engine.frames import frame_weights, frames_at, pooled_neighbors
 from glle_engine.neighbors import kneighbors_to
-from glle_engine.progress import OnProgress, silent
 from glle_engine.summary import aligned_to_consensus, moments
 from glle_engine.weights import lle_weights
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from glle_engine.base.spec import Noise
     from glle_engine.draws import Draw
     from glle_engine.posterior import Posterior
-    from glle_engine.spec import Noise
 
 
 @dataclass(frozen=True, eq=False)

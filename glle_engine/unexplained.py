@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.errors import DegenerateDataError
+from glle_engine.base.errors import DegenerateDataError
+from glle_engine.base.progress import OnProgress, blocks, silent
 from glle_engine.linalg.distances import power_of_two
-from glle_engine.progress import OnProgress, blocks, silent
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,8 +5,8 @@ from typing import Annotated, Any, Self
 from pydantic import Field, WithJsonSchema, model_validator
 
 from glle_engine.advice import DEFAULT_RANGE
+from glle_engine.base.spec import Source
 from glle_engine.calibration import DRAWS, HALF_SAMPLES
-from glle_engine.spec import Source
 from service.command import CommandIn
 from service.models import First, Scale, Seed
 

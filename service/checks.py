@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from glle_engine.errors import InvalidParameterError
+from glle_engine.base.errors import InvalidParameterError
 from service.models import COUNTER
 from worker.datasets import all_points_equal, not_found
 from worker.draws import draws_bytes

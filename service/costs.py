@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from glle_engine.errors import GlleError
+from glle_engine.base.errors import GlleError
 from glle_engine.methods import METHODS
 from worker.problems import ProblemError, refuse
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, Field, model_validator
 
 from glle_engine import FitSpec, manifolds
-from glle_engine.spec import (
+from glle_engine.base.spec import (
     Adaptation,
     Align,
     Covariance,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from glle_engine.errors import InvalidParameterError
+from glle_engine.base.errors import InvalidParameterError
 from glle_engine.methods import method
 from service.models import COUNTER
 from worker.cache import entry_bytes

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine.advice import advise
+from glle_engine.base.progress import blocks
 from glle_engine.calibration import DRAWS, HALF_SAMPLES, calibrate
-from glle_engine.progress import blocks
 from glle_engine.quality import local_trustworthiness
 from glle_engine.summary import summarize
 from glle_engine.transform import Extension, extend, reconstruct
@@ -19,8 +19,8 @@ from worker.draws import DrawKey
 
 if TYPE_CHECKING:
     from glle_engine import Posterior
-    from glle_engine.progress import OnProgress
-    from glle_engine.spec import Source
+    from glle_engine.base.progress import OnProgress
+    from glle_engine.base.spec import Source
     from worker.analysis import Desk
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from glle_engine import Draw, Posterior
-    from glle_engine.progress import OnProgress
+    from glle_engine.base.progress import OnProgress
     from worker.cache import Array, Entry
     from worker.draws import DrawKey
     from worker.jobs import Kind

@@ -19,7 +19,7 @@ from worker.cache import Entry
 from worker.identity import digest
 
 if TYPE_CHECKING:
-    from glle_engine.progress import OnProgress
+    from glle_engine.base.progress import OnProgress
     from worker.analysis import Desk
     from worker.cache import Array
 

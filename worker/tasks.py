@@ -19,7 +19,7 @@ from rq.timeouts import JobTimeoutException
 
 import glle_engine
 from glle_engine import FitSpec, Posterior
-from glle_engine.progress import StageClock
+from glle_engine.base.progress import StageClock
 from worker.behind import Behind
 from worker.clock import now_iso
 from worker.datasets import not_found

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glle_engine import fit, manifolds
+from glle_engine.base.progress import StageClock
 from glle_engine.lanes.solver import warm
-from glle_engine.progress import StageClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from glle_engine import fit, manifolds, quality
-from glle_engine.errors import DisconnectedGraphError
+from glle_engine.base.errors import DisconnectedGraphError
 
 SETTINGS = ((800, 10, 0.0), (800, 20, 0.0), (800, 30, 0.0), (2000, 40, 0.0), (2000, 20, 0.03))
 SEEDS = range(6)

@@ -23,7 +23,7 @@ from matplotlib import pyplot as plt
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from glle_engine.spec import Noise
+    from glle_engine.base.spec import Noise
 
 IMAGES = Path(__file__).resolve().parent.parent / "images"
 SCALES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)

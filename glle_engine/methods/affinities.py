@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from glle_engine.diagnostics import Note
-from glle_engine.errors import InvalidParameterError, TooFewPointsError
-from glle_engine.progress import blocks, silent
+from glle_engine.base.diagnostics import Note
+from glle_engine.base.errors import InvalidParameterError, TooFewPointsError
+from glle_engine.base.progress import blocks, silent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from glle_engine.progress import OnProgress
+    from glle_engine.base.progress import OnProgress
 
 _BLOCK_ENTRIES = 1 << 18  # a block and its temporaries stay in the cache
 _ENTROPY_TOLERANCE = 1e-10

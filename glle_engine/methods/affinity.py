@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 
-from glle_engine.errors import DisconnectedGraphError
+from glle_engine.base.errors import DisconnectedGraphError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

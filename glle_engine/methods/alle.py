@@ -26,21 +26,21 @@ import numpy as np
 from scipy.sparse import csc_array
 from scipy.sparse.linalg import LinearOperator, eigsh, splu
 
-from glle_engine.data import require_enough_points
+from glle_engine.base.errors import DegenerateDataError, InvalidParameterError
+from glle_engine.base.progress import blocks
+from glle_engine.base.validation import require_enough_points
 from glle_engine.embedding import sign_convention
-from glle_engine.errors import DegenerateDataError, InvalidParameterError
 from glle_engine.methods.gaussian_field import log_likelihood
 from glle_engine.methods.leading import eigenpairs_between
 from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.neighborhood import NeighborSpec
 from glle_engine.methods.parameters import indices, integer, number
-from glle_engine.progress import blocks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from scipy.sparse.linalg import SuperLU
 
-    from glle_engine.progress import OnProgress
+    from glle_engine.base.progress import OnProgress
 
 _DENSE_BELOW = 80  # points, where Lanczos gains nothing
 _BLOCK_ENTRIES = 1 << 22

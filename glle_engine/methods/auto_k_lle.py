@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine.advice import advise
-from glle_engine.data import require_enough_points
-from glle_engine.errors import DisconnectedGraphError, InvalidParameterError
+from glle_engine.base.errors import DisconnectedGraphError, InvalidParameterError
+from glle_engine.base.validation import require_enough_points
 from glle_engine.graph import closed_classes
 from glle_engine.linalg import dense
 from glle_engine.linalg.distances import distances, unit_of
@@ -38,7 +38,7 @@ from glle_engine.unexplained import unexplained_variance
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from glle_engine.progress import OnProgress
+    from glle_engine.base.progress import OnProgress
 
 _TRIED = 10
 _PROBES = 1000  # points between which, or about which, distances are compared

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.data import require_enough_points
-from glle_engine.diagnostics import Note
-from glle_engine.errors import InvalidParameterError
+from glle_engine.base.diagnostics import Note
+from glle_engine.base.errors import InvalidParameterError
+from glle_engine.base.validation import require_enough_points
 from glle_engine.linalg import dense
 from glle_engine.methods import lle
 from glle_engine.methods.lle import embedding_of
@@ -36,7 +36,7 @@ from glle_engine.weights import Neighborhoods, neighborhoods, normalised_precisi
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from glle_engine.progress import OnProgress
+    from glle_engine.base.progress import OnProgress
 
 _GRID = 25  # ridges that generalised cross-validation compares
 

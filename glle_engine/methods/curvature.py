@@ -16,12 +16,12 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 from scipy.sparse import csr_array
 
-from glle_engine.progress import blocks
+from glle_engine.base.progress import blocks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from glle_engine.progress import OnProgress
+    from glle_engine.base.progress import OnProgress
 
 _BLOCK_ENTRIES = 1 << 20
 

@@ -20,7 +20,7 @@ from scipy.optimize import minimize
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from glle_engine.progress import OnProgress
+    from glle_engine.base.progress import OnProgress
 
 Objective = Callable[["NDArray[np.float64]"], "tuple[float, NDArray[np.float64]]"]
 """Value and gradient (n, p) at Y (n, p)."""

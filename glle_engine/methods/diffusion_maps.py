@@ -18,9 +18,9 @@ import numpy as np
 from scipy.sparse import csr_array, diags_array, identity
 from scipy.spatial.distance import cdist
 
-from glle_engine.diagnostics import Note
+from glle_engine.base.diagnostics import Note
+from glle_engine.base.errors import DegenerateDataError, InvalidParameterError
 from glle_engine.embedding import sign_convention
-from glle_engine.errors import DegenerateDataError, InvalidParameterError
 from glle_engine.methods.affinity import heat_kernel, symmetric_graph
 from glle_engine.methods.leading import eigenpairs_between
 from glle_engine.methods.method import Cost, Embedding, Method
@@ -33,7 +33,7 @@ from glle_engine.neighbors import kneighbors
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from glle_engine.progress import OnProgress
+    from glle_engine.base.progress import OnProgress
 
 DENSE_MOST = 2_000
 _TRUNCATED = 32

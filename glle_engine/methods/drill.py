@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.data import require_enough_points
-from glle_engine.diagnostics import Note
+from glle_engine.base.diagnostics import Note
+from glle_engine.base.validation import require_enough_points
 from glle_engine.methods.gaussian_field import log_likelihood, principal_coordinates, second_moment, undirected
 from glle_engine.methods.graphical_lasso import regularized
 from glle_engine.methods.method import Cost, Embedding, Method
@@ -30,7 +30,7 @@ from glle_engine.methods.refusals import require_points, require_size
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from glle_engine.progress import OnProgress
+    from glle_engine.base.progress import OnProgress
 
 MOST_POINTS = 1000
 RELATIVE_L1 = 0.1  # the paper's best with 20 neighbours: 0.01 where the mean variance of a feature is 0.1

@@ -27,8 +27,8 @@ from glle_engine.methods.parameters import choice, integer, number
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from glle_engine.base.progress import OnProgress
     from glle_engine.methods.descent import Objective
-    from glle_engine.progress import OnProgress
 
 _HOMOTOPY_SPAN = 100.0  # from the first lambda to the one wanted
 

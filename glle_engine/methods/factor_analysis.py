@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glle_engine.diagnostics import Note
+from glle_engine.base.diagnostics import Note
 from glle_engine.embedding import sign_convention
 from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.parameters import MethodSpec, choice, integer, number
@@ -25,7 +25,7 @@ from glle_engine.methods.refusals import require_noise_dimension
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from glle_engine.progress import OnProgress
+    from glle_engine.base.progress import OnProgress
 
 LEAST_NOISE = 1e-6  # of a feature's variance: a likelihood that grows without bound stops there
 

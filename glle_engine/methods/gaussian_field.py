@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.sparse import coo_array
 
+from glle_engine.base.errors import DegenerateDataError
 from glle_engine.embedding import sign_convention
-from glle_engine.errors import DegenerateDataError
 from glle_engine.methods.leading import eigenpairs_between
 
 if TYPE_CHECKING:

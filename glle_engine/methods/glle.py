@@ -11,13 +11,8 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, get_args
 
 from glle_engine.approximate import required_faiss
-from glle_engine.data import require_enough_points
-from glle_engine.errors import InvalidParameterError
-from glle_engine.fit import fit_spec
-from glle_engine.methods.method import Cost, Embedding, Method
-from glle_engine.methods.neighborhood import NeighborSpec
-from glle_engine.methods.parameters import choice, integer, number
-from glle_engine.spec import (
+from glle_engine.base.errors import InvalidParameterError
+from glle_engine.base.spec import (
     Adaptation,
     Covariance,
     Disconnected,
@@ -29,13 +24,18 @@ from glle_engine.spec import (
     Variance,
     Variant,
 )
-from glle_engine.spec import Method as Sampling
+from glle_engine.base.spec import Method as Sampling
+from glle_engine.base.validation import require_enough_points
+from glle_engine.fit import fit_spec
+from glle_engine.methods.method import Cost, Embedding, Method
+from glle_engine.methods.neighborhood import NeighborSpec
+from glle_engine.methods.parameters import choice, integer, number
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from glle_engine.progress import OnProgress
+    from glle_engine.base.progress import OnProgress
 
 _MOST = 2**64 - 1
 
@@ -47,7 +47,7 @@ def _one_of(literal: Any, default: str, doc: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class GlleSpec(NeighborSpec):
-    """The parameters of a posterior (`glle_engine.spec.FitSpec`, under their names there) and of one draw."""
+    """The parameters of a posterior (`glle_engine.base.spec.FitSpec`, under their names there) and of one draw."""
 
     method: str = _one_of(
         Sampling, "em", "The posterior given the data (em), or given the data and LLE's embedding (direct)."

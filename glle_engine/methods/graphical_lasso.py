@@ -24,7 +24,7 @@ from scipy.linalg.lapack import dposv, dpotrf
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from glle_engine.progress import OnProgress
+    from glle_engine.base.progress import OnProgress
 
 _EXACT = 1e-9  # of a column's lasso, relative to the largest entry of S in it
 _GAP_EVERY = 5  # rounds

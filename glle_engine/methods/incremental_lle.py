@@ -24,20 +24,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.errors import TooFewPointsError
+from glle_engine.base.errors import TooFewPointsError
+from glle_engine.base.progress import blocks
 from glle_engine.methods import lle
 from glle_engine.methods.arrivals import Arrivals
 from glle_engine.methods.lle import LleSpec, lle_of
 from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.neighborhood import connected_neighbors
 from glle_engine.methods.parameters import choice, integer, number
-from glle_engine.progress import blocks
 from glle_engine.transform import hang
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from glle_engine.progress import OnProgress
+    from glle_engine.base.progress import OnProgress
 
 _BLOCK = 1024
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.sparse.csgraph import dijkstra
 
-from glle_engine.data import require_enough_points
-from glle_engine.errors import TooFewPointsError
+from glle_engine.base.errors import TooFewPointsError
+from glle_engine.base.validation import require_enough_points
 from glle_engine.graph import components
 from glle_engine.methods import lle
 from glle_engine.methods.lle import LleSpec, lle_of
@@ -29,7 +29,7 @@ from glle_engine.neighbors import kneighbors
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from glle_engine.progress import OnProgress
+    from glle_engine.base.progress import OnProgress
 
 _BLOCK_ENTRIES = 1 << 21
 

@@ -16,24 +16,24 @@ import numpy as np
 from scipy.sparse.csgraph import dijkstra
 from scipy.sparse.linalg import ArpackError, eigsh
 
-from glle_engine.data import require_enough_points
+from glle_engine.base.errors import ConvergenceError, DegenerateDataError, InvalidParameterError
+from glle_engine.base.progress import blocks
+from glle_engine.base.validation import require_enough_points
 from glle_engine.eigenpairs import start_vector
 from glle_engine.embedding import sign_convention
-from glle_engine.errors import ConvergenceError, DegenerateDataError, InvalidParameterError
 from glle_engine.linalg.distances import power_of_two
 from glle_engine.methods.affinity import symmetric_graph
 from glle_engine.methods.leading import eigenpairs_between
 from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors
 from glle_engine.methods.parameters import integer
-from glle_engine.progress import blocks
 from glle_engine.unexplained import unexplained_variance
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from scipy.sparse import csr_array
 
-    from glle_engine.progress import OnProgress
+    from glle_engine.base.progress import OnProgress
 
 _DENSE_MOST = 500
 _BLOCK_ENTRIES = 1 << 20

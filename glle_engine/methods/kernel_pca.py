@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.spatial.distance import cdist
 
+from glle_engine.base.errors import DegenerateDataError, InvalidParameterError, OutOfRangeError
+from glle_engine.base.progress import blocks
 from glle_engine.embedding import sign_convention
-from glle_engine.errors import DegenerateDataError, InvalidParameterError, OutOfRangeError
 from glle_engine.methods.centring import centre
 from glle_engine.methods.leading import leading_eigenpairs
 from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.parameters import MethodSpec, choice, integer, number
 from glle_engine.methods.refusals import require_rank
-from glle_engine.progress import blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from glle_engine.progress import OnProgress
+    from glle_engine.base.progress import OnProgress
 
 _BLOCK_ENTRIES = 1 << 20
 NOTHING = 1e-12  # of the largest eigenvalue: what rounding makes of 0

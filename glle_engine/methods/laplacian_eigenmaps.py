@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.sparse import csr_array, diags_array
 
-from glle_engine.data import require_enough_points
+from glle_engine.base.errors import InvalidParameterError
+from glle_engine.base.validation import require_enough_points
 from glle_engine.embedding import sign_convention
-from glle_engine.errors import InvalidParameterError
 from glle_engine.methods.affinity import heat_kernel, symmetric_graph
 from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors
@@ -26,7 +26,7 @@ from glle_engine.methods.spectrum import bottom_cost, bottom_pairs
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from glle_engine.progress import OnProgress
+    from glle_engine.base.progress import OnProgress
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from glle_engine.progress import OnProgress
+    from glle_engine.base.progress import OnProgress
 
 DENSE_UP_TO = 600  # rows up to which LAPACK is as fast as Lanczos
 MAX_RESTARTS = 60  # of Lanczos; a spectrum that needs more is flat, and LAPACK's

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.data import require_enough_points
+from glle_engine.base.validation import require_enough_points
 from glle_engine.embedding import Eigenproblem, require_pairs, scaled
 from glle_engine.graph import closed_classes, edges
 from glle_engine.methods.method import Cost, Embedding, Method
@@ -23,7 +23,7 @@ from glle_engine.weights import lle_weights
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from glle_engine.progress import OnProgress
+    from glle_engine.base.progress import OnProgress
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.errors import InvalidParameterError
+from glle_engine.base.errors import InvalidParameterError
 from glle_engine.methods import patches
 from glle_engine.methods.method import Embedding, Method
 from glle_engine.methods.neighborhood import NeighborSpec
@@ -20,7 +20,7 @@ from glle_engine.methods.neighborhood import NeighborSpec
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from glle_engine.progress import OnProgress
+    from glle_engine.base.progress import OnProgress
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.diagnostics import Note
+from glle_engine.base.diagnostics import Note
+from glle_engine.base.errors import DegenerateDataError, InvalidParameterError, InvalidShapeError
 from glle_engine.embedding import sign_convention
-from glle_engine.errors import DegenerateDataError, InvalidParameterError, InvalidShapeError
 from glle_engine.methods import pca
 from glle_engine.methods.centring import centre
 from glle_engine.methods.leading import leading_eigenpairs, least_eigenvalue
@@ -27,7 +27,7 @@ from glle_engine.methods.refusals import require_rank
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from glle_engine.progress import OnProgress
+    from glle_engine.base.progress import OnProgress
 
 ROUNDING = 1e-7  # of the largest dissimilarity: a root of a difference of squares has no more digits
 NEGATIVE = 1e-6  # of the largest eigenvalue: below it the dissimilarities are as good as distances

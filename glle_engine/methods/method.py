@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 
+from glle_engine.base.errors import DegenerateDataError, InvalidParameterError, InvalidShapeError
+from glle_engine.base.progress import OnProgress, StageClock, silent
+from glle_engine.base.validation import checked_matrix, finite_matrix
 from glle_engine.concentration import concentration_notes
-from glle_engine.data import checked_matrix, finite_matrix
-from glle_engine.errors import DegenerateDataError, InvalidParameterError, InvalidShapeError
 from glle_engine.methods.parameters import MethodSpec
 from glle_engine.methods.refusals import require_libraries
-from glle_engine.progress import OnProgress, StageClock, silent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import ArrayLike, NDArray
 
-    from glle_engine.diagnostics import Note
+    from glle_engine.base.diagnostics import Note
 
 Family = Literal[
     "linear and kernel", "spectral", "maximum entropy", "neighbor embedding", "extension of LLE", "generative"

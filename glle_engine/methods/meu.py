@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.data import require_enough_points
-from glle_engine.diagnostics import Note
-from glle_engine.errors import InvalidParameterError
+from glle_engine.base.diagnostics import Note
+from glle_engine.base.errors import InvalidParameterError
+from glle_engine.base.validation import require_enough_points
 from glle_engine.linalg.dense import log
 from glle_engine.linalg.distances import power_of_two
 from glle_engine.methods.gaussian_field import (
@@ -37,7 +37,7 @@ from glle_engine.methods.refusals import require_size
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from glle_engine.progress import OnProgress
+    from glle_engine.base.progress import OnProgress
 
 MOST_POINTS = 2000
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.data import require_enough_points
-from glle_engine.diagnostics import Note
+from glle_engine.base.diagnostics import Note
+from glle_engine.base.errors import ConvergenceError, InvalidParameterError
+from glle_engine.base.validation import require_enough_points
 from glle_engine.embedding import scaled
-from glle_engine.errors import ConvergenceError, InvalidParameterError
 from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors
 from glle_engine.methods.refusals import require_rank
@@ -25,7 +25,7 @@ from glle_engine.methods.refusals import require_rank
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from glle_engine.progress import OnProgress
+    from glle_engine.base.progress import OnProgress
 
 
 _DENSE_MOST = 3_000

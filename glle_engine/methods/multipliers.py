@@ -25,7 +25,7 @@ from scipy.sparse import csr_array
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from glle_engine.progress import OnProgress
+    from glle_engine.base.progress import OnProgress
 
 _ARMIJO = 1e-4
 _ROUNDING = 1e-13  # of F, relative: what a step may seem to rise by

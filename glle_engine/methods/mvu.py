@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glle_engine.data import require_enough_points
-from glle_engine.diagnostics import Note
-from glle_engine.errors import ConvergenceError, InvalidParameterError
+from glle_engine.base.diagnostics import Note
+from glle_engine.base.errors import ConvergenceError, InvalidParameterError
+from glle_engine.base.validation import require_enough_points
 from glle_engine.methods.gaussian_field import principal_coordinates, require_apart, undirected
 from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors
@@ -27,7 +27,7 @@ from glle_engine.methods.semidefinite import Program, Unrolled, unrolled
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from glle_engine.progress import OnProgress
+    from glle_engine.base.progress import OnProgress
 
 MOST_POINTS = 400
 MOST_LINKS = 4000  # n k: some 2,500 constraints, whose Hessian is dense

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from glle_engine.errors import DisconnectedGraphError
+from glle_engine.base.errors import DisconnectedGraphError
 from glle_engine.graph import components, smallest_connecting_k
 from glle_engine.methods.parameters import MethodSpec, integer
 from glle_engine.neighbors import kneighbors
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from glle_engine.progress import OnProgress
+    from glle_engine.base.progress import OnProgress
 
 
 @dataclass(frozen=True, kw_only=True)

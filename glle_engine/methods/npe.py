@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.sparse import csr_array
 
-from glle_engine.data import require_enough_points
-from glle_engine.diagnostics import Note
+from glle_engine.base.diagnostics import Note
+from glle_engine.base.errors import DegenerateDataError
+from glle_engine.base.validation import require_enough_points
 from glle_engine.embedding import scaled
-from glle_engine.errors import DegenerateDataError
 from glle_engine.graph import components
 from glle_engine.methods.lle import LleSpec
 from glle_engine.methods.method import Cost, Embedding, Method
@@ -30,7 +30,7 @@ from glle_engine.weights import lle_weights
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from glle_engine.progress import OnProgress
+    from glle_engine.base.progress import OnProgress
 
 MOST_VARIANCE = 0.99  # kept where there are as many features as points; He et al. keep 0.98
 

@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.sparse import csr_array
 
-from glle_engine.data import require_enough_points
-from glle_engine.diagnostics import Note
+from glle_engine.base.diagnostics import Note
+from glle_engine.base.progress import blocks
+from glle_engine.base.validation import require_enough_points
 from glle_engine.embedding import scaled
 from glle_engine.methods.method import Cost, Embedding
 from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors
 from glle_engine.methods.refusals import require_rank
 from glle_engine.methods.spectrum import bottom_cost, bottom_pairs
-from glle_engine.progress import blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from glle_engine.progress import OnProgress
+    from glle_engine.base.progress import OnProgress
 
 _BLOCK = 1024
 _VANISHING = 1e-13  # of an eigenvalue, relative to the largest entry of M

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.diagnostics import Note
-from glle_engine.errors import DegenerateDataError
+from glle_engine.base.diagnostics import Note
+from glle_engine.base.errors import DegenerateDataError
 from glle_engine.methods import pca
 from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.parameters import MethodSpec
@@ -25,8 +25,8 @@ from glle_engine.methods.refusals import require_noise_dimension
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from glle_engine.base.progress import OnProgress
     from glle_engine.methods.principal import PrincipalAxes
-    from glle_engine.progress import OnProgress
 
 NO_NOISE = 1e-20  # of the variance: what rounding leaves of data in p dimensions
 EQUAL = 1e-9  # relative excess of a variance over the noise's which is none

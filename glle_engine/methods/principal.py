@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.diagnostics import Note
+from glle_engine.base.diagnostics import Note
 from glle_engine.embedding import sign_convention
 from glle_engine.methods.leading import leading_eigenpairs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from glle_engine.progress import OnProgress
+    from glle_engine.base.progress import OnProgress
 
 ACCURATE = 1e-4  # the least s_p^2 / s_1^2 for which squaring costs no more than four digits of sixteen
 

@@ -30,7 +30,8 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components, dijkstra
 
-from glle_engine.diagnostics import Note
+from glle_engine.base.diagnostics import Note
+from glle_engine.base.progress import blocks
 from glle_engine.graph import closed_classes, edges
 from glle_engine.methods import lle
 from glle_engine.methods.curvature import ollivier_ricci
@@ -38,12 +39,11 @@ from glle_engine.methods.lle import LleSpec, lle_of
 from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.neighborhood import connected_neighbors
 from glle_engine.methods.parameters import number
-from glle_engine.progress import blocks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from glle_engine.progress import OnProgress
+    from glle_engine.base.progress import OnProgress
 
 _BLOCK_ENTRIES = 1 << 21
 

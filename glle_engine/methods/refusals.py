@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from glle_engine.errors import InvalidParameterError, MissingLibraryError, TooFewPointsError
+from glle_engine.base.errors import InvalidParameterError, MissingLibraryError, TooFewPointsError
 
 
 def require_rank(n: int, d: int, n_components: int) -> None:

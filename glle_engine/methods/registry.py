@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from glle_engine.errors import InvalidParameterError
+from glle_engine.base.errors import InvalidParameterError
 from glle_engine.methods import (
     alle,
     auto_k_lle,

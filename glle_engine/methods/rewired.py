@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.sparse import csr_array
 
-from glle_engine.errors import DisconnectedGraphError
+from glle_engine.base.errors import DisconnectedGraphError
 from glle_engine.graph import components
 
 if TYPE_CHECKING:

@@ -21,21 +21,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.diagnostics import Note
-from glle_engine.errors import DisconnectedGraphError, TooFewPointsError
+from glle_engine.base.diagnostics import Note
+from glle_engine.base.errors import DisconnectedGraphError, TooFewPointsError
+from glle_engine.base.progress import blocks
 from glle_engine.methods import lle
 from glle_engine.methods.lle import LleSpec, lle_of
 from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.neighborhood import connected_neighbors
 from glle_engine.methods.parameters import integer, number
 from glle_engine.neighbors import kneighbors
-from glle_engine.progress import blocks
 from glle_engine.transform import hang
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from glle_engine.progress import OnProgress
+    from glle_engine.base.progress import OnProgress
 
 _BLOCK_ENTRIES = 1 << 20
 _SETTLED = 1e-3

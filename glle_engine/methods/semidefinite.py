@@ -31,7 +31,7 @@ from glle_engine.methods.leading import eigenpairs_between
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from glle_engine.progress import OnProgress
+    from glle_engine.base.progress import OnProgress
 
 _ARMIJO = 1e-4
 _ROUNDING = 1e-12  # of the objective, relative: what a step may seem to rise by

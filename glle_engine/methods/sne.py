@@ -26,8 +26,8 @@ from glle_engine.methods.pairs import attraction, row_blocks, squared_distances
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from glle_engine.base.progress import OnProgress
     from glle_engine.methods.descent import Objective
-    from glle_engine.progress import OnProgress
 
 
 @dataclass(frozen=True, kw_only=True)

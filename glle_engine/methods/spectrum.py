@@ -12,8 +12,8 @@ import numpy as np
 from scipy.sparse import identity
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh, splu
 
+from glle_engine.base.errors import ConvergenceError
 from glle_engine.eigenpairs import start_vector
-from glle_engine.errors import ConvergenceError
 from glle_engine.methods.leading import eigenpairs_between
 from glle_engine.methods.method import Cost
 

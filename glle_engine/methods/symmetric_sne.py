@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from glle_engine.base.progress import OnProgress
     from glle_engine.methods.descent import Objective
-    from glle_engine.progress import OnProgress
 
 _LEAST_TOTAL = 1e-200
 

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.sparse.linalg import ArpackError
 
-from glle_engine.diagnostics import Note
+from glle_engine.base.diagnostics import Note
+from glle_engine.base.errors import ConvergenceError, InvalidParameterError
 from glle_engine.embedding import sign_convention
-from glle_engine.errors import ConvergenceError, InvalidParameterError
 from glle_engine.methods.affinities import perplexity_notes
 from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.neighbor_embedding import PerplexitySpec, initial, refuse_affinities
@@ -29,7 +29,7 @@ from glle_engine.neighbors import kneighbors
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from glle_engine.progress import OnProgress
+    from glle_engine.base.progress import OnProgress
 
 _START = 1e-4  # standard deviation, as of van der Maaten and Hinton
 _EVERY = 25  # iterations between calls; each asks for the divergence, which costs little beside them

@@ -7,8 +7,8 @@ from starlette.concurrency import run_in_threadpool
 
 from glle_engine import FitSpec
 from glle_engine.advice import DEFAULT_RANGE
-from glle_engine.data import require_enough_points
-from glle_engine.errors import InvalidShapeError
+from glle_engine.base.errors import InvalidShapeError
+from glle_engine.base.validation import require_enough_points
 from service.analysis_models import AdviceIn, CalibrationIn, ReconstructionsIn, TransformIn
 from service.arrays import CSV, JSON, NPZ, negotiated
 from service.arrow import ARROW

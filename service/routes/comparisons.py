@@ -6,7 +6,7 @@ from typing import Any
 from fastapi import APIRouter, Response
 from starlette.concurrency import run_in_threadpool
 
-from glle_engine.errors import GlleError, InvalidParameterError
+from glle_engine.base.errors import GlleError, InvalidParameterError
 from glle_engine.methods import Cost
 from service.checks import require_dataset, require_not_all_equal
 from service.context import Deadline, Here, analysis_job, answered

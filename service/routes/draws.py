@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from glle_engine.spec import Align, Source
+from glle_engine.base.spec import Align, Source
 from service.arrays import (
     CSV,
     JSON,

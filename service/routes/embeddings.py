@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from glle_engine.errors import GlleError
+from glle_engine.base.errors import GlleError
 from service.arrays import CSV, JSON, NPY, NPZ, Dtype
 from service.arrow import ARROW
 from service.checks import require_dataset, require_not_all_equal, require_success

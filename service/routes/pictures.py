@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from glle_engine.spec import Align
+from glle_engine.base.spec import Align
 from service.checks import require_dataset, require_posterior, require_sample, require_success
 from service.context import Here, accepted, analysis_job, settle
 from service.models import COUNTER

@@ -9,7 +9,7 @@ import pytest
 
 from glle_engine import manifolds
 from glle_engine.advice import advise, intrinsic_dimension
-from glle_engine.errors import GlleError
+from glle_engine.base.errors import GlleError
 from glle_engine.neighbors import kneighbors
 
 

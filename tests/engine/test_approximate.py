@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from glle_engine import FitSpec, fit, manifolds
 from glle_engine import approximate as room
 from glle_engine.approximate import EF_SEARCH, approximate_kneighbors, measured_recall
+from glle_engine.base.errors import DisconnectedGraphError, InvalidParameterError, MissingLibraryError
 from glle_engine.calibration import half_samples
 from glle_engine.components import fit_components
-from glle_engine.errors import DisconnectedGraphError, InvalidParameterError, MissingLibraryError
 from glle_engine.estimator import GLLE
 from glle_engine.linalg.distances import distances as distances_between
 from glle_engine.neighbors import kneighbors

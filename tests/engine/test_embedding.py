@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glle_engine import Posterior, eigenpairs, embedding, fallbacks, fit, manifolds
+from glle_engine.base.errors import ConvergenceError
 from glle_engine.embedding import Eigenproblem
-from glle_engine.errors import ConvergenceError
 from glle_engine.graph import closed_classes
 from glle_engine.linalg import dense
 from glle_engine.neighbors import kneighbors

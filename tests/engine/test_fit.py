@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from glle_engine import FitSpec, errors, fit, manifolds
+from glle_engine import FitSpec, fit, manifolds
 from glle_engine.advice import advise
+from glle_engine.base import errors
 from glle_engine.calibration import calibrate
 from glle_engine.methods import METHODS
 from glle_engine.scores import score

@@ -11,7 +11,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.manifold import Isomap, LocallyLinearEmbedding
 
 from glle_engine import gplvm, manifolds
-from glle_engine.errors import ConvergenceError, DegenerateDataError, InvalidParameterError, InvalidShapeError
+from glle_engine.base.errors import ConvergenceError, DegenerateDataError, InvalidParameterError, InvalidShapeError
 from glle_engine.gplvm import Kernel, fit_likelihood, log_likelihood, standardised
 from tests.engine.conftest import ORACLES
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 pytest.importorskip("numba")
 
 from glle_engine import Posterior, fit, manifolds
+from glle_engine.base.errors import InvalidParameterError
 from glle_engine.draws import DrawKey
-from glle_engine.errors import InvalidParameterError
 from glle_engine.lanes import LANES
 from glle_engine.lanes import solver as lanes
 from glle_engine.lanes.factorization import factorise

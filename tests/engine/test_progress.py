@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from glle_engine.progress import StageClock
+from glle_engine.base.progress import StageClock
 
 
 def test_each_stage_gets_its_own_time() -> None:

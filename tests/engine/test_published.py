@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from glle_engine import FitSpec, fit, manifolds
-from glle_engine.errors import InvalidParameterError
+from glle_engine.base.errors import InvalidParameterError
 from glle_engine.published import direct_covariance, published_law
 from glle_engine.weights import lle_weights
 from tests.engine.dense import angle

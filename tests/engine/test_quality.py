@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from scipy.spatial import cKDTree, procrustes
 from sklearn.manifold import trustworthiness as reference
 
-from glle_engine import errors, manifolds
+from glle_engine import manifolds
+from glle_engine.base import errors
 from glle_engine.linalg import distances
 from glle_engine.neighbors import kneighbors
 from glle_engine.quality import continuity, disparity, local_trustworthiness, trustworthiness

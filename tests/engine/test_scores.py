@@ -14,7 +14,7 @@ from sklearn.metrics import r2_score
 from sklearn.neighbors import KNeighborsClassifier
 
 from glle_engine import manifolds, quality
-from glle_engine.errors import (
+from glle_engine.base.errors import (
     DegenerateDataError,
     DisconnectedGraphError,
     GlleError,

@@ -12,7 +12,7 @@ from scipy.linalg import subspace_angles
 
 from glle_engine import fit
 from glle_engine.alignment import procrustes_rotation
-from glle_engine.errors import InvalidParameterError
+from glle_engine.base.errors import InvalidParameterError
 from glle_engine.summary import generalized_procrustes, moments, summarize
 
 if TYPE_CHECKING:

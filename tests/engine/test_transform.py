@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glle_engine import errors, fit, manifolds
+from glle_engine import fit, manifolds
+from glle_engine.base import errors
 from glle_engine.frames import frame_weights, tangent_frames
 from glle_engine.neighbors import kneighbors
 from glle_engine.normals import standard_normal

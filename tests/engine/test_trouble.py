@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from glle_engine import fit, manifolds
+from glle_engine.base.errors import DisconnectedGraphError, OutOfRangeError, TooFewPointsError
 from glle_engine.components import fit_components
-from glle_engine.errors import DisconnectedGraphError, OutOfRangeError, TooFewPointsError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glle_engine import Posterior, fit, load, manifolds
+from glle_engine.base.errors import DataMismatchError, DegenerateDataError, OutOfRangeError
+from glle_engine.base.validation import digest
 from glle_engine.calibration import calibrate, half_samples
 from glle_engine.components import fit_components
-from glle_engine.data import digest
-from glle_engine.errors import DataMismatchError, DegenerateDataError, OutOfRangeError
 from glle_engine.transform import extend, reconstruct
 from tests.engine.dense import angle
 

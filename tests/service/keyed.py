@@ -10,8 +10,8 @@ import numpy as np
 
 import glle_engine
 from glle_engine import NUMBERS, FitSpec
+from glle_engine.base.progress import silent
 from glle_engine.methods import METHODS
-from glle_engine.progress import silent
 from service.app import create_app
 from tests.service.conftest import serving
 from worker.datasets import Table

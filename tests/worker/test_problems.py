@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glle_engine.errors import OutOfRangeError
+from glle_engine.base.errors import OutOfRangeError
 from worker.problems import Problem, ProblemError, problem_of, refuse
 from worker.quoting import CUT, MOST_TEXT, quotable, shortened
 

@@ -15,7 +15,7 @@ from rq.timeouts import JobTimeoutException
 
 import glle_engine
 from glle_engine import FitSpec, manifolds
-from glle_engine.errors import OutOfRangeError
+from glle_engine.base.errors import OutOfRangeError
 from worker import desk, drawing, tasks
 from worker.behind import FAR
 from worker.datasets import Table

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from glle_engine import storage
+from glle_engine.base import npz
 from worker.datasets import DatasetStore, Table
 from worker.keys import KeyStore
 from worker.lock import locked
@@ -142,10 +142,10 @@ def test_a_revoked_key_stays_revoked_after_a_power_cut(disk: Disk) -> None:
 def test_a_saved_posterior_is_whole_after_a_power_cut(disk: Disk) -> None:
     """The old file or the new one, never an empty one: the name may be on the device before the content is."""
     path = disk.root / "posterior.npz"
-    storage.save(path, {"version": 1}, {"X": X})
+    npz.save(path, {"version": 1}, {"X": X})
     sync_folder(disk.root)
     with disk.after_power_cut() as root:
-        head, arrays = storage.load(root / "posterior.npz")
+        head, arrays = npz.load(root / "posterior.npz")
         assert head == {"version": 1}
         np.testing.assert_array_equal(arrays["X"], X)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from glle_engine.errors import MissingLibraryError
+from glle_engine.base.errors import MissingLibraryError
 from worker.analysis import AnalysisSpec
 from worker.cache import Entry
 from worker.pictures.drawing import Format, sheet

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from docs.figures.honesty.settings import Setting, Truth
     from glle_engine import FitSpec, Posterior
-    from glle_engine.spec import Noise
+    from glle_engine.base.spec import Noise
 
 SCALE_1, CALIBRATED, HALVES, MIXED = "draws, scale 1", "draws, calibrated", "half-samples", "mixed"
 OTHERS = 6  # samples beside the base data, for how much a spread depends on the sample it is computed from

@@ -11,7 +11,7 @@ import numpy as np
 
 from docs.figures.methods.sets import REAL
 from glle_engine import fit
-from glle_engine.errors import GlleError
+from glle_engine.base.errors import GlleError
 from glle_engine.gplvm import fit_likelihood
 from glle_engine.methods import METHODS
 

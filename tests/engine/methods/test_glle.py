@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from glle_engine import Posterior, fit
-from glle_engine.errors import DisconnectedGraphError, InvalidParameterError, OutOfRangeError
+from glle_engine.base.errors import DisconnectedGraphError, InvalidParameterError, OutOfRangeError
+from glle_engine.base.spec import FitSpec
 from glle_engine.methods import method
-from glle_engine.spec import FitSpec
 
 GLLE = method("glle")
 

@@ -9,13 +9,19 @@ from scipy.spatial.distance import cdist
 from sklearn.decomposition import PCA, FactorAnalysis, KernelPCA
 
 from glle_engine import manifolds
-from glle_engine.errors import DegenerateDataError, GlleError, InvalidParameterError, InvalidShapeError, OutOfRangeError
+from glle_engine.base.errors import (
+    DegenerateDataError,
+    GlleError,
+    InvalidParameterError,
+    InvalidShapeError,
+    OutOfRangeError,
+)
+from glle_engine.base.progress import silent
 from glle_engine.methods import Embedding, method
 from glle_engine.methods.factor_analysis import FactorAnalysisSpec, Model, maximise, step
 from glle_engine.methods.ppca import fit_ppca
 from glle_engine.methods.principal import principal_axes
 from glle_engine.neighbors import kneighbors
-from glle_engine.progress import silent
 from glle_engine.weights import lle_weights
 from tests.engine.methods.factors import correlated
 

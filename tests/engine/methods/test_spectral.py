@@ -12,7 +12,7 @@ from scipy.sparse.linalg import ArpackError
 
 from glle_engine import fit, manifolds
 from glle_engine.alignment import disparity
-from glle_engine.errors import ConvergenceError, DegenerateDataError, DisconnectedGraphError, InvalidParameterError
+from glle_engine.base.errors import ConvergenceError, DegenerateDataError, DisconnectedGraphError, InvalidParameterError
 from glle_engine.methods import METHODS, isomap, spectrum
 from glle_engine.methods.affinity import symmetric_graph
 from glle_engine.neighbors import kneighbors

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from numbers import Real
 from typing import Any, Literal, Self, get_args
 
-from glle_engine.errors import InvalidParameterError
+from glle_engine.base.errors import InvalidParameterError
 
 Method = Literal["em", "direct"]
 Variant = Literal["constrained", "published"]

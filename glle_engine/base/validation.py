@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
 
-from glle_engine.errors import (
+from glle_engine.base.errors import (
     DataMismatchError,
     InvalidShapeError,
     NotFiniteError,
@@ -19,7 +19,7 @@ from glle_engine.errors import (
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from glle_engine.spec import FitSpec
+    from glle_engine.base.spec import FitSpec
 
 # Sums of squares of some ten thousand features stay finite, and normal, within these.
 LARGEST, SMALLEST = 1e150, 1e-140

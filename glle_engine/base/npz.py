@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glle_engine.errors import StorageError
+from glle_engine.base.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
