@@ -9,10 +9,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from glle_engine.alignment import aligned_to
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.spec import check_choice, check_integer, check_positive
 from glle_engine.embedding import sign_convention
+from glle_engine.linalg.alignment_ import aligned_to
 from glle_engine.normals import standard_normal
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.alignment import procrustes_rotation, turned
 from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.linalg import dense
+from glle_engine.linalg.alignment_ import procrustes_rotation, turned
 from glle_engine.neighbors import kneighbors
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 import redis
 from rq.timeouts import JobTimeoutException
 
-from glle_engine.alignment import procrustes_rotation
+from glle_engine.linalg.alignment_ import procrustes_rotation
 from worker.analysis import AnalysisSpec
 from worker.cache import Entry
 from worker.embeddings import EmbeddingSpec, truth_of

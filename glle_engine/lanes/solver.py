@@ -252,11 +252,11 @@ class LaneSolver:
 
 def warm() -> None:
     """Compile everything, or load the code compiled before: half a minute, or a tenth of a second."""
-    from glle_engine.alignment import aligned_to  # noqa: PLC0415 -- the solvers beside the lanes import these
     from glle_engine.embedding import Eigenproblem  # noqa: PLC0415
     from glle_engine.fallbacks import few_points  # noqa: PLC0415
     from glle_engine.law import WeightLaw  # noqa: PLC0415
     from glle_engine.linalg import distances  # noqa: PLC0415
+    from glle_engine.linalg.alignment_ import aligned_to  # noqa: PLC0415 -- the solvers beside the lanes import these
     from glle_engine.normals import standard_normal  # noqa: PLC0415
 
     n, k = 12, 3

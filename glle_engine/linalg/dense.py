@@ -1,6 +1,6 @@
 r"""Batched operations on small dense matrices.
 
-With numba every function is compiled code of fixed order (`glle_engine.linalg.kernels`), so that its bits are the same
+With numba every function is compiled code of fixed order (`glle_engine.linalg.dense_kernels`), so that its bits are the same
 on every processor. Without numba numpy's BLAS and LAPACK compute the same to rounding.
 """
 
@@ -27,9 +27,9 @@ def has_compiler() -> bool:
 
 @cache
 def _kernels() -> Any:
-    from glle_engine.linalg import kernels  # noqa: PLC0415 -- numba takes a while to load
+    from glle_engine.linalg import dense_kernels  # noqa: PLC0415 -- numba takes a while to load
 
-    return kernels
+    return dense_kernels
 
 
 def gram(rows: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -25,9 +25,9 @@ _LARGEST_EXPONENT = 300  # of 2: fourth powers of differences within it are norm
 
 @cache
 def _kernels() -> Any:
-    from glle_engine.linalg import nearest  # noqa: PLC0415 -- numba takes a while to load
+    from glle_engine.linalg import distance_kernels  # noqa: PLC0415 -- numba takes a while to load
 
-    return nearest
+    return distance_kernels
 
 
 def power_of_two(extent: float) -> float:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from glle_engine import manifolds
-from glle_engine.alignment import disparity
 from glle_engine.base.errors import MissingLibraryError
+from glle_engine.linalg.alignment_ import disparity
 from glle_engine.methods import METHODS, Cost
 from glle_engine.methods import Embedding as Places
 from glle_engine.methods import method as method_of

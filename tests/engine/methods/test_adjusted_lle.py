@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from glle_engine import manifolds
-from glle_engine.alignment import disparity
 from glle_engine.base.errors import DisconnectedGraphError, InvalidParameterError, TooFewPointsError
 from glle_engine.base.progress import silent
+from glle_engine.linalg.alignment_ import disparity
 from glle_engine.methods import METHODS, Embedding, method
 from glle_engine.methods.arrivals import Arrivals
 from glle_engine.methods.auto_k_lle import local_disparity, residual_variance

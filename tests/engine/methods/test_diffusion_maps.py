@@ -9,8 +9,8 @@ from scipy.sparse import csr_array
 from scipy.spatial.distance import cdist
 
 from glle_engine import manifolds
-from glle_engine.alignment import disparity
 from glle_engine.base.errors import DegenerateDataError, InvalidParameterError, TooFewPointsError
+from glle_engine.linalg.alignment_ import disparity
 from glle_engine.methods import METHODS, Embedding, diffusion_maps
 
 

@@ -8,8 +8,8 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from glle_engine import manifolds
-from glle_engine.alignment import disparity
 from glle_engine.base.errors import ConvergenceError, InvalidParameterError
+from glle_engine.linalg.alignment_ import disparity
 from glle_engine.methods import METHODS, modified_lle, spectrum
 from tests.engine.methods.reference import embed, patches_of, same_columns
 

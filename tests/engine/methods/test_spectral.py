@@ -11,8 +11,8 @@ from scipy.sparse.csgraph import shortest_path
 from scipy.sparse.linalg import ArpackError
 
 from glle_engine import fit, manifolds
-from glle_engine.alignment import disparity
 from glle_engine.base.errors import ConvergenceError, DegenerateDataError, DisconnectedGraphError, InvalidParameterError
+from glle_engine.linalg.alignment_ import disparity
 from glle_engine.methods import METHODS, isomap, spectrum
 from glle_engine.methods.affinity import symmetric_graph
 from glle_engine.neighbors import kneighbors

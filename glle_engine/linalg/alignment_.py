@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 @cache
 def _kernels() -> Any:
-    from glle_engine.linalg import procrustes  # noqa: PLC0415 -- numba takes a while to load
+    from glle_engine.linalg import tall_kernels  # noqa: PLC0415 -- numba takes a while to load
 
-    return procrustes
+    return tall_kernels
 
 
 def _rotation(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glle_engine.linalg.compiled import compiled
-from glle_engine.linalg.kernels import singular_systems
+from glle_engine.linalg.dense_kernels import singular_systems
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
