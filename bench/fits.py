@@ -10,7 +10,7 @@ from bench.table import Row
 from bench.timing import always, in_turn
 from glle_engine import FitSpec, fit
 from glle_engine.fit import reference_embedding
-from glle_engine.neighbors import kneighbors
+from glle_engine.graph.neighbors import kneighbors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,10 +12,10 @@ from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.spec import FitSpec, check_integer
 from glle_engine.base.validation import checked_data
 from glle_engine.embedding import Eigenproblem, scaled
-from glle_engine.graph import closed_classes, components
+from glle_engine.graph.connectivity import closed_classes, components
+from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg import dense
 from glle_engine.linalg.alignment_ import disparity
-from glle_engine.neighbors import kneighbors
 from glle_engine.quality import continuity, trustworthiness
 from glle_engine.weights import lle_weights, neighborhoods
 

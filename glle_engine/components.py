@@ -11,8 +11,8 @@ from glle_engine.base.errors import TooFewPointsError
 from glle_engine.base.spec import FitSpec
 from glle_engine.base.validation import finite_matrix, in_unit
 from glle_engine.fit import fit_spec
-from glle_engine.graph import components
-from glle_engine.search import neighbors_by
+from glle_engine.graph.connectivity import components
+from glle_engine.graph.search import neighbors_by
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

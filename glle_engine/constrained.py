@@ -18,7 +18,7 @@ With :math:`A_i = L L^T`, :math:`v = L^{-T} z` and z standard normal, :math:`s_i
 :math:`g_i = A_i^{-1} 1 / (1^T A_i^{-1} 1)`, has exactly that covariance: the factor is
 :math:`F_i = s_i (I - g_i 1^T) L^{-T}`.
 
-Where not all of the k candidates are neighbours (`glle_engine.adaptive`), k_i of them are, 1 is 0 for the others, and
+Where not all of the k candidates are neighbours (`glle_engine.graph.adaptive`), k_i of them are, 1 is 0 for the others, and
 their weights are 0 in the mean and in every draw.
 """
 

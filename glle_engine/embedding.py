@@ -88,7 +88,7 @@ class Eigenproblem:
         weights : (n, k) float64
             Rows sum to one.
         classes
-            The closed classes of the graph (`glle_engine.graph.closed_classes`).
+            The closed classes of the graph (`glle_engine.graph.connectivity.closed_classes`).
         wanted : int
             Eigenpairs, as for `solve`, which looks for further copies of multiple ones here.
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine.base.diagnostics import Diagnostics, Note
+from glle_engine.graph.search import search_notes
 from glle_engine.linalg import dense
-from glle_engine.search import search_notes
 from glle_engine.weights import neighborhoods
 
 if TYPE_CHECKING:

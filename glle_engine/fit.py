@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.adaptive import kept_candidates
 from glle_engine.base.errors import DegenerateDataError, DisconnectedGraphError
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.spec import (
@@ -23,15 +22,16 @@ from glle_engine.base.spec import (
     Variant,
 )
 from glle_engine.base.validation import digest, finite_matrix, in_unit, require_resolved
-from glle_engine.bridging import bridge
 from glle_engine.constrained import constrained_law
 from glle_engine.embedding import Eigenproblem, scaled
 from glle_engine.findings import diagnose, given_figures
 from glle_engine.frames import frame_weights, tangent_frames
-from glle_engine.graph import closed_classes, components, edges, smallest_connecting_k
+from glle_engine.graph.adaptive import kept_candidates
+from glle_engine.graph.bridging import bridge
+from glle_engine.graph.connectivity import closed_classes, components, edges, smallest_connecting_k
+from glle_engine.graph.search import neighbors_by, search_figures
 from glle_engine.posterior import Posterior
 from glle_engine.published import published_law
-from glle_engine.search import neighbors_by, search_figures
 from glle_engine.weights import lle_weights
 
 if TYPE_CHECKING:

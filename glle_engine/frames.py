@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glle_engine.base.progress import OnProgress, blocks, silent
+from glle_engine.graph.search import neighbors_by
 from glle_engine.linalg import dense
-from glle_engine.search import neighbors_by
 from glle_engine.weights import neighborhoods, normalised_precision
 
 if TYPE_CHECKING:

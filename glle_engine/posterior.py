@@ -50,7 +50,7 @@ class Posterior:
     diagnostics : Diagnostics
         Figures of the fit, and notes in words on what is remarkable.
     flatness : (k + 1,) float64, optional
-        Thresholds by which adaptive neighborhoods of new points are cut (`glle_engine.adaptive`).
+        Thresholds by which adaptive neighborhoods of new points are cut (`glle_engine.graph.adaptive`).
     version : str
         The engine's version at the fit.
     data_sha256 : str or None

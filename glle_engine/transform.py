@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.adaptive import kept_of_new
 from glle_engine.base.errors import InvalidShapeError
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.validation import Unit, require_finite, require_training_data
 from glle_engine.frames import frame_weights, frames_at, pooled_neighbors
-from glle_engine.neighbors import kneighbors_to
+from glle_engine.graph.adaptive import kept_of_new
+from glle_engine.graph.neighbors import kneighbors_to
 from glle_engine.summary import aligned_to_consensus, moments
 from glle_engine.weights import lle_weights
 
@@ -159,7 +159,7 @@ def hang(
     noise : {"isotropic", "tangent"}
         LLE's weights, or those of tangent noise (`glle_engine.frames`).
     flatness : (k + 1,) float64, optional
-        Thresholds of adaptive neighborhoods (`glle_engine.adaptive`).
+        Thresholds of adaptive neighborhoods (`glle_engine.graph.adaptive`).
 
     """
     k = n_neighbors

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from bench.capacity.fitting import fitted
-from glle_engine.neighbors import KD_TREE_MAX_FEATURES
+from glle_engine.graph.neighbors import KD_TREE_MAX_FEATURES
 from worker.capacity.law import Law
 from worker.capacity.model import METERS, Model, Shape
 

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from glle_engine import fit, manifolds
-from glle_engine.neighbors import kneighbors
+from glle_engine.graph.neighbors import kneighbors
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt

@@ -116,7 +116,7 @@ class FitSpec:
         `tol` >= 0, relatively. tol=0 asks for exactly `max_iter` iterations.
     disconnected
         What to do with a graph of several components, or of several closed classes: ``"refuse"`` the
-        former and note the latter, or ``"bridge"`` them by their shortest edges (`glle_engine.bridging`);
+        former and note the latter, or ``"bridge"`` them by their shortest edges (`glle_engine.graph.bridging`);
         `glle_engine.components.fit_components` fits each component by itself.
     noise
         Reconstruction noise of the constrained variant: ``"isotropic"``, whose mean is LLE, or
@@ -124,10 +124,10 @@ class FitSpec:
         choice for noisy data, few neighbours and many features.
     neighborhoods
         ``"fixed"``: all k candidates are neighbours. ``"adaptive"``: of the k candidates those that lie near the
-        point's tangent plane (`glle_engine.adaptive`), for data whose turns come close to each other; with the
+        point's tangent plane (`glle_engine.graph.adaptive`), for data whose turns come close to each other; with the
         constrained variant and isotropic noise.
     search
-        ``"exact"``, or ``"approximate"``: neighbours by a graph of small worlds (`glle_engine.approximate`; needs
+        ``"exact"``, or ``"approximate"``: neighbours by a graph of small worlds (`glle_engine.graph.hnsw`; needs
         faiss, the extra `ann`), for many points of many features. The diagnostics say how many were found.
 
     Raises

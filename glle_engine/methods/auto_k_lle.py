@@ -24,7 +24,7 @@ import numpy as np
 from glle_engine.advice import advise
 from glle_engine.base.errors import DisconnectedGraphError, InvalidParameterError
 from glle_engine.base.validation import require_enough_points
-from glle_engine.graph import closed_classes
+from glle_engine.graph.connectivity import closed_classes
 from glle_engine.linalg import dense
 from glle_engine.linalg.distances import distances, unit_of
 from glle_engine.methods import lle

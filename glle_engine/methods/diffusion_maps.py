@@ -21,6 +21,7 @@ from scipy.spatial.distance import cdist
 from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import DegenerateDataError, InvalidParameterError
 from glle_engine.embedding import sign_convention
+from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods.affinity import heat_kernel, symmetric_graph
 from glle_engine.methods.leading import eigenpairs_between
 from glle_engine.methods.method import Cost, Embedding, Method
@@ -28,7 +29,6 @@ from glle_engine.methods.neighborhood import connected_neighbors
 from glle_engine.methods.parameters import MethodSpec, integer, number
 from glle_engine.methods.refusals import require_points
 from glle_engine.methods.spectrum import bottom_cost, bottom_pairs
-from glle_engine.neighbors import kneighbors
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

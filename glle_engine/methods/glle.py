@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, get_args
 
-from glle_engine.approximate import required_faiss
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.spec import (
     Adaptation,
@@ -27,6 +26,7 @@ from glle_engine.base.spec import (
 from glle_engine.base.spec import Method as Sampling
 from glle_engine.base.validation import require_enough_points
 from glle_engine.fit import fit_spec
+from glle_engine.graph.hnsw import required_faiss
 from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.neighborhood import NeighborSpec
 from glle_engine.methods.parameters import choice, integer, number

@@ -14,7 +14,7 @@ import numpy as np
 
 from glle_engine.base.validation import require_enough_points
 from glle_engine.embedding import Eigenproblem, require_pairs, scaled
-from glle_engine.graph import closed_classes, edges
+from glle_engine.graph.connectivity import closed_classes, edges
 from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors
 from glle_engine.methods.parameters import number

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from glle_engine.base.errors import DisconnectedGraphError
-from glle_engine.graph import components, smallest_connecting_k
+from glle_engine.graph.connectivity import components, smallest_connecting_k
+from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods.parameters import MethodSpec, integer
-from glle_engine.neighbors import kneighbors
 
 if TYPE_CHECKING:
     import numpy as np

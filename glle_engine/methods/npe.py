@@ -19,12 +19,12 @@ from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import DegenerateDataError
 from glle_engine.base.validation import require_enough_points
 from glle_engine.embedding import scaled
-from glle_engine.graph import components
+from glle_engine.graph.connectivity import components
+from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods.lle import LleSpec
 from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.parameters import number
 from glle_engine.methods.refusals import require_rank
-from glle_engine.neighbors import kneighbors
 from glle_engine.weights import lle_weights
 
 if TYPE_CHECKING:

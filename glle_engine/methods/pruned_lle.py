@@ -32,7 +32,7 @@ from scipy.sparse.csgraph import connected_components, dijkstra
 
 from glle_engine.base.diagnostics import Note
 from glle_engine.base.progress import blocks
-from glle_engine.graph import closed_classes, edges
+from glle_engine.graph.connectivity import closed_classes, edges
 from glle_engine.methods import lle
 from glle_engine.methods.curvature import ollivier_ricci
 from glle_engine.methods.lle import LleSpec, lle_of

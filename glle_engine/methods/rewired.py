@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from glle_engine.base.errors import DisconnectedGraphError
-from glle_engine.graph import components
+from glle_engine.graph.connectivity import components
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -19,7 +19,7 @@ from scipy.spatial.distance import cdist
 
 from glle_engine.base.diagnostics import Note
 from glle_engine.base.progress import blocks
-from glle_engine.graph import components
+from glle_engine.graph.connectivity import components
 from glle_engine.methods import lle
 from glle_engine.methods.lle import LleSpec, lle_of
 from glle_engine.methods.method import Cost, Embedding, Method

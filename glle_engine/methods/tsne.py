@@ -20,11 +20,11 @@ from scipy.sparse.linalg import ArpackError
 from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import ConvergenceError, InvalidParameterError
 from glle_engine.embedding import sign_convention
+from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods.affinities import perplexity_notes
 from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.neighbor_embedding import PerplexitySpec, initial, refuse_affinities
 from glle_engine.methods.parameters import choice, integer, number
-from glle_engine.neighbors import kneighbors
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glle_engine import Posterior, fit, load, manifolds
-from glle_engine.adaptive import kept_candidates, kept_of_new
 from glle_engine.base.errors import DisconnectedGraphError, InvalidParameterError
 from glle_engine.calibration import calibrate
-from glle_engine.neighbors import kneighbors
+from glle_engine.graph.adaptive import kept_candidates, kept_of_new
+from glle_engine.graph.neighbors import kneighbors
 from glle_engine.transform import extend
 from tests.engine.dense import angle, bottom
 

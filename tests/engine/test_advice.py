@@ -10,7 +10,7 @@ import pytest
 from glle_engine import manifolds
 from glle_engine.advice import advise, intrinsic_dimension
 from glle_engine.base.errors import GlleError
-from glle_engine.neighbors import kneighbors
+from glle_engine.graph.neighbors import kneighbors
 
 
 def test_curves_are_returned_whole() -> None:

@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glle_engine import FitSpec, fit, manifolds
-from glle_engine import approximate as room
-from glle_engine.approximate import EF_SEARCH, approximate_kneighbors, measured_recall
 from glle_engine.base.errors import DisconnectedGraphError, InvalidParameterError, MissingLibraryError
 from glle_engine.calibration import half_samples
 from glle_engine.components import fit_components
 from glle_engine.estimator import GLLE
+from glle_engine.graph import hnsw as room
+from glle_engine.graph.hnsw import EF_SEARCH, approximate_kneighbors, measured_recall
+from glle_engine.graph.neighbors import kneighbors
+from glle_engine.graph.search import search_figures, search_notes
 from glle_engine.linalg.distances import distances as distances_between
-from glle_engine.neighbors import kneighbors
-from glle_engine.search import search_figures, search_notes
 
 if TYPE_CHECKING:
     from typing import Any
@@ -281,7 +281,7 @@ def test_wherever_neighbours_are_sought(monkeypatch: pytest.MonkeyPatch) -> None
         sought.append(k)
         return real(X, k, *more)
 
-    monkeypatch.setattr("glle_engine.search.approximate_kneighbors", counted)
+    monkeypatch.setattr("glle_engine.graph.search.approximate_kneighbors", counted)
     X = curved(300, 20)
     posterior = fit(X, search="approximate", noise="tangent")
     assert sought == [10, 30]

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
-from glle_engine.bridging import bridge
+from glle_engine.graph.bridging import bridge
+from glle_engine.graph.neighbors import kneighbors, kneighbors_to
 from glle_engine.linalg import distances as room
 from glle_engine.linalg.distances import distances as distances_between
-from glle_engine.neighbors import kneighbors, kneighbors_to
 from tests.processors import other_processors
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ import numpy as np
 from glle_engine.advice import intrinsic_dimension
 from glle_engine.calibration import rank_correlation
 from glle_engine.geodesics import residual_variance
-from glle_engine.neighbors import kneighbors, kneighbors_to
+from glle_engine.graph.neighbors import kneighbors, kneighbors_to
 from glle_engine.quality import continuity, trustworthiness
 from glle_engine.summary import moments
 rng = np.random.default_rng(0)

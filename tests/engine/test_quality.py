@@ -13,8 +13,8 @@ from sklearn.manifold import trustworthiness as reference
 
 from glle_engine import manifolds
 from glle_engine.base import errors
+from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg import distances
-from glle_engine.neighbors import kneighbors
 from glle_engine.quality import continuity, disparity, local_trustworthiness, trustworthiness
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from sklearn.manifold import LocallyLinearEmbedding
 from glle_engine import fit, manifolds
 from glle_engine.base.errors import DisconnectedGraphError, TooFewPointsError
 from glle_engine.components import fit_components
-from glle_engine.neighbors import kneighbors
+from glle_engine.graph.neighbors import kneighbors
 from glle_engine.quality import local_trustworthiness, trustworthiness
 from glle_engine.transform import extend
 

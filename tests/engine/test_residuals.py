@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 
 from glle_engine import fit
-from glle_engine.neighbors import kneighbors
+from glle_engine.graph.neighbors import kneighbors
 from glle_engine.residuals import residual_dimension, residuals
 from glle_engine.weights import lle_weights
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.dense import affine_solution, inverse_factor
-from glle_engine.neighbors import kneighbors
 from glle_engine.weights import lle_weights, neighborhoods
 
 if TYPE_CHECKING:

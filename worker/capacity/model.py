@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
-from glle_engine.neighbors import KD_TREE_MAX_FEATURES
+from glle_engine.graph.neighbors import KD_TREE_MAX_FEATURES
 from worker.capacity.law import Law
 
 MEASURED = Path(__file__).with_name("measured.json")

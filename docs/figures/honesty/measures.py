@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.stats import chi2, spearmanr
 
+from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.alignment_ import procrustes_rotation
-from glle_engine.neighbors import kneighbors
 from glle_engine.summary import generalized_procrustes
 
 if TYPE_CHECKING:

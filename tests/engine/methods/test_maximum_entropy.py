@@ -9,13 +9,13 @@ from sklearn.covariance import graphical_lasso
 from glle_engine import manifolds
 from glle_engine.base.errors import DegenerateDataError, DisconnectedGraphError, InvalidParameterError
 from glle_engine.base.progress import silent
+from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods import METHODS
 from glle_engine.methods.alle import AlleSpec, acyclic
 from glle_engine.methods.gaussian_field import principal_coordinates, second_moment, undirected
 from glle_engine.methods.graphical_lasso import lasso, regularized
 from glle_engine.methods.multipliers import Unfolding, unfolded
 from glle_engine.methods.principal import principal_axes
-from glle_engine.neighbors import kneighbors
 from tests.engine.conftest import ORACLES
 
 

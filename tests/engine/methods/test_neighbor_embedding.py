@@ -10,6 +10,7 @@ from scipy.special import xlogy
 from glle_engine import manifolds
 from glle_engine.base.errors import ConvergenceError, GlleError, InvalidParameterError, TooFewPointsError
 from glle_engine.base.progress import silent
+from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods import Embedding, method
 from glle_engine.methods.affinities import _calibrated, conditional_affinities, joint_affinities
 from glle_engine.methods.descent import Objective, attraction_factor, descend
@@ -19,7 +20,6 @@ from glle_engine.methods.pairs import gaussian_sums
 from glle_engine.methods.principal import principal_axes
 from glle_engine.methods.sne import mean_divergence
 from glle_engine.methods.symmetric_sne import joint_divergence
-from glle_engine.neighbors import kneighbors
 from glle_engine.quality import trustworthiness
 from tests.engine.conftest import ORACLES
 

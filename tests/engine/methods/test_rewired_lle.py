@@ -10,7 +10,8 @@ from scipy.spatial.distance import cdist
 from glle_engine import manifolds
 from glle_engine.base.errors import DisconnectedGraphError, InvalidParameterError, TooFewPointsError
 from glle_engine.base.progress import silent
-from glle_engine.graph import components, edges
+from glle_engine.graph.connectivity import components, edges
+from glle_engine.graph.neighbors import kneighbors
 from glle_engine.manifolds import Manifold
 from glle_engine.methods import Embedding, method
 from glle_engine.methods.curvature import ollivier_ricci
@@ -19,7 +20,6 @@ from glle_engine.methods.pruned_lle import PrunedLleSpec, short_circuits
 from glle_engine.methods.rewired import first_connecting, undirected
 from glle_engine.methods.supervised_lle import supervised_neighbors
 from glle_engine.methods.weighted_lle import relative_neighbors
-from glle_engine.neighbors import kneighbors
 
 TURN = 20.0  # along the arc, of which once round is 49 at least: neighbours further apart are on two turns
 

@@ -12,10 +12,10 @@ from scipy.sparse.linalg import ArpackError
 
 from glle_engine import fit, manifolds
 from glle_engine.base.errors import ConvergenceError, DegenerateDataError, DisconnectedGraphError, InvalidParameterError
+from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.alignment_ import disparity
 from glle_engine.methods import METHODS, isomap, spectrum
 from glle_engine.methods.affinity import symmetric_graph
-from glle_engine.neighbors import kneighbors
 from glle_engine.quality import trustworthiness
 from tests.engine.methods.reference import embed, patches_of, same_columns
 

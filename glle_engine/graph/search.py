@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from glle_engine.approximate import approximate_kneighbors, measured_recall, required_faiss
 from glle_engine.base.diagnostics import Note
 from glle_engine.base.progress import OnProgress, silent
-from glle_engine.neighbors import KD_TREE_MAX_FEATURES, kneighbors
+from glle_engine.graph.hnsw import approximate_kneighbors, measured_recall, required_faiss
+from glle_engine.graph.neighbors import KD_TREE_MAX_FEATURES, kneighbors
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,7 +27,7 @@ def neighbors_by(
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Return neighbours and distances (n, k) by the search that was asked for.
 
-    See `glle_engine.neighbors.kneighbors` and `glle_engine.approximate.approximate_kneighbors`.
+    See `glle_engine.graph.neighbors.kneighbors` and `glle_engine.graph.hnsw.approximate_kneighbors`.
     """
     find = approximate_kneighbors if search == "approximate" else kneighbors
     return find(X, n_neighbors, on_progress)

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from glle_engine.search import neighbors_by
+from glle_engine.graph.search import neighbors_by
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -21,10 +21,10 @@ import numpy as np
 
 from glle_engine.base.errors import MissingLibraryError
 from glle_engine.base.progress import OnProgress, silent
-from glle_engine.distinct import Distinct
+from glle_engine.graph.distinct import Distinct
+from glle_engine.graph.neighbors import kneighbors, kneighbors_of
 from glle_engine.linalg.distances import distances as distances_between
 from glle_engine.linalg.distances import unit_of
-from glle_engine.neighbors import kneighbors, kneighbors_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.graph import closed_classes, edges
-from glle_engine.neighbors import kneighbors_to
+from glle_engine.graph.connectivity import closed_classes, edges
+from glle_engine.graph.neighbors import kneighbors_to
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from glle_engine.base.progress import OnProgress, blocks, silent
-from glle_engine.distinct import Distinct
+from glle_engine.graph.distinct import Distinct
 from glle_engine.linalg.distances import Products, nearest_among, unit_of
 from glle_engine.linalg.distances import distances as distances_between
 
