@@ -22,7 +22,7 @@ from demo.lines import Lines
 from demo.pictures import TITLES, Row, picture
 from demo.service import running_service
 from glle_engine import manifolds
-from glle_engine.quality import disparity, trustworthiness
+from glle_engine.metrics.ranks import disparity, trustworthiness
 from service.client import Client
 
 if TYPE_CHECKING:

@@ -6,13 +6,14 @@ Sources, by the short names used throughout: **GLLE** is Ghojogh, Ghodsi, Karray
 Linear Embedding" (arXiv 2104.01525); equation numbers are its own.
 """
 
-from glle_engine import manifolds, quality
+from glle_engine import manifolds
 from glle_engine.base.diagnostics import Diagnostics, Note
 from glle_engine.base.errors import GlleError
 from glle_engine.base.spec import FitSpec
 from glle_engine.base.version import NUMBERS, __version__
 from glle_engine.draws import Draw, DrawKey
 from glle_engine.fit import fit, fit_spec
+from glle_engine.metrics import ranks
 from glle_engine.posterior import Posterior, load
 
 __all__ = [

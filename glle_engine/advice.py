@@ -16,7 +16,7 @@ from glle_engine.graph.connectivity import closed_classes, components
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg import dense
 from glle_engine.linalg.alignment_ import disparity
-from glle_engine.quality import continuity, trustworthiness
+from glle_engine.metrics.ranks import continuity, trustworthiness
 from glle_engine.weights import lle_weights, neighborhoods
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
-from glle_engine.scores import SCORES
+from glle_engine.metrics.registry import SCORES
 from service.checks import require_dataset
 from worker.embeddings import Judgement
 

@@ -10,7 +10,7 @@ import numpy as np
 from glle_engine.advice import advise
 from glle_engine.base.progress import blocks
 from glle_engine.calibration import DRAWS, HALF_SAMPLES, calibrate
-from glle_engine.quality import local_trustworthiness
+from glle_engine.metrics.ranks import local_trustworthiness
 from glle_engine.summary import summarize
 from glle_engine.transform import Extension, extend, reconstruct
 from worker.analysis import AnalysisSpec

@@ -13,7 +13,7 @@ import numpy as np
 
 from glle_engine import NUMBERS, GlleError
 from glle_engine.methods import METHODS, method
-from glle_engine.scores import score
+from glle_engine.metrics.registry import score
 from worker.analysis import AnalysisSpec, results_prefix
 from worker.cache import Entry
 from worker.identity import digest

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from glle_engine import fit, manifolds, quality
+from glle_engine import fit, manifolds
 from glle_engine.base.errors import DisconnectedGraphError
+from glle_engine.metrics import ranks
 
 SETTINGS = ((800, 10, 0.0), (800, 20, 0.0), (800, 30, 0.0), (2000, 40, 0.0), (2000, 20, 0.03))
 SEEDS = range(6)
@@ -27,7 +28,7 @@ def row(name: str, n: int, k: int, noise: float) -> str:
                 continue
             jump = np.abs(arc[posterior.neighbors] - arc[:, None]) > turn
             kept = posterior.law.kept if posterior.law.kept is not None else np.ones_like(jump)
-            found += [float((jump & kept).sum()), quality.trustworthiness(sheet.coordinates, posterior.embedding, 10)]
+            found += [float((jump & kept).sum()), ranks.trustworthiness(sheet.coordinates, posterior.embedding, 10)]
         figures.append(found)
     before, trust, after, adapted = np.nanmean(figures, axis=0)
     return f"| {name} | {n:,} | {k} | {noise:g} | {before:.0f} | {after:.0f} | {trust:.3f} | {adapted:.3f} |"

@@ -15,7 +15,7 @@ import matplotlib as mpl
 import numpy as np
 
 from glle_engine import fit, manifolds
-from glle_engine.quality import disparity, trustworthiness
+from glle_engine.metrics.ranks import disparity, trustworthiness
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt

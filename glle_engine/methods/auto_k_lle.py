@@ -5,7 +5,7 @@ Criteria (survey arXiv 2011.10925, "parameter selection of the number of neighbo
 *advice*: the highest (trustworthiness + continuity) / 2 - instability / 10 (`glle_engine.advice`).
 
 *residual-variance*: the least :math:`1 - \rho^2(D_X, D_Y)`, :math:`\rho` the correlation of the distances in the data
-and in the embedding (Kouropteva, Okun and Pietikainen 2002), as `glle_engine.unexplained.unexplained_variance` has it.
+and in the embedding (Kouropteva, Okun and Pietikainen 2002), as `glle_engine.metrics.residual_variance.unexplained_variance` has it.
 Distances in the data are Euclidean, not geodesic: for a sheet that is rolled up it prefers what is not unrolled.
 
 *procrustes*: the least mean over points of :math:`1 - (\sum \sigma)^2`, the Procrustes disparity of a
@@ -33,7 +33,7 @@ from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.neighborhood import connected_neighbors
 from glle_engine.methods.parameters import MethodSpec, choice, integer, number
 from glle_engine.methods.rewired import first_connecting
-from glle_engine.unexplained import unexplained_variance
+from glle_engine.metrics.residual_variance import unexplained_variance
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

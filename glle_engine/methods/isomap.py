@@ -27,7 +27,7 @@ from glle_engine.methods.leading import eigenpairs_between
 from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors
 from glle_engine.methods.parameters import integer
-from glle_engine.unexplained import unexplained_variance
+from glle_engine.metrics.residual_variance import unexplained_variance
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,9 +10,9 @@ import numpy as np
 from glle_engine.base.errors import DegenerateDataError, InvalidParameterError, InvalidShapeError
 from glle_engine.base.progress import OnProgress, StageClock, silent
 from glle_engine.base.validation import checked_matrix, finite_matrix
-from glle_engine.concentration import concentration_notes
 from glle_engine.methods.parameters import MethodSpec
 from glle_engine.methods.refusals import require_libraries
+from glle_engine.metrics.concentration import concentration_notes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter
 
-from glle_engine.scores import SCORES
+from glle_engine.metrics.registry import SCORES
 from service.embedding_models import ScoreList, ScoreOut
 from service.problems import documented
 

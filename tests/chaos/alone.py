@@ -10,7 +10,7 @@ import numpy as np
 import glle_engine
 from glle_engine import FitSpec, Posterior
 from glle_engine.methods import method
-from glle_engine.quality import local_trustworthiness
+from glle_engine.metrics.ranks import local_trustworthiness
 from glle_engine.summary import summarize
 from tests.load.content import METHODS, Content, Draws, Embedding, Fit, Made, Summary
 from tests.load.ledger import digest_of

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glle_engine import fit, quality
+from glle_engine import fit
 from glle_engine.calibration import calibrate
-from glle_engine.geodesics import residual_variance
-from glle_engine.scores import neighborhood_hit
+from glle_engine.metrics import ranks
+from glle_engine.metrics.geodesic import residual_variance
+from glle_engine.metrics.registry import neighborhood_hit
 from glle_engine.transform import extend, reconstruct
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def scores(X: NDArray[np.float64], posterior: Posterior) -> Iterator[tuple[str, 
     found = calibrate(posterior, X, n_half_samples=4, n_draws=4)
     yield "calibration", digest(found.scale, found.ratio, found.rank_correlation, found.half_sample_spread)
     Y = posterior.embedding
-    yield "ranks", digest(quality.trustworthiness(X, Y), quality.continuity(X, Y), quality.disparity(X[:, :2], Y))
+    yield "ranks", digest(ranks.trustworthiness(X, Y), ranks.continuity(X, Y), ranks.disparity(X[:, :2], Y))
     yield "residual variance", digest(residual_variance(X, Y, 12))
     yield "hit", digest(neighborhood_hit(Y, np.arange(len(X)) % 3))
 

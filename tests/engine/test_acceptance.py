@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from glle_engine import fit, manifolds
-from glle_engine.quality import disparity, trustworthiness
+from glle_engine.metrics.ranks import disparity, trustworthiness
 
 
 @pytest.mark.parametrize("name", manifolds.NAMES)

@@ -14,7 +14,7 @@ from glle_engine.advice import advise
 from glle_engine.base import errors
 from glle_engine.calibration import calibrate
 from glle_engine.methods import METHODS
-from glle_engine.scores import score
+from glle_engine.metrics.registry import score
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,9 +10,10 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.manifold import Isomap, LocallyLinearEmbedding
 
-from glle_engine import gplvm, manifolds
+from glle_engine import manifolds
 from glle_engine.base.errors import ConvergenceError, DegenerateDataError, InvalidParameterError, InvalidShapeError
-from glle_engine.gplvm import Kernel, fit_likelihood, log_likelihood, standardised
+from glle_engine.metrics import gplvm
+from glle_engine.metrics.gplvm import Kernel, fit_likelihood, log_likelihood, standardised
 from tests.engine.conftest import ORACLES
 
 if TYPE_CHECKING:

@@ -147,9 +147,9 @@ import hashlib
 import numpy as np
 from glle_engine.advice import intrinsic_dimension
 from glle_engine.calibration import rank_correlation
-from glle_engine.geodesics import residual_variance
+from glle_engine.metrics.geodesic import residual_variance
 from glle_engine.graph.neighbors import kneighbors, kneighbors_to
-from glle_engine.quality import continuity, trustworthiness
+from glle_engine.metrics.ranks import continuity, trustworthiness
 from glle_engine.summary import moments
 rng = np.random.default_rng(0)
 digest = hashlib.sha256()

@@ -15,7 +15,7 @@ from glle_engine import manifolds
 from glle_engine.base import errors
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg import distances
-from glle_engine.quality import continuity, disparity, local_trustworthiness, trustworthiness
+from glle_engine.metrics.ranks import continuity, disparity, local_trustworthiness, trustworthiness
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from glle_engine import fit, manifolds
-from glle_engine.quality import continuity, trustworthiness
+from glle_engine.metrics.ranks import continuity, trustworthiness
 
 N = 100_000
 

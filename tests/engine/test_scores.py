@@ -13,7 +13,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.metrics import r2_score
 from sklearn.neighbors import KNeighborsClassifier
 
-from glle_engine import manifolds, quality
+from glle_engine import manifolds
 from glle_engine.base.errors import (
     DegenerateDataError,
     DisconnectedGraphError,
@@ -22,10 +22,11 @@ from glle_engine.base.errors import (
     InvalidShapeError,
     NotFiniteError,
 )
-from glle_engine.geodesics import residual_variance
 from glle_engine.methods import METHODS, auto_k_lle
-from glle_engine.quality import affine_r_squared
-from glle_engine.scores import SCORES, neighborhood_hit, score
+from glle_engine.metrics import ranks
+from glle_engine.metrics.geodesic import residual_variance
+from glle_engine.metrics.ranks import affine_r_squared
+from glle_engine.metrics.registry import SCORES, neighborhood_hit, score
 
 N = 90
 SHEET = manifolds.make("swiss_roll", N, seed=1)
@@ -48,8 +49,8 @@ def test_every_score_of_one_embedding() -> None:
     assert all(type(value) is float and np.isfinite(value) for value in found.values())
     assert set(stages) >= {"scores", "gplvm", "geodesics"}
     assert found["procrustes"] == pytest.approx(0, abs=1e-12)
-    assert found["trustworthiness"] == quality.trustworthiness(SHEET.X, SHEET.coordinates)
-    assert found["continuity"] == quality.continuity(SHEET.X, SHEET.coordinates)
+    assert found["trustworthiness"] == ranks.trustworthiness(SHEET.X, SHEET.coordinates)
+    assert found["continuity"] == ranks.continuity(SHEET.X, SHEET.coordinates)
     assert found == score(SHEET.X, SHEET.coordinates, names, labels=LABELS, truth=SHEET.coordinates)
 
 
@@ -124,8 +125,8 @@ def test_residual_variance_from_landmarks_is_near_that_of_all_pairs(monkeypatch:
     X = np.concatenate([sheet.X, sheet.X[:5]])
     Y = np.concatenate([sheet.coordinates, sheet.coordinates[:5]])
     exact = residual_variance(X, Y, 8)
-    monkeypatch.setattr("glle_engine.geodesics.EXACT_POINTS", 500)
-    monkeypatch.setattr("glle_engine.geodesics.LANDMARKS", 150)
+    monkeypatch.setattr("glle_engine.metrics.geodesic.EXACT_POINTS", 500)
+    monkeypatch.setattr("glle_engine.metrics.geodesic.LANDMARKS", 150)
     sampled = residual_variance(X, Y, 8)
     assert sampled == residual_variance(X, Y, 8)
     assert sampled != exact

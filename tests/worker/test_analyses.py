@@ -12,7 +12,7 @@ import pytest
 import glle_engine
 from glle_engine.advice import advise
 from glle_engine.calibration import calibrate
-from glle_engine.quality import local_trustworthiness
+from glle_engine.metrics.ranks import local_trustworthiness
 from glle_engine.transform import extend, reconstruct
 from tests.worker.test_tasks import SHEET, N, draws_job, fit_job
 from worker import analyses, desk, drawing, kinds, tasks

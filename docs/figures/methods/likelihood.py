@@ -12,8 +12,8 @@ import numpy as np
 from docs.figures.methods.sets import REAL
 from glle_engine import fit
 from glle_engine.base.errors import GlleError
-from glle_engine.gplvm import fit_likelihood
 from glle_engine.methods import METHODS
+from glle_engine.metrics.gplvm import fit_likelihood
 
 if TYPE_CHECKING:
     from pathlib import Path

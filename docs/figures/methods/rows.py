@@ -12,7 +12,7 @@ import numpy as np
 from docs.figures.methods.sets import REAL, SIZES, make
 from glle_engine import manifolds
 from glle_engine.base.errors import GlleError
-from glle_engine.scores import SCORES, score
+from glle_engine.metrics.registry import SCORES, score
 
 if TYPE_CHECKING:
     from pathlib import Path

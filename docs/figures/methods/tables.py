@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine.methods import METHODS
-from glle_engine.scores import SCORES
+from glle_engine.metrics.registry import SCORES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from docs.figures.methods.likelihood import Likely
     from docs.figures.methods.rows import Row
     from glle_engine.methods import Method
-    from glle_engine.scores import Score
+    from glle_engine.metrics.registry import Score
 
 SHEET = ("trustworthiness", "procrustes", "affine_r2")
 COLUMNS: dict[str, tuple[str, tuple[str, ...]]] = {

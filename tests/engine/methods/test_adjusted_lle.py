@@ -15,7 +15,7 @@ from glle_engine.methods.arrivals import Arrivals
 from glle_engine.methods.auto_k_lle import local_disparity, residual_variance
 from glle_engine.methods.auto_reg_lle import gcv_ridge, residual_ridge
 from glle_engine.methods.robust_lle import reliability
-from glle_engine.quality import trustworthiness
+from glle_engine.metrics.ranks import trustworthiness
 from glle_engine.weights import lle_weights, neighborhoods
 
 

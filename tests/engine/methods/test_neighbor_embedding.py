@@ -20,7 +20,7 @@ from glle_engine.methods.pairs import gaussian_sums
 from glle_engine.methods.principal import principal_axes
 from glle_engine.methods.sne import mean_divergence
 from glle_engine.methods.symmetric_sne import joint_divergence
-from glle_engine.quality import trustworthiness
+from glle_engine.metrics.ranks import trustworthiness
 from tests.engine.conftest import ORACLES
 
 OWN = ("sne", "symmetric-sne", "elastic-embedding")

@@ -9,7 +9,7 @@ import pytest
 
 from docs.figures.methods import likelihood, rows, tables
 from glle_engine.methods import METHODS
-from glle_engine.scores import SCORES
+from glle_engine.metrics.registry import SCORES
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "methods.md").read_text(encoding="utf-8")
 

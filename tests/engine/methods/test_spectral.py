@@ -16,7 +16,7 @@ from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.alignment_ import disparity
 from glle_engine.methods import METHODS, isomap, spectrum
 from glle_engine.methods.affinity import symmetric_graph
-from glle_engine.quality import trustworthiness
+from glle_engine.metrics.ranks import trustworthiness
 from tests.engine.methods.reference import embed, patches_of, same_columns
 
 GRAPH_METHODS = ("lle", "modified-lle", "hessian-lle", "ltsa", "isomap", "laplacian-eigenmaps", "diffusion-maps")
