@@ -44,8 +44,8 @@ def draw_stages(name: str, n: int, batches: int = 7) -> dict[str, float]:
     from glle_engine.lanes.acceptance import deviations
     from glle_engine.lanes.factorization import factorise
     from glle_engine.lanes.lanczos import lanczos
-    from glle_engine.lanes.sampling import sample, unpack
     from glle_engine.lanes.solver import TOLERANCE, LaneSolver, Workspace
+    from glle_engine.weights.lane_sampling import sample, unpack
 
     posterior = posterior_of(name, n)
     started = time.perf_counter()

@@ -17,7 +17,7 @@ from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg import dense
 from glle_engine.linalg.alignment_ import disparity
 from glle_engine.metrics.ranks import continuity, trustworthiness
-from glle_engine.weights import lle_weights, neighborhoods
+from glle_engine.weights.lle import lle_weights, neighborhoods
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,7 @@ from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.spec import check_choice, check_integer, check_positive
 from glle_engine.embedding import sign_convention
 from glle_engine.linalg.alignment_ import aligned_to
-from glle_engine.normals import standard_normal
+from glle_engine.weights.philox import standard_normal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -9,14 +9,14 @@ import numpy as np
 from glle_engine.base.diagnostics import Diagnostics, Note
 from glle_engine.graph.search import search_notes
 from glle_engine.linalg import dense
-from glle_engine.weights import neighborhoods
+from glle_engine.weights.lle import neighborhoods
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glle_engine.base.spec import FitSpec
     from glle_engine.eigenpairs import Eigenpairs
-    from glle_engine.law import WeightLaw
+    from glle_engine.weights.gaussian import WeightLaw
 
 SMALL_GAP = 0.1
 NEAR = 1e-6

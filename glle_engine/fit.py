@@ -22,17 +22,17 @@ from glle_engine.base.spec import (
     Variant,
 )
 from glle_engine.base.validation import digest, finite_matrix, in_unit, require_resolved
-from glle_engine.constrained import constrained_law
 from glle_engine.embedding import Eigenproblem, scaled
 from glle_engine.findings import diagnose, given_figures
-from glle_engine.frames import frame_weights, tangent_frames
 from glle_engine.graph.adaptive import kept_candidates
 from glle_engine.graph.bridging import bridge
 from glle_engine.graph.connectivity import closed_classes, components, edges, smallest_connecting_k
 from glle_engine.graph.search import neighbors_by, search_figures
 from glle_engine.posterior import Posterior
-from glle_engine.published import published_law
-from glle_engine.weights import lle_weights
+from glle_engine.weights.constrained import constrained_law
+from glle_engine.weights.lle import lle_weights
+from glle_engine.weights.published import published_law
+from glle_engine.weights.tangent import frame_weights, tangent_frames
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -63,8 +63,8 @@ def fit(
 
     kNN graph; LLE's weights :math:`w_i = A_i^{-1} 1 / (1^T A_i^{-1} 1)` (GLLE Eq. 9); the reference embedding, the p
     bottom eigenvectors of :math:`(I - W)^T (I - W)` other than the constant (Eq. 37-43); and the posterior of the
-    weights by Algorithm 1 (em) or 2 (direct), with the constraint 1^T w = 1 kept (`glle_engine.constrained`) or as
-    printed (`glle_engine.published`).
+    weights by Algorithm 1 (em) or 2 (direct), with the constraint 1^T w = 1 kept (`glle_engine.weights.constrained`) or as
+    printed (`glle_engine.weights.published`).
 
     Parameters
     ----------

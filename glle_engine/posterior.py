@@ -12,9 +12,9 @@ from glle_engine.base.spec import FitSpec, check_integer
 from glle_engine.base.version import __version__
 from glle_engine.draws import Draw, DrawKey, check_source, drawn_weights, draws
 from glle_engine.embedding import Eigenproblem, lane_solver
-from glle_engine.law import WeightLaw
 from glle_engine.summary import Summary, summarize
 from glle_engine.transform import extend
+from glle_engine.weights.gaussian import WeightLaw
 
 if TYPE_CHECKING:
     import os

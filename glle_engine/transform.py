@@ -17,11 +17,11 @@ import numpy as np
 from glle_engine.base.errors import InvalidShapeError
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.validation import Unit, require_finite, require_training_data
-from glle_engine.frames import frame_weights, frames_at, pooled_neighbors
 from glle_engine.graph.adaptive import kept_of_new
 from glle_engine.graph.neighbors import kneighbors_to
 from glle_engine.summary import aligned_to_consensus, moments
-from glle_engine.weights import lle_weights
+from glle_engine.weights.lle import lle_weights
+from glle_engine.weights.tangent import frame_weights, frames_at, pooled_neighbors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -157,7 +157,7 @@ def hang(
     n_components : int
         p, of the tangent planes of the next two.
     noise : {"isotropic", "tangent"}
-        LLE's weights, or those of tangent noise (`glle_engine.frames`).
+        LLE's weights, or those of tangent noise (`glle_engine.weights.tangent`).
     flatness : (k + 1,) float64, optional
         Thresholds of adaptive neighborhoods (`glle_engine.graph.adaptive`).
 

@@ -120,7 +120,7 @@ class FitSpec:
         `glle_engine.components.fit_components` fits each component by itself.
     noise
         Reconstruction noise of the constrained variant: ``"isotropic"``, whose mean is LLE, or
-        ``"tangent"``, which tells directions along the sheet from those off it (`glle_engine.frames`): the
+        ``"tangent"``, which tells directions along the sheet from those off it (`glle_engine.weights.tangent`): the
         choice for noisy data, few neighbours and many features.
     neighborhoods
         ``"fixed"``: all k candidates are neighbours. ``"adaptive"``: of the k candidates those that lie near the

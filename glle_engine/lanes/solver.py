@@ -15,7 +15,7 @@ from glle_engine.lanes import LANES
 from glle_engine.lanes.acceptance import deviations, null_left
 from glle_engine.lanes.factorization import factorise
 from glle_engine.lanes.lanczos import lanczos
-from glle_engine.lanes.sampling import sample, unpack
+from glle_engine.weights.lane_sampling import sample, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -254,10 +254,10 @@ def warm() -> None:
     """Compile everything, or load the code compiled before: half a minute, or a tenth of a second."""
     from glle_engine.embedding import Eigenproblem  # noqa: PLC0415
     from glle_engine.fallbacks import few_points  # noqa: PLC0415
-    from glle_engine.law import WeightLaw  # noqa: PLC0415
     from glle_engine.linalg import distances  # noqa: PLC0415
     from glle_engine.linalg.alignment_ import aligned_to  # noqa: PLC0415 -- the solvers beside the lanes import these
-    from glle_engine.normals import standard_normal  # noqa: PLC0415
+    from glle_engine.weights.gaussian import WeightLaw  # noqa: PLC0415
+    from glle_engine.weights.philox import standard_normal  # noqa: PLC0415
 
     n, k = 12, 3
     rows = np.arange(n, dtype=np.int32)

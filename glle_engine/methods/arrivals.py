@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from glle_engine.base.diagnostics import Note
-from glle_engine.weights import normalised_precision
+from glle_engine.weights.lle import normalised_precision
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -31,7 +31,7 @@ from glle_engine.methods.lle import embedding_of
 from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors
 from glle_engine.methods.parameters import choice, number
-from glle_engine.weights import Neighborhoods, neighborhoods, normalised_precision
+from glle_engine.weights.lle import Neighborhoods, neighborhoods, normalised_precision
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

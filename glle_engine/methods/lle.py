@@ -18,7 +18,7 @@ from glle_engine.graph.connectivity import closed_classes, edges
 from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors
 from glle_engine.methods.parameters import number
-from glle_engine.weights import lle_weights
+from glle_engine.weights.lle import lle_weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -25,7 +25,7 @@ from glle_engine.methods.lle import LleSpec
 from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.parameters import number
 from glle_engine.methods.refusals import require_rank
-from glle_engine.weights import lle_weights
+from glle_engine.weights.lle import lle_weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

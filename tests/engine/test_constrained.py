@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glle_engine import fit, manifolds
-from glle_engine.frames import tangent_frames
-from glle_engine.weights import lle_weights, neighborhoods
+from glle_engine.weights.lle import lle_weights, neighborhoods
+from glle_engine.weights.tangent import tangent_frames
 from tests.engine.dense import angle
 
 if TYPE_CHECKING:

@@ -20,10 +20,10 @@ from glle_engine.draws import DrawKey
 from glle_engine.lanes import LANES
 from glle_engine.lanes import solver as lanes
 from glle_engine.lanes.factorization import factorise
-from glle_engine.lanes.normals import stream
 from glle_engine.lanes.solver import LaneSolver, Workspace, aligned
 from glle_engine.lanes.structure import Structure, analyse
-from glle_engine.normals import standard_normal
+from glle_engine.weights.philox import standard_normal
+from glle_engine.weights.philox_lanes import stream
 from tests.engine.dense import angle, bottom
 from tests.engine.hard import with_vanishing_pivot, with_weak_point
 

@@ -9,8 +9,8 @@ import pytest
 
 from glle_engine import FitSpec, fit, manifolds
 from glle_engine.base.errors import InvalidParameterError
-from glle_engine.published import direct_covariance, published_law
-from glle_engine.weights import lle_weights
+from glle_engine.weights.lle import lle_weights
+from glle_engine.weights.published import direct_covariance, published_law
 from tests.engine.dense import angle
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glle_engine import fit, manifolds
-from glle_engine.published_full import _condition, _printed_condition, corrected_m_step, printed_m_step
+from glle_engine.weights.published_full import _condition, _printed_condition, corrected_m_step, printed_m_step
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,8 +12,8 @@ from sklearn.datasets import load_digits
 
 from glle_engine import fit
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.residuals import residual_dimension, residuals
-from glle_engine.weights import lle_weights
+from glle_engine.weights.lle import lle_weights
+from glle_engine.weights.residuals import residual_dimension, residuals
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

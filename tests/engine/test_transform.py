@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from glle_engine import fit, manifolds
 from glle_engine.base import errors
-from glle_engine.frames import frame_weights, tangent_frames
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.normals import standard_normal
 from glle_engine.transform import extend, hang, reconstruct
+from glle_engine.weights.philox import standard_normal
+from glle_engine.weights.tangent import frame_weights, tangent_frames
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,7 +8,7 @@ import numpy as np
 
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.dense import affine_solution, inverse_factor
-from glle_engine.weights import lle_weights, neighborhoods
+from glle_engine.weights.lle import lle_weights, neighborhoods
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -16,7 +16,7 @@ from glle_engine.methods.auto_k_lle import local_disparity, residual_variance
 from glle_engine.methods.auto_reg_lle import gcv_ridge, residual_ridge
 from glle_engine.methods.robust_lle import reliability
 from glle_engine.metrics.ranks import trustworthiness
-from glle_engine.weights import lle_weights, neighborhoods
+from glle_engine.weights.lle import lle_weights, neighborhoods
 
 
 def embed(name: str, X: np.ndarray, **options: Any) -> Embedding:

@@ -22,7 +22,7 @@ from glle_engine.methods import Embedding, method
 from glle_engine.methods.factor_analysis import FactorAnalysisSpec, Model, maximise, step
 from glle_engine.methods.ppca import fit_ppca
 from glle_engine.methods.principal import principal_axes
-from glle_engine.weights import lle_weights
+from glle_engine.weights.lle import lle_weights
 from tests.engine.methods.factors import correlated
 
 

@@ -21,13 +21,13 @@ import numpy as np
 from glle_engine.base.progress import OnProgress, blocks, silent
 from glle_engine.graph.search import neighbors_by
 from glle_engine.linalg import dense
-from glle_engine.weights import neighborhoods, normalised_precision
+from glle_engine.weights.lle import neighborhoods, normalised_precision
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glle_engine.base.spec import Search
-    from glle_engine.weights import Neighborhoods
+    from glle_engine.weights.lle import Neighborhoods
 
 POOLED = 3  # times k neighbours a frame
 NORMAL_NOISE = 10.0  # variance off the sheet, in units of the variance along it

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine.base.progress import OnProgress, blocks
-from glle_engine.law import WeightLaw
 from glle_engine.linalg import dense
+from glle_engine.weights.gaussian import WeightLaw
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from glle_engine.lanes.normals import normals
 from glle_engine.linalg.compiled import compiled
 from glle_engine.linalg.vectors import address, fill, fma, load, offset, shifted, store
+from glle_engine.weights.philox_lanes import normals
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,7 +6,7 @@ data mean. E-step (Eq. 21-22): mean :math:`\Omega X^T (X \Omega X^T)^+ (x - \mu)
 :math:`\sigma_i = (\mathrm{tr}((X_i X_i^T)^+ S_1) + \mathrm{tr} S_2) / (d + k)` (Eq. 29). Eq. 22 prints the conditional
 covariance where E[w w^T] stands; the outer product of the mean is missing, S1 is no scatter, and sigma_i turns
 negative. A draw then uses \|sigma_i\|, and the diagnostics count the negative ones. A full Omega_i is
-in `glle_engine.published_full`.
+in `glle_engine.weights.published_full`.
 
 *direct* (Algorithm 2): precision :math:`X_i^T X_i + Y_i^T Y_i` (Eq. 35), singular where d + p < k: the pseudo-inverse
 then, and the diagnostics say so.
@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine.base.progress import OnProgress, blocks, silent
-from glle_engine.law import WeightLaw
 from glle_engine.linalg import dense
-from glle_engine.published_full import full_law
-from glle_engine.weights import lle_weights
+from glle_engine.weights.gaussian import WeightLaw
+from glle_engine.weights.lle import lle_weights
+from glle_engine.weights.published_full import full_law
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -6,7 +6,7 @@ normals (Box and Muller 1958), with :math:`r = \sqrt{-2 \log(1 - u_{2m})}`:
 
 .. math:: z_{2m} = r \cos(2 \pi u_{2m+1}), \quad z_{2m+1} = r \sin(2 \pi u_{2m+1}).
 
-With numba `glle_engine.lanes.normals` computes it, with the same bits on every processor and for every solver of a
+With numba `glle_engine.weights.philox_lanes` computes it, with the same bits on every processor and for every solver of a
 draw; without numba numpy does, to rounding.
 """
 
@@ -49,7 +49,7 @@ def standard_normal(seed: int, index: int, shape: tuple[int, ...]) -> NDArray[np
 def _compiled(seed: int, index: int, count: int) -> NDArray[np.float64]:
     """Return the beginning of one lane of the compiled stream; the other lanes repeat it."""
     from glle_engine.lanes import LANES  # noqa: PLC0415 -- numba takes a while to load
-    from glle_engine.lanes.normals import stream  # noqa: PLC0415
+    from glle_engine.weights.philox_lanes import stream  # noqa: PLC0415
 
     target = np.empty((count + -count % 4) * LANES)
     stream((0,) * LANES, np.full(LANES, seed, np.uint64), np.full(LANES, index, np.uint64), target)

@@ -1,4 +1,4 @@
-"""The stream of `glle_engine.normals`, for every lane at once: the same words, the same normals to rounding."""
+"""The stream of `glle_engine.weights.philox`, for every lane at once: the same words, the same normals to rounding."""
 
 from __future__ import annotations
 

@@ -29,11 +29,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from glle_engine.base.progress import OnProgress, silent
-from glle_engine.frames import whitened
-from glle_engine.law import WeightLaw
 from glle_engine.linalg import dense
-from glle_engine.residuals import residual_dimension
-from glle_engine.weights import neighborhoods, normalised_precision
+from glle_engine.weights.gaussian import WeightLaw
+from glle_engine.weights.lle import neighborhoods, normalised_precision
+from glle_engine.weights.residuals import residual_dimension
+from glle_engine.weights.tangent import whitened
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,7 +45,7 @@ def chosen_variance(spec: FitSpec, directions: float) -> Literal["dirichlet", "m
     """Resolve ``variance="auto"`` by the number of directions in which the residuals lie.
 
     k - 1 free weights reconstruct k - 1 directions exactly. The choice is dirichlet if the residuals lie in fewer
-    (`glle_engine.residuals`), because they are the ridge's own and identify no noise. It is dirichlet with tangent
+    (`glle_engine.weights.residuals`), because they are the ridge's own and identify no noise. It is dirichlet with tangent
     noise, which separates the directions off the sheet by other means, and ml otherwise.
     """
     if spec.variance != "auto":
@@ -73,7 +73,7 @@ def constrained_law(
     - *dirichlet*: :math:`s_i^2 = \lambda_i / (k (k + 1))`, so that the prior variance is that of flat
       Dirichlet weights, :math:`(I - 11^T/k) / (k (k + 1))`;
     - *ml*: the M-step in closed form, :math:`s_i^2 = (1 / (1^T A_i^{-1} 1) - \lambda_i / k) / \nu`, nu the
-      participation ratio of the residuals (`glle_engine.residuals`); nu + p for direct.
+      participation ratio of the residuals (`glle_engine.weights.residuals`); nu + p for direct.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def constrained_law(
         The mean weights that it is of: LLE's, or those of tangent noise.
     spec : FitSpec
     frames : (n, p, d) float64, optional
-        Tangent frames, with which the noise tells tangent from normal (`glle_engine.frames`).
+        Tangent frames, with which the noise tells tangent from normal (`glle_engine.weights.tangent`).
     kept : (n, k) bool, optional
         Which of the candidates are neighbours.
     on_progress

@@ -80,7 +80,7 @@ def _affine(
     if not dense.has_compiler():
         product: NDArray[np.float64] = np.einsum("nij,nj->ni", factor, z)
         return mean + spread * product
-    from glle_engine.lanes.sampling import affine  # noqa: PLC0415 -- numba takes a while to load
+    from glle_engine.weights.lane_sampling import affine  # noqa: PLC0415 -- numba takes a while to load
 
     weights = np.empty(mean.shape)
     affine((0,), dense.readable(mean), dense.readable(factor), dense.readable(z), spread, weights)
