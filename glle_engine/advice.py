@@ -11,7 +11,7 @@ from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.spec import FitSpec, check_integer
 from glle_engine.base.validation import checked_data
-from glle_engine.embedding import Eigenproblem, scaled
+from glle_engine.eigen.eigenproblem import Eigenproblem, scaled
 from glle_engine.graph.connectivity import closed_classes, components
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg import dense

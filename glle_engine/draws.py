@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.spec import check_choice, check_integer, check_positive
-from glle_engine.embedding import sign_convention
+from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.linalg.alignment_ import aligned_to
 from glle_engine.weights.philox import standard_normal
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glle_engine.base.spec import Align, Source
-    from glle_engine.eigenpairs import Eigenpairs
+    from glle_engine.eigen.eigenpairs import Eigenpairs
     from glle_engine.lanes.solver import LaneSolver
     from glle_engine.posterior import Posterior
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glle_engine.base.spec import FitSpec
-    from glle_engine.eigenpairs import Eigenpairs
+    from glle_engine.eigen.eigenpairs import Eigenpairs
     from glle_engine.weights.gaussian import WeightLaw
 
 SMALL_GAP = 0.1

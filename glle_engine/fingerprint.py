@@ -29,7 +29,7 @@ PINNED = "f19d1623a972cb47"  # of `glle_engine.base.version.NUMBERS`, with numba
 DIGITS = 16  # hex digits: 64 bits, for a handful of kinds in a deployment
 
 _SPARSE_POINTS = 120  # solved by lanes where there are any
-_DENSE_POINTS = 40  # below `glle_engine.embedding.DENSE_BELOW`
+_DENSE_POINTS = 40  # below `glle_engine.eigen.eigenproblem.DENSE_BELOW`
 _FITS: tuple[tuple[int, dict[str, Any]], ...] = (
     (_SPARSE_POINTS, {"method": "em"}),
     (_SPARSE_POINTS, {"method": "direct", "n_components": 3}),

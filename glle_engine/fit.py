@@ -22,7 +22,7 @@ from glle_engine.base.spec import (
     Variant,
 )
 from glle_engine.base.validation import digest, finite_matrix, in_unit, require_resolved
-from glle_engine.embedding import Eigenproblem, scaled
+from glle_engine.eigen.eigenproblem import Eigenproblem, scaled
 from glle_engine.findings import diagnose, given_figures
 from glle_engine.graph.adaptive import kept_candidates
 from glle_engine.graph.bridging import bridge
@@ -37,7 +37,7 @@ from glle_engine.weights.tangent import frame_weights, tangent_frames
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from glle_engine.eigenpairs import Eigenpairs
+    from glle_engine.eigen.eigenpairs import Eigenpairs
 
 
 def fit(

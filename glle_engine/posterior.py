@@ -11,7 +11,7 @@ from glle_engine.base.diagnostics import Diagnostics
 from glle_engine.base.spec import FitSpec, check_integer
 from glle_engine.base.version import __version__
 from glle_engine.draws import Draw, DrawKey, check_source, drawn_weights, draws
-from glle_engine.embedding import Eigenproblem, lane_solver
+from glle_engine.eigen.eigenproblem import Eigenproblem, lane_solver
 from glle_engine.summary import Summary, summarize
 from glle_engine.transform import extend
 from glle_engine.weights.gaussian import WeightLaw
@@ -46,7 +46,7 @@ class Posterior:
         Of M = (I - W)^T (I - W) at LLE's weights, the constant's left out; the last is the first one
         not in the embedding, so that the gap can be seen.
     order, pins
-        The fill-reducing order and the pins of the eigenproblem (`glle_engine.embedding`).
+        The fill-reducing order and the pins of the eigenproblem (`glle_engine.eigen.eigenproblem`).
     diagnostics : Diagnostics
         Figures of the fit, and notes in words on what is remarkable.
     flatness : (k + 1,) float64, optional

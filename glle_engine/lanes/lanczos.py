@@ -1,7 +1,7 @@
 r"""Lanczos for every lane at once, in between the factors.
 
 With one null vector y to the left and the constant to the right, :math:`B^+ = P B'^{-1} Q`, P and Q the projections
-against the constant and against y (`glle_engine.embedding`), and B' = L U:
+against the constant and against y (`glle_engine.eigen.eigenproblem`), and B' = L U:
 
 .. math:: M^+ = B^+ B^{+T} = P U^{-1} L^{-1} Q L^{-T} U^{-T} P.
 

@@ -26,7 +26,7 @@ _DIAGONAL_BLOCK = 64  # entries of the widest supernode's diagonal block
 class SingleLU:
     """Factors B' = L U of one set of weights, in the order of elimination.
 
-    Solves are those of B'^T, as SuperLU's and `glle_engine.linalg.sparse_lu`'s are in `glle_engine.factored`.
+    Solves are those of B'^T, as SuperLU's and `glle_engine.linalg.sparse_lu`'s are in `glle_engine.eigen.lu`.
 
     Attributes
     ----------

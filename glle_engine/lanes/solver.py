@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.eigenpairs import GOOD_PIN, MAX_STEPS, Eigenpairs, pin_refusal, refusal, start_vector
+from glle_engine.eigen.eigenpairs import GOOD_PIN, MAX_STEPS, Eigenpairs, pin_refusal, refusal, start_vector
 from glle_engine.lanes import LANES
 from glle_engine.lanes.acceptance import deviations, null_left
 from glle_engine.lanes.factorization import factorise
@@ -252,8 +252,8 @@ class LaneSolver:
 
 def warm() -> None:
     """Compile everything, or load the code compiled before: half a minute, or a tenth of a second."""
-    from glle_engine.embedding import Eigenproblem  # noqa: PLC0415
-    from glle_engine.fallbacks import few_points  # noqa: PLC0415
+    from glle_engine.eigen.eigenproblem import Eigenproblem  # noqa: PLC0415
+    from glle_engine.eigen.fallbacks import few_points  # noqa: PLC0415
     from glle_engine.linalg import distances  # noqa: PLC0415
     from glle_engine.linalg.alignment_ import aligned_to  # noqa: PLC0415 -- the solvers beside the lanes import these
     from glle_engine.weights.gaussian import WeightLaw  # noqa: PLC0415

@@ -29,9 +29,9 @@ from scipy.sparse.linalg import LinearOperator, eigsh, splu
 from glle_engine.base.errors import DegenerateDataError, InvalidParameterError
 from glle_engine.base.progress import blocks
 from glle_engine.base.validation import require_enough_points
-from glle_engine.embedding import sign_convention
+from glle_engine.eigen.eigenproblem import sign_convention
+from glle_engine.eigen.leading import eigenpairs_between
 from glle_engine.methods.gaussian_field import log_likelihood
-from glle_engine.methods.leading import eigenpairs_between
 from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.neighborhood import NeighborSpec
 from glle_engine.methods.parameters import indices, integer, number

@@ -20,10 +20,10 @@ from scipy.spatial.distance import cdist
 
 from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import DegenerateDataError, InvalidParameterError
-from glle_engine.embedding import sign_convention
+from glle_engine.eigen.eigenproblem import sign_convention
+from glle_engine.eigen.leading import eigenpairs_between
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods.affinity import heat_kernel, symmetric_graph
-from glle_engine.methods.leading import eigenpairs_between
 from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.neighborhood import connected_neighbors
 from glle_engine.methods.parameters import MethodSpec, integer, number

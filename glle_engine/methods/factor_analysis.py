@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine.base.diagnostics import Note
-from glle_engine.embedding import sign_convention
+from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.parameters import MethodSpec, choice, integer, number
 from glle_engine.methods.principal import principal_axes

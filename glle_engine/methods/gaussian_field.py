@@ -14,8 +14,8 @@ import numpy as np
 from scipy.sparse import coo_array
 
 from glle_engine.base.errors import DegenerateDataError
-from glle_engine.embedding import sign_convention
-from glle_engine.methods.leading import eigenpairs_between
+from glle_engine.eigen.eigenproblem import sign_convention
+from glle_engine.eigen.leading import eigenpairs_between
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

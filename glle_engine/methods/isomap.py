@@ -19,11 +19,11 @@ from scipy.sparse.linalg import ArpackError, eigsh
 from glle_engine.base.errors import ConvergenceError, DegenerateDataError, InvalidParameterError
 from glle_engine.base.progress import blocks
 from glle_engine.base.validation import require_enough_points
-from glle_engine.eigenpairs import start_vector
-from glle_engine.embedding import sign_convention
+from glle_engine.eigen.eigenpairs import start_vector
+from glle_engine.eigen.eigenproblem import sign_convention
+from glle_engine.eigen.leading import eigenpairs_between
 from glle_engine.linalg.distances import power_of_two
 from glle_engine.methods.affinity import symmetric_graph
-from glle_engine.methods.leading import eigenpairs_between
 from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors
 from glle_engine.methods.parameters import integer

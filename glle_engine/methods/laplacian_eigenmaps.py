@@ -16,7 +16,7 @@ from scipy.sparse import csr_array, diags_array
 
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.validation import require_enough_points
-from glle_engine.embedding import sign_convention
+from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.methods.affinity import heat_kernel, symmetric_graph
 from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors

@@ -2,7 +2,7 @@ r"""Locally linear embedding: points keep the weights by which their neighbours 
 
 Weights :math:`w_i = A_i^{-1} 1 / (1^T A_i^{-1} 1)` with :math:`A_i = G_i + reg\,tr(G_i) I`, then the p bottom
 eigenvectors of :math:`(I - W)^T (I - W)` other than the constant, :math:`Y^T Y = n I` (Roweis and Saul 2000). By this
-library's own route, which never forms that matrix (`glle_engine.embedding`).
+library's own route, which never forms that matrix (`glle_engine.eigen.eigenproblem`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glle_engine.base.validation import require_enough_points
-from glle_engine.embedding import Eigenproblem, require_pairs, scaled
+from glle_engine.eigen.eigenproblem import Eigenproblem, require_pairs, scaled
 from glle_engine.graph.connectivity import closed_classes, edges
 from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors

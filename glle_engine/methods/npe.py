@@ -18,7 +18,7 @@ from scipy.sparse import csr_array
 from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import DegenerateDataError
 from glle_engine.base.validation import require_enough_points
-from glle_engine.embedding import scaled
+from glle_engine.eigen.eigenproblem import scaled
 from glle_engine.graph.connectivity import components
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods.lle import LleSpec

@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 from glle_engine.base.diagnostics import Note
 from glle_engine.base.progress import blocks
 from glle_engine.base.validation import require_enough_points
-from glle_engine.embedding import scaled
+from glle_engine.eigen.eigenproblem import scaled
 from glle_engine.methods.method import Cost, Embedding
 from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors
 from glle_engine.methods.refusals import require_rank

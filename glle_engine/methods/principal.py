@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glle_engine.base.diagnostics import Note
-from glle_engine.embedding import sign_convention
-from glle_engine.methods.leading import leading_eigenpairs
+from glle_engine.eigen.eigenproblem import sign_convention
+from glle_engine.eigen.leading import leading_eigenpairs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -26,7 +26,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.linalg.lapack import dpotrf, dpotri
 
-from glle_engine.methods.leading import eigenpairs_between
+from glle_engine.eigen.leading import eigenpairs_between
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

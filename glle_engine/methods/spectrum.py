@@ -13,8 +13,8 @@ from scipy.sparse import identity
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh, splu
 
 from glle_engine.base.errors import ConvergenceError
-from glle_engine.eigenpairs import start_vector
-from glle_engine.methods.leading import eigenpairs_between
+from glle_engine.eigen.eigenpairs import start_vector
+from glle_engine.eigen.leading import eigenpairs_between
 from glle_engine.methods.method import Cost
 
 if TYPE_CHECKING:

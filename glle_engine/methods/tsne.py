@@ -19,7 +19,7 @@ from scipy.sparse.linalg import ArpackError
 
 from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import ConvergenceError, InvalidParameterError
-from glle_engine.embedding import sign_convention
+from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods.affinities import perplexity_notes
 from glle_engine.methods.method import Cost, Embedding, Method

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glle_engine import Posterior, eigenpairs, embedding, fallbacks, fit, manifolds
+from glle_engine import Posterior, fit, manifolds
 from glle_engine.base.errors import ConvergenceError
-from glle_engine.embedding import Eigenproblem
+from glle_engine.eigen import eigenpairs, eigenproblem, fallbacks
+from glle_engine.eigen.eigenproblem import Eigenproblem
 from glle_engine.graph.connectivity import closed_classes
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg import dense
@@ -55,7 +56,7 @@ def test_the_dense_route_and_the_sparse_one_agree(monkeypatch: pytest.MonkeyPatc
     """Small data take a dense route with the same answer."""
     X = manifolds.make("s_curve", 75, seed=1).X
     dense = fit(X, n_neighbors=6)
-    monkeypatch.setattr(embedding, "DENSE_BELOW", 10)
+    monkeypatch.setattr(eigenproblem, "DENSE_BELOW", 10)
     sparse = fit(X, n_neighbors=6)
     assert dense.diagnostics.figures["solver"] == "dense"
     assert sparse.diagnostics.figures["solver"] != "dense"
@@ -182,7 +183,7 @@ def test_superlu_is_left_its_default_relax(sheet: Any, monkeypatch: pytest.Monke
         return call
 
     monkeypatch.setattr("glle_engine.linalg.dense.has_compiler", lambda: False)
-    for module, name in ((embedding, "splu"), (fallbacks, "splu"), (fallbacks, "spilu")):
+    for module, name in ((eigenproblem, "splu"), (fallbacks, "splu"), (fallbacks, "spilu")):
         monkeypatch.setattr(module, name, recorded(getattr(module, name)))
     fitted = fit(sheet)
     fitted.eigenproblem.solve(fitted.weights(0), 2)

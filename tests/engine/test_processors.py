@@ -17,7 +17,7 @@ EVERYTHING = """
 import hashlib
 import numpy as np
 from glle_engine.base.diagnostics import Diagnostics
-from glle_engine.embedding import Eigenproblem, scaled
+from glle_engine.eigen.eigenproblem import Eigenproblem, scaled
 from glle_engine.graph.connectivity import closed_classes
 from glle_engine.weights.gaussian import WeightLaw
 from glle_engine.posterior import Posterior

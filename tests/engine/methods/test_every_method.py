@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from glle_engine import manifolds
 from glle_engine.base.errors import GlleError, InvalidParameterError, TooFewPointsError
 from glle_engine.base.progress import silent
-from glle_engine.methods import METHODS, Embedding, Method, leading, method
+from glle_engine.eigen import leading
+from glle_engine.methods import METHODS, Embedding, Method, method
 from glle_engine.methods.parameters import Parameter
 from glle_engine.methods.rewired import smallest_of_rows
 from glle_engine.metrics.concentration import participation_ratio

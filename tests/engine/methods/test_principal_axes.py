@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from glle_engine.base.progress import silent
-from glle_engine.methods.leading import leading_eigenpairs, least_eigenvalue
+from glle_engine.eigen.leading import leading_eigenpairs, least_eigenvalue
 from glle_engine.methods.principal import principal_axes
 from tests.engine.methods.factors import correlated
 

@@ -1,4 +1,4 @@
-"""One sparse LU of B', and the eigenpairs that Lanczos finds through it: the algebra is in `glle_engine.embedding`."""
+"""One sparse LU of B', and the eigenpairs that Lanczos finds through it: the algebra is in `glle_engine.eigen.eigenproblem`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from glle_engine.eigenpairs import ACCEPTED_DEVIATION, Eigenpairs, start_vector
-from glle_engine.lanczos import lanczos
+from glle_engine.eigen.eigenpairs import ACCEPTED_DEVIATION, Eigenpairs, start_vector
+from glle_engine.eigen.lanczos import lanczos
 from glle_engine.linalg.rows import norm, project_out
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from glle_engine.embedding import Eigenproblem
+    from glle_engine.eigen.eigenproblem import Eigenproblem
 
 
 _EXACT = 1e-9  # deviation above which eigenpairs are refined

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.eigenpairs import LU_STEPS, MAX_STEPS
+from glle_engine.eigen.eigenpairs import LU_STEPS, MAX_STEPS
 from glle_engine.linalg import dense
 from glle_engine.linalg.rows import combination, norm, project_out
 

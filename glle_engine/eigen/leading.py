@@ -8,7 +8,7 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
-from glle_engine.eigenpairs import start_vector
+from glle_engine.eigen.eigenpairs import start_vector
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,7 +18,7 @@ the paper says.
 With numba all factors, solves and iterations are compiled code of fixed order, whose bits do not depend on the
 processor. The mean is factored by the lanes' elimination with one lane (`glle_engine.lanes.single`), else with pivoting
 (`glle_engine.linalg.sparse_lu`). Of SuperLU only the fill-reducing order remains, a function of the pattern. The last
-resort inverts M, shifted (`glle_engine.fallbacks`). Without numba SuperLU and numpy compute the same to rounding.
+resort inverts M, shifted (`glle_engine.eigen.fallbacks`). Without numba SuperLU and numpy compute the same to rounding.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from scipy.sparse import csc_array
 from scipy.sparse.linalg import splu
 
 from glle_engine.base.errors import ConvergenceError, InvalidParameterError
-from glle_engine.eigenpairs import GOOD_PIN, LU_STEPS, MAX_STEPS, pin_refusal, refusal
-from glle_engine.factored import Factored
-from glle_engine.fallbacks import few_points, fill_reducing_order, shift_invert
+from glle_engine.eigen.eigenpairs import GOOD_PIN, LU_STEPS, MAX_STEPS, pin_refusal, refusal
+from glle_engine.eigen.fallbacks import few_points, fill_reducing_order, shift_invert
+from glle_engine.eigen.lu import Factored
 from glle_engine.linalg import dense
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from glle_engine.eigenpairs import Eigenpairs
+    from glle_engine.eigen.eigenpairs import Eigenpairs
     from glle_engine.lanes.solver import LaneSolver
     from glle_engine.lanes.structure import Structure
 

@@ -9,8 +9,8 @@ from scipy.sparse import csc_array, csr_array, identity
 from scipy.sparse.linalg import spilu, splu
 
 from glle_engine.base.errors import ConvergenceError
-from glle_engine.eigenpairs import Eigenpairs, start_vector
-from glle_engine.lanczos import lanczos
+from glle_engine.eigen.eigenpairs import Eigenpairs, start_vector
+from glle_engine.eigen.lanczos import lanczos
 from glle_engine.linalg import dense
 from glle_engine.linalg.rows import project_out
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from glle_engine.embedding import Eigenproblem
+    from glle_engine.eigen.eigenproblem import Eigenproblem
 
 
 _SHIFT = 1e-9  # of the norm of M: far above its rounding errors, far below the eigenvalues that matter
