@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from glle_engine.eigen.batched.symbolic.structure import Structure
     from glle_engine.eigen.eigenpairs import Eigenpairs
     from glle_engine.lanes.solver import LaneSolver
-    from glle_engine.lanes.structure import Structure
 
 DENSE_BELOW = 80
 _ROUNDINGS = 8.0  # of the entries of B, each of which moves a singular value by the machine precision
@@ -223,7 +223,7 @@ class Eigenproblem:
     @cached_property
     def structure(self) -> Structure:
         """Symbolic factorisation that the mean and all draws share; needs numba."""
-        from glle_engine.lanes.structure import analyse  # noqa: PLC0415 -- numba takes a while to load
+        from glle_engine.eigen.batched.symbolic.structure import analyse  # noqa: PLC0415 -- numba takes a while to load
 
         return analyse(self.neighbors, self.order)
 

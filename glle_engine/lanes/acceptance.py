@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.lanes.addresses import addresses
+from glle_engine.eigen.batched.symbolic.addresses import addresses
 from glle_engine.lanes.solves import solve_lower_transposed, solve_units
 from glle_engine.linalg.compiled import compiled
 from glle_engine.linalg.vectors import address, fma, fnma, load, store
@@ -14,7 +14,7 @@ from glle_engine.linalg.vectors import address, fma, fnma, load, store
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from glle_engine.lanes.structure import Structure
+    from glle_engine.eigen.batched.symbolic.structure import Structure
 
 
 @compiled

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from glle_engine.lanes.addresses import addresses
+from glle_engine.eigen.batched.symbolic.addresses import addresses
 from glle_engine.lanes.kernels import factor_triangles, multiply, multiply_add, solve_panels
 from glle_engine.linalg.compiled import compiled
 from glle_engine.linalg.vectors import address, fill, load, shifted, store
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from glle_engine.lanes.addresses import Addresses
-    from glle_engine.lanes.structure import Structure
+    from glle_engine.eigen.batched.symbolic.addresses import Addresses
+    from glle_engine.eigen.batched.symbolic.structure import Structure
     from glle_engine.linalg.vectors import Address
 
 

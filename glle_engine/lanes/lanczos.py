@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.lanes.addresses import addresses
+from glle_engine.eigen.batched.symbolic.addresses import addresses
 from glle_engine.lanes.ritz import ritz, verdict
 from glle_engine.lanes.solves import (
     lower_gram,
@@ -38,7 +38,7 @@ from glle_engine.linalg.vectors import address, fill, fma, fnma, load, shifted, 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from glle_engine.lanes.structure import Structure
+    from glle_engine.eigen.batched.symbolic.structure import Structure
     from glle_engine.linalg.vectors import Address, Lanes
 
 _CHUNK = 64  # rows of a vector that a dot product takes at a time

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from glle_engine.lanes.addresses import addresses
+from glle_engine.eigen.batched.symbolic.addresses import addresses
 from glle_engine.lanes.factorization import factorise
 from glle_engine.lanes.solves import solve_lower, solve_lower_transposed, solve_upper, solve_upper_transposed
 from glle_engine.linalg.compiled import compiled
@@ -16,7 +16,7 @@ from glle_engine.linalg.vectors import address
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from glle_engine.lanes.structure import Structure
+    from glle_engine.eigen.batched.symbolic.structure import Structure
 
 _TAG = (0,)
 _DIAGONAL_BLOCK = 64  # entries of the widest supernode's diagonal block

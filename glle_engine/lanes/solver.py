@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from glle_engine.lanes.structure import Structure
+    from glle_engine.eigen.batched.symbolic.structure import Structure
 
 TOLERANCE = 1e-9
 # Without pivoting one draw in a hundred has factors so ill-conditioned that its eigenvectors are off by 1e-8 to 1e-6;

@@ -22,7 +22,7 @@ from glle_engine.linalg.vectors import address, fill, fma, load, offset, shifted
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from glle_engine.lanes.addresses import Addresses
+    from glle_engine.eigen.batched.symbolic.addresses import Addresses
     from glle_engine.linalg.vectors import Address, Lanes
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from glle_engine.lanes.elimination import (
+from glle_engine.eigen.batched.symbolic.elimination import (
     column_counts,
     elimination_tree,
     places,
@@ -23,7 +23,7 @@ from glle_engine.lanes.elimination import (
     supernodes,
     symmetric,
 )
-from glle_engine.lanes.layout import entries, heirs, laid_out, plan_blocks, walk
+from glle_engine.eigen.batched.symbolic.layout import entries, heirs, laid_out, plan_blocks, walk
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

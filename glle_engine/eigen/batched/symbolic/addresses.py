@@ -8,11 +8,11 @@ from glle_engine.linalg.compiled import compiled
 from glle_engine.linalg.vectors import address
 
 if TYPE_CHECKING:
-    from glle_engine.lanes.structure import Structure
+    from glle_engine.eigen.batched.symbolic.structure import Structure
 
 
 class Addresses(NamedTuple):
-    """Where the arrays of a `glle_engine.lanes.structure.Structure` are, by the same names."""
+    """Where the arrays of a `glle_engine.eigen.batched.symbolic.structure.Structure` are, by the same names."""
 
     nodes: int
     first: Any
