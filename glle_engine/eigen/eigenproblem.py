@@ -16,7 +16,7 @@ Published draws have no constant null vector: B itself is factored, and the firs
 the paper says.
 
 With numba all factors, solves and iterations are compiled code of fixed order, whose bits do not depend on the
-processor. The mean is factored by the lanes' elimination with one lane (`glle_engine.lanes.single`), else with pivoting
+processor. The mean is factored by the lanes' elimination with one lane (`glle_engine.eigen.batched.numeric.single`), else with pivoting
 (`glle_engine.linalg.sparse_lu`). Of SuperLU only the fill-reducing order remains, a function of the pattern. The last
 resort inverts M, shifted (`glle_engine.eigen.fallbacks`). Without numba SuperLU and numpy compute the same to rounding.
 """
@@ -255,7 +255,7 @@ class Eigenproblem:
         """Factor without pivoting where the lanes can; else as a draw outside the lanes."""
         if len(self.pins) > 1 or not dense.has_compiler():
             return "lu", self.factor(weights, self.pins, "NATURAL")
-        from glle_engine.lanes.single import SingleLU  # noqa: PLC0415 -- numba takes a while to load
+        from glle_engine.eigen.batched.numeric.single import SingleLU  # noqa: PLC0415 -- numba takes a while to load
 
         lu = SingleLU.factor(self.structure, weights, self.pins)
         return "lanes", Factored(self, weights, self.pins, lu, self.structure.order, self.structure.position)

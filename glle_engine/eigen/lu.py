@@ -21,7 +21,7 @@ _EXACT = 1e-9  # deviation above which eigenpairs are refined
 
 
 class LU(Protocol):
-    """Factors of B'^T: SuperLU's, `glle_engine.linalg.sparse_lu` or `glle_engine.lanes.single`."""
+    """Factors of B'^T: SuperLU's, `glle_engine.linalg.sparse_lu` or `glle_engine.eigen.batched.numeric.single`."""
 
     def solve(self, b: NDArray[np.float64], trans: str = "N") -> NDArray[np.float64]:
         """Solve B'^T x = b, or B' x = b for trans="T", for (n,) or (n, m)."""

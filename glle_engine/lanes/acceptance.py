@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from glle_engine.eigen.batched.numeric.solves import solve_lower_transposed, solve_units
 from glle_engine.eigen.batched.symbolic.addresses import addresses
-from glle_engine.lanes.solves import solve_lower_transposed, solve_units
 from glle_engine.linalg.compiled import compiled
 from glle_engine.linalg.vectors import address, fma, fnma, load, store
 

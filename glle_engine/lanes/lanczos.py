@@ -7,7 +7,7 @@ against the constant and against y (`glle_engine.eigen.eigenproblem`), and B' = 
 
 Its eigenvalues other than 0 are those of :math:`N K`, :math:`N = U^{-T} P U^{-1}`, :math:`K = L^{-1} Q L^{-T}`, which
 is self-adjoint in the inner product :math:`\langle t, t' \rangle = t^T K t'`. Lanczos runs there. Each step then reads
-L once and U once (`glle_engine.lanes.solves`), where a step on :math:`M^+` reads both twice. The basis is kept as t, as
+L once and U once (`glle_engine.eigen.batched.numeric.solves`), where a step on :math:`M^+` reads both twice. The basis is kept as t, as
 s = K t, and as :math:`U^{-1} s`.
 
 Both projections have rank one. :math:`u_0 = U^{-T} e_i` has :math:`L^{-T} u_0 = y / y_i`, so Q is a first basis vector
@@ -24,14 +24,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from glle_engine.eigen.batched.numeric.solves import lower_gram, solve_units, solve_upper_transposed, upper_gram
 from glle_engine.eigen.batched.symbolic.addresses import addresses
 from glle_engine.lanes.ritz import ritz, verdict
-from glle_engine.lanes.solves import (
-    lower_gram,
-    solve_units,
-    solve_upper_transposed,
-    upper_gram,
-)
 from glle_engine.linalg.compiled import compiled
 from glle_engine.linalg.vectors import address, fill, fma, fnma, load, shifted, store
 
@@ -76,7 +71,7 @@ def lanczos(
         As many numbers as there are lanes.
     structure : Structure
     lower, upper : flat
-        From `glle_engine.lanes.factorization.factorise`.
+        From `glle_engine.eigen.batched.numeric.factorization.factorise`.
     pins : (lanes,) int32
     constrained : bool
         Whether the constant and y are null vectors; else B' = B is nonsingular.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.lanes.kernels import WIDEST
+from glle_engine.eigen.batched.numeric.kernels import WIDEST
 from glle_engine.linalg.compiled import compiled
 
 if TYPE_CHECKING:

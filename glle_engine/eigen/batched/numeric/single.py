@@ -7,9 +7,14 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from glle_engine.eigen.batched.numeric.factorization import factorise
+from glle_engine.eigen.batched.numeric.solves import (
+    solve_lower,
+    solve_lower_transposed,
+    solve_upper,
+    solve_upper_transposed,
+)
 from glle_engine.eigen.batched.symbolic.addresses import addresses
-from glle_engine.lanes.factorization import factorise
-from glle_engine.lanes.solves import solve_lower, solve_lower_transposed, solve_upper, solve_upper_transposed
 from glle_engine.linalg.compiled import compiled
 from glle_engine.linalg.vectors import address
 
@@ -32,7 +37,7 @@ class SingleLU:
     ----------
     structure : Structure
     lower, upper : flat float64
-        As `glle_engine.lanes.factorization.factorise` leaves them.
+        As `glle_engine.eigen.batched.numeric.factorization.factorise` leaves them.
 
     """
 

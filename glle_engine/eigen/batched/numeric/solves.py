@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.lanes.kernels import enter_lower, enter_upper, leave_lower, leave_upper
+from glle_engine.eigen.batched.numeric.kernels import enter_lower, enter_upper, leave_lower, leave_upper
 from glle_engine.linalg.compiled import compiled
 from glle_engine.linalg.vectors import address, fill, fma, load, offset, shifted, store
 

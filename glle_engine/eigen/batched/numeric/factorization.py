@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from glle_engine.eigen.batched.numeric.kernels import factor_triangles, multiply, multiply_add, solve_panels
 from glle_engine.eigen.batched.symbolic.addresses import addresses
-from glle_engine.lanes.kernels import factor_triangles, multiply, multiply_add, solve_panels
 from glle_engine.linalg.compiled import compiled
 from glle_engine.linalg.vectors import address, fill, load, shifted, store
 
