@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from glle_engine.eigen.batched.krylov.ritz import ritz, verdict
 from glle_engine.eigen.batched.numeric.solves import lower_gram, solve_units, solve_upper_transposed, upper_gram
 from glle_engine.eigen.batched.symbolic.addresses import addresses
-from glle_engine.lanes.ritz import ritz, verdict
 from glle_engine.linalg.compiled import compiled
 from glle_engine.linalg.vectors import address, fill, fma, fnma, load, shifted, store
 
