@@ -30,7 +30,7 @@ COPY --from=build /opt/glle /opt/glle
 ENV PATH=/opt/glle/bin:$PATH PYTHONUNBUFFERED=1 GLLE_DATA_DIR=/data NUMBA_CACHE_DIR=/var/cache/glle
 USER 10001:10001
 # Compiled here, a new volume over this folder begins with it; a machine with another processor compiles once more.
-RUN python -m glle_engine.lanes
+RUN python -m glle_engine.eigen.batched
 WORKDIR /data
 EXPOSE 8000
 ENTRYPOINT ["glle"]

@@ -41,10 +41,10 @@ def profile(largest: int) -> list[dict[str, Any]]:
 
 def draw_stages(name: str, n: int, batches: int = 7) -> dict[str, float]:
     """Return the median seconds of each stage of a draw of many."""
+    from glle_engine.eigen.batched.acceptance import deviations
     from glle_engine.eigen.batched.krylov.lanczos import lanczos
     from glle_engine.eigen.batched.numeric.factorization import factorise
-    from glle_engine.lanes.acceptance import deviations
-    from glle_engine.lanes.solver import TOLERANCE, LaneSolver, Workspace
+    from glle_engine.eigen.batched.solver import TOLERANCE, LaneSolver, Workspace
     from glle_engine.weights.lane_sampling import sample, unpack
 
     posterior = posterior_of(name, n)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glle_engine.base.spec import Align, Source
+    from glle_engine.eigen.batched.solver import LaneSolver
     from glle_engine.eigen.eigenpairs import Eigenpairs
-    from glle_engine.lanes.solver import LaneSolver
     from glle_engine.posterior import Posterior
 
 T = TypeVar("T")

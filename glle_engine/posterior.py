@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from glle_engine.base.spec import Align, Source
-    from glle_engine.lanes.solver import LaneSolver
+    from glle_engine.eigen.batched.solver import LaneSolver
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -101,7 +101,7 @@ class Posterior:
 
     @cached_property
     def lane_solver(self) -> LaneSolver | None:
-        """What makes several draws at once (`glle_engine.lanes`); None where numba is missing, or has no part in it."""
+        """What makes several draws at once (`glle_engine.eigen.batched`); None where numba is missing, or has no part in it."""
         return lane_solver(self.eigenproblem, self.spec.n_components)
 
     def weights(

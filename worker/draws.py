@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from glle_engine.lanes import LANES
+from glle_engine.eigen.batched import LANES
 from worker.cache import entry_bytes
 from worker.formats import named
 

@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from glle_engine.eigen.batched.solver import LaneSolver
     from glle_engine.eigen.batched.symbolic.structure import Structure
     from glle_engine.eigen.eigenpairs import Eigenpairs
-    from glle_engine.lanes.solver import LaneSolver
 
 DENSE_BELOW = 80
 _ROUNDINGS = 8.0  # of the entries of B, each of which moves a singular value by the machine precision
@@ -311,7 +311,7 @@ def lane_solver(problem: Eigenproblem, wanted: int) -> LaneSolver | None:
     """
     if len(problem.neighbors) <= DENSE_BELOW or len(problem.pins) > 1 or not dense.has_compiler():
         return None
-    from glle_engine.lanes.solver import LaneSolver  # noqa: PLC0415 -- numba takes a while to load
+    from glle_engine.eigen.batched.solver import LaneSolver  # noqa: PLC0415 -- numba takes a while to load
 
     return LaneSolver.prepare(problem.structure, problem.pins, wanted)
 

@@ -2,7 +2,7 @@
 
 A compiled function rounds as it is written on every processor: no fast-math, no contraction to fused operations except
 the explicit ones of `glle_engine.linalg.vectors`, and no call into BLAS, LAPACK or libm. All compiled code is in the
-packages `glle_engine.linalg` and `glle_engine.lanes`.
+packages `glle_engine.linalg` and `glle_engine.eigen.batched`.
 """
 
 from __future__ import annotations

@@ -61,7 +61,9 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Version:
     if filecmp.cmpfiles(lanes, root / "glle_engine" / "lanes", here, shallow=False)[1:] == ([], []):
         shutil.copytree(lanes, root / "glle_engine" / "lanes", dirs_exist_ok=True)  # compiled already
     environment = {**os.environ, "PYTHONPATH": str(root)}
-    subprocess.run([sys.executable, "-m", "glle_engine.lanes"], cwd=root, env=environment, check=True)  # compiled once
+    subprocess.run(
+        [sys.executable, "-m", "glle_engine.eigen.batched"], cwd=root, env=environment, check=True
+    )  # compiled once
     return Version("earlier", root=root)
 
 

@@ -5,7 +5,7 @@ assemble the front from the matrix and the children's contribution blocks, facto
 :math:`D = L_D U_D`, form :math:`L = A_{21} U_D^{-1}` and :math:`U^T = (L_D^{-1} A_{12})^T`, and leave
 :math:`C = \sum C_\mathrm{child} - L U`.
 
-Without pivoting growth is bounded by nothing but the odds; the acceptance test of `glle_engine.lanes.acceptance` sees
+Without pivoting growth is bounded by nothing but the odds; the acceptance test of `glle_engine.eigen.batched.acceptance` sees
 where it hurt.
 
 The parts of a supernode with s columns and r rows below are stored for streaming: in `lower` the columns of
