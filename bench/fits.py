@@ -9,8 +9,8 @@ from bench.peers import fit_sklearn, fit_tapkee, has_tapkee
 from bench.table import Row
 from bench.timing import always, in_turn
 from glle_engine import FitSpec, fit
-from glle_engine.fit import reference_embedding
 from glle_engine.graph.neighbors import kneighbors
+from glle_engine.posterior.fit import reference_embedding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,10 +11,10 @@ from glle_engine.base.diagnostics import Diagnostics, Note
 from glle_engine.base.errors import GlleError
 from glle_engine.base.spec import FitSpec
 from glle_engine.base.version import NUMBERS, __version__
-from glle_engine.draws import Draw, DrawKey
-from glle_engine.fit import fit, fit_spec
 from glle_engine.metrics import ranks
-from glle_engine.posterior import Posterior, load
+from glle_engine.posterior.draw import Draw, DrawKey
+from glle_engine.posterior.fit import fit, fit_spec
+from glle_engine.posterior.posterior import Posterior, load
 
 __all__ = [
     "NUMBERS",

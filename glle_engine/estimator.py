@@ -13,9 +13,9 @@ except ImportError as error:
     raise ImportError("glle_engine.estimator needs scikit-learn: pip install 'glle[sklearn]'") from error
 
 from glle_engine.base.errors import InvalidParameterError
-from glle_engine.calibration import Calibration, calibrate
-from glle_engine.fit import fit as fit_posterior
-from glle_engine.transform import extend
+from glle_engine.posterior.calibration import Calibration, calibrate
+from glle_engine.posterior.fit import fit as fit_posterior
+from glle_engine.posterior.out_of_sample import extend
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         Variance,
         Variant,
     )
-    from glle_engine.posterior import Posterior
+    from glle_engine.posterior.posterior import Posterior
 
 
 class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # untyped bases
@@ -45,14 +45,14 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
     ----------
     n_neighbors, n_components, method, variant, reg, variance, mean, covariance, max_iter, tol, \
     disconnected, noise, neighborhoods, search
-        As for `glle_engine.fit`.
+        As for `glle_engine.posterior.fit`.
 
     Attributes
     ----------
     posterior_ : glle_engine.Posterior
     embedding_ : (n, p) float64 or float32
         As the data: float32 in, float32 out; computed in float64.
-    calibration_ : glle_engine.calibration.Calibration
+    calibration_ : glle_engine.posterior.calibration.Calibration
         The scale that half-sampling suggests, and what it rests on; made when it is first asked for.
     n_iter_ : int
         Of the published em; 1 for the closed forms.
@@ -128,7 +128,7 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
     def transform(self, X: ArrayLike) -> NDArray[Any]:
         """Embed points (m, d): a training point exactly where it is, none depending on the others.
 
-        See `glle_engine.transform`.
+        See `glle_engine.posterior.out_of_sample`.
         """
         check_is_fitted(self)
         data = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
@@ -137,7 +137,7 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
 
     @property
     def calibration_(self) -> Calibration:
-        """The posterior's calibration (`glle_engine.calibration.calibrate`, with its defaults)."""
+        """The posterior's calibration (`glle_engine.posterior.calibration.calibrate`, with its defaults)."""
         check_is_fitted(self)
         if self._calibration is None:
             self._calibration = calibrate(self.posterior_, self._training)

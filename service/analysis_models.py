@@ -4,9 +4,9 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, WithJsonSchema, model_validator
 
-from glle_engine.advice import DEFAULT_RANGE
 from glle_engine.base.spec import Source
-from glle_engine.calibration import DRAWS, HALF_SAMPLES
+from glle_engine.posterior.calibration import DRAWS, HALF_SAMPLES
+from glle_engine.posterior.selection import DEFAULT_RANGE
 from service.command import CommandIn
 from service.models import First, Scale, Seed
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glle_engine.advice import advise
 from glle_engine.base.progress import blocks
-from glle_engine.calibration import DRAWS, HALF_SAMPLES, calibrate
 from glle_engine.metrics.ranks import local_trustworthiness
-from glle_engine.summary import summarize
-from glle_engine.transform import Extension, extend, reconstruct
+from glle_engine.posterior.calibration import DRAWS, HALF_SAMPLES, calibrate
+from glle_engine.posterior.out_of_sample import Extension, extend, reconstruct
+from glle_engine.posterior.selection import advise
+from glle_engine.posterior.summary import summarize
 from worker.analysis import AnalysisSpec
 from worker.cache import Array, Entry
 from worker.draws import DrawKey

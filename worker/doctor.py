@@ -13,7 +13,7 @@ import redis
 
 import glle_engine
 from glle_engine import manifolds
-from glle_engine.fingerprint import PINNED, fingerprint, numerics_kind
+from glle_engine.posterior.fingerprint import PINNED, fingerprint, numerics_kind
 from worker.disk import free_bytes
 from worker.health import KIND_REMEDY, UNTOLD, Check, QueueState, data_folder, other_queues, queue_states, used
 from worker.identity import text

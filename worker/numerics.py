@@ -1,7 +1,7 @@
 """Numerics kinds: the bits that a worker makes, by name.
 
 `numbers` names the bits of a result. It is the engine's `NUMBERS` where the worker's fingerprint is the pinned one, and
-`NUMBERS+fingerprint` elsewhere (`glle_engine.fingerprint`). Ids, cache keys and the name of the queue carry it, so that
+`NUMBERS+fingerprint` elsewhere (`glle_engine.posterior.fingerprint`). Ids, cache keys and the name of the queue carry it, so that
 work of one kind never meets work of another. An API process has no kind; it chooses one for new work.
 """
 

@@ -23,7 +23,7 @@ from rq.utils import now
 
 import glle_engine
 import worker.tasks  # noqa: F401 # the engine is loaded before the fork, not once a task
-from glle_engine.fingerprint import numerics_kind
+from glle_engine.posterior.fingerprint import numerics_kind
 from worker import lifeline, logs, tracing
 from worker.connections import connect_queue
 from worker.formats import queue_name

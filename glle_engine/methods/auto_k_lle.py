@@ -2,7 +2,7 @@ r"""LLE with the number of neighbours chosen: a range of k is embedded, judged, 
 
 Criteria (survey arXiv 2011.10925, "parameter selection of the number of neighbors"):
 
-*advice*: the highest (trustworthiness + continuity) / 2 - instability / 10 (`glle_engine.advice`).
+*advice*: the highest (trustworthiness + continuity) / 2 - instability / 10 (`glle_engine.posterior.selection`).
 
 *residual-variance*: the least :math:`1 - \rho^2(D_X, D_Y)`, :math:`\rho` the correlation of the distances in the data
 and in the embedding (Kouropteva, Okun and Pietikainen 2002), as `glle_engine.metrics.residual_variance.unexplained_variance` has it.
@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glle_engine.advice import advise
 from glle_engine.base.errors import DisconnectedGraphError, InvalidParameterError
 from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.connectivity import closed_classes
@@ -34,6 +33,7 @@ from glle_engine.methods.neighborhood import connected_neighbors
 from glle_engine.methods.parameters import MethodSpec, choice, integer, number
 from glle_engine.methods.rewired import first_connecting
 from glle_engine.metrics.residual_variance import unexplained_variance
+from glle_engine.posterior.selection import advise
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -2,7 +2,7 @@ r"""Generative locally linear embedding: one draw of the posterior over LLE's we
 
 :math:`w_i = m_i + \sqrt{a} F_i z_i`, z_i standard normal, and the bottom eigenvectors of :math:`(I - W)^T (I - W)` at
 these weights, turned to the reference embedding (GLLE Eq. 31, 36 and 37-43). At scale a = 0 it is the reference, LLE.
-What `glle_engine.fit` and `Posterior.draw` do, as a method beside the others.
+What `glle_engine.posterior.fit` and `Posterior.draw` do, as a method beside the others.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from glle_engine.base.spec import (
 )
 from glle_engine.base.spec import Method as Sampling
 from glle_engine.base.validation import require_enough_points
-from glle_engine.fit import fit_spec
 from glle_engine.graph.hnsw import required_faiss
 from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.neighborhood import NeighborSpec
 from glle_engine.methods.parameters import choice, integer, number
+from glle_engine.posterior.fit import fit_spec
 
 if TYPE_CHECKING:
     import numpy as np

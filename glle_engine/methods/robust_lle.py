@@ -30,7 +30,7 @@ from glle_engine.methods.lle import LleSpec, lle_of
 from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.neighborhood import connected_neighbors
 from glle_engine.methods.parameters import integer, number
-from glle_engine.transform import hang
+from glle_engine.posterior.out_of_sample import hang
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -6,9 +6,9 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine import FitSpec
-from glle_engine.advice import DEFAULT_RANGE
 from glle_engine.base.errors import InvalidShapeError
 from glle_engine.base.validation import require_enough_points
+from glle_engine.posterior.selection import DEFAULT_RANGE
 from service.analysis_models import AdviceIn, CalibrationIn, ReconstructionsIn, TransformIn
 from service.arrays import CSV, JSON, NPZ, negotiated
 from service.arrow import ARROW

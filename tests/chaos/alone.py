@@ -11,7 +11,7 @@ import glle_engine
 from glle_engine import FitSpec, Posterior
 from glle_engine.methods import method
 from glle_engine.metrics.ranks import local_trustworthiness
-from glle_engine.summary import summarize
+from glle_engine.posterior.summary import summarize
 from tests.load.content import METHODS, Content, Draws, Embedding, Fit, Made, Summary
 from tests.load.ledger import digest_of
 

@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import glle_engine
-from glle_engine import Posterior, fingerprint
+from glle_engine import Posterior
+from glle_engine.posterior import fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glle_engine import fit
-from glle_engine.calibration import calibrate
 from glle_engine.metrics import ranks
 from glle_engine.metrics.geodesic import residual_variance
 from glle_engine.metrics.registry import neighborhood_hit
-from glle_engine.transform import extend, reconstruct
+from glle_engine.posterior.calibration import calibrate
+from glle_engine.posterior.out_of_sample import extend, reconstruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from glle_engine import Posterior, fit, load, manifolds
 from glle_engine.base.errors import DisconnectedGraphError, InvalidParameterError
-from glle_engine.calibration import calibrate
 from glle_engine.graph.adaptive import kept_candidates, kept_of_new
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.transform import extend
+from glle_engine.posterior.calibration import calibrate
+from glle_engine.posterior.out_of_sample import extend
 from tests.engine.dense import angle, bottom
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def test_a_graph_that_falls_apart_is_refused_or_bridged(monkeypatch: pytest.Monk
     own = kneighbors(X, 12)[0]
     X = X[left[own[:, 0]] == left]  # so that the nearest is always of one's own half
     left = X[:, 0] < 0.5
-    monkeypatch.setattr(import_module("glle_engine.fit"), "kept_candidates", apart)
+    monkeypatch.setattr(import_module("glle_engine.posterior.fit"), "kept_candidates", apart)
     with pytest.raises(DisconnectedGraphError) as caught:
         fit(X, n_neighbors=12, neighborhoods="adaptive")
     assert "adaptive" in caught.value.remedy

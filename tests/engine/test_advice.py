@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from glle_engine import manifolds
-from glle_engine.advice import advise, intrinsic_dimension
 from glle_engine.base.errors import GlleError
 from glle_engine.graph.neighbors import kneighbors
+from glle_engine.posterior.selection import advise, intrinsic_dimension
 
 
 def test_curves_are_returned_whole() -> None:

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from glle_engine import FitSpec, fit, manifolds
 from glle_engine.base.errors import DisconnectedGraphError, InvalidParameterError, MissingLibraryError
-from glle_engine.calibration import half_samples
-from glle_engine.components import fit_components
 from glle_engine.estimator import GLLE
 from glle_engine.graph import hnsw as room
 from glle_engine.graph.hnsw import EF_SEARCH, approximate_kneighbors, measured_recall
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.graph.search import search_figures, search_notes
 from glle_engine.linalg.distances import distances as distances_between
+from glle_engine.posterior.calibration import half_samples
+from glle_engine.posterior.components import fit_components
 
 if TYPE_CHECKING:
     from typing import Any

@@ -13,7 +13,7 @@ from scipy.stats import spearmanr
 
 from glle_engine import FitSpec, fit, manifolds
 from glle_engine.base.errors import InvalidParameterError
-from glle_engine.calibration import calibrate, calibrated_summary, half_samples, rank_correlation, spread_of
+from glle_engine.posterior.calibration import calibrate, calibrated_summary, half_samples, rank_correlation, spread_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

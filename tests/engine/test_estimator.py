@@ -12,8 +12,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from glle_engine import GlleError
-from glle_engine.calibration import calibrate
 from glle_engine.estimator import GLLE
+from glle_engine.posterior.calibration import calibrate
 
 if TYPE_CHECKING:
     from collections.abc import Callable

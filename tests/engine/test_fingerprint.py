@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from glle_engine import Posterior, fingerprint
+from glle_engine import Posterior
+from glle_engine.posterior import fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,9 +84,13 @@ def test_the_reference_data_are_exact() -> None:
 
 
 def test_the_command_prints_both() -> None:
-    """`python -m glle_engine.fingerprint` is what an operator compares."""
+    """`python -m glle_engine.posterior.fingerprint` is what an operator compares."""
     told = subprocess.run(
-        [sys.executable, "-m", "glle_engine.fingerprint"], cwd=ROOT, capture_output=True, text=True, check=True
+        [sys.executable, "-m", "glle_engine.posterior.fingerprint"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout
     assert fingerprint.fingerprint() in told
     assert fingerprint.PINNED in told

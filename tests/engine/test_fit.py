@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from glle_engine import FitSpec, fit, manifolds
-from glle_engine.advice import advise
 from glle_engine.base import errors
-from glle_engine.calibration import calibrate
 from glle_engine.methods import METHODS
 from glle_engine.metrics.registry import score
+from glle_engine.posterior.calibration import calibrate
+from glle_engine.posterior.selection import advise
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -145,12 +145,12 @@ def test_each_point_is_placed_by_itself(d: int) -> None:
 PROGRAM = """
 import hashlib
 import numpy as np
-from glle_engine.advice import intrinsic_dimension
-from glle_engine.calibration import rank_correlation
+from glle_engine.posterior.selection import intrinsic_dimension
+from glle_engine.posterior.calibration import rank_correlation
 from glle_engine.metrics.geodesic import residual_variance
 from glle_engine.graph.neighbors import kneighbors, kneighbors_to
 from glle_engine.metrics.ranks import continuity, trustworthiness
-from glle_engine.summary import moments
+from glle_engine.posterior.summary import moments
 rng = np.random.default_rng(0)
 digest = hashlib.sha256()
 for d in (4, 64):

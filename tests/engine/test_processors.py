@@ -20,7 +20,7 @@ from glle_engine.base.diagnostics import Diagnostics
 from glle_engine.eigen.eigenproblem import Eigenproblem, scaled
 from glle_engine.graph.connectivity import closed_classes
 from glle_engine.weights.gaussian import WeightLaw
-from glle_engine.posterior import Posterior
+from glle_engine.posterior.posterior import Posterior
 from glle_engine.base.spec import FitSpec
 from tests.engine.hard import with_vanishing_pivot, with_weak_point
 

@@ -8,10 +8,10 @@ from sklearn.manifold import LocallyLinearEmbedding
 
 from glle_engine import fit, manifolds
 from glle_engine.base.errors import DisconnectedGraphError, TooFewPointsError
-from glle_engine.components import fit_components
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.metrics.ranks import local_trustworthiness, trustworthiness
-from glle_engine.transform import extend
+from glle_engine.posterior.components import fit_components
+from glle_engine.posterior.out_of_sample import extend
 
 
 def two_halves() -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from glle_engine import Posterior, fit, load, manifolds
 from glle_engine.base.errors import DataMismatchError, DegenerateDataError, OutOfRangeError
 from glle_engine.base.validation import digest
-from glle_engine.calibration import calibrate, half_samples
-from glle_engine.components import fit_components
-from glle_engine.transform import extend, reconstruct
+from glle_engine.posterior.calibration import calibrate, half_samples
+from glle_engine.posterior.components import fit_components
+from glle_engine.posterior.out_of_sample import extend, reconstruct
 from tests.engine.dense import angle
 
 if TYPE_CHECKING:

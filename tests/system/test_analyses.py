@@ -11,9 +11,9 @@ import pytest
 
 import glle_engine
 from glle_engine import manifolds
-from glle_engine.advice import advise
-from glle_engine.calibration import calibrate
-from glle_engine.transform import extend, reconstruct
+from glle_engine.posterior.calibration import calibrate
+from glle_engine.posterior.out_of_sample import extend, reconstruct
+from glle_engine.posterior.selection import advise
 from tests.conftest import until
 from tests.system.conftest import ended, fitted, synthetic
 from tests.system.test_main_job import npy

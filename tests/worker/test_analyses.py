@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import glle_engine
-from glle_engine.advice import advise
-from glle_engine.calibration import calibrate
 from glle_engine.metrics.ranks import local_trustworthiness
-from glle_engine.transform import extend, reconstruct
+from glle_engine.posterior.calibration import calibrate
+from glle_engine.posterior.out_of_sample import extend, reconstruct
+from glle_engine.posterior.selection import advise
 from tests.worker.test_tasks import SHEET, N, draws_job, fit_job
 from worker import analyses, desk, drawing, kinds, tasks
 from worker.analyses import (

@@ -20,7 +20,7 @@ from scipy.stats import chi2, spearmanr
 
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.alignment_ import procrustes_rotation
-from glle_engine.summary import generalized_procrustes
+from glle_engine.posterior.summary import generalized_procrustes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

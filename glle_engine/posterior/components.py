@@ -10,14 +10,14 @@ import numpy as np
 from glle_engine.base.errors import TooFewPointsError
 from glle_engine.base.spec import FitSpec
 from glle_engine.base.validation import finite_matrix, in_unit
-from glle_engine.fit import fit_spec
 from glle_engine.graph.connectivity import components
 from glle_engine.graph.search import neighbors_by
+from glle_engine.posterior.fit import fit_spec
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from glle_engine.posterior import Posterior
+    from glle_engine.posterior.posterior import Posterior
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ def fit_components(X: ArrayLike, **spec: Any) -> list[Component]:
     ----------
     X : (n, d)
     **spec
-        As for `glle_engine.fit`.
+        As for `glle_engine.posterior.fit`.
 
     Raises
     ------

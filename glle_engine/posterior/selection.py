@@ -137,7 +137,7 @@ def advise(
     Raises
     ------
     GlleError
-        As `glle_engine.fit` does, and where no k of the range is below n.
+        As `glle_engine.posterior.fit` does, and where no k of the range is below n.
 
     """
     ks = sorted({check_integer("n_neighbors", k, 2) for k in n_neighbors})

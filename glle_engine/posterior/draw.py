@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from glle_engine.base.spec import Align, Source
     from glle_engine.eigen.batched.solver import LaneSolver
     from glle_engine.eigen.eigenpairs import Eigenpairs
-    from glle_engine.posterior import Posterior
+    from glle_engine.posterior.posterior import Posterior
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -19,7 +19,7 @@ from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.validation import Unit, require_finite, require_training_data
 from glle_engine.graph.adaptive import kept_of_new
 from glle_engine.graph.neighbors import kneighbors_to
-from glle_engine.summary import aligned_to_consensus, moments
+from glle_engine.posterior.summary import aligned_to_consensus, moments
 from glle_engine.weights.lle import lle_weights
 from glle_engine.weights.tangent import frame_weights, frames_at, pooled_neighbors
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from glle_engine.base.spec import Noise
-    from glle_engine.draws import Draw
-    from glle_engine.posterior import Posterior
+    from glle_engine.posterior.draw import Draw
+    from glle_engine.posterior.posterior import Posterior
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ class Extension:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return mean (m, p) and covariance (m, p, p) of the new points' places over draws.
 
-        The draws are turned as `glle_engine.summary.summarize` turns them. A training point has exactly the mean and
+        The draws are turned as `glle_engine.posterior.summary.summarize` turns them. A training point has exactly the mean and
         covariance of the summary. All draws are held at once.
 
         Parameters

@@ -30,19 +30,19 @@ from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.base.spec import FitSpec, check_integer
 from glle_engine.base.validation import checked_data, require_training_data
-from glle_engine.fit import reference_embedding
 from glle_engine.graph.search import neighbors_by
 from glle_engine.linalg import dense
 from glle_engine.linalg.alignment_ import procrustes_rotation, turned
-from glle_engine.summary import Summary, generalized_procrustes, summarize
-from glle_engine.transform import hang
+from glle_engine.posterior.fit import reference_embedding
+from glle_engine.posterior.out_of_sample import hang
+from glle_engine.posterior.summary import Summary, generalized_procrustes, summarize
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
-    from glle_engine.posterior import Posterior
+    from glle_engine.posterior.posterior import Posterior
 
 HALF_SAMPLES = 20
 DRAWS = 40

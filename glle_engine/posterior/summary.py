@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from glle_engine.draws import Draw
+    from glle_engine.posterior.draw import Draw
 
 MAX_ROUNDS = 100
 TOLERANCE = 1e-10
@@ -125,7 +125,7 @@ def moments(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return mean (n, p) and covariance (n, p, p) of each point over two or more places (n, p); each point by itself.
 
-    The covariance of Summary and of `glle_engine.transform.Extension.spread`.
+    The covariance of Summary and of `glle_engine.posterior.out_of_sample.Extension.spread`.
     """
     n, p = places[0].shape
     mean = np.zeros((n, p))

@@ -23,12 +23,12 @@ from glle_engine.base.spec import (
 )
 from glle_engine.base.validation import digest, finite_matrix, in_unit, require_resolved
 from glle_engine.eigen.eigenproblem import Eigenproblem, scaled
-from glle_engine.findings import diagnose, given_figures
 from glle_engine.graph.adaptive import kept_candidates
 from glle_engine.graph.bridging import bridge
 from glle_engine.graph.connectivity import closed_classes, components, edges, smallest_connecting_k
 from glle_engine.graph.search import neighbors_by, search_figures
-from glle_engine.posterior import Posterior
+from glle_engine.posterior.findings import diagnose, given_figures
+from glle_engine.posterior.posterior import Posterior
 from glle_engine.weights.constrained import constrained_law
 from glle_engine.weights.lle import lle_weights
 from glle_engine.weights.published import published_law

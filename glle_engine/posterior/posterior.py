@@ -10,10 +10,10 @@ from glle_engine.base import npz
 from glle_engine.base.diagnostics import Diagnostics
 from glle_engine.base.spec import FitSpec, check_integer
 from glle_engine.base.version import __version__
-from glle_engine.draws import Draw, DrawKey, check_source, drawn_weights, draws
 from glle_engine.eigen.eigenproblem import Eigenproblem, lane_solver
-from glle_engine.summary import Summary, summarize
-from glle_engine.transform import extend
+from glle_engine.posterior.draw import Draw, DrawKey, check_source, drawn_weights, draws
+from glle_engine.posterior.out_of_sample import extend
+from glle_engine.posterior.summary import Summary, summarize
 from glle_engine.weights.gaussian import WeightLaw
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Posterior:
-    r"""A posterior over LLE's reconstruction weights, as `glle_engine.fit` returns it. Arrays are read-only.
+    r"""A posterior over LLE's reconstruction weights, as `glle_engine.posterior.fit` returns it. Arrays are read-only.
 
     Attributes
     ----------
@@ -208,14 +208,14 @@ class Posterior:
         scale: float = 1.0,
         source: Source = "posterior",
     ) -> Summary:
-        """Draw `count` embeddings and return what they say together: see `glle_engine.summary.Summary`."""
+        """Draw `count` embeddings and return what they say together: see `glle_engine.posterior.summary.Summary`."""
         draws = self.draws(count, first=first, seed=seed, scale=scale, source=source)
         return summarize(draws, self.embedding, self.spec.n_neighbors)
 
     def transform(self, X: ArrayLike, new: ArrayLike) -> NDArray[np.float64]:
         """Embed new points (m, d) in the reference embedding, given the data X (n, d) of the fit.
 
-        By LLE weights on the training set (`glle_engine.transform.extend`, which also places new points in
+        By LLE weights on the training set (`glle_engine.posterior.out_of_sample.extend`, which also places new points in
         draws). A training point gets exactly its own embedding, or the mean of its exact duplicates'. No point's answer
         depends on the others. Data other than those of the fit raise `DataMismatchError`.
         """

@@ -2,7 +2,7 @@
 
 Fits and draws are meant to have the same bits on every processor. A process whose bits differ (without numba, on
 another architecture, with another numpy) has another digest. Its results must not be mixed with the pinned kind's.
-`python -m glle_engine.fingerprint` prints the digest of this machine and the pinned one.
+`python -m glle_engine.posterior.fingerprint` prints the digest of this machine and the pinned one.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glle_engine.draws import DrawKey
-from glle_engine.fit import fit
+from glle_engine.posterior.draw import DrawKey
+from glle_engine.posterior.fit import fit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glle_engine.base.spec import Align
-    from glle_engine.posterior import Posterior
+    from glle_engine.posterior.posterior import Posterior
 
 PINNED = "f19d1623a972cb47"  # of `glle_engine.base.version.NUMBERS`, with numba: change both together
 DIGITS = 16  # hex digits: 64 bits, for a handful of kinds in a deployment
