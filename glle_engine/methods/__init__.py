@@ -7,7 +7,7 @@
 (500, 2)
 """
 
-from glle_engine.methods.method import Cost, Embedding, Method
+from glle_engine.methods.base import Cost, Embedding, Method
 from glle_engine.methods.parameters import MethodSpec
 from glle_engine.methods.registry import METHODS, method
 

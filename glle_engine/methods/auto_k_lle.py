@@ -27,8 +27,8 @@ from glle_engine.graph.connectivity import closed_classes
 from glle_engine.linalg import dense
 from glle_engine.linalg.distances import distances, unit_of
 from glle_engine.methods import lle
+from glle_engine.methods.base import Cost, Embedding, Method
 from glle_engine.methods.lle import LleSpec, lle_of
-from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.neighborhood import connected_neighbors
 from glle_engine.methods.parameters import MethodSpec, choice, integer, number
 from glle_engine.methods.rewired import first_connecting

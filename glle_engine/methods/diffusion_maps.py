@@ -24,7 +24,7 @@ from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import eigenpairs_between
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods.affinity import heat_kernel, symmetric_graph
-from glle_engine.methods.method import Cost, Embedding, Method
+from glle_engine.methods.base import Cost, Embedding, Method
 from glle_engine.methods.neighborhood import connected_neighbors
 from glle_engine.methods.parameters import MethodSpec, integer, number
 from glle_engine.methods.refusals import require_points

@@ -26,7 +26,7 @@ from glle_engine.base.spec import (
 from glle_engine.base.spec import Method as Sampling
 from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.hnsw import required_faiss
-from glle_engine.methods.method import Cost, Embedding, Method
+from glle_engine.methods.base import Cost, Embedding, Method
 from glle_engine.methods.neighborhood import NeighborSpec
 from glle_engine.methods.parameters import choice, integer, number
 from glle_engine.posterior.fit import fit_spec

@@ -17,8 +17,8 @@ from glle_engine.base.errors import DegenerateDataError, InvalidParameterError, 
 from glle_engine.base.progress import blocks
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import leading_eigenpairs
+from glle_engine.methods.base import Cost, Embedding, Method
 from glle_engine.methods.centring import centre
-from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.parameters import MethodSpec, choice, integer, number
 from glle_engine.methods.refusals import require_rank
 

@@ -18,7 +18,7 @@ from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.validation import require_enough_points
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.methods.affinity import heat_kernel, symmetric_graph
-from glle_engine.methods.method import Cost, Embedding, Method
+from glle_engine.methods.base import Cost, Embedding, Method
 from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors
 from glle_engine.methods.parameters import boolean, choice, number
 from glle_engine.methods.spectrum import bottom_cost, bottom_pairs

@@ -14,7 +14,7 @@ import numpy as np
 
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.methods import patches
-from glle_engine.methods.method import Embedding, Method
+from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.neighborhood import NeighborSpec
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from glle_engine.base.diagnostics import Note
 from glle_engine.base.progress import blocks
 from glle_engine.base.validation import require_enough_points
 from glle_engine.eigen.eigenproblem import scaled
-from glle_engine.methods.method import Cost, Embedding
+from glle_engine.methods.base import Cost, Embedding
 from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors
 from glle_engine.methods.refusals import require_rank
 from glle_engine.methods.spectrum import bottom_cost, bottom_pairs

@@ -17,7 +17,7 @@ import numpy as np
 from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import DegenerateDataError
 from glle_engine.methods import pca
-from glle_engine.methods.method import Cost, Embedding, Method
+from glle_engine.methods.base import Cost, Embedding, Method
 from glle_engine.methods.parameters import MethodSpec
 from glle_engine.methods.principal import principal_axes
 from glle_engine.methods.refusals import require_noise_dimension

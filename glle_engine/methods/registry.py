@@ -39,7 +39,7 @@ from glle_engine.methods import (
 )
 
 if TYPE_CHECKING:
-    from glle_engine.methods.method import Method
+    from glle_engine.methods.base import Method
 
 METHODS: dict[str, Method[Any]] = {
     module.METHOD.name: module.METHOD

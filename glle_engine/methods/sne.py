@@ -18,8 +18,8 @@ from scipy.special import xlogy
 
 from glle_engine.methods import neighbor_embedding
 from glle_engine.methods.affinities import conditional_affinities, joint_affinities, perplexity_notes
+from glle_engine.methods.base import Cost, Embedding, Method
 from glle_engine.methods.descent import attraction_factor, descend
-from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.neighbor_embedding import DescentSpec
 from glle_engine.methods.pairs import attraction, row_blocks, squared_distances
 

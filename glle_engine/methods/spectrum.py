@@ -15,7 +15,7 @@ from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh, splu
 from glle_engine.base.errors import ConvergenceError
 from glle_engine.eigen.eigenpairs import start_vector
 from glle_engine.eigen.leading import eigenpairs_between
-from glle_engine.methods.method import Cost
+from glle_engine.methods.base import Cost
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -21,8 +21,8 @@ from glle_engine.base.diagnostics import Note
 from glle_engine.base.progress import blocks
 from glle_engine.graph.connectivity import components
 from glle_engine.methods import lle
+from glle_engine.methods.base import Cost, Embedding, Method
 from glle_engine.methods.lle import LleSpec, lle_of
-from glle_engine.methods.method import Cost, Embedding, Method
 from glle_engine.methods.parameters import choice, number
 from glle_engine.methods.rewired import require_whole, smallest_of_rows
 
