@@ -11,8 +11,8 @@ from glle_engine.base.diagnostics import Note
 from glle_engine.base.progress import silent
 from glle_engine.methods.affinities import require_perplexity
 from glle_engine.methods.base import Cost, Embedding
+from glle_engine.methods.linear.principal_axes import principal_axes
 from glle_engine.methods.parameters import MethodSpec, choice, integer, number
-from glle_engine.methods.principal import principal_axes
 from glle_engine.methods.refusals import require_rank, require_size
 
 if TYPE_CHECKING:

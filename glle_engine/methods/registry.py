@@ -12,23 +12,17 @@ from glle_engine.methods import (
     diffusion_maps,
     drill,
     elastic_embedding,
-    factor_analysis,
     glle,
     hessian_lle,
     incremental_lle,
     isolle,
     isomap,
-    kernel_pca,
     laplacian_eigenmaps,
     lle,
     ltsa,
-    mds,
     meu,
     modified_lle,
     mvu,
-    npe,
-    pca,
-    ppca,
     pruned_lle,
     robust_lle,
     sne,
@@ -37,6 +31,7 @@ from glle_engine.methods import (
     tsne,
     weighted_lle,
 )
+from glle_engine.methods.linear import factor_analysis, kernel_pca, mds, npe, pca, ppca
 
 if TYPE_CHECKING:
     from glle_engine.methods.base import Method

@@ -19,9 +19,9 @@ from glle_engine.base.errors import (
 from glle_engine.base.progress import silent
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods import Embedding, method
-from glle_engine.methods.factor_analysis import FactorAnalysisSpec, Model, maximise, step
-from glle_engine.methods.ppca import fit_ppca
-from glle_engine.methods.principal import principal_axes
+from glle_engine.methods.linear.factor_analysis import FactorAnalysisSpec, Model, maximise, step
+from glle_engine.methods.linear.ppca import fit_ppca
+from glle_engine.methods.linear.principal_axes import principal_axes
 from glle_engine.weights.lle import lle_weights
 from tests.engine.methods.factors import correlated
 

@@ -14,8 +14,8 @@ from glle_engine.methods import METHODS
 from glle_engine.methods.alle import AlleSpec, acyclic
 from glle_engine.methods.gaussian_field import principal_coordinates, second_moment, undirected
 from glle_engine.methods.graphical_lasso import lasso, regularized
+from glle_engine.methods.linear.principal_axes import principal_axes
 from glle_engine.methods.multipliers import Unfolding, unfolded
-from glle_engine.methods.principal import principal_axes
 from tests.engine.conftest import ORACLES
 
 

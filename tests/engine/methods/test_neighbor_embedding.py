@@ -15,9 +15,9 @@ from glle_engine.methods import Embedding, method
 from glle_engine.methods.affinities import _calibrated, conditional_affinities, joint_affinities
 from glle_engine.methods.descent import Objective, attraction_factor, descend
 from glle_engine.methods.elastic_embedding import elastic_energy, repulsive_weights, strengths
+from glle_engine.methods.linear.principal_axes import principal_axes
 from glle_engine.methods.neighbor_embedding import initial
 from glle_engine.methods.pairs import gaussian_sums
-from glle_engine.methods.principal import principal_axes
 from glle_engine.methods.sne import mean_divergence
 from glle_engine.methods.symmetric_sne import joint_divergence
 from glle_engine.metrics.ranks import trustworthiness

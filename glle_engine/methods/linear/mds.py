@@ -17,11 +17,11 @@ from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import DegenerateDataError, InvalidParameterError, InvalidShapeError
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import leading_eigenpairs, least_eigenvalue
-from glle_engine.methods import pca
 from glle_engine.methods.base import Cost, Embedding, Method
-from glle_engine.methods.centring import centre
+from glle_engine.methods.linear import pca
+from glle_engine.methods.linear.centering import centre
+from glle_engine.methods.linear.principal_axes import flat_notes, principal_axes
 from glle_engine.methods.parameters import MethodSpec, choice
-from glle_engine.methods.principal import flat_notes, principal_axes
 from glle_engine.methods.refusals import require_rank
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ import numpy as np
 from glle_engine.base.diagnostics import Note
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.methods.base import Cost, Embedding, Method
+from glle_engine.methods.linear.principal_axes import principal_axes
 from glle_engine.methods.parameters import MethodSpec, choice, integer, number
-from glle_engine.methods.principal import principal_axes
 from glle_engine.methods.refusals import require_noise_dimension
 
 if TYPE_CHECKING:

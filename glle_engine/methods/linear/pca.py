@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from glle_engine.methods.base import Cost, Embedding, Method
+from glle_engine.methods.linear.principal_axes import flat_notes, principal_axes
 from glle_engine.methods.parameters import MethodSpec
-from glle_engine.methods.principal import flat_notes, principal_axes
 from glle_engine.methods.refusals import require_rank
 
 if TYPE_CHECKING:

@@ -16,17 +16,17 @@ import numpy as np
 
 from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import DegenerateDataError
-from glle_engine.methods import pca
 from glle_engine.methods.base import Cost, Embedding, Method
+from glle_engine.methods.linear import pca
+from glle_engine.methods.linear.principal_axes import principal_axes
 from glle_engine.methods.parameters import MethodSpec
-from glle_engine.methods.principal import principal_axes
 from glle_engine.methods.refusals import require_noise_dimension
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glle_engine.base.progress import OnProgress
-    from glle_engine.methods.principal import PrincipalAxes
+    from glle_engine.methods.linear.principal_axes import PrincipalAxes
 
 NO_NOISE = 1e-20  # of the variance: what rounding leaves of data in p dimensions
 EQUAL = 1e-9  # relative excess of a variance over the noise's which is none

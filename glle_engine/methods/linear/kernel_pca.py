@@ -18,7 +18,7 @@ from glle_engine.base.progress import blocks
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import leading_eigenpairs
 from glle_engine.methods.base import Cost, Embedding, Method
-from glle_engine.methods.centring import centre
+from glle_engine.methods.linear.centering import centre
 from glle_engine.methods.parameters import MethodSpec, choice, integer, number
 from glle_engine.methods.refusals import require_rank
 
