@@ -26,12 +26,12 @@ import numpy as np
 
 from glle_engine.base.errors import TooFewPointsError
 from glle_engine.base.progress import blocks
-from glle_engine.methods import lle
 from glle_engine.methods.arrivals import Arrivals
 from glle_engine.methods.base import Cost, Embedding, Method
-from glle_engine.methods.lle import LleSpec, lle_of
 from glle_engine.methods.neighborhood import connected_neighbors
 from glle_engine.methods.parameters import choice, integer, number
+from glle_engine.methods.spectral import lle
+from glle_engine.methods.spectral.lle import LleSpec, lle_of
 from glle_engine.posterior.out_of_sample import hang
 
 if TYPE_CHECKING:

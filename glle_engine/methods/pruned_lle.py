@@ -33,12 +33,12 @@ from scipy.sparse.csgraph import connected_components, dijkstra
 from glle_engine.base.diagnostics import Note
 from glle_engine.base.progress import blocks
 from glle_engine.graph.connectivity import closed_classes, edges
-from glle_engine.methods import lle
 from glle_engine.methods.base import Cost, Embedding, Method
 from glle_engine.methods.curvature import ollivier_ricci
-from glle_engine.methods.lle import LleSpec, lle_of
 from glle_engine.methods.neighborhood import connected_neighbors
 from glle_engine.methods.parameters import number
+from glle_engine.methods.spectral import lle
+from glle_engine.methods.spectral.lle import LleSpec, lle_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,19 +9,12 @@ from glle_engine.methods import (
     alle,
     auto_k_lle,
     auto_reg_lle,
-    diffusion_maps,
     drill,
     elastic_embedding,
     glle,
-    hessian_lle,
     incremental_lle,
     isolle,
-    isomap,
-    laplacian_eigenmaps,
-    lle,
-    ltsa,
     meu,
-    modified_lle,
     mvu,
     pruned_lle,
     robust_lle,
@@ -32,6 +25,15 @@ from glle_engine.methods import (
     weighted_lle,
 )
 from glle_engine.methods.linear import factor_analysis, kernel_pca, mds, npe, pca, ppca
+from glle_engine.methods.spectral import (
+    diffusion_maps,
+    hessian_lle,
+    isomap,
+    laplacian_eigenmaps,
+    lle,
+    ltsa,
+    modified_lle,
+)
 
 if TYPE_CHECKING:
     from glle_engine.methods.base import Method

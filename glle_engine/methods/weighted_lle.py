@@ -21,11 +21,11 @@ from scipy.spatial.distance import cdist
 
 from glle_engine.base.progress import blocks
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.methods import lle
 from glle_engine.methods.base import Cost, Embedding, Method
-from glle_engine.methods.lle import LleSpec, lle_of
 from glle_engine.methods.parameters import number
 from glle_engine.methods.rewired import require_whole, smallest_of_rows
+from glle_engine.methods.spectral import lle
+from glle_engine.methods.spectral.lle import LleSpec, lle_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -22,9 +22,9 @@ from glle_engine.eigen.eigenproblem import scaled
 from glle_engine.graph.connectivity import components
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods.base import Cost, Embedding, Method
-from glle_engine.methods.lle import LleSpec
 from glle_engine.methods.parameters import number
 from glle_engine.methods.refusals import require_rank
+from glle_engine.methods.spectral.lle import LleSpec
 from glle_engine.weights.lle import lle_weights
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from scipy.spatial.distance import cdist
 from glle_engine import manifolds
 from glle_engine.base.errors import DegenerateDataError, InvalidParameterError, TooFewPointsError
 from glle_engine.linalg.alignment_ import disparity
-from glle_engine.methods import METHODS, Embedding, diffusion_maps
+from glle_engine.methods import METHODS, Embedding
+from glle_engine.methods.spectral import diffusion_maps
 
 
 def embed(X: NDArray[np.float64], **options: Any) -> Embedding:

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from glle_engine import manifolds
 from glle_engine.base.errors import ConvergenceError, InvalidParameterError
 from glle_engine.linalg.alignment_ import disparity
-from glle_engine.methods import METHODS, modified_lle, spectrum
+from glle_engine.methods import METHODS
+from glle_engine.methods.spectral import laplacian, modified_lle
 from tests.engine.methods.reference import embed, patches_of, same_columns
 
 
@@ -133,7 +134,7 @@ def test_modified_lle_by_arpack_is_the_dense_one(monkeypatch: pytest.MonkeyPatch
 
 def test_eigenpairs_that_are_none_are_told(monkeypatch: pytest.MonkeyPatch, small: NDArray[np.float64]) -> None:
     """What the solver gives is put into the equation."""
-    monkeypatch.setattr(spectrum, "_shift_inverted", lambda _A, u, _norm, m: (np.zeros(m), np.eye(len(u), m)))
+    monkeypatch.setattr(laplacian, "_shift_inverted", lambda _A, u, _norm, m: (np.zeros(m), np.eye(len(u), m)))
     with pytest.raises(ConvergenceError, match="left a residual of"):
         embed("ltsa", small)
 

@@ -14,8 +14,9 @@ from glle_engine import fit, manifolds
 from glle_engine.base.errors import ConvergenceError, DegenerateDataError, DisconnectedGraphError, InvalidParameterError
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.alignment_ import disparity
-from glle_engine.methods import METHODS, isomap, spectrum
-from glle_engine.methods.affinity import symmetric_graph
+from glle_engine.methods import METHODS
+from glle_engine.methods.spectral import isomap, laplacian
+from glle_engine.methods.spectral.affinity_graph import symmetric_graph
 from glle_engine.metrics.ranks import trustworthiness
 from tests.engine.methods.reference import embed, patches_of, same_columns
 
@@ -98,7 +99,7 @@ def test_lle_refuses_more_components_than_its_solver_has_steps() -> None:
         fit(X, n_components=60)
 
 
-@pytest.mark.parametrize(("module", "name"), [(spectrum, "laplacian-eigenmaps"), (isomap, "isomap")])
+@pytest.mark.parametrize(("module", "name"), [(laplacian, "laplacian-eigenmaps"), (isomap, "isomap")])
 def test_an_eigensolver_that_fails_is_told(
     monkeypatch: pytest.MonkeyPatch, small: NDArray[np.float64], module: Any, name: str
 ) -> None:
@@ -203,7 +204,7 @@ def test_laplacian_eigenmaps_against_dense_algebra(
     scale = np.trace(D) if normalized else n
     options = {"t": t} if weights == "heat" else {}
     found = embed("laplacian-eigenmaps", X, weights=weights, normalized=normalized, **options)
-    assert found.figures["solver"] == ("dense" if n <= spectrum.DENSE_MOST else "shift-invert")
+    assert found.figures["solver"] == ("dense" if n <= laplacian.DENSE_MOST else "shift-invert")
     assert found.eigenvalues is not None
     np.testing.assert_allclose(found.eigenvalues, values[1:3], rtol=1e-7)
     same_columns(np.sqrt(scale) * vectors[:, 1:3], found.Y, 1e-6)

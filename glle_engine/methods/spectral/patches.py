@@ -21,7 +21,7 @@ from glle_engine.eigen.eigenproblem import scaled
 from glle_engine.methods.base import Cost, Embedding
 from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors
 from glle_engine.methods.refusals import require_rank
-from glle_engine.methods.spectrum import bottom_cost, bottom_pairs
+from glle_engine.methods.spectral.laplacian import bottom_cost, bottom_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,12 +23,12 @@ from glle_engine.base.errors import DegenerateDataError, InvalidParameterError
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import eigenpairs_between
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.methods.affinity import heat_kernel, symmetric_graph
 from glle_engine.methods.base import Cost, Embedding, Method
 from glle_engine.methods.neighborhood import connected_neighbors
 from glle_engine.methods.parameters import MethodSpec, integer, number
 from glle_engine.methods.refusals import require_points
-from glle_engine.methods.spectrum import bottom_cost, bottom_pairs
+from glle_engine.methods.spectral.affinity_graph import heat_kernel, symmetric_graph
+from glle_engine.methods.spectral.laplacian import bottom_cost, bottom_pairs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glle_engine.base.errors import InvalidParameterError
-from glle_engine.methods import patches
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.neighborhood import NeighborSpec
+from glle_engine.methods.spectral import patches
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
