@@ -6,16 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.methods import (
-    alle,
     auto_k_lle,
     auto_reg_lle,
-    drill,
     elastic_embedding,
     glle,
     incremental_lle,
     isolle,
-    meu,
-    mvu,
     pruned_lle,
     robust_lle,
     sne,
@@ -24,6 +20,7 @@ from glle_engine.methods import (
     tsne,
     weighted_lle,
 )
+from glle_engine.methods.entropy import alle, drill, meu, mvu
 from glle_engine.methods.linear import factor_analysis, kernel_pca, mds, npe, pca, ppca
 from glle_engine.methods.spectral import (
     diffusion_maps,

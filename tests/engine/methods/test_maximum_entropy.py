@@ -11,11 +11,11 @@ from glle_engine.base.errors import DegenerateDataError, DisconnectedGraphError,
 from glle_engine.base.progress import silent
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods import METHODS
-from glle_engine.methods.alle import AlleSpec, acyclic
-from glle_engine.methods.gaussian_field import principal_coordinates, second_moment, undirected
-from glle_engine.methods.graphical_lasso import lasso, regularized
+from glle_engine.methods.entropy.alle import AlleSpec, acyclic
+from glle_engine.methods.entropy.gaussian_field import principal_coordinates, second_moment, undirected
+from glle_engine.methods.entropy.graphical_lasso import lasso, regularized
+from glle_engine.methods.entropy.multipliers import Unfolding, unfolded
 from glle_engine.methods.linear.principal_axes import principal_axes
-from glle_engine.methods.multipliers import Unfolding, unfolded
 from tests.engine.conftest import ORACLES
 
 

@@ -2,7 +2,7 @@ r"""Maximum variance unfolding: neighbours keep their distances, all else moves 
 
 Maximise tr(K) over positive semidefinite, centred K with :math:`k_{ii} - 2 k_{ij} + k_{jj} = |x_i - x_j|^2` on the
 edges of the kNN graph (Weinberger, Sha and Saul 2004; Weinberger and Saul 2006): a semidefinite program, by the barrier
-method on its dual (`glle_engine.methods.semidefinite`) or by the solver Clarabel through cvxpy. The embedding is the
+method on its dual (`glle_engine.methods.entropy.semidefinite`) or by the solver Clarabel through cvxpy. The embedding is the
 principal coordinates of K. The splitting solver SCS is left out: 4,000 of its steps end far from the optimum.
 """
 
@@ -18,11 +18,11 @@ from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import ConvergenceError, InvalidParameterError
 from glle_engine.base.validation import require_enough_points
 from glle_engine.methods.base import Cost, Embedding, Method
-from glle_engine.methods.gaussian_field import principal_coordinates, require_apart, undirected
+from glle_engine.methods.entropy.gaussian_field import principal_coordinates, require_apart, undirected
+from glle_engine.methods.entropy.semidefinite import Program, Unrolled, unrolled
 from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors
 from glle_engine.methods.parameters import choice, integer, number
 from glle_engine.methods.refusals import require_libraries, require_size
-from glle_engine.methods.semidefinite import Program, Unrolled, unrolled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

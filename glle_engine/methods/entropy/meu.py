@@ -22,14 +22,14 @@ from glle_engine.base.validation import require_enough_points
 from glle_engine.linalg.dense import log
 from glle_engine.linalg.distances import power_of_two
 from glle_engine.methods.base import Cost, Embedding, Method
-from glle_engine.methods.gaussian_field import (
+from glle_engine.methods.entropy.gaussian_field import (
     log_likelihood,
     principal_coordinates,
     require_apart,
     second_moment,
     undirected,
 )
-from glle_engine.methods.multipliers import Unfolding, unfolded
+from glle_engine.methods.entropy.multipliers import Unfolding, unfolded
 from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors
 from glle_engine.methods.parameters import choice, integer, number
 from glle_engine.methods.refusals import require_size

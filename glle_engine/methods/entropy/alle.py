@@ -32,7 +32,7 @@ from glle_engine.base.validation import require_enough_points
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import eigenpairs_between
 from glle_engine.methods.base import Cost, Embedding, Method
-from glle_engine.methods.gaussian_field import log_likelihood
+from glle_engine.methods.entropy.gaussian_field import log_likelihood
 from glle_engine.methods.neighborhood import NeighborSpec
 from glle_engine.methods.parameters import indices, integer, number
 
