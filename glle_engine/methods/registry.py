@@ -8,20 +8,17 @@ from glle_engine.base.errors import InvalidParameterError
 from glle_engine.methods import (
     auto_k_lle,
     auto_reg_lle,
-    elastic_embedding,
     glle,
     incremental_lle,
     isolle,
     pruned_lle,
     robust_lle,
-    sne,
     supervised_lle,
-    symmetric_sne,
-    tsne,
     weighted_lle,
 )
 from glle_engine.methods.entropy import alle, drill, meu, mvu
 from glle_engine.methods.linear import factor_analysis, kernel_pca, mds, npe, pca, ppca
+from glle_engine.methods.neighbor_embedding import elastic_embedding, sne, symmetric_sne, tsne
 from glle_engine.methods.spectral import (
     diffusion_maps,
     hessian_lle,

@@ -12,14 +12,14 @@ from glle_engine.base.errors import ConvergenceError, GlleError, InvalidParamete
 from glle_engine.base.progress import silent
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods import Embedding, method
-from glle_engine.methods.affinities import _calibrated, conditional_affinities, joint_affinities
-from glle_engine.methods.descent import Objective, attraction_factor, descend
-from glle_engine.methods.elastic_embedding import elastic_energy, repulsive_weights, strengths
 from glle_engine.methods.linear.principal_axes import principal_axes
-from glle_engine.methods.neighbor_embedding import initial
-from glle_engine.methods.pairs import gaussian_sums
-from glle_engine.methods.sne import mean_divergence
-from glle_engine.methods.symmetric_sne import joint_divergence
+from glle_engine.methods.neighbor_embedding.affinities import _calibrated, conditional_affinities, joint_affinities
+from glle_engine.methods.neighbor_embedding.common import initial
+from glle_engine.methods.neighbor_embedding.descent import Objective, attraction_factor, descend
+from glle_engine.methods.neighbor_embedding.elastic_embedding import elastic_energy, repulsive_weights, strengths
+from glle_engine.methods.neighbor_embedding.pairs import gaussian_sums
+from glle_engine.methods.neighbor_embedding.sne import mean_divergence
+from glle_engine.methods.neighbor_embedding.symmetric_sne import joint_divergence
 from glle_engine.metrics.ranks import trustworthiness
 from tests.engine.conftest import ORACLES
 
@@ -119,7 +119,7 @@ def objectives() -> dict[str, tuple[Objective, Callable[[Array], float]]]:
 @pytest.mark.parametrize("name", OWN)
 def test_objectives_are_the_definitions_and_their_gradients(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Values agree with sums over all pairs, gradients with central differences of these, in blocks of any size."""
-    monkeypatch.setattr("glle_engine.methods.pairs._BLOCK_ENTRIES", 7 * 40)
+    monkeypatch.setattr("glle_engine.methods.neighbor_embedding.pairs._BLOCK_ENTRIES", 7 * 40)
     objective, defined = objectives()[name]
     Y = np.random.default_rng(6).standard_normal((40, 2))
     value, gradient = objective(Y)

@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from glle_engine.methods import neighbor_embedding
-from glle_engine.methods.affinities import conditional_affinities, joint_affinities, perplexity_notes
 from glle_engine.methods.base import Cost, Embedding, Method
-from glle_engine.methods.descent import attraction_factor, descend
-from glle_engine.methods.neighbor_embedding import DescentSpec
-from glle_engine.methods.pairs import attraction, gaussian_sums
+from glle_engine.methods.neighbor_embedding import common
+from glle_engine.methods.neighbor_embedding.affinities import conditional_affinities, joint_affinities, perplexity_notes
+from glle_engine.methods.neighbor_embedding.common import DescentSpec
+from glle_engine.methods.neighbor_embedding.descent import attraction_factor, descend
+from glle_engine.methods.neighbor_embedding.pairs import attraction, gaussian_sums
 from glle_engine.methods.parameters import choice, integer, number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glle_engine.base.progress import OnProgress
-    from glle_engine.methods.descent import Objective
+    from glle_engine.methods.neighbor_embedding.descent import Objective
 
 _HOMOTOPY_SPAN = 100.0  # from the first lambda to the one wanted
 
@@ -83,7 +83,7 @@ def run(
     del conditional
     repulsive = repulsive_weights(X, spec.repulsive_weights)
     factor = attraction_factor(attractive)
-    Y = neighbor_embedding.start(X, spec)
+    Y = common.start(X, spec)
     iterations = evaluations = 0
     for strength in strengths(spec.repulsion, spec.homotopy):
         descent = descend(
@@ -98,7 +98,7 @@ def run(
         iterations, evaluations = iterations + descent.iterations, evaluations + descent.evaluations
     total = replace(descent, iterations=iterations, evaluations=evaluations)
     notes = perplexity_notes(met, spec.perplexity)
-    return neighbor_embedding.found(total, {"energy": descent.value}, notes, spec)
+    return common.found(total, {"energy": descent.value}, notes, spec)
 
 
 def strengths(last: float, count: int) -> NDArray[np.float64]:
@@ -110,7 +110,7 @@ def strengths(last: float, count: int) -> NDArray[np.float64]:
 
 def cost(n: int, d: int, spec: ElasticSpec) -> Cost:
     """Return the cost of affinities and as many descents as the homotopy has."""
-    return neighbor_embedding.dense_cost(n, d, min(spec.max_iter, 90) * spec.homotopy, 1.3e-8)
+    return common.dense_cost(n, d, min(spec.max_iter, 90) * spec.homotopy, 1.3e-8)
 
 
 METHOD = Method(
@@ -122,7 +122,7 @@ METHOD = Method(
     source="Carreira-Perpinan 2010, Eq. 2 and 6; optimiser of Vladymyrov and Carreira-Perpinan 2012",
     spec=ElasticSpec,
     run=run,
-    refuse=neighbor_embedding.refuse,
+    refuse=common.refuse,
     cost=cost,
     growth="n^2 an iteration, and n^3 once",
 )

@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING
 
 from scipy.special import xlogy
 
-from glle_engine.methods import neighbor_embedding
-from glle_engine.methods.affinities import conditional_affinities, joint_affinities, perplexity_notes
 from glle_engine.methods.base import Cost, Embedding, Method
-from glle_engine.methods.descent import attraction_factor, descend
-from glle_engine.methods.neighbor_embedding import DescentSpec
-from glle_engine.methods.pairs import attraction, gaussian_sums
+from glle_engine.methods.neighbor_embedding import common
+from glle_engine.methods.neighbor_embedding.affinities import conditional_affinities, joint_affinities, perplexity_notes
+from glle_engine.methods.neighbor_embedding.common import DescentSpec
+from glle_engine.methods.neighbor_embedding.descent import attraction_factor, descend
+from glle_engine.methods.neighbor_embedding.pairs import attraction, gaussian_sums
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from glle_engine.base.progress import OnProgress
-    from glle_engine.methods.descent import Objective
+    from glle_engine.methods.neighbor_embedding.descent import Objective
 
 _LEAST_TOTAL = 1e-200
 
@@ -65,19 +65,19 @@ def run(
     del conditional
     descent = descend(
         joint_divergence(P),
-        neighbor_embedding.start(X, spec),
+        common.start(X, spec),
         attraction_factor(P),
         max_iter=spec.max_iter,
         tol=spec.tol,
         on_progress=on_progress,
     )
     notes = perplexity_notes(met, spec.perplexity)
-    return neighbor_embedding.found(descent, {"kl_divergence": descent.value}, notes, spec)
+    return common.found(descent, {"kl_divergence": descent.value}, notes, spec)
 
 
 def cost(n: int, d: int, spec: SymmetricSneSpec) -> Cost:
     """Return the cost of affinities and a descent."""
-    return neighbor_embedding.dense_cost(n, d, min(spec.max_iter, 120), 1.5e-8)
+    return common.dense_cost(n, d, min(spec.max_iter, 120), 1.5e-8)
 
 
 METHOD = Method(
@@ -88,7 +88,7 @@ METHOD = Method(
     source="Cook, Sutskever, Mnih and Hinton 2007; van der Maaten and Hinton 2008, section 3.1",
     spec=SymmetricSneSpec,
     run=run,
-    refuse=neighbor_embedding.refuse,
+    refuse=common.refuse,
     cost=cost,
     growth="n^2 an iteration, and n^3 once",
 )

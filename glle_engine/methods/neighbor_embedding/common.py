@@ -9,16 +9,16 @@ import numpy as np
 
 from glle_engine.base.diagnostics import Note
 from glle_engine.base.progress import silent
-from glle_engine.methods.affinities import require_perplexity
 from glle_engine.methods.base import Cost, Embedding
 from glle_engine.methods.linear.principal_axes import principal_axes
+from glle_engine.methods.neighbor_embedding.affinities import require_perplexity
 from glle_engine.methods.parameters import MethodSpec, choice, integer, number
 from glle_engine.methods.refusals import require_rank, require_size
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from glle_engine.methods.descent import Descent
+    from glle_engine.methods.neighbor_embedding.descent import Descent
 
 _START = 1e-2  # standard deviation, the width of the Gaussians as unit
 _NOISE = 1e-2  # relative to the start

@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import xlogy
 
-from glle_engine.methods import neighbor_embedding
-from glle_engine.methods.affinities import conditional_affinities, joint_affinities, perplexity_notes
 from glle_engine.methods.base import Cost, Embedding, Method
-from glle_engine.methods.descent import attraction_factor, descend
-from glle_engine.methods.neighbor_embedding import DescentSpec
-from glle_engine.methods.pairs import attraction, row_blocks, squared_distances
+from glle_engine.methods.neighbor_embedding import common
+from glle_engine.methods.neighbor_embedding.affinities import conditional_affinities, joint_affinities, perplexity_notes
+from glle_engine.methods.neighbor_embedding.common import DescentSpec
+from glle_engine.methods.neighbor_embedding.descent import attraction_factor, descend
+from glle_engine.methods.neighbor_embedding.pairs import attraction, row_blocks, squared_distances
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glle_engine.base.progress import OnProgress
-    from glle_engine.methods.descent import Objective
+    from glle_engine.methods.neighbor_embedding.descent import Objective
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,19 +78,19 @@ def run(
     del conditional
     descent = descend(
         mean_divergence(entropy, joint),
-        neighbor_embedding.start(X, spec),
+        common.start(X, spec),
         attraction_factor(joint),
         max_iter=spec.max_iter,
         tol=spec.tol,
         on_progress=on_progress,
     )
     notes = perplexity_notes(met, spec.perplexity)
-    return neighbor_embedding.found(descent, {"mean_kl_divergence": descent.value}, notes, spec)
+    return common.found(descent, {"mean_kl_divergence": descent.value}, notes, spec)
 
 
 def cost(n: int, d: int, spec: SneSpec) -> Cost:
     """Return the cost of affinities and a descent."""
-    return neighbor_embedding.dense_cost(n, d, min(spec.max_iter, 120), 2e-8)
+    return common.dense_cost(n, d, min(spec.max_iter, 120), 2e-8)
 
 
 METHOD = Method(
@@ -102,7 +102,7 @@ METHOD = Method(
     source="Hinton and Roweis 2002, Eq. 1-5; optimiser of Vladymyrov and Carreira-Perpinan 2012",
     spec=SneSpec,
     run=run,
-    refuse=neighbor_embedding.refuse,
+    refuse=common.refuse,
     cost=cost,
     growth="n^2 an iteration, and n^3 once",
 )

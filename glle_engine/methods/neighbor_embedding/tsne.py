@@ -21,9 +21,9 @@ from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import ConvergenceError, InvalidParameterError
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.methods.affinities import perplexity_notes
 from glle_engine.methods.base import Cost, Embedding, Method
-from glle_engine.methods.neighbor_embedding import PerplexitySpec, initial, refuse_affinities
+from glle_engine.methods.neighbor_embedding.affinities import perplexity_notes
+from glle_engine.methods.neighbor_embedding.common import PerplexitySpec, initial, refuse_affinities
 from glle_engine.methods.parameters import choice, integer, number
 
 if TYPE_CHECKING:
