@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from glle_engine.base.errors import InvalidParameterError
-from glle_engine.methods import (
+from glle_engine.methods import glle
+from glle_engine.methods.entropy import alle, drill, meu, mvu
+from glle_engine.methods.linear import factor_analysis, kernel_pca, mds, npe, pca, ppca
+from glle_engine.methods.lle_variants import (
     auto_k_lle,
     auto_reg_lle,
-    glle,
     incremental_lle,
     isolle,
     pruned_lle,
@@ -16,8 +18,6 @@ from glle_engine.methods import (
     supervised_lle,
     weighted_lle,
 )
-from glle_engine.methods.entropy import alle, drill, meu, mvu
-from glle_engine.methods.linear import factor_analysis, kernel_pca, mds, npe, pca, ppca
 from glle_engine.methods.neighbor_embedding import elastic_embedding, sne, symmetric_sne, tsne
 from glle_engine.methods.spectral import (
     diffusion_maps,

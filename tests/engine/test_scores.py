@@ -22,7 +22,8 @@ from glle_engine.base.errors import (
     InvalidShapeError,
     NotFiniteError,
 )
-from glle_engine.methods import METHODS, auto_k_lle
+from glle_engine.methods import METHODS
+from glle_engine.methods.lle_variants import auto_k_lle
 from glle_engine.metrics import ranks
 from glle_engine.metrics.geodesic import residual_variance
 from glle_engine.metrics.ranks import affine_r_squared

@@ -11,10 +11,10 @@ from glle_engine.base.progress import silent
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.alignment_ import disparity
 from glle_engine.methods import METHODS, Embedding, method
-from glle_engine.methods.arrivals import Arrivals
-from glle_engine.methods.auto_k_lle import local_disparity, residual_variance
-from glle_engine.methods.auto_reg_lle import gcv_ridge, residual_ridge
-from glle_engine.methods.robust_lle import reliability
+from glle_engine.methods.lle_variants.arrivals import Arrivals
+from glle_engine.methods.lle_variants.auto_k_lle import local_disparity, residual_variance
+from glle_engine.methods.lle_variants.auto_reg_lle import gcv_ridge, residual_ridge
+from glle_engine.methods.lle_variants.robust_lle import reliability
 from glle_engine.metrics.ranks import trustworthiness
 from glle_engine.weights.lle import lle_weights, neighborhoods
 

@@ -14,8 +14,8 @@ from glle_engine.base.errors import GlleError, InvalidParameterError, TooFewPoin
 from glle_engine.base.progress import silent
 from glle_engine.eigen import leading
 from glle_engine.methods import METHODS, Embedding, Method, method
+from glle_engine.methods.lle_variants.rewired import smallest_of_rows
 from glle_engine.methods.parameters import Parameter
-from glle_engine.methods.rewired import smallest_of_rows
 from glle_engine.metrics.concentration import participation_ratio
 from glle_engine.metrics.ranks import continuity, trustworthiness
 

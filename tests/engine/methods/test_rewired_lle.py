@@ -14,12 +14,12 @@ from glle_engine.graph.connectivity import components, edges
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.manifolds import Manifold
 from glle_engine.methods import Embedding, method
-from glle_engine.methods.curvature import ollivier_ricci
-from glle_engine.methods.isolle import geodesic_neighbors
-from glle_engine.methods.pruned_lle import PrunedLleSpec, short_circuits
-from glle_engine.methods.rewired import first_connecting, undirected
-from glle_engine.methods.supervised_lle import supervised_neighbors
-from glle_engine.methods.weighted_lle import relative_neighbors
+from glle_engine.methods.lle_variants.curvature import ollivier_ricci
+from glle_engine.methods.lle_variants.isolle import geodesic_neighbors
+from glle_engine.methods.lle_variants.pruned_lle import PrunedLleSpec, short_circuits
+from glle_engine.methods.lle_variants.rewired import first_connecting, undirected
+from glle_engine.methods.lle_variants.supervised_lle import supervised_neighbors
+from glle_engine.methods.lle_variants.weighted_lle import relative_neighbors
 
 TURN = 20.0  # along the arc, of which once round is 49 at least: neighbours further apart are on two turns
 

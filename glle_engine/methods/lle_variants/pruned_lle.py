@@ -5,7 +5,7 @@ before LLE. Edges of curvature
 
 .. math:: \kappa(i, j) \le -1 + 4 (1 - \delta)
 
-are doubtful (`glle_engine.methods.curvature`). A doubtful edge is cut where the way round it, by edges that are not
+are doubtful (`glle_engine.methods.lle_variants.curvature`). A doubtful edge is cut where the way round it, by edges that are not
 doubtful, is longer than
 
 .. math:: \frac{(1 - \lambda)\, \pi^2}{2 \sqrt{24 \lambda}}\, \epsilon_{ij},
@@ -34,7 +34,7 @@ from glle_engine.base.diagnostics import Note
 from glle_engine.base.progress import blocks
 from glle_engine.graph.connectivity import closed_classes, edges
 from glle_engine.methods.base import Cost, Embedding, Method
-from glle_engine.methods.curvature import ollivier_ricci
+from glle_engine.methods.lle_variants.curvature import ollivier_ricci
 from glle_engine.methods.neighborhood import connected_neighbors
 from glle_engine.methods.parameters import number
 from glle_engine.methods.spectral import lle

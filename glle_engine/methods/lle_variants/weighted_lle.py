@@ -22,8 +22,8 @@ from scipy.spatial.distance import cdist
 from glle_engine.base.progress import blocks
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods.base import Cost, Embedding, Method
+from glle_engine.methods.lle_variants.rewired import require_whole, smallest_of_rows
 from glle_engine.methods.parameters import number
-from glle_engine.methods.rewired import require_whole, smallest_of_rows
 from glle_engine.methods.spectral import lle
 from glle_engine.methods.spectral.lle import LleSpec, lle_of
 

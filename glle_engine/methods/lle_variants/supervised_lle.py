@@ -21,8 +21,8 @@ from glle_engine.base.diagnostics import Note
 from glle_engine.base.progress import blocks
 from glle_engine.graph.connectivity import components
 from glle_engine.methods.base import Cost, Embedding, Method
+from glle_engine.methods.lle_variants.rewired import require_whole, smallest_of_rows
 from glle_engine.methods.parameters import choice, number
-from glle_engine.methods.rewired import require_whole, smallest_of_rows
 from glle_engine.methods.spectral import lle
 from glle_engine.methods.spectral.lle import LleSpec, lle_of
 

@@ -27,9 +27,9 @@ from glle_engine.graph.connectivity import closed_classes
 from glle_engine.linalg import dense
 from glle_engine.linalg.distances import distances, unit_of
 from glle_engine.methods.base import Cost, Embedding, Method
+from glle_engine.methods.lle_variants.rewired import first_connecting
 from glle_engine.methods.neighborhood import connected_neighbors
 from glle_engine.methods.parameters import MethodSpec, choice, integer, number
-from glle_engine.methods.rewired import first_connecting
 from glle_engine.methods.spectral import lle
 from glle_engine.methods.spectral.lle import LleSpec, lle_of
 from glle_engine.metrics.residual_variance import unexplained_variance

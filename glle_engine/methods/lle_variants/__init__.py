@@ -1,0 +1,4 @@
+"""Variants of LLE: choice of k and ridge, outliers, labels, pruned and weighted graphs, points added later.
+
+May import the files of `methods`, `spectral` and what `methods` may import. Each file is one method; `arrivals`, `curvature` and `rewired` are shared.
+"""
