@@ -17,7 +17,7 @@ from service.arrow import ARROW, REMEDY, has_arrow
 from service.broken import BreakableResponse
 from service.ranges import OFFERED, Span, Whole, asked_span, unsatisfiable
 from service.sink import Sink
-from worker.problems import ProblemError, refuse
+from worker.base.problems import ProblemError, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

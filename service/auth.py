@@ -11,7 +11,7 @@ import redis
 
 from service.padding import padded
 from service.problems import answer, redis_away
-from worker.problems import ProblemError
+from worker.base.problems import ProblemError
 from worker.tenants import DEFAULT
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import argparse
 
     from worker.backups.take import Chosen
-    from worker.settings import Settings
+    from worker.base.settings import Settings
 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], settings: Settings) -> None:
@@ -43,7 +43,7 @@ def _backup(chosen: argparse.Namespace, settings: Settings) -> int:
     from service.folder import reached  # noqa: PLC0415 # each command loads what it needs
     from worker.backups.archive import Writer  # noqa: PLC0415 # each command loads what it needs
     from worker.backups.take import take  # noqa: PLC0415 # each command loads what it needs
-    from worker.writing import temporary  # noqa: PLC0415 # each command loads what it needs
+    from worker.base.files import temporary  # noqa: PLC0415 # each command loads what it needs
 
     if chosen.verify:
         return _verify(chosen)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import redis
 from fastapi.responses import StreamingResponse
 
-from worker.problems import ProblemError
+from worker.base.problems import ProblemError
 
 if TYPE_CHECKING:
     from starlette.types import Send

@@ -11,7 +11,7 @@ from worker.capacity.model import Model, Shape
 from worker.capacity.plan import BUSY, Demand, Plan, plan
 
 if TYPE_CHECKING:
-    from worker.settings import Settings
+    from worker.base.settings import Settings
 
 _MANY = 2  # points, neighbours and features without which there is nothing to fit
 

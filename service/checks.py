@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from glle_engine.base.errors import InvalidParameterError
 from service.models import COUNTER
+from worker.base.problems import ProblemError, refuse
 from worker.datasets import all_points_equal, not_found
 from worker.draws import draws_bytes
-from worker.problems import ProblemError, refuse
 from worker.terms import quick_draws
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from service.door import Door
 from service.flags import add_flags, settings_of
 from service.starting import StartError
 from worker import logs, tracing
-from worker.problems import ProblemError
-from worker.settings import Settings, SettingsError, unknown
+from worker.base.problems import ProblemError
+from worker.base.settings import Settings, SettingsError, unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

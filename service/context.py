@@ -14,9 +14,9 @@ from service.checks import require_success
 from service.models import JobOut
 from service.waiting import WAITS
 from worker.analysis import AnalysisSpec
+from worker.base.numerics import numbers_for
 from worker.dataset import Array
 from worker.jobs import Job
-from worker.numerics import numbers_for
 from worker.posteriors import PosteriorRecord
 from worker.replication import replicated
 from worker.stores import Stores

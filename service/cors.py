@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from starlette.middleware.cors import CORSMiddleware
 
-from worker.settings import SettingsError
+from worker.base.settings import SettingsError
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

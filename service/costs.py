@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from glle_engine.base.errors import GlleError
 from glle_engine.methods import METHODS
-from worker.problems import ProblemError, refuse
+from worker.base.problems import ProblemError, refuse
 
 if TYPE_CHECKING:
     from glle_engine.methods import Cost, Method, MethodSpec
-    from worker.settings import Settings
+    from worker.base.settings import Settings
 
 QUICKER = 3  # methods that a refusal names
 

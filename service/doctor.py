@@ -17,13 +17,13 @@ import glle_engine
 from glle_engine import manifolds
 from service.commands import VARIABLES
 from worker import doctor
+from worker.base.settings import unknown
 from worker.health import Check
-from worker.settings import unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from worker.settings import Settings
+    from worker.base.settings import Settings
 
 REPLY_SECONDS = 60.0
 POINTS = 150

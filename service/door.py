@@ -7,9 +7,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Self
 
 from service.proxies import Proxies, sign_of_proxy
+from worker.base.problems import ProblemError, refuse
+from worker.base.settings import Settings, SettingsError
 from worker.keys import KeyStore
-from worker.problems import ProblemError, refuse
-from worker.settings import Settings, SettingsError
 from worker.tenants import DEFAULT
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from worker.problems import refuse
+from worker.base.problems import refuse
 
 if TYPE_CHECKING:
     from service.streams import Streams

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from worker.settings import Settings, SettingsError, rows
+from worker.base.settings import Settings, SettingsError, rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from service.starting import StartError
+from worker.base.files import private_file, temporary
 from worker.disk import ADDRESSES
 from worker.servers import cache_server, queue_server
 from worker.stores import Stores
-from worker.writing import private_file, temporary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from worker.settings import Settings
+    from worker.base.settings import Settings
 
 
 @contextlib.contextmanager

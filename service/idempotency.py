@@ -14,9 +14,9 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 from fastapi import Header
 
-from worker.formats import read, written
+from worker.base.problems import ProblemError, refuse
+from worker.base.versions import read, written
 from worker.identity import digest, text
-from worker.problems import ProblemError, refuse
 from worker.tenants import DEFAULT, own
 
 if TYPE_CHECKING:

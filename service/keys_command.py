@@ -12,7 +12,7 @@ from worker.tenants import DEFAULT
 if TYPE_CHECKING:
     import argparse
 
-    from worker.settings import Settings
+    from worker.base.settings import Settings
 
 _COLUMNS = ("id", "tenant", "scopes", "created", "expires", "name")
 

@@ -14,8 +14,8 @@ from starlette.exceptions import HTTPException
 
 from service.naming import MERGE_PATCH
 from service.problems import answer, plain
+from worker.base.problems import Problem
 from worker.origin import REQUEST_ID
-from worker.problems import Problem
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

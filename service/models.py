@@ -20,7 +20,7 @@ from glle_engine.base.spec import (
 )
 from service.command import CommandIn
 from service.problems import ProblemOut
-from worker.clock import iso
+from worker.base.clock import iso
 from worker.datasets import Dataset
 from worker.embeddings import EmbeddingSpec
 from worker.jobs import Job, Kind, Status

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from fastapi import Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from worker.problems import refuse
+from worker.base.problems import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

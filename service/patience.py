@@ -18,13 +18,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from service.problems import MEDIA_TYPE, answer, plain
 from service.proxies import Proxies
-from worker.problems import Problem
+from worker.base.problems import Problem
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
     from uvicorn._types import ASGIApplication
 
-    from worker.settings import Settings
+    from worker.base.settings import Settings
 
 PROBED = frozenset({"/livez", "/readyz"})
 # Connections beyond the limits that may still bring a probe, for so long each: so an orchestrator does not kill a

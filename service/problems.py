@@ -17,8 +17,8 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import compile_path
 
 from glle_engine import GlleError
+from worker.base.problems import Problem, ProblemError
 from worker.masking import masked
-from worker.problems import Problem, ProblemError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

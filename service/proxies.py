@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from typing import TYPE_CHECKING
 
-from worker.settings import SettingsError
+from worker.base.settings import SettingsError
 
 if TYPE_CHECKING:
     from starlette.types import Scope

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from starlette.responses import Response
 
 from service.problems import answer
-from worker.problems import ProblemError, refuse
+from worker.base.problems import ProblemError, refuse
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send

@@ -9,7 +9,7 @@ from worker.datasets import DatasetStore
 if TYPE_CHECKING:
     import argparse
 
-    from worker.settings import Settings
+    from worker.base.settings import Settings
 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], settings: Settings) -> None:

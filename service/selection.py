@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 import numpy as np
 from fastapi import Query
 
-from worker.problems import ProblemError, refuse
+from worker.base.problems import ProblemError, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

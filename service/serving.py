@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
 
-    from worker.settings import Settings
+    from worker.base.settings import Settings
 
 KEEP_ALIVE_SECONDS = 75  # longer than clients and proxies keep an idle connection: they hang up, not the server
 SETTLE_SECONDS = 0.5  # in which a connection that was accepted a moment ago says what it is for

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from worker.settings import Settings, rows, table
+from worker.base.settings import Settings, rows, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

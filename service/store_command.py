@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from service.flags import add_flags, span
-from worker.settings import SettingsError
+from worker.base.settings import SettingsError
 from worker.store_sweep import ORPHAN_SECONDS, sweep
 from worker.stores import Stores
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
+    from worker.base.settings import Settings
     from worker.object_store import ObjectStore
-    from worker.settings import Settings
 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], settings: Settings) -> None:

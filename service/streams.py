@@ -13,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 
 from service.broken import BreakableResponse, BrokenOffError
 from service.context import look
-from worker.problems import refuse
+from worker.base.problems import refuse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -33,8 +33,8 @@ from worker.stores import Stores
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from worker.base.settings import Settings
     from worker.queue import TaskQueue
-    from worker.settings import Settings
 
 TICK = 0.1
 

@@ -8,9 +8,9 @@ from typing import IO, TYPE_CHECKING
 
 from starlette.concurrency import run_in_threadpool
 
+from worker.base.files import restrict_folder
+from worker.base.problems import ProblemError, refuse
 from worker.disk import require_room
-from worker.problems import ProblemError, refuse
-from worker.writing import restrict_folder
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from worker.settings import Settings
+from worker.base.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,9 +11,9 @@ import sys
 
 import redis
 
+from worker.base.settings import Settings
 from worker.connections import connect_queue
 from worker.roster import workers_by_numbers
-from worker.settings import Settings
 
 
 def is_alive(settings: Settings, host: str) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from glle_engine import NUMBERS
-from worker.formats import named
+from worker.base.versions import named
 from worker.identity import digest
 
 if TYPE_CHECKING:

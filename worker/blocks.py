@@ -11,7 +11,7 @@ from worker.cells import REMEDIES, BadRows, bad_cell
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from worker.problems import ProblemError
+    from worker.base.problems import ProblemError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

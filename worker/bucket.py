@@ -18,15 +18,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from worker.problems import refuse
-from worker.settings import SettingsError
-from worker.writing import make_folder, temporary
+from worker.base.files import make_folder, temporary
+from worker.base.problems import refuse
+from worker.base.settings import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from worker.base.problems import ProblemError
     from worker.counts import Counts
-    from worker.problems import ProblemError
 
 PIECE = 2**23  # bytes of a request: a limit of time means something when no request is larger
 REST_SECONDS = 2.0  # after a failure, before the store is asked again: meanwhile nobody waits for it

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from worker.base.problems import refuse
 from worker.cache_index import CacheIndex
-from worker.problems import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

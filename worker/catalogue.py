@@ -13,10 +13,10 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from worker.base.files import size
 from worker.dataset import EXTRAS
 from worker.identity import index_member
 from worker.tenants import DEFAULT
-from worker.writing import size
 
 if TYPE_CHECKING:
     from pathlib import Path

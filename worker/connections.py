@@ -11,9 +11,9 @@ from redis.retry import Retry
 from redis.sentinel import Sentinel, SentinelManagedConnection, SentinelManagedSSLConnection
 
 from worker.addresses import Address, address
+from worker.base.settings import Settings, SettingsError
 from worker.cluster import Cluster
 from worker.patience import Patience
-from worker.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
     from typing import Any

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import redis
 
-from worker.formats import named
+from worker.base.versions import named
 from worker.identity import text
 
 if TYPE_CHECKING:

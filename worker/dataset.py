@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from worker.formats import read
+from worker.base.versions import read
 from worker.tenants import DEFAULT
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Dataset:
 
 
 def record_of(id_: str, raw: bytes) -> Dataset:
-    """Return a record as it was written; raises as `worker.formats.read`."""
+    """Return a record as it was written; raises as `worker.base.versions.read`."""
     return read("dataset", f"The record of data set {id_}", raw, lambda told: Dataset(**told))
 
 

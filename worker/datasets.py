@@ -11,19 +11,19 @@ from typing import IO, TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from worker.base.clock import now_iso
+from worker.base.file_lock import locked
+from worker.base.files import remove_abandoned, restrict_folder, sync_folder, temporary
+from worker.base.npy_headers import ALONE
+from worker.base.problems import ProblemError, refuse
+from worker.base.versions import written
 from worker.blocks import BLOCK, checked_blocks
 from worker.catalogue import RECORD, SUFFIXES, Catalogue
-from worker.clock import now_iso
 from worker.dataset import Array, Content, Dataset, Table, record_of
-from worker.formats import written
 from worker.intact import Intact
-from worker.lock import locked
 from worker.naming import renamed
-from worker.npy_headers import ALONE
-from worker.problems import ProblemError, refuse
 from worker.quotas import too_many_bytes
 from worker.tenants import DEFAULT, dataset_id
-from worker.writing import remove_abandoned, restrict_folder, sync_folder, temporary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -13,13 +13,13 @@ import numpy as np
 import glle_engine
 from glle_engine import Draw, FitSpec, Posterior
 from worker.analyses import CalibrationSpec, calibration_told
+from worker.base.problems import ProblemError, refuse
+from worker.base.versions import require_own_numbers
 from worker.cache import Entry
 from worker.datasets import not_found
 from worker.drawing import cached_draw, draw_and_cache, group_size
 from worker.draws import draws_bytes
-from worker.formats import require_own_numbers
 from worker.identity import content_sha256
-from worker.problems import ProblemError, refuse
 from worker.watch import stage
 
 if TYPE_CHECKING:

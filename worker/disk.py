@@ -13,11 +13,11 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from worker.problems import ProblemError, refuse
-from worker.writing import FILE_MODE
+from worker.base.files import FILE_MODE
+from worker.base.problems import ProblemError, refuse
 
 if TYPE_CHECKING:
-    from worker.settings import Settings
+    from worker.base.settings import Settings
 
 ADDRESSES = "servers.json"  # in the data folder while the embedded servers of `glle up` run
 PROBE_BYTES = 4096

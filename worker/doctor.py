@@ -14,17 +14,17 @@ import redis
 import glle_engine
 from glle_engine import manifolds
 from glle_engine.posterior.fingerprint import PINNED, fingerprint, numerics_kind
+from worker.base.problems import ProblemError
 from worker.disk import free_bytes
 from worker.health import KIND_REMEDY, UNTOLD, Check, QueueState, data_folder, other_queues, queue_states, used
 from worker.identity import text
-from worker.problems import ProblemError
 from worker.stores import Stores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
+    from worker.base.settings import Settings
     from worker.object_store import ObjectStore
-    from worker.settings import Settings
 
 OLDEST_REDIS = (6, 2)  # BLMOVE, by which a worker takes a task
 PINGS = 15

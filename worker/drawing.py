@@ -9,11 +9,11 @@ import numpy as np
 
 import glle_engine
 from glle_engine import Draw, Posterior
+from worker.base.numerics import own_numbers
+from worker.base.problems import refuse
 from worker.cache import Entry
 from worker.draws import DrawKey
 from worker.identity import content_sha256
-from worker.numerics import own_numbers
-from worker.problems import refuse
 from worker.watch import drew, stage
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import redis
 
+from worker.base.problems import refuse
+from worker.base.versions import read, written
 from worker.embeddings import EmbeddingSpec, Recipe
-from worker.formats import read, written
 from worker.identity import text
 from worker.job import job_key
 from worker.job_index import NOTED
-from worker.problems import refuse
 from worker.tenants import DEFAULT
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class EmbeddingStore:
 
 
 def record_of(id_: str, raw: str | bytes) -> EmbeddingRecord:
-    """Return a record as it was written; raises as `worker.formats.read`."""
+    """Return a record as it was written; raises as `worker.base.versions.read`."""
 
     def made(told: dict[str, Any]) -> EmbeddingRecord:
         return EmbeddingRecord(**{**told, "recipe": Recipe(**told["recipe"])})

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any, Literal
 import redis
 
 from worker import places, room
+from worker.base.numerics import kind_of
+from worker.base.problems import ProblemError
+from worker.base.versions import numbers_of_queue
 from worker.disk import existing, free_bytes, no_room_for_work, probe
-from worker.formats import numbers_of_queue
 from worker.identity import text
-from worker.numerics import kind_of
-from worker.problems import ProblemError
 from worker.roster import WorkerState, at_work, own_queues
 from worker.safe_queue import NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from worker.base.settings import Settings
     from worker.object_store import ObjectStore
-    from worker.settings import Settings
     from worker.stores import Stores
 
 QUEUES = (NAME,)  # that are looked at whether or not a worker of theirs was ever seen

@@ -6,12 +6,12 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from worker.clock import now_ms
+from worker.base.clock import now_ms
+from worker.base.problems import Problem
+from worker.base.versions import FIRST_NUMBERS, FIRST_QUEUE, MEMBER, opened, unreadable
 from worker.draws import CHAINS
-from worker.formats import FIRST_NUMBERS, FIRST_QUEUE, MEMBER, opened, unreadable
 from worker.identity import text
 from worker.inline import IS_INLINE
-from worker.problems import Problem
 from worker.tenants import DEFAULT
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Job:
     numbers
         The version of the engine's numbers that its results are to have.
     queue
-        The name of the queue of its tasks (`worker.formats.queue_name`).
+        The name of the queue of its tasks (`worker.base.versions.queue_name`).
     chains
         Of a draws job: how many of its shards may be in work at once.
     digests
@@ -151,7 +151,7 @@ def job_of(values: list[Any]) -> Job | None:
     Raises
     ------
     ProblemError
-        As `worker.formats.opened`.
+        As `worker.base.versions.opened`.
 
     """
     record = {name: text(raw) for name, raw in zip(FIELDS, values, strict=True) if raw is not None}

@@ -15,7 +15,7 @@ from heapq import merge
 from itertools import islice
 from typing import TYPE_CHECKING, get_args
 
-from worker.clock import now_ms
+from worker.base.clock import now_ms
 from worker.identity import text
 from worker.job import OPEN, Kind, Status
 from worker.tenants import DEFAULT, own

@@ -3,7 +3,7 @@
 Each change is numbered in the record and published; of the progress of a job, at most ten changes a second are.
 """
 
-from worker.formats import FIRST_QUEUE, VERSIONS
+from worker.base.versions import FIRST_QUEUE, VERSIONS
 from worker.job_index import LISTS, REMOVED, TENANTS
 
 ENDED = "glle:ended"  # the channel of the ids of jobs that end

@@ -16,15 +16,15 @@ import json
 from typing import TYPE_CHECKING, Any, Self
 
 from worker import job_scripts
-from worker.clock import iso, now_iso, now_ms
+from worker.base.clock import iso, now_iso, now_ms
+from worker.base.numerics import numbers_of
+from worker.base.problems import refuse, too_late
+from worker.base.versions import named, queue_name, require_own_version, stamped
 from worker.draws import CHAINS
-from worker.formats import named, queue_name, require_own_version, stamped
 from worker.identity import index_member, member_name, new_job_id, text
 from worker.inline import POINTS, inline_fields, inline_points
 from worker.job import FIELDS, OPEN, Job, Kind, Status, job_key, job_of
 from worker.job_index import INDEX, JobIndex
-from worker.numerics import numbers_of
-from worker.problems import refuse, too_late
 from worker.quotas import JobLimits, too_many_jobs, too_many_of_all
 from worker.shards import count_field
 from worker.tenants import DEFAULT, own
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     import redis
     from redis.commands.core import Script
 
+    from worker.base.problems import Problem, ProblemError
     from worker.dataset import Array
-    from worker.problems import Problem, ProblemError
     from worker.room import Room
 
 __all__ = ["OPEN", "Cancelled", "Job", "JobStore", "Kind", "Status", "job_key"]

@@ -19,12 +19,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from worker.clock import iso, now_iso, now_ms
-from worker.formats import MEMBER, opened, stamped
-from worker.lock import locked
-from worker.problems import ProblemError, refuse
+from worker.base.clock import iso, now_iso, now_ms
+from worker.base.file_lock import locked
+from worker.base.files import temporary
+from worker.base.problems import ProblemError, refuse
+from worker.base.versions import MEMBER, opened, stamped
 from worker.tenants import is_name
-from worker.writing import temporary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -246,7 +246,7 @@ class KeyStore:
 
 
 def keys_of(raw: bytes) -> dict[str, Key]:
-    """Return the keys of a file by their ids; raises as `worker.formats.opened`, ValueError, KeyError, TypeError."""
+    """Return the keys of a file by their ids; raises as `worker.base.versions.opened`, ValueError, KeyError, TypeError."""
     told = json.loads(raw)
     told = opened("keys", "The file of the keys", {"keys": told} if isinstance(told, list) else told)
     return {key["id"]: Key.from_dict(key) for key in told["keys"]}

@@ -14,7 +14,7 @@ from worker.origin import JOB_ID, REQUEST_ID
 from worker.tracing import TRACING
 
 if TYPE_CHECKING:
-    from worker.settings import Settings
+    from worker.base.settings import Settings
 
 log = logging.getLogger("glle")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")

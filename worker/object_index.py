@@ -18,7 +18,7 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Self
 
-from worker.formats import VERSIONS, named
+from worker.base.versions import VERSIONS, named
 from worker.identity import digest, text
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
+from worker.base.problems import ProblemError, refuse
 from worker.bucket import PIECE, Bucket
 from worker.cache import Entry
 from worker.object_index import ObjectIndex, Stored, subject_of
 from worker.objects import BLOCK, Head, Packed, TornError
-from worker.problems import ProblemError, refuse
 from worker.sliced import Payload, SlicedArray
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     import redis
 
+    from worker.base.settings import Settings
     from worker.cache import Array
     from worker.counts import Counts
-    from worker.settings import Settings
 
 # Read back at 50 MB/s after a tenth of a second, which a store across a network does: docs/storage.md has the figures.
 READ_BYTES_PER_SECOND = 50e6

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Self
 
 import redis
 
-from worker.problems import timed_out
+from worker.base.problems import timed_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable

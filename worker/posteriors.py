@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from glle_engine import Posterior
-from worker.formats import FIRST_NUMBERS, named, read, written
+from worker.base.problems import refuse
+from worker.base.versions import FIRST_NUMBERS, named, read, written
 from worker.identity import DIGEST, content_sha256, index_member, member_name, text
 from worker.naming import renamed
-from worker.problems import refuse
 from worker.quotas import too_many_posteriors
 from worker.tenants import DEFAULT, own
 
@@ -96,12 +96,12 @@ class PosteriorRecord:
 
 
 def record_of(id_: str, raw: str | bytes) -> PosteriorRecord:
-    """Return a record as it was written; raises as `worker.formats.read`."""
+    """Return a record as it was written; raises as `worker.base.versions.read`."""
     return read("posterior", f"The record of posterior {id_}", raw, lambda told: PosteriorRecord(**told))
 
 
 def calibration_of(id_: str, raw: str | bytes) -> dict[str, Any]:
-    """Return a calibration as it was written; raises as `worker.formats.read`."""
+    """Return a calibration as it was written; raises as `worker.base.versions.read`."""
     return read("calibration", f"The calibration of posterior {id_}", raw, dict)
 
 

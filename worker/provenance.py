@@ -9,7 +9,7 @@ import numpy as np
 import scipy  # type: ignore[import-untyped, unused-ignore] # typed where its stubs are installed
 
 import glle_engine
-from worker.numerics import own_numbers
+from worker.base.numerics import own_numbers
 
 
 def provenance() -> dict[str, str]:

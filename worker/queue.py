@@ -22,13 +22,13 @@ from rq.registry import StartedJobRegistry
 
 from glle_engine import NUMBERS
 from worker import places
+from worker.base.numerics import is_of_this_version, numbers_of
+from worker.base.problems import ProblemError, left_behind, no_worker_of_kind, worker_lost
+from worker.base.versions import numbers_of_queue
 from worker.draws import DrawsSpec
-from worker.formats import numbers_of_queue
 from worker.identity import text
 from worker.jobs import job_key
-from worker.numerics import is_of_this_version, numbers_of
 from worker.origin import luggage
-from worker.problems import ProblemError, left_behind, no_worker_of_kind, worker_lost
 from worker.quotas import Quotas
 from worker.roster import at_work, own_queues, workers_by_numbers
 from worker.safe_queue import NAME, SERIALIZER, SafeJob, SafeQueue
@@ -37,8 +37,8 @@ from worker.shards import Shards, counts, taker_field, takers
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from worker.base.settings import Settings
     from worker.jobs import Job, JobStore
-    from worker.settings import Settings
 
 RETRIES = 3  # of a task whose worker was killed; a task that fails by itself is not repeated
 ENDED_SECONDS = 60  # RQ's own memory of a task that ended; ours is the job record

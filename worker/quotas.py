@@ -6,12 +6,12 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from worker.problems import refuse
-from worker.settings import Settings, SettingsError
+from worker.base.problems import refuse
+from worker.base.settings import Settings, SettingsError
 from worker.tenants import is_name
 
 if TYPE_CHECKING:
-    from worker.problems import ProblemError
+    from worker.base.problems import ProblemError
 
 JOB_SECONDS = 5  # when to try again, where a job has to end first
 BYTES_SECONDS = 60  # where somebody has to delete something

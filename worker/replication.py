@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from worker.clock import now_ms
+from worker.base.clock import now_ms
+from worker.base.problems import refuse
 from worker.jobs import job_key
-from worker.problems import refuse
 
 if TYPE_CHECKING:
     import redis

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import redis
 
+from worker.base.problems import refuse
 from worker.disk import no_room_for_work
-from worker.problems import refuse
 
 if TYPE_CHECKING:
-    from worker.problems import ProblemError
-    from worker.settings import Settings
+    from worker.base.problems import ProblemError
+    from worker.base.settings import Settings
 
 LOOK_SECONDS = 1.0  # between two looks of a process at the server's memory
 RETRY_SECONDS = 30

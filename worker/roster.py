@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from worker.formats import numbers_of_queue, queue_name
+from worker.base.versions import numbers_of_queue, queue_name
 from worker.identity import text
 
 if TYPE_CHECKING:
     import redis
 
-    from worker.settings import Settings
+    from worker.base.settings import Settings
 
 _TOLD = ("last_heartbeat", "state", "hostname")
 

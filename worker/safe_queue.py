@@ -13,7 +13,7 @@ from rq.intermediate_queue import IntermediateQueue
 from rq.job import Job as RqJob
 
 from worker import places
-from worker.formats import queue_name
+from worker.base.versions import queue_name
 from worker.identity import text
 
 if TYPE_CHECKING:

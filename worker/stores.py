@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Self
 
+from worker.base.settings import Settings
 from worker.breaker import Breaker
 from worker.connections import connect_cache, connect_queue
 from worker.counts import Counts
@@ -21,7 +22,6 @@ from worker.posteriors import PosteriorStore
 from worker.queue import TaskQueue
 from worker.quotas import JobLimits, Quota, Quotas
 from worker.room import Room
-from worker.settings import Settings
 from worker.tiers import TieredCache
 
 ANSWER_SECONDS = 5.0  # for which a server may be silent

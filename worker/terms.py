@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from worker.clock import now_ms
+from worker.base.clock import now_ms
 
 if TYPE_CHECKING:
     from worker.draws import DrawsSpec

@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from worker.base.problems import ProblemError
 from worker.cache import ArrayCache, Entry
-from worker.problems import ProblemError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

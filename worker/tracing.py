@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from worker.settings import SettingsError
+from worker.base.settings import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
     from opentelemetry.trace import Span, Tracer
 
-    from worker.settings import Settings
+    from worker.base.settings import Settings
 
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 _EXPORTER = "opentelemetry.exporter.otlp.proto.http"

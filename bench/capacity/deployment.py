@@ -17,9 +17,9 @@ import redis
 
 from service.cli import BLAS_VARIABLES, listen
 from worker import lifeline
+from worker.base.settings import Settings
 from worker.counts import Counts
 from worker.servers import Server, cache_server, queue_server
-from worker.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from worker.base.clock import now_iso
+from worker.base.settings import Settings
 from worker.cache import Entry
-from worker.clock import now_iso
 from worker.datasets import Dataset
 from worker.draws import DrawKey
 from worker.health import queue_states, readiness
@@ -24,7 +25,6 @@ from worker.posteriors import PosteriorRecord
 from worker.process import MAINTAINED, GlleWorker
 from worker.safe_queue import NAME, SERIALIZER, SafeJob, SafeQueue
 from worker.servers import cache_server, queue_server
-from worker.settings import Settings
 from worker.stores import Stores
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bench.capacity.stations import Job, Kept, Line, Outcome
+from worker.base.settings import Settings
 from worker.capacity.plan import NETWORK, reading
 from worker.draws import DrawsSpec, shard_seconds
 from worker.places import MOST_PASSED
-from worker.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

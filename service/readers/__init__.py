@@ -15,13 +15,13 @@ from service.readers.npy import read_npy
 from service.readers.npz import read_npz
 from service.readers.parquet import read_parquet
 from service.readers.shape import Limits
-from worker.problems import refuse
+from worker.base.problems import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from worker.base.settings import Settings
     from worker.datasets import Table
-    from worker.settings import Settings
 
 # Of text, which numpy's and Python's own parsers read in some milliseconds; a process of its own takes as long to fork.
 _SAFE_TEXT = 2**16

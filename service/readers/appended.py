@@ -7,7 +7,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from worker.problems import ProblemError, refuse
+from worker.base.problems import ProblemError, refuse
 
 if TYPE_CHECKING:
     from service.readers.shape import Limits

@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from service.readers.appended import NO_MEMORY
 from service.readers.columns import Columns, check_size, table_of
-from worker.problems import ProblemError, refuse
+from worker.base.problems import ProblemError, refuse
 
 if TYPE_CHECKING:
     from service.readers.apart import Apart

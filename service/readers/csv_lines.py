@@ -6,7 +6,7 @@ import io
 import os
 from typing import IO, TYPE_CHECKING
 
-from worker.problems import refuse
+from worker.base.problems import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,9 +13,9 @@ from service.readers.apart import Labels, no_such_column
 from service.readers.appended import Appended, check_inflated
 from service.readers.csv_lines import Lines
 from service.readers.shape import check_names
+from worker.base.problems import ProblemError, refuse
 from worker.cells import REMEDIES, BadRows, bad_cell
 from worker.datasets import Table
-from worker.problems import ProblemError, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

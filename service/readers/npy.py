@@ -10,9 +10,9 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib import format as npy
 
+from worker.base.npy_headers import ALONE
+from worker.base.problems import ProblemError, refuse
 from worker.datasets import Table
-from worker.npy_headers import ALONE
-from worker.problems import ProblemError, refuse
 
 if TYPE_CHECKING:
     from service.readers.apart import Apart

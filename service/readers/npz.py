@@ -17,8 +17,8 @@ from service.readers.apart import MOST_LABEL, MOST_LABELS, text_labels
 from service.readers.appended import Appended, check_inflated
 from service.readers.npy import check_length, check_matrix, read_header
 from service.readers.shape import check_names
+from worker.base.problems import ProblemError, refuse
 from worker.datasets import Table
-from worker.problems import ProblemError, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

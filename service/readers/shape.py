@@ -7,10 +7,10 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from worker.problems import refuse
+from worker.base.problems import refuse
 
 if TYPE_CHECKING:
-    from worker.settings import Settings
+    from worker.base.settings import Settings
 
 
 MOST_NAME = 1000  # characters

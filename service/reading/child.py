@@ -12,8 +12,8 @@ from typing import IO, NoReturn
 
 from service.readers import reader_of
 from service.reading.transfer import Order, write_outcome, write_table
-from worker.problems import ProblemError
-from worker.settings import Settings
+from worker.base.problems import ProblemError
+from worker.base.settings import Settings
 
 DONE, NO_MEMORY, NO_SPACE, FAILED = 0, 77, 78, 79  # exit codes; the outcome is in the file after the first alone
 GRACE_SECONDS = 5  # of processor time between the signal that ends a reader and the one that ends any process

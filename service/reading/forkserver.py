@@ -29,7 +29,7 @@ from service.arrow import ARROW, has_arrow
 from service.readers import Apart, Limits, reader_of
 from service.reading import child
 from worker import lifeline
-from worker.settings import Settings
+from worker.base.settings import Settings
 
 ORDER = b"r"
 DESCRIPTORS = 3  # an order brings: body, result, reply

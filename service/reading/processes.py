@@ -23,14 +23,14 @@ from service.readers.appended import NO_MEMORY
 from service.reading import child
 from service.reading.forkserver import ORDER
 from service.reading.transfer import Order, read_outcome, table_of
-from worker.problems import Problem, ProblemError, refuse
+from worker.base.problems import Problem, ProblemError, refuse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from service.readers import Apart, Limits
+    from worker.base.settings import Settings
     from worker.dataset import Table
-    from worker.settings import Settings
 
 GRACE_SECONDS = 10.0  # beyond the wall time of a reader, after which the fork server counts as stuck
 _MOST_WORDS = 4096  # bytes of a reader's standard error

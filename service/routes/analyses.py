@@ -41,11 +41,11 @@ from worker.analyses import (
     SummarySpec,
     TransformSpec,
 )
+from worker.base.numerics import numbers_for
 from worker.cache import entry_bytes
 from worker.dataset import Array
 from worker.draws import draw_seconds
 from worker.jobs import Job
-from worker.numerics import numbers_for
 from worker.posteriors import PosteriorRecord
 from worker.stores import Stores
 from worker.terms import Terms, quick_fit

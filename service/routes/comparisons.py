@@ -19,12 +19,12 @@ from service.planning import Plan, planned
 from service.problems import documented
 from service.routes.embeddings import COMMAND, DONE
 from service.routes.posteriors import Wait
+from worker.base.problems import Problem, ProblemError
 from worker.cache import entry_bytes
 from worker.comparisons import ComparisonSpec
 from worker.datasets import Dataset
 from worker.embeddings import Judgement
 from worker.jobs import Job
-from worker.problems import Problem, ProblemError
 from worker.stores import Stores
 from worker.terms import Terms
 

@@ -39,10 +39,10 @@ from service.selection import Points, Selection
 from service.tables import Table as Columns
 from service.tables import matrix_columns, table_response
 from service.uploads import received
+from worker.base.problems import refuse
 from worker.datasets import Array, Dataset, Table
 from worker.disk import require_room
 from worker.naming import is_called
-from worker.problems import refuse
 from worker.stores import Stores
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"])

@@ -31,12 +31,12 @@ from service.recent import LARGEST
 from service.routes.posteriors import ACCEPTED, LATE, Wait
 from service.selection import Points, Selection
 from service.tables import Table, matrix_columns, table_response
+from worker.base.numerics import numbers_for
+from worker.base.versions import queue_name
 from worker.cache import Entry
 from worker.draws import AUTO, CHAINS, DrawsSpec, shard_seconds
-from worker.formats import queue_name
 from worker.identity import digest
 from worker.jobs import Job
-from worker.numerics import numbers_for
 from worker.posteriors import PosteriorRecord
 from worker.stores import Stores
 from worker.terms import Terms

@@ -21,11 +21,11 @@ from service.problems import ProblemOut, documented
 from service.results import Wanted, result_response
 from service.routes.posteriors import ACCEPTED, LATE, Wait
 from service.selection import Points
+from worker.base.problems import Problem, ProblemError
 from worker.cache import Entry
 from worker.embedding_records import EmbeddingRecord
 from worker.embeddings import EmbeddingSpec
 from worker.jobs import Job
-from worker.problems import Problem, ProblemError
 from worker.stores import Stores
 from worker.terms import Terms
 

@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 
 from service.methods import METHODS, Makes, MethodEntry
 from service.problems import documented
-from worker.problems import refuse
+from worker.base.problems import refuse
 
 router = APIRouter(prefix="/v1/methods", tags=["methods"])
 

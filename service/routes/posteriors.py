@@ -15,12 +15,12 @@ from service.models import JobOut, PosteriorIn, PosteriorOut, PosteriorPage
 from service.naming import PATCH_BODY, NameFilter, NamingIn, TagFilter
 from service.paging import Cursor, Limit, listed, position
 from service.problems import documented
+from worker.base.numerics import numbers_for
+from worker.base.problems import refuse
 from worker.identity import posterior_id
 from worker.jobs import Job
 from worker.naming import is_called
-from worker.numerics import numbers_for
 from worker.posteriors import PosteriorRecord
-from worker.problems import refuse
 from worker.stores import Stores
 from worker.terms import Priority, Terms, quick_fit
 

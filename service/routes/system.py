@@ -17,9 +17,9 @@ from service import docs
 from service.context import Here
 from service.models import CheckOut, InfoOut, LiveOut, NumericsOut, ReadyOut
 from service.problems import documented
+from worker.base.numerics import kind_of
+from worker.base.problems import refuse
 from worker.health import queue_states, readiness
-from worker.numerics import kind_of
-from worker.problems import refuse
 from worker.roster import workers_by_numbers
 from worker.stores import Stores
 

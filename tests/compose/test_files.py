@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from service.door import Door
-from worker.settings import Settings, table
+from worker.base.settings import Settings, table
 
 from .engine import ROOT
 from .wheelhouse import chosen

@@ -22,8 +22,8 @@ from service.cli import BLAS_VARIABLES
 from tests.conftest import until
 from tests.degraded.proxy import Proxy
 from worker import lifeline
+from worker.base.settings import Settings
 from worker.servers import Server, cache_server, queue_server
-from worker.settings import Settings
 
 if TYPE_CHECKING:
     from types import TracebackType

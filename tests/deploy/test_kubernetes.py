@@ -14,7 +14,7 @@ import yaml
 
 from tests.compose.engine import ROOT
 from tests.deploy.autoscaling import by_age, by_length, desired, played
-from worker.settings import table
+from worker.base.settings import table
 
 if TYPE_CHECKING:
     from pathlib import Path

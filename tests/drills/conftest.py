@@ -18,8 +18,8 @@ import httpx
 import pytest
 
 from tests.conftest import until
+from worker.base.settings import Settings
 from worker.servers import cache_server, queue_server
-from worker.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

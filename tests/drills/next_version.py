@@ -37,11 +37,11 @@ def change() -> None:
         Posterior.draws_of = draws_of  # type: ignore[method-assign] # it is another version
         fingerprint.PINNED = fingerprint.fingerprint()  # as a release pins its own
     if "formats" in differs:
-        from worker import formats  # noqa: PLC0415 -- once the numbers are changed
+        from worker.base import versions  # noqa: PLC0415 -- once the numbers are changed
 
         for kind in ("job", "task", "dataset", "posterior", "calibration", "embedding", "entry"):
-            formats.VERSIONS[kind] += 1
-            formats.MIGRATIONS[kind, 1] = dict
+            versions.VERSIONS[kind] += 1
+            versions.MIGRATIONS[kind, 1] = dict
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from tests.conftest import until
 from tests.drills.conftest import NOW, START_SECONDS, later, tree
 from tests.drills.next_version import OTHER
 from tests.system.conftest import fitted, synthetic
-from worker.formats import queue_name
+from worker.base.versions import queue_name
 from worker.stores import Stores
 
 if TYPE_CHECKING:

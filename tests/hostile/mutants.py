@@ -29,8 +29,8 @@ from service.reading import child
 from service.reading.transfer import read_outcome, table_of, write_table
 from tests.hostile.case import KINDS
 from tests.hostile.mutations import good
-from worker.problems import ProblemError
-from worker.settings import Settings
+from worker.base.problems import ProblemError
+from worker.base.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

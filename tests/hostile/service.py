@@ -15,7 +15,7 @@ from service.app import create_app
 from service.reading.processes import Ended, ReaderProcesses
 from tests.hostile.caps import MAX_BODY, MAX_INFLATED, MAX_JSON, MOST_BYTES
 from tests.hostile.case import KINDS, Told
-from worker.settings import Settings
+from worker.base.settings import Settings
 from worker.stores import Stores
 
 NOWHERE = "redis://127.0.0.1:1"

@@ -10,7 +10,7 @@ import pytest
 
 from tests.hosts import composed
 from tests.hosts.report import Row, table
-from worker.settings import Settings
+from worker.base.settings import Settings
 
 
 def test_processes_are_those_of_the_file() -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from tests.hosts.deployment import worker_names
 from tests.hosts.report import aligned
+from worker.base.settings import Settings
 from worker.draws import DrawsSpec, shard_seconds
-from worker.settings import Settings
 
 if TYPE_CHECKING:
     from tests.hosts.deployment import Deployment

@@ -23,8 +23,8 @@ import numpy as np
 
 from glle_engine import NUMBERS, FitSpec
 from tests.system.conftest import Up, fitted, running, synthetic
+from worker.base.settings import Settings
 from worker.identity import posterior_id
-from worker.settings import Settings
 from worker.stores import Stores
 from worker.tenants import DEFAULT
 

@@ -13,8 +13,8 @@ from tests.conftest import until
 from tests.redis.conftest import alone, array, deployed, outcome, patiently, prepared
 from tests.redis.nodes import CACHE, PASSWORD, QUEUE, Node, cluster_url, clustered, started
 from worker import doctor
+from worker.base.settings import Settings, SettingsError
 from worker.cache import PIECE, Entry
-from worker.settings import Settings, SettingsError
 from worker.stores import Stores
 
 if TYPE_CHECKING:

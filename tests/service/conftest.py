@@ -19,10 +19,10 @@ from glle_engine import FitSpec, manifolds
 from service.app import create_app
 from service.cli import listen
 from tests.conftest import until
+from worker.base.versions import queue_name
 from worker.datasets import Table
 from worker.drawing import draw_and_cache
 from worker.draws import DrawKey
-from worker.formats import queue_name
 from worker.identity import posterior_id
 from worker.posteriors import PosteriorRecord
 from worker.stores import Stores
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
 
-    from worker.settings import Settings
+    from worker.base.settings import Settings
 
 
 @contextmanager

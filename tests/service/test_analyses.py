@@ -20,10 +20,10 @@ from tests.service.conftest import serving
 from tests.service.test_resources import upload
 from worker import tasks
 from worker.analyses import ReconstructionsSpec
+from worker.base.problems import ProblemError
 from worker.cache import Entry
 from worker.drawing import draw_and_cache
 from worker.draws import DrawKey, DrawsSpec
-from worker.problems import ProblemError
 from worker.stores import Stores
 
 if TYPE_CHECKING:

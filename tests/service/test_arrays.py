@@ -13,7 +13,7 @@ from fastapi import Request
 
 from service import arrays
 from service.arrays import JSON, NPY, NPZ, Stack, check_float32, negotiated
-from worker.problems import ProblemError
+from worker.base.problems import ProblemError
 
 
 def stacked(whole: np.ndarray[Any, Any], axes: int, dtype: str = "float64") -> Stack:

@@ -12,7 +12,7 @@ from service.door import METRICS, OPEN_PATHS, Door, is_loopback
 from service.problems import MEDIA_TYPE
 from tests.service.keyed import bearer, served
 from worker import keys
-from worker.settings import Settings, SettingsError
+from worker.base.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,9 +12,9 @@ import pytest
 from service.cli import main
 from service.folder import held, reached, told
 from service.starting import StartError
-from worker.clock import now_iso
+from worker.base.clock import now_iso
+from worker.base.settings import Settings
 from worker.datasets import Table
-from worker.settings import Settings
 
 if TYPE_CHECKING:
     from pathlib import Path

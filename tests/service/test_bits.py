@@ -19,11 +19,11 @@ from service.selection import Selection
 from tests.conftest import evict, until
 from tests.service.conftest import beating, serving
 from worker import doctor as inside
+from worker.base.numerics import numbers_of
+from worker.base.versions import queue_name
 from worker.drawing import store_draws
 from worker.draws import DrawKey, DrawsSpec
-from worker.formats import queue_name
 from worker.jobs import job_key
-from worker.numerics import numbers_of
 from worker.posteriors import ARRAYS, PosteriorStore
 from worker.stores import Stores
 

@@ -15,7 +15,7 @@ from tests.conftest import until
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from worker.settings import Settings
+    from worker.base.settings import Settings
 
 
 SHELL = "/bin/sh"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from service import cli, flags, settings_page
-from worker.settings import Settings, rows, table
+from worker.base.settings import Settings, rows, table
 
 if TYPE_CHECKING:
     from pathlib import Path

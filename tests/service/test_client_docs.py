@@ -13,7 +13,7 @@ from service import cli
 from service.client import Client, Dataset, GlleServiceError, Job, Posterior, Retries
 from service.commands import asking
 from tests.system.conftest import ROOT
-from worker.settings import Settings
+from worker.base.settings import Settings
 
 PAGE = (ROOT / "docs" / "client.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (\w+).*?\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))

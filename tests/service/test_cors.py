@@ -10,7 +10,7 @@ import pytest
 
 from service.app import create_app
 from tests.service.conftest import serving
-from worker.settings import Settings, SettingsError
+from worker.base.settings import Settings, SettingsError
 from worker.stores import Stores
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from service.app import ROOMS
 from service.deprecation import Deprecations, deprecated
 from service.head import Head
 from tests.service.conftest import serving
-from worker.problems import refuse
+from worker.base.problems import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

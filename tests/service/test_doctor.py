@@ -18,7 +18,7 @@ from service import cli, doctor
 from service.app import create_app
 from tests.service.conftest import beating, serving
 from worker import doctor as inside
-from worker.formats import queue_name
+from worker.base.versions import queue_name
 from worker.servers import Server
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     import httpx
 
+    from worker.base.settings import Settings
     from worker.health import Check
-    from worker.settings import Settings
     from worker.stores import Stores
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from service import events, streams
 from tests.conftest import until
-from worker.problems import ProblemError, refuse
+from worker.base.problems import ProblemError, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

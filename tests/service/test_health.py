@@ -13,7 +13,7 @@ import redis
 from service.app import create_app
 from tests.service.conftest import beating, serving
 from worker import health
-from worker.formats import queue_name
+from worker.base.versions import queue_name
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from worker.settings import Settings
+    from worker.base.settings import Settings
 
 
 QUEUE = queue_name()

@@ -15,8 +15,8 @@ from tests.conftest import until
 from tests.service.test_resources import upload
 from tests.service.test_terms import CREATING, posterior
 from worker import tasks
+from worker.base.problems import ProblemError, refuse
 from worker.identity import digest
-from worker.problems import ProblemError, refuse
 
 if TYPE_CHECKING:
     import httpx

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from service import cli
+from worker.base.problems import ProblemError
+from worker.base.settings import Settings
 from worker.keys import KeyStore
-from worker.problems import ProblemError
-from worker.settings import Settings
 
 if TYPE_CHECKING:
     from pathlib import Path

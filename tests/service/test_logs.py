@@ -17,7 +17,7 @@ from worker.safe_queue import SERIALIZER, SafeJob
 from worker.stores import Stores
 
 if TYPE_CHECKING:
-    from worker.settings import Settings
+    from worker.base.settings import Settings
 
 
 def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:

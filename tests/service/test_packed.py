@@ -17,8 +17,8 @@ from pyarrow import parquet
 
 from service.readers import Apart, Limits, apart, arrow_stream, columns, reader_of
 from tests.service.test_readers import header, npy, read, refused
-from worker.problems import ProblemError
-from worker.settings import Settings
+from worker.base.problems import ProblemError
+from worker.base.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

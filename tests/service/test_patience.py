@@ -19,7 +19,7 @@ from service.app import create_app
 from service.cli import listen
 from service.patience import patient
 from tests.conftest import until
-from worker.settings import Settings
+from worker.base.settings import Settings
 from worker.stores import Stores
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from service.door import Door
 from service.proxies import Proxies
 from tests.service.conftest import beating
 from tests.service.keyed import bearer, served
+from worker.base.settings import Settings, SettingsError
 from worker.safe_queue import NAME
-from worker.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
     import httpx

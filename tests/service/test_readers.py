@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from service.readers import Apart, Limits, reader_of
-from worker.problems import Problem, ProblemError
-from worker.settings import Settings
+from worker.base.problems import Problem, ProblemError
+from worker.base.settings import Settings
 
 if TYPE_CHECKING:
     from worker.datasets import Table

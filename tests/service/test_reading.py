@@ -26,14 +26,14 @@ from service.reading.processes import Ended, ReaderProcesses
 from service.reading.transfer import Order, read_outcome, table_of, write_outcome
 from tests.conftest import until
 from tests.hostile.bombs import ABORTING_PARQUET, arrow_schema_bomb, npz_labels_bomb, parquet_footer_bomb
-from worker.problems import ProblemError
-from worker.settings import Settings
+from worker.base.problems import ProblemError
+from worker.base.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from worker.base.problems import Problem
     from worker.dataset import Table
-    from worker.problems import Problem
 
 LIMITS = Limits(points=3_000_000, features=20)
 X = np.random.default_rng(0).normal(size=(6, 3))
@@ -389,7 +389,7 @@ def test_the_end_of_the_api_ends_the_fork_server(tmp_path: Path) -> None:
     """However it ends: its end of the socket goes with it."""
     (tmp_path / "incoming").mkdir()
     program = (
-        "import time\nfrom service.reading.processes import ReaderProcesses\nfrom worker.settings import Settings\n"
+        "import time\nfrom service.reading.processes import ReaderProcesses\nfrom worker.base.settings import Settings\n"
         f"readers = ReaderProcesses(Settings(data_dir={str(tmp_path)!r}))\nreaders.start()\n"
         "print(readers._server._process.pid, flush=True)\ntime.sleep(600)\n"
     )

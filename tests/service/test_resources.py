@@ -11,7 +11,7 @@ import pytest
 
 from service.app import create_app
 from tests.service.conftest import serving
-from worker.problems import Problem
+from worker.base.problems import Problem
 from worker.stores import Stores
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from service.tables import Table, matrix_columns
 from tests.service.test_resources import upload
 from worker import tasks
 from worker.analyses import ReconstructionsSpec
+from worker.base.problems import ProblemError
 from worker.draws import DrawsSpec
-from worker.problems import ProblemError
 
 if TYPE_CHECKING:
     import httpx

@@ -11,7 +11,7 @@ from glle_engine import FitSpec
 from tests.conftest import in_turn
 from tests.service.conftest import beating
 from tests.service.test_resources import upload
-from worker.clock import now_iso
+from worker.base.clock import now_iso
 from worker.posteriors import PosteriorRecord
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from service.app import create_app
 from tests.service.conftest import serving
 from worker import tasks, tracing
-from worker.settings import SettingsError
+from worker.base.settings import SettingsError
 from worker.tracing import TRACING
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from opentelemetry.sdk.trace import ReadableSpan
 
-    from worker.settings import Settings
+    from worker.base.settings import Settings
     from worker.stores import Stores
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"

@@ -23,6 +23,7 @@ from worker.analyses import (
     SummarySpec,
     TransformSpec,
 )
+from worker.base.problems import ProblemError
 from worker.cache import Entry
 from worker.comparisons import ComparisonSpec
 from worker.datasets import Table
@@ -30,7 +31,6 @@ from worker.draws import AUTO
 from worker.embeddings import EmbeddingSpec
 from worker.jobs import Job, Kind
 from worker.kinds import analysis_of
-from worker.problems import ProblemError
 
 if TYPE_CHECKING:
     from worker.analysis import AnalysisSpec

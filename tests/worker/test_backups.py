@@ -13,24 +13,24 @@ import pytest
 
 import glle_engine
 from glle_engine import FitSpec
-from worker import formats
 from worker.backups.archive import Archive, Writer
 from worker.backups.restore import restore
 from worker.backups.take import KINDS, Chosen, take
+from worker.base import versions
+from worker.base.problems import ProblemError
 from worker.cache import Entry
 from worker.datasets import Table
 from worker.draws import DrawKey
 from worker.embeddings import Recipe
 from worker.identity import posterior_id
 from worker.posteriors import PosteriorRecord
-from worker.problems import ProblemError
 from worker.stores import Stores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from worker.settings import Settings
+    from worker.base.settings import Settings
 
 EVERYTHING = Chosen(arrays=True, keys=True)
 Member = tuple[tarfile.TarInfo, bytes]
@@ -205,14 +205,14 @@ def test_jobs_whose_time_is_over_do_not_come_back(full: Stores, monkeypatch: pyt
 
 def test_a_backup_of_a_newer_version_is_refused(full: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its layout, and a record in it, are told apart; both name the remedy."""
-    monkeypatch.setitem(formats.VERSIONS, "backup", 2)
+    monkeypatch.setitem(versions.VERSIONS, "backup", 2)
     layout = taken(full)
-    monkeypatch.setitem(formats.VERSIONS, "backup", 1)
-    monkeypatch.setitem(formats.VERSIONS, "posterior", 2)
+    monkeypatch.setitem(versions.VERSIONS, "backup", 1)
+    monkeypatch.setitem(versions.VERSIONS, "posterior", 2)
     full.client.flushall()
     fill(full, "default")
     record = taken(full)
-    monkeypatch.setitem(formats.VERSIONS, "posterior", 1)
+    monkeypatch.setitem(versions.VERSIONS, "posterior", 1)
     full.client.flushall()
     for raw in (layout, record):
         with pytest.raises(ProblemError) as refused:
@@ -348,7 +348,7 @@ def test_an_unchanged_copy_is_no_forgery(full: Stores, empty: Callable[[], Store
 def test_the_cache_of_another_layout_is_taken_by_its_first_name(full: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """Entries of the next version, which are called otherwise, are in its backup under the names that all know."""
     id_ = next(full.posteriors.all())[0]
-    monkeypatch.setitem(formats.VERSIONS, "entry", 2)
+    monkeypatch.setitem(versions.VERSIONS, "entry", 2)
     full.cache.put_many({DrawKey(1, 1, 1.0, "posterior", "none").cache_key(id_): Entry({}, {"a": np.ones(1)})})
     (line,) = Archive(io.BytesIO(taken(full))).lines("cache.jsonl")
     assert line["key"] == f"draw:{id_}:1:1:1.0:posterior:none"

@@ -18,7 +18,7 @@ from worker.stores import Stores
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from worker.settings import Settings
+    from worker.base.settings import Settings
 
 
 @pytest.fixture

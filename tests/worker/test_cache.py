@@ -10,12 +10,12 @@ import pytest
 import redis
 
 from worker import cache
+from worker.base.problems import ProblemError
 from worker.cache import PIECE, ArrayCache
-from worker.problems import ProblemError
 from worker.stores import Stores
 
 if TYPE_CHECKING:
-    from worker.settings import Settings
+    from worker.base.settings import Settings
 
 ARRAYS: dict[str, np.ndarray[Any, Any]] = {
     "empty": np.empty((0, 3)),

@@ -16,10 +16,10 @@ from redis.sentinel import Sentinel
 from rq.timeouts import JobTimeoutException
 
 from worker.addresses import address
+from worker.base.settings import Settings, SettingsError, rows
 from worker.breaker import Breaker
 from worker.connections import connect_cache, connect_queue
 from worker.patience import Patience, passes
-from worker.settings import Settings, SettingsError, rows
 from worker.stores import Stores
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from worker import blocks, datasets
+from worker.base.files import PREFIX, temporary
+from worker.base.npy_headers import ALONE
+from worker.base.problems import ProblemError
 from worker.datasets import DatasetStore, Table, all_points_equal
-from worker.npy_headers import ALONE
-from worker.problems import ProblemError
-from worker.writing import PREFIX, temporary
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,22 +12,23 @@ import pytest
 
 from glle_engine import NUMBERS, FitSpec
 from service.idempotency import once
-from worker import formats, queue, tasks
+from worker import queue, tasks
 from worker.analyses import CalibrationSpec
+from worker.base import versions
+from worker.base.problems import ProblemError
 from worker.datasets import Table
 from worker.draws import DrawKey
 from worker.embeddings import Recipe
 from worker.identity import digest, posterior_id
 from worker.jobs import job_key
-from worker.problems import ProblemError
 from worker.safe_queue import NAME, SERIALIZER, SafeQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from worker.base.settings import Settings
     from worker.jobs import Job
-    from worker.settings import Settings
     from worker.stores import Stores
 
 DATA = "ds_0123456789abcdef0123456789abcdef"
@@ -37,7 +38,7 @@ KEY = {
 }  # fmt: skip
 
 # Records as they were written before versions were told.
-FIRST: dict[formats.Format, dict[str, Any]] = {
+FIRST: dict[versions.Format, dict[str, Any]] = {
     "posterior": {
         "id": "post_1", "dataset": DATA, "n": 3, "d": 2, "spec": {}, "diagnostics": {}, "eigenvalues": [],
         "seconds": 0.1, "arrays": {}, "nbytes": 0, "provenance": {"engine": "0.1.0"}, "job": "job_1", "created": "now",
@@ -59,7 +60,7 @@ FIRST: dict[formats.Format, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def put(stores: Stores, kind: formats.Format, raw: str) -> None:
+def put(stores: Stores, kind: versions.Format, raw: str) -> None:
     """Write a record as another version may have."""
     if kind == "job":
         fields = json.loads(raw) if raw.startswith("{") else {"id": "job_1", "status": raw}
@@ -82,7 +83,7 @@ NAMES = {
 }
 
 
-def held(stores: Stores, kind: formats.Format) -> Any:
+def held(stores: Stores, kind: versions.Format) -> Any:
     """Return what is kept, to the last byte."""
     if kind == "job":
         return stores.client.hgetall(job_key("job_1"))
@@ -95,7 +96,7 @@ def _never() -> Job:
     raise AssertionError
 
 
-READERS: dict[formats.Format, tuple[Callable[[Stores], Any], ...]] = {
+READERS: dict[versions.Format, tuple[Callable[[Stores], Any], ...]] = {
     "posterior": (
         lambda stores: stores.posteriors.fetch("post_1").n,
         lambda stores: stores.posteriors.rename("post_1", {"name": "mine"}),
@@ -125,7 +126,7 @@ READERS: dict[formats.Format, tuple[Callable[[Stores], Any], ...]] = {
 
 
 @pytest.mark.parametrize("kind", FIRST)
-def test_records_without_a_version_are_read(stores: Stores, kind: formats.Format) -> None:
+def test_records_without_a_version_are_read(stores: Stores, kind: versions.Format) -> None:
     """What was written before there were versions is version 1."""
     put(stores, "job", json.dumps(FIRST["job"]))
     put(stores, kind, json.dumps(FIRST[kind]))
@@ -133,7 +134,7 @@ def test_records_without_a_version_are_read(stores: Stores, kind: formats.Format
 
 
 @pytest.mark.parametrize("kind", READERS)
-def test_what_a_newer_version_wrote_is_refused_and_left_alone(stores: Stores, kind: formats.Format) -> None:
+def test_what_a_newer_version_wrote_is_refused_and_left_alone(stores: Stores, kind: versions.Format) -> None:
     """Reading, changing and deleting it are all refused, with the remedy; not a byte of it changes."""
     put(stores, "job", json.dumps(FIRST["job"]))
     put(stores, kind, json.dumps({**FIRST.get(kind, {"keys": [KEY]}), "format": 2, "what": "is new"}))
@@ -149,7 +150,7 @@ def test_what_a_newer_version_wrote_is_refused_and_left_alone(stores: Stores, ki
 
 @pytest.mark.parametrize("raw", ["{", "[]", '{"format": 0}', '{"format": true}', '{"format": "x"}', '{"a": 1}'])
 @pytest.mark.parametrize("kind", ["posterior", "embedding", "dataset"])
-def test_garbage_is_refused(stores: Stores, kind: formats.Format, raw: str) -> None:
+def test_garbage_is_refused(stores: Stores, kind: versions.Format, raw: str) -> None:
     """A damaged record is a problem that says so, not an error within."""
     put(stores, kind, raw)
     with pytest.raises(ProblemError) as refused:
@@ -169,12 +170,12 @@ def test_a_job_that_cannot_be_read_is_refused(stores: Stores, fields: dict[str, 
 def test_an_older_record_is_migrated_or_refused(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next version reads this one's records by its migration; without one it refuses, and changes nothing."""
     put(stores, "posterior", json.dumps(FIRST["posterior"]))
-    monkeypatch.setitem(formats.VERSIONS, "posterior", 3)
-    monkeypatch.setitem(formats.MIGRATIONS, ("posterior", 1), lambda told: {**told, "n": told["n"] + 1})
+    monkeypatch.setitem(versions.VERSIONS, "posterior", 3)
+    monkeypatch.setitem(versions.MIGRATIONS, ("posterior", 1), lambda told: {**told, "n": told["n"] + 1})
     with pytest.raises(ProblemError) as refused:
         stores.posteriors.fetch("post_1")
     assert refused.value.problem.code == "written-by-older-version"
-    monkeypatch.setitem(formats.MIGRATIONS, ("posterior", 2), lambda told: {**told, "n": 10 * told["n"]})
+    monkeypatch.setitem(versions.MIGRATIONS, ("posterior", 2), lambda told: {**told, "n": 10 * told["n"]})
     assert stores.posteriors.fetch("post_1").n == 40
     stores.posteriors.rename("post_1", {"name": "mine"})
     assert json.loads(held(stores, "posterior"))["format"] == 3
@@ -185,8 +186,8 @@ def test_keys_of_the_next_version_tell_it(settings: Settings, stores: Stores, mo
     """The list of keys becomes an object with a version; the next version reads both, this one only the list."""
     put(stores, "keys", json.dumps([KEY]))
     assert [key.tenant for key in stores.keys.all()] == ["alice"]
-    monkeypatch.setitem(formats.VERSIONS, "keys", 2)
-    monkeypatch.setitem(formats.MIGRATIONS, ("keys", 1), dict)
+    monkeypatch.setitem(versions.VERSIONS, "keys", 2)
+    monkeypatch.setitem(versions.MIGRATIONS, ("keys", 1), dict)
     stores.keys.create("bob", ("read",), "", None)
     assert json.loads(stores.keys.path.read_text())["format"] == 2
     assert [key.tenant for key in stores.keys.all()] == ["alice", "bob"]
@@ -196,11 +197,11 @@ def test_two_versions_of_cache_entries_live_side_by_side(stores: Stores, monkeyp
     """Neither finds, nor overwrites, nor deletes the other's: each makes its own."""
     key = DrawKey(0, 0, 1.0, "posterior", "none")
     stores.cache.put(key.cache_key("post_1"), {}, {"a": np.zeros(2)})
-    monkeypatch.setitem(formats.VERSIONS, "entry", 2)
+    monkeypatch.setitem(versions.VERSIONS, "entry", 2)
     assert stores.cache.get(key.cache_key("post_1")) is None
     assert CalibrationSpec().cache_key("post_1").startswith("v2:result:post_1:")
     stores.cache.put(key.cache_key("post_1"), {}, {"a": np.ones(2)})
-    monkeypatch.setitem(formats.VERSIONS, "entry", 1)
+    monkeypatch.setitem(versions.VERSIONS, "entry", 1)
     entry = stores.cache.get(key.cache_key("post_1"))
     assert entry is not None
     np.testing.assert_array_equal(entry.arrays["a"], np.zeros(2))
@@ -227,17 +228,17 @@ def test_ids_are_those_of_every_version_so_far(tmp_path: Path, stores: Stores) -
 
 def test_queues_are_named_by_what_their_workers_can_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another format of a task, or of what it reads, and other numbers: another queue, and none comes again."""
-    monkeypatch.setattr(formats, "NUMBERS", "0.1.0")
-    names = [formats.queue_name()]
+    monkeypatch.setattr(versions, "NUMBERS", "0.1.0")
+    names = [versions.queue_name()]
     for kind in ("job", "task", "dataset", "posterior", "task"):
-        monkeypatch.setitem(formats.VERSIONS, kind, formats.VERSIONS[kind] + 1)
-        names.append(formats.queue_name())
-    monkeypatch.setattr(formats, "NUMBERS", "0.2.0")
-    names.append(formats.queue_name())
+        monkeypatch.setitem(versions.VERSIONS, kind, versions.VERSIONS[kind] + 1)
+        names.append(versions.queue_name())
+    monkeypatch.setattr(versions, "NUMBERS", "0.2.0")
+    names.append(versions.queue_name())
     assert names[0] == "glle"
     assert len(set(names)) == len(names)
-    monkeypatch.setitem(formats.VERSIONS, "keys", 7)  # no worker reads them
-    assert formats.queue_name() == names[-1]
+    monkeypatch.setitem(versions.VERSIONS, "keys", 7)  # no worker reads them
+    assert versions.queue_name() == names[-1]
 
 
 def test_a_job_of_other_numbers_is_not_made(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:

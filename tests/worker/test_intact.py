@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from worker import intact
+from worker.base.problems import ProblemError
 from worker.datasets import DatasetStore, Table
-from worker.problems import ProblemError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

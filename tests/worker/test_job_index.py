@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from worker.backups.records import ended_jobs, put_job
+from worker.base.problems import Problem, ProblemError
 from worker.embeddings import Recipe
 from worker.identity import text
 from worker.job_index import INDEX, KINDS, POSITIONS, STATUSES, TENANTS
-from worker.problems import Problem, ProblemError
 from worker.quotas import JobLimits
 from worker.tenants import own
 

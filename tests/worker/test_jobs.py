@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from worker.base.problems import Problem, ProblemError
 from worker.jobs import Cancelled, Job, Status
-from worker.problems import Problem, ProblemError
 from worker.shards import counts
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from worker import keys
+from worker.base.problems import ProblemError
 from worker.keys import KeyStore, Scope
-from worker.problems import ProblemError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.conftest import until
+from worker.base.problems import refuse
 from worker.job_scripts import ENDED
-from worker.problems import refuse
 
 OTHERS = [0]  # who listened when the test began
 

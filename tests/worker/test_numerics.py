@@ -11,15 +11,16 @@ import pytest
 import glle_engine
 from glle_engine import NUMBERS, FitSpec
 from tests.worker.test_tasks import SHEET, draws_job, fit_job
-from worker import numerics, queue, tasks
+from worker import queue, tasks
 from worker.analyses import CalibrationSpec
+from worker.base import numerics
+from worker.base.numerics import adopt, is_of_this_version, kind_of, numbers_for, numbers_of
+from worker.base.versions import numbers_of_queue, queue_name
 from worker.datasets import Table
 from worker.drawing import store_draws
 from worker.draws import DrawKey
-from worker.formats import numbers_of_queue, queue_name
 from worker.health import other_queues, queue_states
 from worker.identity import posterior_id
-from worker.numerics import adopt, is_of_this_version, kind_of, numbers_for, numbers_of
 from worker.process import GlleWorker
 from worker.queue import TaskQueue
 from worker.roster import workers_by_numbers

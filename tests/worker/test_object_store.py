@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from worker import bucket, object_store
+from worker.base.problems import ProblemError
+from worker.base.settings import Settings, SettingsError, rows
 from worker.bucket import Bucket
 from worker.cache import Entry
 from worker.object_index import born
-from worker.problems import ProblemError
-from worker.settings import Settings, SettingsError, rows
 from worker.store_sweep import sweep
 from worker.stores import Stores
 

@@ -21,8 +21,8 @@ from worker.overseer import GRACE_SECONDS, LOOK_SECONDS, Overseer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from worker.base.settings import Settings
     from worker.jobs import Job
-    from worker.settings import Settings
     from worker.stores import Stores
 
 PATIENCE = 2.0  # seconds within which a cancelled job has ended

@@ -31,8 +31,8 @@ from worker.terms import ANY_TIME
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from worker.base.settings import Settings
     from worker.jobs import Job
-    from worker.settings import Settings
     from worker.stores import Stores
     from worker.terms import Terms
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.conftest import until
-from worker.clock import now_ms
+from worker.base.clock import now_ms
 from worker.job_scripts import CHANGED, TELL_MS
 from worker.jobs import Cancelled
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from worker.base.problems import ProblemError
+from worker.base.settings import Settings, SettingsError
 from worker.datasets import Table
-from worker.problems import ProblemError
 from worker.quotas import JobLimits, Quota, Quotas
-from worker.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
     from worker.stores import Stores

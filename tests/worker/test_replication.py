@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from worker import replication
-from worker.problems import ProblemError
+from worker.base.problems import ProblemError
 from worker.replication import MARK, replicated
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from rq import SimpleWorker
 
 from tests.worker.test_queue import fit_job
 from worker import room
+from worker.base.problems import ProblemError
 from worker.jobs import Cancelled
-from worker.problems import ProblemError
 from worker.quotas import JobLimits
 from worker.safe_queue import NAME, SERIALIZER, SafeQueue
 

@@ -12,8 +12,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from worker.base.settings import Settings
 from worker.servers import Server, ServerError, queue_server
-from worker.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

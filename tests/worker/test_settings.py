@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from worker.settings import Settings, SettingsError, rows, table, unknown
+from worker.base.settings import Settings, SettingsError, rows, table, unknown
 
 
 def test_defaults_without_environment() -> None:

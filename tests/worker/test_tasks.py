@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from glle_engine import Draw, Posterior
+    from worker.base.problems import Problem
+    from worker.base.settings import Settings
     from worker.draws import DrawKey
     from worker.jobs import Job
-    from worker.problems import Problem
-    from worker.settings import Settings
     from worker.stores import Stores
 
 N = 200

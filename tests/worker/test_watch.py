@@ -18,7 +18,7 @@ from worker.counts import Spread
 from worker.watch import drew, stage, watched
 
 if TYPE_CHECKING:
-    from worker.settings import Settings
+    from worker.base.settings import Settings
     from worker.stores import Stores
 
 

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from glle_engine.base import npz
+from worker.base.file_lock import locked
+from worker.base.files import make_folder, private_file, restrict_folder, sync_folder, temporary
+from worker.base.problems import ProblemError
 from worker.datasets import DatasetStore, Table
 from worker.keys import KeyStore
-from worker.lock import locked
-from worker.problems import ProblemError
-from worker.writing import make_folder, private_file, restrict_folder, sync_folder, temporary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

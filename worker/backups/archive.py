@@ -26,16 +26,16 @@ from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, cast
 
 import glle_engine
-from worker.clock import now_iso
-from worker.formats import opened, stamped
-from worker.problems import refuse
+from worker.base.clock import now_iso
+from worker.base.problems import refuse
+from worker.base.versions import opened, stamped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from _typeshed import SupportsWrite
 
-    from worker.problems import ProblemError
+    from worker.base.problems import ProblemError
 
 PIECE = 2**20
 LINE = 64 * 2**20  # bytes of one record; a job of ten thousand draws takes some hundred thousand

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from worker import job_scripts
-from worker.clock import now_ms
+from worker.base.clock import now_ms
 from worker.identity import index_member, text
 from worker.job import job_key
 from worker.job_index import INDEX

@@ -14,10 +14,10 @@ from worker.backups.archive import Archive, damaged
 from worker.backups.contents import array_in, dataset_in
 from worker.backups.records import put_job
 from worker.backups.take import CACHED, KINDS, Chosen
-from worker.clock import now_ms
+from worker.base.clock import now_ms
+from worker.base.versions import named
 from worker.embedding_records import EmbeddingRecord
 from worker.embedding_records import record_of as embedding_of
-from worker.formats import named
 from worker.job import job_from
 from worker.keys import keys_of
 from worker.posteriors import PosteriorRecord, calibration_of

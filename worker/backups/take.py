@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from worker.backups.records import ended_jobs
-from worker.clock import now_ms
+from worker.base.clock import now_ms
+from worker.base.versions import named
 from worker.embedding_records import record_of as embedding_of
-from worker.formats import named
 from worker.identity import text
 from worker.job import job_from
 from worker.keys import keys_text

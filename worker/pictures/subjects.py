@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from worker.analyses import SummarySpec
+from worker.base.problems import refuse
 from worker.comparisons import ComparisonSpec
 from worker.draws import DrawKey
 from worker.embeddings import EmbeddingSpec
 from worker.pictures.drawing import Bars, Panel
 from worker.pictures.palette import Colours
-from worker.problems import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

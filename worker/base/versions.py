@@ -22,13 +22,13 @@ import json
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from glle_engine import NUMBERS
-from worker.numerics import is_of_this_version, kind_of, own_numbers
-from worker.problems import refuse
+from worker.base.numerics import is_of_this_version, kind_of, own_numbers
+from worker.base.problems import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from worker.problems import ProblemError
+    from worker.base.problems import ProblemError
 
 Format = Literal[
     "job",
@@ -132,7 +132,7 @@ def queue_name(numbers: str | None = None) -> str:
     Parameters
     ----------
     numbers
-        Those of the workers (`worker.numerics`); None for the pinned kind.
+        Those of the workers (`worker.base.numerics`); None for the pinned kind.
 
     """
     generation = 1 + sum(VERSIONS[kind] - 1 for kind in _FOR_WORKERS)  # grows with each of them: no name comes again

@@ -6,7 +6,7 @@ import contextlib
 import fcntl
 from typing import TYPE_CHECKING
 
-from worker.writing import private_file
+from worker.base.files import private_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from glle_engine import GlleError
-from worker.quoting import quotable, shortened
+from worker.base.quoting import quotable, shortened
 
 TYPE_PREFIX = "urn:glle:problem:"
 
@@ -38,7 +38,7 @@ class Problem:
     details
         Facts: sizes, positions, the smallest k that would do.
 
-    All of it is finite JSON of bounded size (`worker.quoting`), whatever it quotes.
+    All of it is finite JSON of bounded size (`worker.base.quoting`), whatever it quotes.
 
     """
 
