@@ -12,7 +12,7 @@ import redis
 from service.padding import padded
 from service.problems import answer, redis_away
 from worker.base.problems import ProblemError
-from worker.tenants import DEFAULT
+from worker.records.tenants import DEFAULT
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send

@@ -8,14 +8,14 @@ from glle_engine.base.errors import InvalidParameterError
 from service.models import COUNTER
 from worker.base.problems import ProblemError, refuse
 from worker.datasets import all_points_equal, not_found
-from worker.draws import draws_bytes
-from worker.terms import quick_draws
+from worker.records.draws import draws_bytes
+from worker.records.priority import quick_draws
 
 if TYPE_CHECKING:
     from worker.datasets import Dataset
-    from worker.draws import DrawsSpec
     from worker.jobs import Job
     from worker.posteriors import PosteriorRecord
+    from worker.records.draws import DrawsSpec
     from worker.stores import Stores
 
 

@@ -15,13 +15,13 @@ from service.models import JobOut
 from service.waiting import WAITS
 from worker.analysis import AnalysisSpec
 from worker.base.numerics import numbers_for
-from worker.dataset import Array
 from worker.jobs import Job
 from worker.posteriors import PosteriorRecord
+from worker.records.dataset import Array
+from worker.records.priority import ANY_TIME, Terms
+from worker.records.tenants import DEFAULT
 from worker.replication import replicated
 from worker.stores import Stores
-from worker.tenants import DEFAULT
-from worker.terms import ANY_TIME, Terms
 
 
 def _stores(request: Request) -> Stores:

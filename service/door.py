@@ -10,7 +10,7 @@ from service.proxies import Proxies, sign_of_proxy
 from worker.base.problems import ProblemError, refuse
 from worker.base.settings import Settings, SettingsError
 from worker.keys import KeyStore
-from worker.tenants import DEFAULT
+from worker.records.tenants import DEFAULT
 
 if TYPE_CHECKING:
     from starlette.types import Scope

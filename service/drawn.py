@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from service.results import Wanted
     from worker.cache import Entry
-    from worker.draws import DrawKey, DrawsSpec
+    from worker.records.draws import DrawKey, DrawsSpec
     from worker.tiers import TieredCache
 
 MEDIA = (JSON, NPY, NPZ, ARROW, CSV)

@@ -16,8 +16,8 @@ from fastapi import Header
 
 from worker.base.problems import ProblemError, refuse
 from worker.base.versions import read, written
-from worker.identity import digest, text
-from worker.tenants import DEFAULT, own
+from worker.records.ids import digest, text
+from worker.records.tenants import DEFAULT, own
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from service.flags import span
 from worker.keys import SCOPES, KeyStore
-from worker.tenants import DEFAULT
+from worker.records.tenants import DEFAULT
 
 if TYPE_CHECKING:
     import argparse

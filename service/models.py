@@ -25,7 +25,7 @@ from worker.datasets import Dataset
 from worker.embeddings import EmbeddingSpec
 from worker.jobs import Job, Kind, Status
 from worker.posteriors import PosteriorRecord
-from worker.terms import Priority
+from worker.records.priority import Priority
 
 COUNTER = 2**64 - 1  # seeds and indices are keys of a counter-based generator
 

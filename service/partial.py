@@ -16,8 +16,8 @@ from service.arrays import NPY, Stack
 from service.broken import BrokenOffError
 from service.context import made_again
 from service.streams import Stream, states
+from worker.records.tenants import DEFAULT
 from worker.shards import counts
-from worker.tenants import DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from service.arrays import Dtype
     from service.streams import Streams
     from worker.cache import Entry
-    from worker.draws import DrawsSpec
     from worker.jobs import Job
+    from worker.records.draws import DrawsSpec
     from worker.stores import Stores
 
 READ_BYTES = 2**20  # of draws read in one round trip

@@ -15,7 +15,7 @@ import redis
 from starlette.concurrency import run_in_threadpool
 
 from worker.quotas import too_many_requests
-from worker.tenants import own
+from worker.records.tenants import own
 
 if TYPE_CHECKING:
     from worker.quotas import Quotas

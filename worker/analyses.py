@@ -15,7 +15,7 @@ from glle_engine.posterior.selection import advise
 from glle_engine.posterior.summary import summarize
 from worker.analysis import AnalysisSpec
 from worker.cache import Array, Entry
-from worker.draws import DrawKey
+from worker.records.draws import DrawKey
 
 if TYPE_CHECKING:
     from glle_engine import Posterior

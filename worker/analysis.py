@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from glle_engine import NUMBERS
 from worker.base.versions import named
-from worker.identity import digest
+from worker.records.ids import digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from glle_engine import Draw, Posterior
     from glle_engine.base.progress import OnProgress
     from worker.cache import Array, Entry
-    from worker.draws import DrawKey
     from worker.jobs import Kind
+    from worker.records.draws import DrawKey
 
 
 class Desk(Protocol):

@@ -11,7 +11,7 @@ import re
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from worker.identity import text
+from worker.records.ids import text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

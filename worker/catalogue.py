@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from worker.base.files import size
-from worker.dataset import EXTRAS
-from worker.identity import index_member
-from worker.tenants import DEFAULT
+from worker.records.dataset import EXTRAS
+from worker.records.ids import index_member
+from worker.records.tenants import DEFAULT
 
 if TYPE_CHECKING:
     from pathlib import Path

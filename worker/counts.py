@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import redis
 
 from worker.base.versions import named
-from worker.identity import text
+from worker.records.ids import text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

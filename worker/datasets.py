@@ -19,11 +19,11 @@ from worker.base.problems import ProblemError, refuse
 from worker.base.versions import written
 from worker.blocks import BLOCK, checked_blocks
 from worker.catalogue import RECORD, SUFFIXES, Catalogue
-from worker.dataset import Array, Content, Dataset, Table, record_of
 from worker.intact import Intact
-from worker.naming import renamed
 from worker.quotas import too_many_bytes
-from worker.tenants import DEFAULT, dataset_id
+from worker.records.dataset import Array, Content, Dataset, Table, record_of
+from worker.records.labels import renamed
+from worker.records.tenants import DEFAULT, dataset_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -131,7 +131,7 @@ class DatasetStore:
         return dataset_id(_sha256(table, _stored_dtype(table), table.extras), self._tenant or DEFAULT)
 
     def rename(self, id_: str, changes: dict[str, Any]) -> Dataset:
-        """Change name and tags, as `worker.naming.renamed` does, and return the record.
+        """Change name and tags, as `worker.records.labels.renamed` does, and return the record.
 
         Raises
         ------

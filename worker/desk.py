@@ -18,8 +18,8 @@ from worker.base.versions import require_own_numbers
 from worker.cache import Entry
 from worker.datasets import not_found
 from worker.drawing import cached_draw, draw_and_cache, group_size
-from worker.draws import draws_bytes
-from worker.identity import content_sha256
+from worker.records.draws import draws_bytes
+from worker.records.ids import content_sha256
 from worker.watch import stage
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from worker.analysis import AnalysisSpec
     from worker.cache import Array
-    from worker.draws import DrawKey
     from worker.jobs import Job
     from worker.posteriors import PosteriorRecord
+    from worker.records.draws import DrawKey
     from worker.stores import Stores
 
 log = logging.getLogger(__name__)

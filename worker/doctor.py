@@ -17,7 +17,7 @@ from glle_engine.posterior.fingerprint import PINNED, fingerprint, numerics_kind
 from worker.base.problems import ProblemError
 from worker.disk import free_bytes
 from worker.health import KIND_REMEDY, UNTOLD, Check, QueueState, data_folder, other_queues, queue_states, used
-from worker.identity import text
+from worker.records.ids import text
 from worker.stores import Stores
 
 if TYPE_CHECKING:

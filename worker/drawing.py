@@ -12,8 +12,8 @@ from glle_engine import Draw, Posterior
 from worker.base.numerics import own_numbers
 from worker.base.problems import refuse
 from worker.cache import Entry
-from worker.draws import DrawKey
-from worker.identity import content_sha256
+from worker.records.draws import DrawKey
+from worker.records.ids import content_sha256
 from worker.watch import drew, stage
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ import redis
 from worker.base.problems import refuse
 from worker.base.versions import read, written
 from worker.embeddings import EmbeddingSpec, Recipe
-from worker.identity import text
-from worker.job import job_key
 from worker.job_index import NOTED
-from worker.tenants import DEFAULT
+from worker.records.ids import text
+from worker.records.job import job_key
+from worker.records.tenants import DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

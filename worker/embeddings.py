@@ -16,7 +16,7 @@ from glle_engine.methods import METHODS, method
 from glle_engine.metrics.registry import score
 from worker.analysis import AnalysisSpec, results_prefix
 from worker.cache import Entry
-from worker.identity import digest
+from worker.records.ids import digest
 
 if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress

@@ -17,7 +17,7 @@ from worker.base.numerics import kind_of
 from worker.base.problems import ProblemError
 from worker.base.versions import numbers_of_queue
 from worker.disk import existing, free_bytes, no_room_for_work, probe
-from worker.identity import text
+from worker.records.ids import text
 from worker.roster import WorkerState, at_work, own_queues
 from worker.safe_queue import NAME
 

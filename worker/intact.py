@@ -16,14 +16,14 @@ import numpy as np
 
 from worker.base.npy_headers import ALONE
 from worker.base.problems import refuse
-from worker.dataset import Content
-from worker.tenants import dataset_id
+from worker.records.dataset import Content
+from worker.records.tenants import dataset_id
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from worker.base.problems import ProblemError
-    from worker.dataset import Array, Dataset
+    from worker.records.dataset import Array, Dataset
 
 AGAIN_SECONDS = 3600.0  # after which a file that looks the same is read again: disks err without touching its times
 MOST_REMEMBERED = 2**16  # data sets, some 200 bytes each

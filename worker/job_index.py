@@ -16,9 +16,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, get_args
 
 from worker.base.clock import now_ms
-from worker.identity import text
-from worker.job import OPEN, Kind, Status
-from worker.tenants import DEFAULT, own
+from worker.records.ids import text
+from worker.records.job import OPEN, Kind, Status
+from worker.records.tenants import DEFAULT, own
 
 if TYPE_CHECKING:
     import redis

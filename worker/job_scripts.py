@@ -8,7 +8,7 @@ from worker.job_index import LISTS, REMOVED, TENANTS
 
 ENDED = "glle:ended"  # the channel of the ids of jobs that end
 CHANGED = "glle:changed"  # the channel of the ids of jobs whose records change
-OPEN = "glle:open"  # the set of the default tenant's jobs that are to end yet; `worker.tenants.own` names the others'
+OPEN = "glle:open"  # the set of the default tenant's jobs that are to end yet; `worker.records.tenants.own` names the others'
 ALL_OPEN = "glle:unfinished"  # the set of everyone's
 TELL_MS = 100  # between two publications of a job's progress
 

@@ -20,15 +20,15 @@ from worker.base.clock import iso, now_iso, now_ms
 from worker.base.numerics import numbers_of
 from worker.base.problems import refuse, too_late
 from worker.base.versions import named, queue_name, require_own_version, stamped
-from worker.draws import CHAINS
-from worker.identity import index_member, member_name, new_job_id, text
-from worker.inline import POINTS, inline_fields, inline_points
-from worker.job import FIELDS, OPEN, Job, Kind, Status, job_key, job_of
 from worker.job_index import INDEX, JobIndex
 from worker.quotas import JobLimits, too_many_jobs, too_many_of_all
+from worker.records.draws import CHAINS
+from worker.records.ids import index_member, member_name, new_job_id, text
+from worker.records.inline_points import POINTS, inline_fields, inline_points
+from worker.records.job import FIELDS, OPEN, Job, Kind, Status, job_key, job_of
+from worker.records.priority import ANY_TIME, Terms
+from worker.records.tenants import DEFAULT, own
 from worker.shards import count_field
-from worker.tenants import DEFAULT, own
-from worker.terms import ANY_TIME, Terms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from redis.commands.core import Script
 
     from worker.base.problems import Problem, ProblemError
-    from worker.dataset import Array
+    from worker.records.dataset import Array
     from worker.room import Room
 
 __all__ = ["OPEN", "Cancelled", "Job", "JobStore", "Kind", "Status", "job_key"]
@@ -126,7 +126,7 @@ class JobStore:
         numbers
             The bits that its results are to have, which name the queue of its tasks; None for the pinned kind.
         points
-            Points that came with the request, under the id of a data set that there need not be (`worker.inline`).
+            Points that came with the request, under the id of a data set that there need not be (`worker.records.inline_points`).
 
         Returns
         -------

@@ -24,7 +24,7 @@ from worker.base.file_lock import locked
 from worker.base.files import temporary
 from worker.base.problems import ProblemError, refuse
 from worker.base.versions import MEMBER, opened, stamped
-from worker.tenants import is_name
+from worker.records.tenants import is_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

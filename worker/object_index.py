@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Self
 
 from worker.base.versions import VERSIONS, named
-from worker.identity import digest, text
+from worker.records.ids import digest, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

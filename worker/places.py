@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from worker.identity import text
+from worker.records.ids import text
 
 if TYPE_CHECKING:
     import redis

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Self
 from glle_engine import Posterior
 from worker.base.problems import refuse
 from worker.base.versions import FIRST_NUMBERS, named, read, written
-from worker.identity import DIGEST, content_sha256, index_member, member_name, text
-from worker.naming import renamed
 from worker.quotas import too_many_posteriors
-from worker.tenants import DEFAULT, own
+from worker.records.ids import DIGEST, content_sha256, index_member, member_name, text
+from worker.records.labels import renamed
+from worker.records.tenants import DEFAULT, own
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -211,7 +211,7 @@ class PosteriorStore:
         return is_there
 
     def rename(self, id_: str, changes: dict[str, Any]) -> PosteriorRecord:
-        """Change name and tags, as `worker.naming.renamed` does, and return the record; raises as `fetch`."""
+        """Change name and tags, as `worker.records.labels.renamed` does, and return the record; raises as `fetch`."""
 
         def change(pipeline: redis.client.Pipeline) -> PosteriorRecord:
             record = renamed(self.fetch(id_), changes)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from worker.base.problems import refuse
 from worker.base.settings import Settings, SettingsError
-from worker.tenants import is_name
+from worker.records.tenants import is_name
 
 if TYPE_CHECKING:
     from worker.base.problems import ProblemError

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from worker.base.versions import numbers_of_queue, queue_name
-from worker.identity import text
+from worker.records.ids import text
 
 if TYPE_CHECKING:
     import redis

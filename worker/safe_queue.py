@@ -14,7 +14,7 @@ from rq.job import Job as RqJob
 
 from worker import places
 from worker.base.versions import queue_name
-from worker.identity import text
+from worker.records.ids import text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from worker.draws import CHAINS
-from worker.job import job_key
+from worker.records.draws import CHAINS
+from worker.records.job import job_key
 
 if TYPE_CHECKING:
     import redis
 
-    from worker.job import Job
+    from worker.records.job import Job
 
 # Reads the record into `chains` and `opened`, and ends the script with `nothing` where its round does not run.
 _READ = f"""

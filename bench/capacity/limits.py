@@ -18,11 +18,11 @@ from worker.base.clock import now_iso
 from worker.base.settings import Settings
 from worker.cache import Entry
 from worker.datasets import Dataset
-from worker.draws import DrawKey
 from worker.health import queue_states, readiness
-from worker.identity import digest
 from worker.posteriors import PosteriorRecord
 from worker.process import MAINTAINED, GlleWorker
+from worker.records.draws import DrawKey
+from worker.records.ids import digest
 from worker.safe_queue import NAME, SERIALIZER, SafeJob, SafeQueue
 from worker.servers import cache_server, queue_server
 from worker.stores import Stores

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from worker.capacity.plan import Demand
-    from worker.draws import DrawsSpec
+    from worker.records.draws import DrawsSpec
 
 
 @dataclass

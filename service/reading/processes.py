@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from service.readers import Apart, Limits
     from worker.base.settings import Settings
-    from worker.dataset import Table
+    from worker.records.dataset import Table
 
 GRACE_SECONDS = 10.0  # beyond the wall time of a reader, after which the fork server counts as stuck
 _MOST_WORDS = 4096  # bytes of a reader's standard error

@@ -16,7 +16,7 @@ import numpy as np
 
 from service.readers.apart import Apart
 from service.readers.shape import Limits
-from worker.dataset import EXTRAS, Table
+from worker.records.dataset import EXTRAS, Table
 
 if TYPE_CHECKING:
     Array = np.ndarray[Any, np.dtype[Any]]

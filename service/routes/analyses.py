@@ -43,12 +43,12 @@ from worker.analyses import (
 )
 from worker.base.numerics import numbers_for
 from worker.cache import entry_bytes
-from worker.dataset import Array
-from worker.draws import draw_seconds
 from worker.jobs import Job
 from worker.posteriors import PosteriorRecord
+from worker.records.dataset import Array
+from worker.records.draws import draw_seconds
+from worker.records.priority import Terms, quick_fit
 from worker.stores import Stores
-from worker.terms import Terms, quick_fit
 
 router = APIRouter(tags=["analyses"])
 

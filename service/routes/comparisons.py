@@ -25,8 +25,8 @@ from worker.comparisons import ComparisonSpec
 from worker.datasets import Dataset
 from worker.embeddings import Judgement
 from worker.jobs import Job
+from worker.records.priority import Terms
 from worker.stores import Stores
-from worker.terms import Terms
 
 router = APIRouter(prefix="/v1/comparisons", tags=["embeddings"])
 

@@ -42,7 +42,7 @@ from service.uploads import received
 from worker.base.problems import refuse
 from worker.datasets import Array, Dataset, Table
 from worker.disk import require_room
-from worker.naming import is_called
+from worker.records.labels import is_called
 from worker.stores import Stores
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"])

@@ -34,12 +34,12 @@ from service.tables import Table, matrix_columns, table_response
 from worker.base.numerics import numbers_for
 from worker.base.versions import queue_name
 from worker.cache import Entry
-from worker.draws import AUTO, CHAINS, DrawsSpec, shard_seconds
-from worker.identity import digest
 from worker.jobs import Job
 from worker.posteriors import PosteriorRecord
+from worker.records.draws import AUTO, CHAINS, DrawsSpec, shard_seconds
+from worker.records.ids import digest
+from worker.records.priority import Terms
 from worker.stores import Stores
-from worker.terms import Terms
 
 router = APIRouter(prefix="/v1/posteriors/{id}/draws", tags=["draws"])
 

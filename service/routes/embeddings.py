@@ -26,8 +26,8 @@ from worker.cache import Entry
 from worker.embedding_records import EmbeddingRecord
 from worker.embeddings import EmbeddingSpec
 from worker.jobs import Job
+from worker.records.priority import Terms
 from worker.stores import Stores
-from worker.terms import Terms
 
 router = APIRouter(prefix="/v1/embeddings", tags=["embeddings"])
 

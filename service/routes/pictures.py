@@ -18,12 +18,12 @@ from service.routes.posteriors import ACCEPTED, Wait
 from worker.analyses import MOST_SUMMARISED, SummarySpec
 from worker.base.numerics import numbers_for, numbers_of
 from worker.base.problems import refuse
-from worker.draws import draw_seconds
 from worker.pictures.picture import MEDIA, PictureSpec, Subject, require_pictures
 from worker.pictures.subjects import Grid, chosen_color
 from worker.posteriors import PosteriorRecord
+from worker.records.draws import draw_seconds
+from worker.records.priority import ANY_TIME, Terms
 from worker.stores import Stores
-from worker.terms import ANY_TIME, Terms
 
 router = APIRouter(tags=["pictures"])
 

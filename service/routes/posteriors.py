@@ -17,12 +17,12 @@ from service.paging import Cursor, Limit, listed, position
 from service.problems import documented
 from worker.base.numerics import numbers_for
 from worker.base.problems import refuse
-from worker.identity import posterior_id
 from worker.jobs import Job
-from worker.naming import is_called
 from worker.posteriors import PosteriorRecord
+from worker.records.ids import posterior_id
+from worker.records.labels import is_called
+from worker.records.priority import Priority, Terms, quick_fit
 from worker.stores import Stores
-from worker.terms import Priority, Terms, quick_fit
 
 router = APIRouter(prefix="/v1/posteriors", tags=["posteriors"])
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from worker import places
-from worker.identity import text
+from worker.records.ids import text
 from worker.safe_queue import NAME
 
 if TYPE_CHECKING:

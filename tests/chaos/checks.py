@@ -13,7 +13,7 @@ from tests.chaos.census import CACHE, QUEUE, Census
 from tests.load.content import Content, Embedding, Fit
 from tests.load.following import JSON, NPY, NPZ
 from tests.load.ledger import ENDED
-from worker.identity import text
+from worker.records.ids import text
 
 if TYPE_CHECKING:
     from pathlib import Path

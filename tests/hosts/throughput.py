@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tests.hosts.deployment import worker_names
 from tests.hosts.report import aligned
 from worker.base.settings import Settings
-from worker.draws import DrawsSpec, shard_seconds
+from worker.records.draws import DrawsSpec, shard_seconds
 
 if TYPE_CHECKING:
     from tests.hosts.deployment import Deployment

@@ -24,9 +24,9 @@ import numpy as np
 from glle_engine import NUMBERS, FitSpec
 from tests.system.conftest import Up, fitted, running, synthetic
 from worker.base.settings import Settings
-from worker.identity import posterior_id
+from worker.records.ids import posterior_id
+from worker.records.tenants import DEFAULT
 from worker.stores import Stores
-from worker.tenants import DEFAULT
 
 FILTERS = ("status=failed", "status=queued", "status=running&kind=fit", "kind=draws", "status=succeeded&limit=100")
 PROBES = {"GET /livez": 0.05, "a cached draw": 0.1}  # seconds between two

@@ -22,9 +22,9 @@ from tests.conftest import until
 from worker.base.versions import queue_name
 from worker.datasets import Table
 from worker.drawing import draw_and_cache
-from worker.draws import DrawKey
-from worker.identity import posterior_id
 from worker.posteriors import PosteriorRecord
+from worker.records.draws import DrawKey
+from worker.records.ids import posterior_id
 from worker.stores import Stores
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from tests.service.conftest import serving
 from worker.datasets import Table
 from worker.desk import WorkerDesk
 from worker.drawing import draw_and_cache
-from worker.draws import DrawKey
 from worker.embeddings import Recipe
-from worker.identity import posterior_id
 from worker.posteriors import PosteriorRecord
+from worker.records.draws import DrawKey
+from worker.records.ids import posterior_id
 from worker.stores import Stores
 
 if TYPE_CHECKING:

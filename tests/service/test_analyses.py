@@ -23,7 +23,7 @@ from worker.analyses import ReconstructionsSpec
 from worker.base.problems import ProblemError
 from worker.cache import Entry
 from worker.drawing import draw_and_cache
-from worker.draws import DrawKey, DrawsSpec
+from worker.records.draws import DrawKey, DrawsSpec
 from worker.stores import Stores
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from tests.conftest import evict, until
 from tests.service.conftest import serving
 from tests.service.test_resources import upload
 from worker import tasks
-from worker.draws import DrawsSpec
+from worker.records.draws import DrawsSpec
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -16,7 +16,7 @@ from tests.service.test_resources import upload
 from tests.service.test_terms import CREATING, posterior
 from worker import tasks
 from worker.base.problems import ProblemError, refuse
-from worker.identity import digest
+from worker.records.ids import digest
 
 if TYPE_CHECKING:
     import httpx

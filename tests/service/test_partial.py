@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import until
 from worker.cache import Entry
-from worker.draws import DrawsSpec
+from worker.records.draws import DrawsSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from worker.base.problems import Problem
-    from worker.dataset import Table
+    from worker.records.dataset import Table
 
 LIMITS = Limits(points=3_000_000, features=20)
 X = np.random.default_rng(0).normal(size=(6, 3))

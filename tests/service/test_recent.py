@@ -16,7 +16,7 @@ from starlette.responses import Response
 from service import recent
 from service.recent import Recent
 from tests.conftest import evict
-from worker.draws import DrawKey
+from worker.records.draws import DrawKey
 
 if TYPE_CHECKING:
     import httpx

@@ -15,7 +15,7 @@ from service.context import wait_for_it_again
 from service.drawn import _Result
 from service.selection import Selection
 from tests.conftest import evict, until
-from worker.draws import DrawKey
+from worker.records.draws import DrawKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,7 +19,7 @@ from tests.service.test_resources import upload
 from worker import tasks
 from worker.analyses import ReconstructionsSpec
 from worker.base.problems import ProblemError
-from worker.draws import DrawsSpec
+from worker.records.draws import DrawsSpec
 
 if TYPE_CHECKING:
     import httpx

@@ -11,8 +11,8 @@ import glle_engine
 from glle_engine import FitSpec
 from tests.service.keyed import served
 from worker.datasets import Table
-from worker.identity import posterior_id
 from worker.posteriors import PosteriorRecord
+from worker.records.ids import posterior_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

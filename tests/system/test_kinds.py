@@ -19,7 +19,7 @@ from tests.drills.conftest import NOW, ROOT, START_SECONDS, Version, deployed
 from tests.system.conftest import ended, fitted, synthetic
 from worker import lifeline
 from worker.base.numerics import kind_of
-from worker.identity import posterior_id
+from worker.records.ids import posterior_id
 from worker.stores import Stores
 
 if TYPE_CHECKING:

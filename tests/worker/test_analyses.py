@@ -27,10 +27,10 @@ from worker.base.problems import ProblemError
 from worker.cache import Entry
 from worker.comparisons import ComparisonSpec
 from worker.datasets import Table
-from worker.draws import AUTO
 from worker.embeddings import EmbeddingSpec
 from worker.jobs import Job, Kind
 from worker.kinds import analysis_of
+from worker.records.draws import AUTO
 
 if TYPE_CHECKING:
     from worker.analysis import AnalysisSpec

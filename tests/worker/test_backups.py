@@ -20,10 +20,10 @@ from worker.base import versions
 from worker.base.problems import ProblemError
 from worker.cache import Entry
 from worker.datasets import Table
-from worker.draws import DrawKey
 from worker.embeddings import Recipe
-from worker.identity import posterior_id
 from worker.posteriors import PosteriorRecord
+from worker.records.draws import DrawKey
+from worker.records.ids import posterior_id
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def test_digests_of_before_the_dtype_of_labels_are_good(
     """A data set with labels like text that an earlier version stored is put back under its id."""
     table = Table(values=np.eye(2), labels=np.array(["ab", "cd"]).view(np.float64), source={"kind": "test"})
     now = full.datasets.id_of(table)
-    monkeypatch.setattr("worker.dataset._may_be_text", lambda _: False)
+    monkeypatch.setattr("worker.records.dataset._may_be_text", lambda _: False)
     before = full.datasets.add(table)[0].id
     monkeypatch.undo()
     assert before != now

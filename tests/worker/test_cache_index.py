@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from worker import cache_index
-from worker.identity import text
+from worker.records.ids import text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.draws import AUTO, LEAST_SECONDS, MOST_PER_SHARD, PIECES, DrawKey, DrawsSpec, draw_seconds, shard_seconds
+from worker.records.draws import (
+    AUTO,
+    LEAST_SECONDS,
+    MOST_PER_SHARD,
+    PIECES,
+    DrawKey,
+    DrawsSpec,
+    draw_seconds,
+    shard_seconds,
+)
 
 
 def spec(

@@ -17,10 +17,10 @@ from worker.analyses import CalibrationSpec
 from worker.base import versions
 from worker.base.problems import ProblemError
 from worker.datasets import Table
-from worker.draws import DrawKey
 from worker.embeddings import Recipe
-from worker.identity import digest, posterior_id
 from worker.jobs import job_key
+from worker.records.draws import DrawKey
+from worker.records.ids import digest, posterior_id
 from worker.safe_queue import NAME, SERIALIZER, SafeQueue
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from worker.dataset import Dataset
+    from worker.records.dataset import Dataset
 
 X = np.random.default_rng(0).normal(size=(50, 3))
 LABELS = np.array(["a", "b"] * 25)

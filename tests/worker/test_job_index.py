@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from worker.backups.records import ended_jobs, put_job
 from worker.base.problems import Problem, ProblemError
 from worker.embeddings import Recipe
-from worker.identity import text
 from worker.job_index import INDEX, KINDS, POSITIONS, STATUSES, TENANTS
 from worker.quotas import JobLimits
-from worker.tenants import own
+from worker.records.ids import text
+from worker.records.tenants import own
 
 if TYPE_CHECKING:
     from worker.jobs import Job, JobStore

@@ -9,8 +9,8 @@ import pytest
 import glle_engine
 from glle_engine import Posterior, fit, manifolds
 from worker import drawing, tasks
-from worker.draws import DrawKey, DrawsSpec
-from worker.identity import digest
+from worker.records.draws import DrawKey, DrawsSpec
+from worker.records.ids import digest
 
 if TYPE_CHECKING:
     from worker.stores import Stores

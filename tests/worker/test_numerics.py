@@ -18,11 +18,11 @@ from worker.base.numerics import adopt, is_of_this_version, kind_of, numbers_for
 from worker.base.versions import numbers_of_queue, queue_name
 from worker.datasets import Table
 from worker.drawing import store_draws
-from worker.draws import DrawKey
 from worker.health import other_queues, queue_states
-from worker.identity import posterior_id
 from worker.process import GlleWorker
 from worker.queue import TaskQueue
+from worker.records.draws import DrawKey
+from worker.records.ids import posterior_id
 from worker.roster import workers_by_numbers
 from worker.safe_queue import NAME, SERIALIZER, SafeJob, SafeQueue
 

@@ -11,13 +11,13 @@ from rq.exceptions import DequeueTimeout
 from rq.job import JobStatus
 
 from tests.conftest import in_turn
-from worker.draws import DrawsSpec
-from worker.identity import text
 from worker.places import MOST_PASSED
 from worker.queue import STALE_SECONDS
+from worker.records.draws import DrawsSpec
+from worker.records.ids import text
+from worker.records.priority import Priority, Terms, quick_draws, quick_fit
 from worker.safe_queue import SERIALIZER, SafeJob, SafeQueue
 from worker.stores import Stores
-from worker.terms import Priority, Terms, quick_draws, quick_fit
 
 if TYPE_CHECKING:
     import pytest

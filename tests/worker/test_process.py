@@ -20,21 +20,21 @@ from glle_engine import FitSpec, manifolds
 from tests.conftest import until
 from worker import lifeline
 from worker.datasets import Table
-from worker.draws import DrawsSpec
-from worker.identity import posterior_id
 from worker.jobs import job_key
 from worker.posteriors import PosteriorRecord
 from worker.process import MAINTAINED, GlleWorker
+from worker.records.draws import DrawsSpec
+from worker.records.ids import posterior_id
+from worker.records.priority import ANY_TIME
 from worker.safe_queue import NAME, SERIALIZER, SafeJob, SafeQueue
-from worker.terms import ANY_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from worker.base.settings import Settings
     from worker.jobs import Job
+    from worker.records.priority import Terms
     from worker.stores import Stores
-    from worker.terms import Terms
 
 pytestmark = pytest.mark.skipif(not lifeline.LINUX, reason="reads /proc")
 

@@ -12,8 +12,8 @@ from rq import SimpleWorker
 from rq.job import JobStatus
 
 from worker import queue, safe_queue, tasks
-from worker.draws import CHAINS, DrawsSpec
 from worker.queue import TaskQueue
+from worker.records.draws import CHAINS, DrawsSpec
 from worker.safe_queue import NAME, SERIALIZER, TASKS, SafeJob, SafeQueue, task
 
 if TYPE_CHECKING:

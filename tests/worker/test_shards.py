@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.service.conftest import beating
-from worker.draws import CHAINS, DrawsSpec
 from worker.jobs import job_key
 from worker.queue import STALE_SECONDS
+from worker.records.draws import CHAINS, DrawsSpec
 from worker.shards import Shards
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from glle_engine.base.errors import OutOfRangeError
 from worker import desk, drawing, tasks
 from worker.behind import FAR
 from worker.datasets import Table
-from worker.draws import CHAINS, DrawsSpec
-from worker.identity import digest, posterior_id
 from worker.posteriors import PosteriorStore
+from worker.records.draws import CHAINS, DrawsSpec
+from worker.records.ids import digest, posterior_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from glle_engine import Draw, Posterior
     from worker.base.problems import Problem
     from worker.base.settings import Settings
-    from worker.draws import DrawKey
     from worker.jobs import Job
+    from worker.records.draws import DrawKey
     from worker.stores import Stores
 
 N = 200

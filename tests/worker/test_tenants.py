@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worker import tenants
 from worker.base.problems import ProblemError
 from worker.datasets import Table
+from worker.records import tenants
 
 if TYPE_CHECKING:
     from worker.stores import Stores

@@ -11,7 +11,7 @@ from tests.conftest import until
 from tests.worker.test_process import fit_job, worker
 from worker.base.clock import iso, now_ms
 from worker.jobs import Cancelled
-from worker.terms import ANY_TIME, Terms
+from worker.records.priority import ANY_TIME, Terms
 
 if TYPE_CHECKING:
     from worker.base.settings import Settings

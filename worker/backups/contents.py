@@ -8,8 +8,8 @@ from typing import IO, TYPE_CHECKING
 import numpy as np
 
 from worker.backups.archive import LINE, PIECE, Archive, damaged
-from worker.dataset import EXTRAS, Content, Dataset, record_of
-from worker.tenants import dataset_id, is_name
+from worker.records.dataset import EXTRAS, Content, Dataset, record_of
+from worker.records.tenants import dataset_id, is_name
 
 if TYPE_CHECKING:
     from worker.cache import Array

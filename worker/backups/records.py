@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from worker import job_scripts
 from worker.base.clock import now_ms
-from worker.identity import index_member, text
-from worker.job import job_key
 from worker.job_index import INDEX
-from worker.tenants import DEFAULT, own
+from worker.records.ids import index_member, text
+from worker.records.job import job_key
+from worker.records.tenants import DEFAULT, own
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

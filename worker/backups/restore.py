@@ -18,17 +18,17 @@ from worker.base.clock import now_ms
 from worker.base.versions import named
 from worker.embedding_records import EmbeddingRecord
 from worker.embedding_records import record_of as embedding_of
-from worker.job import job_from
 from worker.keys import keys_of
 from worker.posteriors import PosteriorRecord, calibration_of
 from worker.posteriors import record_of as posterior_of
-from worker.tenants import is_name
+from worker.records.job import job_from
+from worker.records.tenants import is_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from worker.dataset import Dataset
-    from worker.job import Job
+    from worker.records.dataset import Dataset
+    from worker.records.job import Job
     from worker.stores import Stores
 
 COLUMNS = ("in the backup", "restored", "there already", "named otherwise", "expired")

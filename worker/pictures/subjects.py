@@ -10,10 +10,10 @@ import numpy as np
 from worker.analyses import SummarySpec
 from worker.base.problems import refuse
 from worker.comparisons import ComparisonSpec
-from worker.draws import DrawKey
 from worker.embeddings import EmbeddingSpec
 from worker.pictures.drawing import Bars, Panel
 from worker.pictures.palette import Colours
+from worker.records.draws import DrawKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from worker.base.versions import read
-from worker.tenants import DEFAULT
+from worker.records.tenants import DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from worker.identity import DIGEST, digest
+from worker.records.ids import DIGEST, digest
 
 DEFAULT = "default"  # whoever comes without a key, and the owner of records from before there were tenants
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from worker.base.clock import now_ms
 
 if TYPE_CHECKING:
-    from worker.draws import DrawsSpec
+    from worker.records.draws import DrawsSpec
 
 Priority = Literal["interactive", "batch"]
 

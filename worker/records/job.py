@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from worker.base.clock import now_ms
 from worker.base.problems import Problem
 from worker.base.versions import FIRST_NUMBERS, FIRST_QUEUE, MEMBER, opened, unreadable
-from worker.draws import CHAINS
-from worker.identity import text
-from worker.inline import IS_INLINE
-from worker.tenants import DEFAULT
+from worker.records.draws import CHAINS
+from worker.records.ids import text
+from worker.records.inline_points import IS_INLINE
+from worker.records.tenants import DEFAULT
 
 if TYPE_CHECKING:
-    from worker.terms import Priority
+    from worker.records.priority import Priority
 
 Kind = Literal[
     "fit",
@@ -59,7 +59,7 @@ class Job:
     since, base
         When the stage began, and what was done by then.
     deadline, priority
-        Its terms: `worker.terms`.
+        Its terms: `worker.records.priority`.
     tenant
         Whose it is.
     numbers
