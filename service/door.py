@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Self
 from service.proxies import Proxies, sign_of_proxy
 from worker.base.problems import ProblemError, refuse
 from worker.base.settings import Settings, SettingsError
-from worker.keys import KeyStore
 from worker.records.tenants import DEFAULT
+from worker.tenancy.api_keys import KeyStore
 
 if TYPE_CHECKING:
     from starlette.types import Scope
 
-    from worker import keys
+    from worker.tenancy import api_keys
 
 OPEN_PATHS = frozenset({"/", "/docs", "/openapi.json", "/livez", "/readyz"})  # what a probe or a newcomer needs
 OPEN_FOLDER = "/explorer/"  # the page is the same for everyone; what it asks for needs a key
@@ -107,7 +107,7 @@ class Door:
             if _AUTHORIZATION not in dict(scope["headers"]):
                 raise _key_required(f"The request came through a proxy (it has {sign}) and has no key.")
         key = self._store.verify(_bearer(scope))
-        needed: keys.Scope = "admin" if path == METRICS else "read" if method in _READING else "write"
+        needed: api_keys.Scope = "admin" if path == METRICS else "read" if method in _READING else "write"
         if needed not in key.scopes:
             detail = f"Key {key.id} may {' and '.join(key.scopes)}; {method} {path} needs the scope {needed}."
             remedy = f"Use a key made with --scope {needed}."

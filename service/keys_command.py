@@ -6,8 +6,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from service.flags import span
-from worker.keys import SCOPES, KeyStore
 from worker.records.tenants import DEFAULT
+from worker.tenancy.api_keys import SCOPES, KeyStore
 
 if TYPE_CHECKING:
     import argparse

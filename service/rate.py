@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import redis
 from starlette.concurrency import run_in_threadpool
 
-from worker.quotas import too_many_requests
 from worker.records.tenants import own
+from worker.tenancy.quotas import too_many_requests
 
 if TYPE_CHECKING:
-    from worker.quotas import Quotas
+    from worker.tenancy.quotas import Quotas
 
 # KEYS: bucket. ARGV: requests a minute, requests wanted. Returns how many were taken, and when there is one again (ms).
 # A bucket that nobody asked for a minute is full: it may be forgotten.

@@ -15,8 +15,8 @@ OF_THE_PROCESS = re.compile(r"""setattr\((["'][\w.]+\.)?(time|asyncio|anyio|date
     ("line", "found"),
     [
         ('monkeypatch.setattr(time, "time", lambda: later)', True),
-        ('monkeypatch.setattr("worker.keys.time.monotonic", lambda: now)', True),
-        ('monkeypatch.setattr("worker.keys.time", SimpleNamespace(monotonic=lambda: now))', False),
+        ('monkeypatch.setattr("worker.tenancy.api_keys.time.monotonic", lambda: now)', True),
+        ('monkeypatch.setattr("worker.tenancy.api_keys.time", SimpleNamespace(monotonic=lambda: now))', False),
         ('monkeypatch.setattr("worker.process.AGAIN_SECONDS", 0)', False),
     ],
 )

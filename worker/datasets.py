@@ -20,10 +20,10 @@ from worker.base.versions import written
 from worker.blocks import BLOCK, checked_blocks
 from worker.catalogue import RECORD, SUFFIXES, Catalogue
 from worker.intact import Intact
-from worker.quotas import too_many_bytes
 from worker.records.dataset import Array, Content, Dataset, Table, record_of
 from worker.records.labels import renamed
 from worker.records.tenants import DEFAULT, dataset_id
+from worker.tenancy.quotas import too_many_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -21,7 +21,6 @@ from worker.base.numerics import numbers_of
 from worker.base.problems import refuse, too_late
 from worker.base.versions import named, queue_name, require_own_version, stamped
 from worker.job_index import INDEX, JobIndex
-from worker.quotas import JobLimits, too_many_jobs, too_many_of_all
 from worker.records.draws import CHAINS
 from worker.records.ids import index_member, member_name, new_job_id, text
 from worker.records.inline_points import POINTS, inline_fields, inline_points
@@ -29,6 +28,7 @@ from worker.records.job import FIELDS, OPEN, Job, Kind, Status, job_key, job_of
 from worker.records.priority import ANY_TIME, Terms
 from worker.records.tenants import DEFAULT, own
 from worker.shards import count_field
+from worker.tenancy.quotas import JobLimits, too_many_jobs, too_many_of_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from worker.keys import ID_BYTES, PREFIX
+from worker.tenancy.api_keys import ID_BYTES, PREFIX
 
 _KEY = re.compile(rf"({PREFIX}_[0-9a-f]{{{2 * ID_BYTES}}})_[\w-]+")
 

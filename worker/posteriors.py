@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Self
 from glle_engine import Posterior
 from worker.base.problems import refuse
 from worker.base.versions import FIRST_NUMBERS, named, read, written
-from worker.quotas import too_many_posteriors
 from worker.records.ids import DIGEST, content_sha256, index_member, member_name, text
 from worker.records.labels import renamed
 from worker.records.tenants import DEFAULT, own
+from worker.tenancy.quotas import too_many_posteriors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -27,12 +27,12 @@ from worker.base.problems import ProblemError, left_behind, no_worker_of_kind, w
 from worker.base.versions import numbers_of_queue
 from worker.jobs import job_key
 from worker.origin import luggage
-from worker.quotas import Quotas
 from worker.records.draws import DrawsSpec
 from worker.records.ids import text
 from worker.roster import at_work, own_queues, workers_by_numbers
 from worker.safe_queue import NAME, SERIALIZER, SafeJob, SafeQueue
 from worker.shards import Shards, counts, taker_field, takers
+from worker.tenancy.quotas import Quotas
 
 if TYPE_CHECKING:
     from collections.abc import Callable

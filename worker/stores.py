@@ -14,14 +14,14 @@ from worker.datasets import DatasetStore
 from worker.embedding_records import EmbeddingStore
 from worker.job_scripts import CHANGED, ENDED
 from worker.jobs import JobStore
-from worker.keys import KeyStore
 from worker.news import News
 from worker.object_store import ObjectStore
 from worker.patience import Patience
 from worker.posteriors import PosteriorStore
 from worker.queue import TaskQueue
-from worker.quotas import JobLimits, Quota, Quotas
 from worker.room import Room
+from worker.tenancy.api_keys import KeyStore
+from worker.tenancy.quotas import JobLimits, Quota, Quotas
 from worker.tiers import TieredCache
 
 ANSWER_SECONDS = 5.0  # for which a server may be silent

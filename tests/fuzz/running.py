@@ -9,7 +9,7 @@ from pathlib import Path
 from string import Template
 
 from service.client import Client
-from worker.keys import KeyStore
+from worker.tenancy.api_keys import KeyStore
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = Path(__file__).with_name("schemathesis.toml.in")

@@ -11,7 +11,7 @@ from typing import Literal
 
 from service import cli
 from service.door import METRICS, OPEN_PATHS
-from worker.keys import SCOPES
+from worker.tenancy.api_keys import SCOPES
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "authorisation.md"
 PATHS = json.loads(cli.CONTRACT.read_text(encoding="utf-8"))["paths"]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from worker.keys import Scope
+    from worker.tenancy.api_keys import Scope
 
 X = np.random.default_rng(0).normal(size=(60, 3))
 POSTERIOR = glle_engine.fit(X)

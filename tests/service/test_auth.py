@@ -11,16 +11,16 @@ from service import cli
 from service.door import METRICS, OPEN_PATHS, Door, is_loopback
 from service.problems import MEDIA_TYPE
 from tests.service.keyed import bearer, served
-from worker import keys
 from worker.base.settings import Settings, SettingsError
+from worker.tenancy import api_keys
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import httpx
 
-    from worker.keys import Scope
     from worker.stores import Stores
+    from worker.tenancy.api_keys import Scope
 
 CONTRACT = json.loads(cli.CONTRACT.read_text(encoding="utf-8"))
 OPERATIONS = [(method, path) for path, methods in CONTRACT["paths"].items() for method in methods]
@@ -61,7 +61,7 @@ def test_a_bad_key_is_told_from_none(guarded: httpx.Client, stores: Stores) -> N
     assert guarded.get("/v1/info", headers={"Authorization": good.replace("Bearer", "bearer")}).status_code == 200
 
 
-@pytest.mark.parametrize("scope", keys.SCOPES)
+@pytest.mark.parametrize("scope", api_keys.SCOPES)
 def test_a_key_may_what_its_scope_says(guarded: httpx.Client, stores: Stores, scope: Scope) -> None:
     """Read is GET, write everything but; beyond it is 403 with the scope that is missing."""
     headers = bearer(stores, "alice", scope)
@@ -94,7 +94,7 @@ def test_a_revoked_key_is_refused_by_an_api_that_knew_it(
     guarded: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The API and the command are two processes with one file."""
-    monkeypatch.setattr(keys, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(api_keys, "LOOK_SECONDS", 0.0)
     headers = bearer(stores, "alice")
     assert guarded.get("/v1/info", headers=headers).status_code == 200
     (key,) = stores.keys.all()
@@ -104,7 +104,7 @@ def test_a_revoked_key_is_refused_by_an_api_that_knew_it(
 
 def test_on_loopback_the_first_key_shuts_the_door(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without one everybody is the default tenant; revoking it does not open the door again."""
-    monkeypatch.setattr(keys, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(api_keys, "LOOK_SECONDS", 0.0)
     with served(stores) as client:
         made = client.post("/v1/datasets/synthetic", json={"name": "s_curve", "n": 20}).json()["id"]
         headers = bearer(stores, "default")

@@ -10,7 +10,7 @@ from service.app import ROOMS
 from tests.service.authorisation import OPERATIONS, PAGE, outcome, page
 from tests.service.keyed import bearer, had_by
 from tests.service.test_tenants import BODIES
-from worker.keys import SCOPES
+from worker.tenancy.api_keys import SCOPES
 
 if TYPE_CHECKING:
     import httpx

@@ -9,7 +9,7 @@ import pytest
 from service import cli
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings
-from worker.keys import KeyStore
+from worker.tenancy.api_keys import KeyStore
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,9 +12,9 @@ from worker.backups.records import ended_jobs, put_job
 from worker.base.problems import Problem, ProblemError
 from worker.embeddings import Recipe
 from worker.job_index import INDEX, KINDS, POSITIONS, STATUSES, TENANTS
-from worker.quotas import JobLimits
 from worker.records.ids import text
 from worker.records.tenants import own
+from worker.tenancy.quotas import JobLimits
 
 if TYPE_CHECKING:
     from worker.jobs import Job, JobStore

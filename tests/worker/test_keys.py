@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from worker import keys
 from worker.base.problems import ProblemError
-from worker.keys import KeyStore, Scope
+from worker.tenancy import api_keys
+from worker.tenancy.api_keys import KeyStore, Scope
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,8 +101,8 @@ def test_a_revoked_key_lets_nobody_in_and_opens_nothing(store: KeyStore) -> None
 def test_a_rotated_key_has_two_secrets_until_the_overlap_ends(store: KeyStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """The former one is good for so many hours, never for longer than it was, and is then forgotten."""
     clock = "2025-01-01T00:00:00.000Z"
-    monkeypatch.setattr(keys, "now_iso", lambda: clock)
-    monkeypatch.setattr(keys, "_in", lambda span: f"2025-01-01T{int(span.total_seconds()) // 3600:02}:00:00.000Z")
+    monkeypatch.setattr(api_keys, "now_iso", lambda: clock)
+    monkeypatch.setattr(api_keys, "_in", lambda span: f"2025-01-01T{int(span.total_seconds()) // 3600:02}:00:00.000Z")
     key, first = store.create("alice", ("write",), "ci", None)
     rotated, second = store.rotate(key.id, 2)
     assert (rotated.id, rotated.tenant, rotated.scopes, rotated.name) == (key.id, "alice", ("read", "write"), "ci")
@@ -139,16 +139,16 @@ def test_another_process_sees_a_change_within_a_second(tmp_path: Path, monkeypat
     """The file is looked at again once the second is over, and not before; but for a key that is new, at once."""
     made, seen = KeyStore(tmp_path), KeyStore(tmp_path)
     now = 100.0
-    monkeypatch.setattr("worker.keys.time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr("worker.tenancy.api_keys.time", SimpleNamespace(monotonic=lambda: now))
     key, spoken = made.create("alice", ("read",), "", None)
     assert seen.verify(spoken) == key
     rotated, second = made.rotate(key.id, 1)
     assert seen.verify(second) == rotated
     key = rotated
     made.revoke(key.id)
-    now += keys.LOOK_SECONDS / 2
+    now += api_keys.LOOK_SECONDS / 2
     assert seen.verify(spoken) == key
-    now += keys.LOOK_SECONDS / 2
+    now += api_keys.LOOK_SECONDS / 2
     assert refused(seen, spoken) == "invalid-key"
 
 

@@ -11,7 +11,7 @@ import pytest
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings, SettingsError
 from worker.datasets import Table
-from worker.quotas import JobLimits, Quota, Quotas
+from worker.tenancy.quotas import JobLimits, Quota, Quotas
 
 if TYPE_CHECKING:
     from worker.stores import Stores

@@ -12,8 +12,8 @@ from tests.worker.test_queue import fit_job
 from worker import room
 from worker.base.problems import ProblemError
 from worker.jobs import Cancelled
-from worker.quotas import JobLimits
 from worker.safe_queue import NAME, SERIALIZER, SafeQueue
+from worker.tenancy.quotas import JobLimits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,10 +14,10 @@ from worker.backups.records import ended_jobs
 from worker.base.clock import now_ms
 from worker.base.versions import named
 from worker.embedding_records import record_of as embedding_of
-from worker.keys import keys_text
 from worker.posteriors import record_of as posterior_of
 from worker.records.ids import text
 from worker.records.job import job_from
+from worker.tenancy.api_keys import keys_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
