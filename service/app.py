@@ -41,7 +41,7 @@ from service.routes import (
 from service.streams import Streams
 from service.tracing import telemetry
 from service.unexpected import Unexpected
-from worker.logs import has_access_log
+from worker.observability.logging import has_access_log
 
 if TYPE_CHECKING:
     from typing import Any

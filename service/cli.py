@@ -18,9 +18,9 @@ from service import commands as asking
 from service.door import Door
 from service.flags import add_flags, settings_of
 from service.starting import StartError
-from worker import logs, tracing
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings, SettingsError, unknown
+from worker.observability import logging, tracing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -123,7 +123,7 @@ def _serve(chosen: argparse.Namespace, settings: Settings) -> int:
     from service.serving import Server  # noqa: PLC0415 # each command loads what it needs
     from worker.stores import Stores  # noqa: PLC0415 # each command loads what it needs
 
-    logs.configure(settings)
+    logging.configure(settings)
     if tracing.wanted(settings):
         tracing.TRACING.start("glle-api")
     held = None if chosen.fd is None else socket.socket(fileno=chosen.fd)
@@ -135,7 +135,7 @@ def _serve(chosen: argparse.Namespace, settings: Settings) -> int:
     sock = held or listen(settings.host, settings.port)
     if held is None:
         _warn_of_shut_door(replace(settings, host=host))
-        logs.announce(f"glle API at http://{_shown(sock)}", settings)
+        logging.announce(f"glle API at http://{_shown(sock)}", settings)
     with sock, contextlib.suppress(KeyboardInterrupt):
         drain = settings.drain if held is None else 0.0  # who holds the socket has another process accept
         Server(app, settings, drain=drain, started=partial(_tell, chosen.ready_fd)).run(sockets=[sock])

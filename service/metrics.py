@@ -1,6 +1,6 @@
 """Prometheus metrics of the deployment: few labels, nothing that grows with the users.
 
-What happens is counted in Redis (`worker.counts`), what is there is asked for at each scrape: so the numbers are those
+What happens is counted in Redis (`worker.observability.counters`), what is there is asked for at each scrape: so the numbers are those
 of all processes together, whichever of them is asked. docs/operations.md lists them.
 """
 
@@ -21,10 +21,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 import glle_engine
-from worker.counts import BUCKETS
 from worker.disk import existing
 from worker.health import queue_states
 from worker.object_index import ObjectIndex
+from worker.observability.counters import BUCKETS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

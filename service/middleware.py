@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from service.naming import MERGE_PATCH
 from service.problems import answer, plain
 from worker.base.problems import Problem
-from worker.origin import REQUEST_ID
+from worker.observability.request_context import REQUEST_ID
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

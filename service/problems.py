@@ -18,7 +18,7 @@ from starlette.routing import compile_path
 
 from glle_engine import GlleError
 from worker.base.problems import Problem, ProblemError
-from worker.masking import masked
+from worker.observability.redaction import masked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

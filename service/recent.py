@@ -24,7 +24,7 @@ from service.compression import LEAST, VARY, accepts_gzip, gzip_tag, gzipped
 from service.problems import answer as refused
 from service.problems import redis_away
 from service.ranges import deliver, header
-from worker.tracing import TRACING
+from worker.observability.tracing import TRACING
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,10 +1,10 @@
-"""A span for every request, when traces are on: FastAPI's own, in the provider of `worker.tracing`."""
+"""A span for every request, when traces are on: FastAPI's own, in the provider of `worker.observability.tracing`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from worker.tracing import TRACING
+from worker.observability.tracing import TRACING
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping

@@ -25,8 +25,9 @@ from service.children import READY_SECONDS, Child, Started, pipe_is_up, replaced
 from service.cli import BLAS_VARIABLES
 from service.folder import held, told
 from service.starting import StartError
-from worker import lifeline, logs
+from worker import lifeline
 from worker.disk import Reserve
+from worker.observability import logging
 from worker.servers import Server, ServerError, cache_server, queue_server
 from worker.stores import Stores
 
@@ -84,7 +85,7 @@ class Tree:
         return 0
 
     def _say(self, text: str) -> None:
-        logs.announce(text, self._settings)
+        logging.announce(text, self._settings)
 
     def _on_signal(self, signum: int, frame: object) -> None:
         del frame

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from worker.base.problems import ProblemError
-    from worker.counts import Counts
+    from worker.observability.counters import Counts
 
 PIECE = 2**23  # bytes of a request: a limit of time means something when no request is larger
 REST_SECONDS = 2.0  # after a failure, before the store is asked again: meanwhile nobody waits for it

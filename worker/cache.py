@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import redis
 
-    from worker.counts import Counts
+    from worker.observability.counters import Counts
 
 PIECE = 2**20
 _LAYOUT = 2  # the arrays' bytes without a break between them; layout 1 began a piece with each array

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from worker.base.settings import Settings
     from worker.cache import Array
-    from worker.counts import Counts
+    from worker.observability.counters import Counts
 
 # Read back at 50 MB/s after a tenth of a second, which a store across a network does: docs/storage.md has the figures.
 READ_BYTES_PER_SECOND = 50e6

@@ -24,11 +24,13 @@ from rq.utils import now
 import glle_engine
 import worker.tasks  # noqa: F401 # the engine is loaded before the fork, not once a task
 from glle_engine.posterior.fingerprint import numerics_kind
-from worker import lifeline, logs, tracing
+from worker import lifeline
 from worker.base.numerics import adopt, kind_of, own_numbers
 from worker.base.settings import Settings
 from worker.base.versions import queue_name
 from worker.connections import connect_queue
+from worker.observability import logging as logs
+from worker.observability import tracing
 from worker.overseer import Overseer
 from worker.patience import Patience
 from worker.roster import worker_ttl

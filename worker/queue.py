@@ -26,7 +26,7 @@ from worker.base.numerics import is_of_this_version, numbers_of
 from worker.base.problems import ProblemError, left_behind, no_worker_of_kind, worker_lost
 from worker.base.versions import numbers_of_queue
 from worker.jobs import job_key
-from worker.origin import luggage
+from worker.observability.request_context import luggage
 from worker.records.draws import DrawsSpec
 from worker.records.ids import text
 from worker.roster import at_work, own_queues, workers_by_numbers

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Self
 from worker.base.settings import Settings
 from worker.breaker import Breaker
 from worker.connections import connect_cache, connect_queue
-from worker.counts import Counts
 from worker.datasets import DatasetStore
 from worker.embedding_records import EmbeddingStore
 from worker.job_scripts import CHANGED, ENDED
 from worker.jobs import JobStore
 from worker.news import News
 from worker.object_store import ObjectStore
+from worker.observability.counters import Counts
 from worker.patience import Patience
 from worker.posteriors import PosteriorStore
 from worker.queue import TaskQueue

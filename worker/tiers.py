@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     import redis
 
     from worker.cache import Array
-    from worker.counts import Counts
     from worker.object_index import Stored
     from worker.object_store import ObjectStore
+    from worker.observability.counters import Counts
 
     Found = list[tuple[str, Stored]]
 

@@ -15,8 +15,8 @@ import redis
 from rq import get_current_job
 
 from worker.jobs import job_key
-from worker.origin import on_behalf
-from worker.tracing import HORSE_SECONDS, TRACING, wanted
+from worker.observability.request_context import on_behalf
+from worker.observability.tracing import HORSE_SECONDS, TRACING, wanted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -18,7 +18,7 @@ import redis
 from service.cli import BLAS_VARIABLES, listen
 from worker import lifeline
 from worker.base.settings import Settings
-from worker.counts import Counts
+from worker.observability.counters import Counts
 from worker.servers import Server, cache_server, queue_server
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import pytest
 
 from service.app import create_app
 from tests.service.conftest import serving
-from worker import logs
-from worker.origin import luggage, on_behalf
+from worker.observability import logging as logs
+from worker.observability.request_context import luggage, on_behalf
 from worker.safe_queue import SERIALIZER, SafeJob
 from worker.stores import Stores
 

@@ -16,9 +16,10 @@ from starlette.responses import Response
 
 from service.app import create_app
 from tests.service.conftest import serving
-from worker import tasks, tracing
+from worker import tasks
 from worker.base.settings import SettingsError
-from worker.tracing import TRACING
+from worker.observability import tracing
+from worker.observability.tracing import TRACING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

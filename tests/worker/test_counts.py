@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 import redis
 
-from worker.counts import BUCKETS, KEY, Counts, Spread
+from worker.observability.counters import BUCKETS, KEY, Counts, Spread
 
 if TYPE_CHECKING:
     from worker.stores import Stores

@@ -14,7 +14,7 @@ from tests.conftest import until
 from tests.worker.test_tasks import draws_job, fit_job
 from worker import tasks
 from worker.analyses import SummarySpec
-from worker.counts import Spread
+from worker.observability.counters import Spread
 from worker.watch import drew, stage, watched
 
 if TYPE_CHECKING:

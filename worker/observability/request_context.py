@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
-from worker.tracing import TRACING
+from worker.observability.tracing import TRACING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

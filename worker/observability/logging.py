@@ -9,9 +9,9 @@ import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from worker.masking import masked
-from worker.origin import JOB_ID, REQUEST_ID
-from worker.tracing import TRACING
+from worker.observability.redaction import masked
+from worker.observability.request_context import JOB_ID, REQUEST_ID
+from worker.observability.tracing import TRACING
 
 if TYPE_CHECKING:
     from worker.base.settings import Settings
