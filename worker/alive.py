@@ -12,7 +12,7 @@ import sys
 import redis
 
 from worker.base.settings import Settings
-from worker.connections import connect_queue
+from worker.connections.clients import connect_queue
 from worker.roster import workers_by_numbers
 
 

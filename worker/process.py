@@ -28,11 +28,11 @@ from worker import lifeline
 from worker.base.numerics import adopt, kind_of, own_numbers
 from worker.base.settings import Settings
 from worker.base.versions import queue_name
-from worker.connections import connect_queue
+from worker.connections.clients import connect_queue
+from worker.connections.retry import Patience
 from worker.observability import logging as logs
 from worker.observability import tracing
 from worker.overseer import Overseer
-from worker.patience import Patience
 from worker.roster import worker_ttl
 from worker.safe_queue import SERIALIZER, TASKS, SafeJob, SafeQueue
 from worker.stores import stores

@@ -7,8 +7,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Self
 
 from worker.base.settings import Settings
-from worker.breaker import Breaker
-from worker.connections import connect_cache, connect_queue
+from worker.connections.circuit_breaker import Breaker
+from worker.connections.clients import connect_cache, connect_queue
+from worker.connections.retry import Patience
 from worker.datasets import DatasetStore
 from worker.embedding_records import EmbeddingStore
 from worker.job_scripts import CHANGED, ENDED
@@ -16,7 +17,6 @@ from worker.jobs import JobStore
 from worker.news import News
 from worker.object_store import ObjectStore
 from worker.observability.counters import Counts
-from worker.patience import Patience
 from worker.posteriors import PosteriorStore
 from worker.queue import TaskQueue
 from worker.room import Room
@@ -59,7 +59,7 @@ class Stores:
         ----------
         patient
             Whether each call waits for a server that is away or changes (GLLE_REDIS_PATIENCE), as a worker's does; a
-            request has no time for that when one before it had no answer: see `worker.breaker`.
+            request has no time for that when one before it had no answer: see `worker.connections.circuit_breaker`.
 
         Raises
         ------

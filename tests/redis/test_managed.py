@@ -19,7 +19,7 @@ from tests.redis.workload import commands, everything, worker_killed
 from tests.system.conftest import ROOT
 from worker import doctor
 from worker.base.settings import Settings
-from worker.connections import connect_cache, connect_queue
+from worker.connections.clients import connect_cache, connect_queue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

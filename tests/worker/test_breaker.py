@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 import redis
 
-from worker import breaker
-from worker.breaker import AwayError, Breaker
+from worker.connections import circuit_breaker
+from worker.connections.circuit_breaker import AwayError, Breaker
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def test_a_silent_server_is_not_asked_by_everyone(silent: int) -> None:
 
 def test_after_a_moment_one_tries_again(silent: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of many who ask then, one waits."""
-    monkeypatch.setattr(breaker, "AWAY_SECONDS", 0.05)
+    monkeypatch.setattr(circuit_breaker, "AWAY_SECONDS", 0.05)
     asking, errors = client(silent, 0.3), []
 
     def ask() -> None:
@@ -73,7 +73,7 @@ def test_after_a_moment_one_tries_again(silent: int, monkeypatch: pytest.MonkeyP
 
 def test_it_is_asked_as_ever_when_it_is_back(server_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """A broken connection is made anew at once; a server that was away is near with its first answer."""
-    monkeypatch.setattr(breaker, "AWAY_SECONDS", 0.05)
+    monkeypatch.setattr(circuit_breaker, "AWAY_SECONDS", 0.05)
     stores = Stores.connect(replace(server_settings, data_dir="."))
     assert stores.client.ping()
     keeper = stores.client.connection_pool.get_connection()

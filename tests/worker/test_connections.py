@@ -15,11 +15,11 @@ from redis.exceptions import ClusterDownError, RedisClusterException
 from redis.sentinel import Sentinel
 from rq.timeouts import JobTimeoutException
 
-from worker.addresses import address
 from worker.base.settings import Settings, SettingsError, rows
-from worker.breaker import Breaker
-from worker.connections import connect_cache, connect_queue
-from worker.patience import Patience, passes
+from worker.connections.circuit_breaker import Breaker
+from worker.connections.clients import connect_cache, connect_queue
+from worker.connections.retry import Patience, passes
+from worker.connections.urls import address
 from worker.stores import Stores
 
 if TYPE_CHECKING:

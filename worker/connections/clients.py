@@ -10,10 +10,10 @@ from redis.cluster import ClusterNode, RedisCluster
 from redis.retry import Retry
 from redis.sentinel import Sentinel, SentinelManagedConnection, SentinelManagedSSLConnection
 
-from worker.addresses import Address, address
 from worker.base.settings import Settings, SettingsError
-from worker.cluster import Cluster
-from worker.patience import Patience
+from worker.connections.cluster import Cluster
+from worker.connections.retry import Patience
+from worker.connections.urls import Address, address
 
 if TYPE_CHECKING:
     from typing import Any
