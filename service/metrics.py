@@ -23,8 +23,8 @@ from prometheus_client.registry import Collector
 import glle_engine
 from worker.disk import existing
 from worker.health import queue_states
-from worker.object_index import ObjectIndex
 from worker.observability.counters import BUCKETS
+from worker.storage.object_store.index import ObjectIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from worker.base.settings import Settings
-    from worker.object_store import ObjectStore
+    from worker.storage.object_store.store import ObjectStore
 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], settings: Settings) -> None:

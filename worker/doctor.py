@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
     from worker.base.settings import Settings
-    from worker.object_store import ObjectStore
+    from worker.storage.object_store.store import ObjectStore
 
 OLDEST_REDIS = (6, 2)  # BLMOVE, by which a worker takes a task
 PINGS = 15

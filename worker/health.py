@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from worker.base.settings import Settings
-    from worker.object_store import ObjectStore
+    from worker.storage.object_store.store import ObjectStore
     from worker.stores import Stores
 
 QUEUES = (NAME,)  # that are looked at whether or not a worker of theirs was ever seen

@@ -7,11 +7,11 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from worker.object_index import born
+from worker.storage.object_store.index import born
 
 if TYPE_CHECKING:
-    from worker.object_index import Stored
-    from worker.object_store import ObjectStore
+    from worker.storage.object_store.index import Stored
+    from worker.storage.object_store.store import ObjectStore
     from worker.stores import Stores
 
 ORPHAN_SECONDS = 6 * 3600  # an object may be written for so long before the index names it

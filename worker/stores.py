@@ -15,11 +15,11 @@ from worker.embedding_records import EmbeddingStore
 from worker.job_scripts import CHANGED, ENDED
 from worker.jobs import JobStore
 from worker.news import News
-from worker.object_store import ObjectStore
 from worker.observability.counters import Counts
 from worker.posteriors import PosteriorStore
 from worker.queue import TaskQueue
 from worker.room import Room
+from worker.storage.object_store.store import ObjectStore
 from worker.tenancy.api_keys import KeyStore
 from worker.tenancy.quotas import JobLimits, Quota, Quotas
 from worker.tiers import TieredCache

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     import redis
 
     from worker.cache import Array
-    from worker.object_index import Stored
-    from worker.object_store import ObjectStore
     from worker.observability.counters import Counts
+    from worker.storage.object_store.index import Stored
+    from worker.storage.object_store.store import ObjectStore
 
     Found = list[tuple[str, Stored]]
 
@@ -119,7 +119,7 @@ class TieredCache(ArrayCache):
         return super().get(key) or self._behind([key], self._sliced)[0]
 
     def views(self, keys: list[str]) -> list[Entry | None]:
-        """Return entries to look at parts of: large arrays of the store are `worker.sliced.SlicedArray`s."""
+        """Return entries to look at parts of: large arrays of the store are `worker.storage.object_store.lazy_array.SlicedArray`s."""
         return self._filled(keys, super().get_many(keys), self._sliced)
 
     def head(self, key: str) -> dict[str, Any] | None:

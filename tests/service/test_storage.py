@@ -14,7 +14,8 @@ from service import cli
 from service.app import create_app
 from tests.service.conftest import beating, serving
 from tests.service.test_analyses import NPY, check, drawn, fitted, worked
-from worker import bucket, doctor, tasks
+from worker import doctor, tasks
+from worker.storage.object_store import backend
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def stored(stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
     """Stores with a cache of which half is 64 kB, and a store."""
     made = Stores.connect(replace(stores.settings, store_url=f"file://{tmp_path}/objects", cache_bytes=2**17))
     monkeypatch.setattr(tasks, "stores", lambda: made)
-    monkeypatch.setattr(bucket, "REST_SECONDS", 0.0)
+    monkeypatch.setattr(backend, "REST_SECONDS", 0.0)
     yield made
     made.close()
 
@@ -118,7 +119,7 @@ def test_doctor_writes_reads_and_removes(stored: Stores, monkeypatch: pytest.Mon
     later = SimpleNamespace(time=lambda: time.time() + stored.settings.cache_ttl + 1)
     assert stored.cache.objects is not None
     with monkeypatch.context() as old:
-        old.setattr("worker.object_index.time", later)
+        old.setattr("worker.storage.object_store.index.time", later)
         checks = {one.name: one.state for one in doctor._object_store(stored.cache.objects)}
         assert (checks["object store"], checks["object store's sweep"]) == ("ok", "warning")
     away(stored, monkeypatch)

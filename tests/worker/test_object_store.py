@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from worker import bucket, object_store
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings, SettingsError, rows
-from worker.bucket import Bucket
 from worker.cache import Entry
-from worker.object_index import born
+from worker.storage.object_store import backend, store
+from worker.storage.object_store.backend import Bucket
+from worker.storage.object_store.index import born
 from worker.store_sweep import sweep
 from worker.stores import Stores
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from worker.object_store import ObjectStore
+    from worker.storage.object_store.store import ObjectStore
 
 LARGE = {"x": np.random.default_rng(0).normal(size=(300_000, 2)), "small": np.arange(3)}
 KEY = "result:post_a:summary:1"
@@ -232,8 +232,8 @@ def test_a_store_that_fails_is_told_and_loses_nothing(
         raise PermissionError("secret")
 
     monkeypatch.setattr(objects.bucket, "_there", away)
-    monkeypatch.setattr(bucket, "REST_SECONDS", 0.0)
-    monkeypatch.setattr(object_store, "WAITS", (0.0,))
+    monkeypatch.setattr(backend, "REST_SECONDS", 0.0)
+    monkeypatch.setattr(store, "WAITS", (0.0,))
     for ask in (here.cache.get, lambda key: here.cache.put(key, {}, LARGE)):
         with pytest.raises(ProblemError) as caught:
             ask(KEY)
@@ -262,8 +262,8 @@ def test_a_write_is_tried_again(here: Stores, objects: ObjectStore, monkeypatch:
         return there()
 
     monkeypatch.setattr(objects.bucket, "_there", sometimes)
-    monkeypatch.setattr(bucket, "REST_SECONDS", 0.0)
-    monkeypatch.setattr(object_store, "WAITS", (0.0, 0.0))
+    monkeypatch.setattr(backend, "REST_SECONDS", 0.0)
+    monkeypatch.setattr(store, "WAITS", (0.0, 0.0))
     here.cache.put(KEY, {}, LARGE)
     assert same(here.cache.get(KEY), LARGE)
 

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
-from worker import objects, sliced
 from worker.cache import Entry
-from worker.objects import Head, Packed, TornError
-from worker.sliced import Payload, SlicedArray
+from worker.storage.object_store import lazy_array, object_format
+from worker.storage.object_store.lazy_array import Payload, SlicedArray
+from worker.storage.object_store.object_format import Head, Packed, TornError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,8 +30,8 @@ ENTRIES = st.dictionaries(st.text("abc", min_size=1, max_size=3), ARRAYS, max_si
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of 64 bytes, so that small arrays have several."""
-    monkeypatch.setattr(objects, "BLOCK", 64)
-    monkeypatch.setattr(sliced, "BLOCK", 64)
+    monkeypatch.setattr(object_format, "BLOCK", 64)
+    monkeypatch.setattr(lazy_array, "BLOCK", 64)
 
 
 def raw_of(entry: Entry) -> bytes:

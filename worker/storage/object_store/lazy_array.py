@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from worker.objects import BLOCK
+from worker.storage.object_store.object_format import BLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from worker.objects import Head, Place
+    from worker.storage.object_store.object_format import Head, Place
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Index = range | list[int]

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 
 from worker.base.problems import ProblemError, refuse
-from worker.bucket import PIECE, Bucket
 from worker.cache import Entry
-from worker.object_index import ObjectIndex, Stored, subject_of
-from worker.objects import BLOCK, Head, Packed, TornError
-from worker.sliced import Payload, SlicedArray
+from worker.storage.object_store.backend import PIECE, Bucket
+from worker.storage.object_store.index import ObjectIndex, Stored, subject_of
+from worker.storage.object_store.lazy_array import Payload, SlicedArray
+from worker.storage.object_store.object_format import BLOCK, Head, Packed, TornError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -188,7 +188,7 @@ class ObjectStore:
         return head, payload
 
     def views(self, found: Sequence[tuple[str, Stored]]) -> list[Entry | None]:
-        """Return entries of which large arrays are `worker.sliced.SlicedArray`s, read where they are looked at."""
+        """Return entries of which large arrays are `worker.storage.object_store.lazy_array.SlicedArray`s, read where they are looked at."""
         first = self.bucket.read_several([(one.path, min(one.size, one.start + BLOCK)) for _, one in found])
         return [self._view(key, stored, raw) for (key, stored), raw in zip(found, first, strict=True)]
 
