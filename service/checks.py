@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from glle_engine.base.errors import InvalidParameterError
 from service.models import COUNTER
 from worker.base.problems import ProblemError, refuse
-from worker.datasets import all_points_equal, not_found
 from worker.records.draws import draws_bytes
 from worker.records.priority import quick_draws
+from worker.storage.datasets import all_points_equal, not_found
 
 if TYPE_CHECKING:
-    from worker.datasets import Dataset
     from worker.jobs import Job
-    from worker.posteriors import PosteriorRecord
     from worker.records.draws import DrawsSpec
+    from worker.storage.datasets import Dataset
+    from worker.storage.posteriors import PosteriorRecord
     from worker.stores import Stores
 
 

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from service.results import Wanted
-    from worker.cache import Entry
     from worker.records.draws import DrawKey, DrawsSpec
-    from worker.tiers import TieredCache
+    from worker.storage.array_cache import Entry
+    from worker.storage.tiered_cache import TieredCache
 
 MEDIA = (JSON, NPY, NPZ, ARROW, CSV)
 _READ_BYTES = 2**20  # of draws read in one round trip

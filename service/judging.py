@@ -13,7 +13,7 @@ from worker.embeddings import Judgement
 
 if TYPE_CHECKING:
     from service.embedding_models import JudgedIn
-    from worker.datasets import Dataset
+    from worker.storage.datasets import Dataset
     from worker.stores import Stores
 
 NEIGHBORS = 10

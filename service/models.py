@@ -21,11 +21,11 @@ from glle_engine.base.spec import (
 from service.command import CommandIn
 from service.problems import ProblemOut
 from worker.base.clock import iso
-from worker.datasets import Dataset
 from worker.embeddings import EmbeddingSpec
 from worker.jobs import Job, Kind, Status
-from worker.posteriors import PosteriorRecord
 from worker.records.priority import Priority
+from worker.storage.datasets import Dataset
+from worker.storage.posteriors import PosteriorRecord
 
 COUNTER = 2**64 - 1  # seeds and indices are keys of a counter-based generator
 

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from service.arrays import Dtype
     from service.streams import Streams
-    from worker.cache import Entry
     from worker.jobs import Job
     from worker.records.draws import DrawsSpec
+    from worker.storage.array_cache import Entry
     from worker.stores import Stores
 
 READ_BYTES = 2**20  # of draws read in one round trip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from worker.datasets import DatasetStore
+from worker.storage.datasets import DatasetStore
 
 if TYPE_CHECKING:
     import argparse

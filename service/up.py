@@ -26,9 +26,9 @@ from service.cli import BLAS_VARIABLES
 from service.folder import held, told
 from service.starting import StartError
 from worker import lifeline
-from worker.disk import Reserve
 from worker.observability import logging
 from worker.servers import Server, ServerError, cache_server, queue_server
+from worker.storage.disk_space import Reserve
 from worker.stores import Stores
 
 if TYPE_CHECKING:

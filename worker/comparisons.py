@@ -13,16 +13,16 @@ from rq.timeouts import JobTimeoutException
 from glle_engine.linalg.alignment_ import procrustes_rotation
 from worker.analysis import AnalysisSpec
 from worker.base.problems import problem_of
-from worker.cache import Entry
 from worker.embeddings import EmbeddingSpec, truth_of
 from worker.jobs import Cancelled
+from worker.storage.array_cache import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from worker.analysis import Desk
     from worker.base.problems import Problem
-    from worker.cache import Array
+    from worker.storage.array_cache import Array
 
 Target = Literal["first", "truth"]
 

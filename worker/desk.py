@@ -15,21 +15,21 @@ from glle_engine import Draw, FitSpec, Posterior
 from worker.analyses import CalibrationSpec, calibration_told
 from worker.base.problems import ProblemError, refuse
 from worker.base.versions import require_own_numbers
-from worker.cache import Entry
-from worker.datasets import not_found
 from worker.drawing import cached_draw, draw_and_cache, group_size
 from worker.records.draws import draws_bytes
 from worker.records.ids import content_sha256
+from worker.storage.array_cache import Entry
+from worker.storage.datasets import not_found
 from worker.watch import stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from worker.analysis import AnalysisSpec
-    from worker.cache import Array
     from worker.jobs import Job
-    from worker.posteriors import PosteriorRecord
     from worker.records.draws import DrawKey
+    from worker.storage.array_cache import Array
+    from worker.storage.posteriors import PosteriorRecord
     from worker.stores import Stores
 
 log = logging.getLogger(__name__)

@@ -11,15 +11,15 @@ import glle_engine
 from glle_engine import Draw, Posterior
 from worker.base.numerics import own_numbers
 from worker.base.problems import refuse
-from worker.cache import Entry
 from worker.records.draws import DrawKey
 from worker.records.ids import content_sha256
+from worker.storage.array_cache import Entry
 from worker.watch import drew, stage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from worker.tiers import Keep, TieredCache
+    from worker.storage.tiered_cache import Keep, TieredCache
 
 
 def group_size(posterior: Posterior) -> int:
@@ -81,7 +81,7 @@ def store_draws(
     Raises
     ------
     ProblemError
-        ``no-convergence``: a draw is not finite. And as `worker.tiers.TieredCache.put_many`.
+        ``no-convergence``: a draw is not finite. And as `worker.storage.tiered_cache.TieredCache.put_many`.
 
     """
     entries: dict[str, Entry] = {}

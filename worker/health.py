@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import redis
 
-from worker import places, room
+from worker import places
 from worker.base.numerics import kind_of
 from worker.base.problems import ProblemError
 from worker.base.versions import numbers_of_queue
-from worker.disk import existing, free_bytes, no_room_for_work, probe
 from worker.records.ids import text
 from worker.roster import WorkerState, at_work, own_queues
 from worker.safe_queue import NAME
+from worker.storage import queue_space
+from worker.storage.disk_space import existing, free_bytes, no_room_for_work, probe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -175,7 +176,7 @@ def _queue_server(info: dict[str, Any], high_water: float) -> Check:
             "Set maxmemory-policy noeviction on the server of GLLE_REDIS_URL; the cache is another server.",
             "queue-evicts",
         )
-    if (in_use := room.share(info)) is not None and in_use > high_water:
+    if (in_use := queue_space.share(info)) is not None and in_use > high_water:
         return Check(
             "queue server",
             "problem" if in_use > FULL else "warning",

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from worker.base.problems import Problem, ProblemError
     from worker.records.dataset import Array
-    from worker.room import Room
+    from worker.storage.queue_space import Room
 
 __all__ = ["OPEN", "Cancelled", "Job", "JobStore", "Kind", "Status", "job_key"]
 

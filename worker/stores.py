@@ -10,19 +10,19 @@ from worker.base.settings import Settings
 from worker.connections.circuit_breaker import Breaker
 from worker.connections.clients import connect_cache, connect_queue
 from worker.connections.retry import Patience
-from worker.datasets import DatasetStore
 from worker.embedding_records import EmbeddingStore
 from worker.job_scripts import CHANGED, ENDED
 from worker.jobs import JobStore
 from worker.news import News
 from worker.observability.counters import Counts
-from worker.posteriors import PosteriorStore
 from worker.queue import TaskQueue
-from worker.room import Room
+from worker.storage.datasets import DatasetStore
 from worker.storage.object_store.store import ObjectStore
+from worker.storage.posteriors import PosteriorStore
+from worker.storage.queue_space import Room
+from worker.storage.tiered_cache import TieredCache
 from worker.tenancy.api_keys import KeyStore
 from worker.tenancy.quotas import JobLimits, Quota, Quotas
-from worker.tiers import TieredCache
 
 ANSWER_SECONDS = 5.0  # for which a server may be silent
 WRITE_SECONDS = 20.0  # for which many small arrays may be on their way to it at once

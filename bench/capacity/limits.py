@@ -16,15 +16,15 @@ import numpy as np
 
 from worker.base.clock import now_iso
 from worker.base.settings import Settings
-from worker.cache import Entry
-from worker.datasets import Dataset
 from worker.health import queue_states, readiness
-from worker.posteriors import PosteriorRecord
 from worker.process import MAINTAINED, GlleWorker
 from worker.records.draws import DrawKey
 from worker.records.ids import digest
 from worker.safe_queue import NAME, SERIALIZER, SafeJob, SafeQueue
 from worker.servers import cache_server, queue_server
+from worker.storage.array_cache import Entry
+from worker.storage.datasets import Dataset
+from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
 
 if TYPE_CHECKING:

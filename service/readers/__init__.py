@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from worker.base.settings import Settings
-    from worker.datasets import Table
+    from worker.storage.datasets import Table
 
 # Of text, which numpy's and Python's own parsers read in some milliseconds; a process of its own takes as long to fork.
 _SAFE_TEXT = 2**16

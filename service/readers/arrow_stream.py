@@ -13,7 +13,7 @@ from worker.base.problems import ProblemError, refuse
 if TYPE_CHECKING:
     from service.readers.apart import Apart
     from service.readers.shape import Limits
-    from worker.datasets import Table
+    from worker.storage.datasets import Table
 
 _MOST_BATCHES = 2**16  # each takes a tenth of a millisecond, however short it is
 # Of the format's flatbuffers (format/Message.fbs): number of the fields that are read here.

@@ -12,9 +12,9 @@ from service.readers.apart import MOST_LABEL, Labels, no_such_column
 from service.readers.appended import Appended, check_inflated
 from service.readers.shape import check_names
 from worker.base.problems import ProblemError, refuse
-from worker.blocks import EXACT
-from worker.cells import REMEDIES, BadRows, bad_cell
-from worker.datasets import Table
+from worker.storage.bad_values import REMEDIES, BadRows, bad_cell
+from worker.storage.datasets import Table
+from worker.storage.validation import EXACT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,8 +14,8 @@ from service.readers.appended import Appended, check_inflated
 from service.readers.csv_lines import Lines
 from service.readers.shape import check_names
 from worker.base.problems import ProblemError, refuse
-from worker.cells import REMEDIES, BadRows, bad_cell
-from worker.datasets import Table
+from worker.storage.bad_values import REMEDIES, BadRows, bad_cell
+from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

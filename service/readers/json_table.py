@@ -11,9 +11,9 @@ import numpy as np
 from service.readers.apart import text_labels
 from service.readers.shape import check_names
 from worker.base.problems import ProblemError, refuse
-from worker.blocks import EXACT
-from worker.cells import REMEDIES, BadRows, bad_cell
-from worker.datasets import Table
+from worker.storage.bad_values import REMEDIES, BadRows, bad_cell
+from worker.storage.datasets import Table
+from worker.storage.validation import EXACT
 
 if TYPE_CHECKING:
     from service.readers.apart import Apart

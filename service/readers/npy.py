@@ -12,7 +12,7 @@ from numpy.lib import format as npy
 
 from worker.base.npy_headers import ALONE
 from worker.base.problems import ProblemError, refuse
-from worker.datasets import Table
+from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
     from service.readers.apart import Apart

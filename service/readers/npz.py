@@ -18,7 +18,7 @@ from service.readers.appended import Appended, check_inflated
 from service.readers.npy import check_length, check_matrix, read_header
 from service.readers.shape import check_names
 from worker.base.problems import ProblemError, refuse
-from worker.datasets import Table
+from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ from worker.base.problems import ProblemError, refuse
 if TYPE_CHECKING:
     from service.readers.apart import Apart
     from service.readers.shape import Limits
-    from worker.datasets import Table
+    from worker.storage.datasets import Table
 
 _MOST_PAGE = 2**26  # bytes: a column of a million numbers takes eight million
 _MOST_FOOTER = 2**20  # bytes of a string, and members of a list, in the footer

@@ -42,12 +42,12 @@ from worker.analyses import (
     TransformSpec,
 )
 from worker.base.numerics import numbers_for
-from worker.cache import entry_bytes
 from worker.jobs import Job
-from worker.posteriors import PosteriorRecord
 from worker.records.dataset import Array
 from worker.records.draws import draw_seconds
 from worker.records.priority import Terms, quick_fit
+from worker.storage.array_cache import entry_bytes
+from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
 
 router = APIRouter(tags=["analyses"])

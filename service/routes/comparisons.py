@@ -20,12 +20,12 @@ from service.problems import documented
 from service.routes.embeddings import COMMAND, DONE
 from service.routes.posteriors import Wait
 from worker.base.problems import Problem, ProblemError
-from worker.cache import entry_bytes
 from worker.comparisons import ComparisonSpec
-from worker.datasets import Dataset
 from worker.embeddings import Judgement
 from worker.jobs import Job
 from worker.records.priority import Terms
+from worker.storage.array_cache import entry_bytes
+from worker.storage.datasets import Dataset
 from worker.stores import Stores
 
 router = APIRouter(prefix="/v1/comparisons", tags=["embeddings"])

@@ -40,9 +40,9 @@ from service.tables import Table as Columns
 from service.tables import matrix_columns, table_response
 from service.uploads import received
 from worker.base.problems import refuse
-from worker.datasets import Array, Dataset, Table
-from worker.disk import require_room
 from worker.records.labels import is_called
+from worker.storage.datasets import Array, Dataset, Table
+from worker.storage.disk_space import require_room
 from worker.stores import Stores
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"])

@@ -33,12 +33,12 @@ from service.selection import Points, Selection
 from service.tables import Table, matrix_columns, table_response
 from worker.base.numerics import numbers_for
 from worker.base.versions import queue_name
-from worker.cache import Entry
 from worker.jobs import Job
-from worker.posteriors import PosteriorRecord
 from worker.records.draws import AUTO, CHAINS, DrawsSpec, shard_seconds
 from worker.records.ids import digest
 from worker.records.priority import Terms
+from worker.storage.array_cache import Entry
+from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
 
 router = APIRouter(prefix="/v1/posteriors/{id}/draws", tags=["draws"])

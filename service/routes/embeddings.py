@@ -22,11 +22,11 @@ from service.results import Wanted, result_response
 from service.routes.posteriors import ACCEPTED, LATE, Wait
 from service.selection import Points
 from worker.base.problems import Problem, ProblemError
-from worker.cache import Entry
 from worker.embedding_records import EmbeddingRecord
 from worker.embeddings import EmbeddingSpec
 from worker.jobs import Job
 from worker.records.priority import Terms
+from worker.storage.array_cache import Entry
 from worker.stores import Stores
 
 router = APIRouter(prefix="/v1/embeddings", tags=["embeddings"])

@@ -20,9 +20,9 @@ from worker.base.numerics import numbers_for, numbers_of
 from worker.base.problems import refuse
 from worker.pictures.picture import MEDIA, PictureSpec, Subject, require_pictures
 from worker.pictures.subjects import Grid, chosen_color
-from worker.posteriors import PosteriorRecord
 from worker.records.draws import draw_seconds
 from worker.records.priority import ANY_TIME, Terms
+from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
 
 router = APIRouter(tags=["pictures"])

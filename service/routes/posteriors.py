@@ -18,10 +18,10 @@ from service.problems import documented
 from worker.base.numerics import numbers_for
 from worker.base.problems import refuse
 from worker.jobs import Job
-from worker.posteriors import PosteriorRecord
 from worker.records.ids import posterior_id
 from worker.records.labels import is_called
 from worker.records.priority import Priority, Terms, quick_fit
+from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
 
 router = APIRouter(prefix="/v1/posteriors", tags=["posteriors"])

@@ -14,7 +14,7 @@ from tests.redis.conftest import alone, array, deployed, outcome, patiently, pre
 from tests.redis.nodes import CACHE, PASSWORD, QUEUE, Node, cluster_url, clustered, started
 from worker import doctor
 from worker.base.settings import Settings, SettingsError
-from worker.cache import PIECE, Entry
+from worker.storage.array_cache import PIECE, Entry
 from worker.stores import Stores
 
 if TYPE_CHECKING:

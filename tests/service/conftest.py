@@ -20,11 +20,11 @@ from service.app import create_app
 from service.cli import listen
 from tests.conftest import until
 from worker.base.versions import queue_name
-from worker.datasets import Table
 from worker.drawing import draw_and_cache
-from worker.posteriors import PosteriorRecord
 from worker.records.draws import DrawKey
 from worker.records.ids import posterior_id
+from worker.storage.datasets import Table
+from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
 
 if TYPE_CHECKING:

@@ -14,13 +14,13 @@ from glle_engine.base.progress import silent
 from glle_engine.methods import METHODS
 from service.app import create_app
 from tests.service.conftest import serving
-from worker.datasets import Table
 from worker.desk import WorkerDesk
 from worker.drawing import draw_and_cache
 from worker.embeddings import Recipe
-from worker.posteriors import PosteriorRecord
 from worker.records.draws import DrawKey
 from worker.records.ids import posterior_id
+from worker.storage.datasets import Table
+from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ from tests.service.test_resources import upload
 from worker import tasks
 from worker.analyses import ReconstructionsSpec
 from worker.base.problems import ProblemError
-from worker.cache import Entry
 from worker.drawing import draw_and_cache
 from worker.records.draws import DrawKey, DrawsSpec
+from worker.storage.array_cache import Entry
 from worker.stores import Stores
 
 if TYPE_CHECKING:

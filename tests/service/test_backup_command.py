@@ -14,7 +14,7 @@ from service.folder import held, reached, told
 from service.starting import StartError
 from worker.base.clock import now_iso
 from worker.base.settings import Settings
-from worker.datasets import Table
+from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -23,8 +23,8 @@ from worker.base.numerics import numbers_of
 from worker.base.versions import queue_name
 from worker.drawing import store_draws
 from worker.jobs import job_key
-from worker.posteriors import ARRAYS, PosteriorStore
 from worker.records.draws import DrawKey, DrawsSpec
+from worker.storage.posteriors import ARRAYS, PosteriorStore
 from worker.stores import Stores
 
 if TYPE_CHECKING:

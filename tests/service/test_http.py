@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from worker.cache import Entry
+    from worker.storage.array_cache import Entry
+    from worker.storage.tiered_cache import TieredCache
     from worker.stores import Stores
-    from worker.tiers import TieredCache
 
 X = np.random.default_rng(3).normal(size=(2000, 3))
 PLAIN = {"accept": NPY}

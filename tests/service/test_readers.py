@@ -15,7 +15,7 @@ from worker.base.problems import Problem, ProblemError
 from worker.base.settings import Settings
 
 if TYPE_CHECKING:
-    from worker.datasets import Table
+    from worker.storage.datasets import Table
 
 LIMITS = Limits(points=5000, features=20)
 X = np.random.default_rng(0).normal(size=(6, 3))

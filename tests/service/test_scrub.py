@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from service import cli
-from worker.datasets import DatasetStore, Table
+from worker.storage.datasets import DatasetStore, Table
 
 if TYPE_CHECKING:
     import httpx

@@ -12,8 +12,8 @@ from service import cli
 from service.door import OPEN_PATHS
 from tests.service.keyed import Had, bearer, had_by
 from worker.analyses import CalibrationSpec, calibration_told
-from worker.cache import Entry
-from worker.posteriors import PosteriorRecord
+from worker.storage.array_cache import Entry
+from worker.storage.posteriors import PosteriorRecord
 
 if TYPE_CHECKING:
     import httpx

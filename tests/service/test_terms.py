@@ -12,7 +12,7 @@ from tests.conftest import in_turn
 from tests.service.conftest import beating
 from tests.service.test_resources import upload
 from worker.base.clock import now_iso
-from worker.posteriors import PosteriorRecord
+from worker.storage.posteriors import PosteriorRecord
 
 if TYPE_CHECKING:
     import httpx

@@ -10,9 +10,9 @@ import pytest
 import glle_engine
 from glle_engine import FitSpec
 from tests.service.keyed import served
-from worker.datasets import Table
-from worker.posteriors import PosteriorRecord
 from worker.records.ids import posterior_id
+from worker.storage.datasets import Table
+from worker.storage.posteriors import PosteriorRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

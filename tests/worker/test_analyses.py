@@ -24,13 +24,13 @@ from worker.analyses import (
     TransformSpec,
 )
 from worker.base.problems import ProblemError
-from worker.cache import Entry
 from worker.comparisons import ComparisonSpec
-from worker.datasets import Table
 from worker.embeddings import EmbeddingSpec
 from worker.jobs import Job, Kind
 from worker.kinds import analysis_of
 from worker.records.draws import AUTO
+from worker.storage.array_cache import Entry
+from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
     from worker.analysis import AnalysisSpec

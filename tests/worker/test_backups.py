@@ -18,12 +18,12 @@ from worker.backups.restore import restore
 from worker.backups.take import KINDS, Chosen, take
 from worker.base import versions
 from worker.base.problems import ProblemError
-from worker.cache import Entry
-from worker.datasets import Table
 from worker.embeddings import Recipe
-from worker.posteriors import PosteriorRecord
 from worker.records.draws import DrawKey
 from worker.records.ids import posterior_id
+from worker.storage.array_cache import Entry
+from worker.storage.datasets import Table
+from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
 
 if TYPE_CHECKING:

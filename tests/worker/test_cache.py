@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import redis
 
-from worker import cache
 from worker.base.problems import ProblemError
-from worker.cache import PIECE, ArrayCache
+from worker.storage import array_cache as cache
+from worker.storage.array_cache import PIECE, ArrayCache
 from worker.stores import Stores
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from worker import cache_index
 from worker.records.ids import text
+from worker.storage import cache_index
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

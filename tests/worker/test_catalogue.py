@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from worker import catalogue
-from worker.catalogue import Catalogue, Place
-from worker.datasets import DatasetStore, Table
+from worker.storage import dataset_catalog
+from worker.storage.dataset_catalog import Catalogue, Place
+from worker.storage.datasets import DatasetStore, Table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,7 +74,7 @@ def test_a_folder_is_looked_through_only_when_it_changed(tmp_path: Path, monkeyp
     for _ in range(3):
         store.usage()
     assert len(looks) == 3
-    long_ago = tmp_path.stat().st_mtime_ns - 2 * catalogue.SETTLED_NS
+    long_ago = tmp_path.stat().st_mtime_ns - 2 * dataset_catalog.SETTLED_NS
     os.utime(tmp_path, ns=(long_ago, long_ago))
     for _ in range(3):
         store.usage()

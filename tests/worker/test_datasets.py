@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from worker import blocks, datasets
 from worker.base.files import PREFIX, temporary
 from worker.base.npy_headers import ALONE
 from worker.base.problems import ProblemError
-from worker.datasets import DatasetStore, Table, all_points_equal
+from worker.storage import datasets, validation
+from worker.storage.datasets import DatasetStore, Table, all_points_equal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -108,7 +108,7 @@ def test_not_finite_is_refused_with_row_and_column(
     store: DatasetStore, bad: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The place is named, counted over all blocks, and nothing is stored."""
-    monkeypatch.setattr(blocks, "BLOCK", 30)
+    monkeypatch.setattr(validation, "BLOCK", 30)
     values = X.copy()
     values[37, 1] = bad
     values[[39, 48], 0] = bad

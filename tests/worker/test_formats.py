@@ -16,12 +16,12 @@ from worker import queue, tasks
 from worker.analyses import CalibrationSpec
 from worker.base import versions
 from worker.base.problems import ProblemError
-from worker.datasets import Table
 from worker.embeddings import Recipe
 from worker.jobs import job_key
 from worker.records.draws import DrawKey
 from worker.records.ids import digest, posterior_id
 from worker.safe_queue import NAME, SERIALIZER, SafeQueue
+from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable

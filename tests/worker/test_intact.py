@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worker import intact
 from worker.base.problems import ProblemError
-from worker.datasets import DatasetStore, Table
+from worker.storage import integrity
+from worker.storage.datasets import DatasetStore, Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -133,13 +133,13 @@ def test_hot_reads_hash_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     dataset, _ = store.add(TABLE)
     store.values(dataset.id)
     hashed: list[str] = []
-    whole = intact.Intact.is_intact
+    whole = integrity.Intact.is_intact
 
-    def counted(self: intact.Intact, dataset: Dataset) -> bool:
+    def counted(self: integrity.Intact, dataset: Dataset) -> bool:
         hashed.append(dataset.id)
         return whole(self, dataset)
 
-    monkeypatch.setattr(intact.Intact, "is_intact", counted)
+    monkeypatch.setattr(integrity.Intact, "is_intact", counted)
     for _ in range(5):
         store.values(dataset.id)
         store.beside(dataset)
@@ -148,8 +148,8 @@ def test_hot_reads_hash_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     os.utime(path)
     store.values(dataset.id)
     assert hashed == [dataset.id]
-    later = time.monotonic() + intact.AGAIN_SECONDS + 1
-    monkeypatch.setattr(intact, "time", SimpleNamespace(monotonic=lambda: later))
+    later = time.monotonic() + integrity.AGAIN_SECONDS + 1
+    monkeypatch.setattr(integrity, "time", SimpleNamespace(monotonic=lambda: later))
     store.values(dataset.id)
     assert hashed == [dataset.id] * 2
 

@@ -16,7 +16,6 @@ from worker.analyses import CalibrationSpec
 from worker.base import numerics
 from worker.base.numerics import adopt, is_of_this_version, kind_of, numbers_for, numbers_of
 from worker.base.versions import numbers_of_queue, queue_name
-from worker.datasets import Table
 from worker.drawing import store_draws
 from worker.health import other_queues, queue_states
 from worker.process import GlleWorker
@@ -25,6 +24,7 @@ from worker.records.draws import DrawKey
 from worker.records.ids import posterior_id
 from worker.roster import workers_by_numbers
 from worker.safe_queue import NAME, SERIALIZER, SafeJob, SafeQueue
+from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

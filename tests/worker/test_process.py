@@ -19,14 +19,14 @@ import glle_engine
 from glle_engine import FitSpec, manifolds
 from tests.conftest import until
 from worker import lifeline
-from worker.datasets import Table
 from worker.jobs import job_key
-from worker.posteriors import PosteriorRecord
 from worker.process import MAINTAINED, GlleWorker
 from worker.records.draws import DrawsSpec
 from worker.records.ids import posterior_id
 from worker.records.priority import ANY_TIME
 from worker.safe_queue import NAME, SERIALIZER, SafeJob, SafeQueue
+from worker.storage.datasets import Table
+from worker.storage.posteriors import PosteriorRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -157,11 +157,11 @@ def test_idle_worker_stops_at_once(stores: Stores, settings: Settings) -> None:
 
 SLOW = """
 import time
-from worker.posteriors import PosteriorStore
+from worker.storage.posteriors import PosteriorStore
 PosteriorStore.load = lambda self, id_, sha256=None: time.sleep(600)
 """
 HUGE = """
-from worker.posteriors import PosteriorStore
+from worker.storage.posteriors import PosteriorStore
 def load(self, id_, sha256=None):
     raise MemoryError(id_)
 PosteriorStore.load = load

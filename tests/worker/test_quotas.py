@@ -10,7 +10,7 @@ import pytest
 
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings, SettingsError
-from worker.datasets import Table
+from worker.storage.datasets import Table
 from worker.tenancy.quotas import JobLimits, Quota, Quotas
 
 if TYPE_CHECKING:

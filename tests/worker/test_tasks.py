@@ -18,10 +18,10 @@ from glle_engine import FitSpec, manifolds
 from glle_engine.base.errors import OutOfRangeError
 from worker import desk, drawing, tasks
 from worker.behind import FAR
-from worker.datasets import Table
-from worker.posteriors import PosteriorStore
 from worker.records.draws import CHAINS, DrawsSpec
 from worker.records.ids import digest, posterior_id
+from worker.storage.datasets import Table
+from worker.storage.posteriors import PosteriorStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from worker.base.problems import ProblemError
-from worker.datasets import Table
 from worker.records import tenants
+from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
     from worker.stores import Stores

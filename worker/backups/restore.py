@@ -18,10 +18,10 @@ from worker.base.clock import now_ms
 from worker.base.versions import named
 from worker.embedding_records import EmbeddingRecord
 from worker.embedding_records import record_of as embedding_of
-from worker.posteriors import PosteriorRecord, calibration_of
-from worker.posteriors import record_of as posterior_of
 from worker.records.job import job_from
 from worker.records.tenants import is_name
+from worker.storage.posteriors import PosteriorRecord, calibration_of
+from worker.storage.posteriors import record_of as posterior_of
 from worker.tenancy.api_keys import keys_of
 
 if TYPE_CHECKING:

@@ -14,16 +14,16 @@ from worker.backups.records import ended_jobs
 from worker.base.clock import now_ms
 from worker.base.versions import named
 from worker.embedding_records import record_of as embedding_of
-from worker.posteriors import record_of as posterior_of
 from worker.records.ids import text
 from worker.records.job import job_from
+from worker.storage.posteriors import record_of as posterior_of
 from worker.tenancy.api_keys import keys_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from worker.backups.archive import Writer
-    from worker.cache import Array
+    from worker.storage.array_cache import Array
     from worker.stores import Stores
 
 CACHED = ("posterior", "draw", "result")  # what the keys of the cache's entries begin with; then what they are about

@@ -10,9 +10,9 @@ import numpy as np
 
 from glle_engine.base.errors import MissingLibraryError
 from worker.analysis import AnalysisSpec
-from worker.cache import Entry
 from worker.pictures.drawing import Format, sheet
 from worker.pictures.subjects import SUBJECTS
+from worker.storage.array_cache import Entry
 
 if TYPE_CHECKING:
     from worker.analysis import Desk

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from worker.cells import REMEDIES, BadRows, bad_cell
+from worker.storage.bad_values import REMEDIES, BadRows, bad_cell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

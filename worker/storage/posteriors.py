@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     import redis
 
-    from worker.cache import Entry
-    from worker.tiers import TieredCache
+    from worker.storage.array_cache import Entry
+    from worker.storage.tiered_cache import TieredCache
 
 _INDEX = "glle:posteriors"
 ARRAYS = "arrays_sha256"  # the member of a provenance, and of a cached entry, that names the bits of the arrays

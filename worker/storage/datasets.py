@@ -17,12 +17,12 @@ from worker.base.files import remove_abandoned, restrict_folder, sync_folder, te
 from worker.base.npy_headers import ALONE
 from worker.base.problems import ProblemError, refuse
 from worker.base.versions import written
-from worker.blocks import BLOCK, checked_blocks
-from worker.catalogue import RECORD, SUFFIXES, Catalogue
-from worker.intact import Intact
 from worker.records.dataset import Array, Content, Dataset, Table, record_of
 from worker.records.labels import renamed
 from worker.records.tenants import DEFAULT, dataset_id
+from worker.storage.dataset_catalog import RECORD, SUFFIXES, Catalogue
+from worker.storage.integrity import Intact
+from worker.storage.validation import BLOCK, checked_blocks
 from worker.tenancy.quotas import too_many_bytes
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class DatasetStore:
         return len(places), sum(place.nbytes for place in places)
 
     def values(self, id_: str) -> Array:
-        """Return the (n, d) values, mapped from the file and verified (`worker.intact`).
+        """Return the (n, d) values, mapped from the file and verified (`worker.storage.integrity`).
 
         Raises
         ------

@@ -2,7 +2,7 @@
 
 The server refuses all that needs memory when it is full, the signs of life of workers included. So new jobs end at
 `GLLE_QUEUE_HIGH_WATER` of its memory; the rest is for workers, for jobs on their way to their ends, and for deletions.
-Where its log is on the disk of the data folder, new jobs end there, too, before that disk is full (`worker.disk`).
+Where its log is on the disk of the data folder, new jobs end there, too, before that disk is full (`worker.storage.disk_space`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import redis
 
 from worker.base.problems import refuse
-from worker.disk import no_room_for_work
+from worker.storage.disk_space import no_room_for_work
 
 if TYPE_CHECKING:
     from worker.base.problems import ProblemError

@@ -11,15 +11,15 @@ import logging
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from worker.base.problems import ProblemError
-from worker.cache import ArrayCache, Entry
+from worker.storage.array_cache import ArrayCache, Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     import redis
 
-    from worker.cache import Array
     from worker.observability.counters import Counts
+    from worker.storage.array_cache import Array
     from worker.storage.object_store.index import Stored
     from worker.storage.object_store.store import ObjectStore
 

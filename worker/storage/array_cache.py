@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from worker.base.problems import refuse
-from worker.cache_index import CacheIndex
+from worker.storage.cache_index import CacheIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
