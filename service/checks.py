@@ -12,7 +12,7 @@ from worker.records.priority import quick_draws
 from worker.storage.datasets import all_points_equal, not_found
 
 if TYPE_CHECKING:
-    from worker.jobs import Job
+    from worker.jobs.store import Job
     from worker.records.draws import DrawsSpec
     from worker.storage.datasets import Dataset
     from worker.storage.posteriors import PosteriorRecord

@@ -15,11 +15,11 @@ from service.models import JobOut
 from service.waiting import WAITS
 from worker.analysis import AnalysisSpec
 from worker.base.numerics import numbers_for
-from worker.jobs import Job
+from worker.jobs.replication import replicated
+from worker.jobs.store import Job
 from worker.records.dataset import Array
 from worker.records.priority import ANY_TIME, Terms
 from worker.records.tenants import DEFAULT
-from worker.replication import replicated
 from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from service.streams import Streams
-    from worker.jobs import Job
+    from worker.jobs.store import Job
     from worker.stores import Stores
 
 EVENTS = "text/event-stream"

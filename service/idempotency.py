@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import redis
 
-    from worker.jobs import Job
+    from worker.jobs.store import Job
     from worker.stores import Stores
 
 # For which a key is held by a request whose process died: its client waits as long. A creation that takes longer goes

@@ -22,7 +22,7 @@ from service.command import CommandIn
 from service.problems import ProblemOut
 from worker.base.clock import iso
 from worker.embeddings import EmbeddingSpec
-from worker.jobs import Job, Kind, Status
+from worker.jobs.store import Job, Kind, Status
 from worker.records.priority import Priority
 from worker.storage.datasets import Dataset
 from worker.storage.posteriors import PosteriorRecord

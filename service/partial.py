@@ -16,15 +16,15 @@ from service.arrays import NPY, Stack
 from service.broken import BrokenOffError
 from service.context import made_again
 from service.streams import Stream, states
+from worker.jobs.shards import counts
 from worker.records.tenants import DEFAULT
-from worker.shards import counts
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from service.arrays import Dtype
     from service.streams import Streams
-    from worker.jobs import Job
+    from worker.jobs.store import Job
     from worker.records.draws import DrawsSpec
     from worker.storage.array_cache import Entry
     from worker.stores import Stores

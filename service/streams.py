@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from starlette.types import Receive, Scope, Send
 
-    from worker.jobs import Job
-    from worker.news import News
+    from worker.jobs.notifications import News
+    from worker.jobs.store import Job
     from worker.stores import Stores
 
 SOON_SECONDS = 0.15  # after a change: the one that followed it at once was not published

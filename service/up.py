@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from worker.base.settings import Settings
-    from worker.queue import TaskQueue
+    from worker.jobs.queue import TaskQueue
 
 TICK = 0.1
 

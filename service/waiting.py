@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from worker.jobs import Job
-    from worker.news import News
+    from worker.jobs.notifications import News
+    from worker.jobs.store import Job
 
     Look = Callable[[], Awaitable[Job]]
     Key = tuple[asyncio.AbstractEventLoop, News, str]

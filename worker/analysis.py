@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from glle_engine import Draw, Posterior
     from glle_engine.base.progress import OnProgress
-    from worker.jobs import Kind
+    from worker.jobs.store import Kind
     from worker.records.draws import DrawKey
     from worker.storage.array_cache import Array, Entry
 

@@ -14,7 +14,7 @@ from glle_engine.linalg.alignment_ import procrustes_rotation
 from worker.analysis import AnalysisSpec
 from worker.base.problems import problem_of
 from worker.embeddings import EmbeddingSpec, truth_of
-from worker.jobs import Cancelled
+from worker.jobs.store import Cancelled
 from worker.storage.array_cache import Entry
 
 if TYPE_CHECKING:

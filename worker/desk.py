@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from worker.analysis import AnalysisSpec
-    from worker.jobs import Job
+    from worker.jobs.store import Job
     from worker.records.draws import DrawKey
     from worker.storage.array_cache import Array
     from worker.storage.posteriors import PosteriorRecord

@@ -15,7 +15,7 @@ import redis
 from worker.base.problems import refuse
 from worker.base.versions import read, written
 from worker.embeddings import EmbeddingSpec, Recipe
-from worker.job_index import NOTED
+from worker.jobs.index import NOTED
 from worker.records.ids import text
 from worker.records.job import job_key
 from worker.records.tenants import DEFAULT

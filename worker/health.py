@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import redis
 
-from worker import places
 from worker.base.numerics import kind_of
 from worker.base.problems import ProblemError
 from worker.base.versions import numbers_of_queue
+from worker.jobs import priority_scripts
+from worker.jobs.live_workers import WorkerState, at_work, own_queues
+from worker.jobs.rq_types import NAME
 from worker.records.ids import text
-from worker.roster import WorkerState, at_work, own_queues
-from worker.safe_queue import NAME
 from worker.storage import queue_space
 from worker.storage.disk_space import existing, free_bytes, no_room_for_work, probe
 
@@ -111,10 +111,10 @@ def other_queues(here: Stores) -> list[str]:
 def _queue_state(here: Stores, name: str) -> QueueState:
     now = datetime.now(UTC)
     key = f"rq:queue:{name}"
-    length = places.length(here.client, key)
+    length = priority_scripts.length(here.client, key)
     with here.client.pipeline(transaction=False) as together:
-        for id_ in places.waiting(here.client, key, _LOOKED_AT):
-            together.hget(f"{places.TASKS}{id_}", "enqueued_at")
+        for id_ in priority_scripts.waiting(here.client, key, _LOOKED_AT):
+            together.hget(f"{priority_scripts.TASKS}{id_}", "enqueued_at")
         since = [datetime.fromisoformat(text(raw)) for raw in together.execute() if raw is not None]
     oldest = max(((now - at).total_seconds() for at in since), default=0.0)
     return QueueState(name, length, max(0.0, oldest), at_work(here.client, here.settings, name))

@@ -11,7 +11,7 @@ from worker.pictures.picture import PictureSpec
 
 if TYPE_CHECKING:
     from worker.analysis import AnalysisSpec
-    from worker.jobs import Job
+    from worker.jobs.store import Job
 
 _SPECS: dict[str, type[AnalysisSpec]] = {
     spec.kind: spec

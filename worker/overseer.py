@@ -1,6 +1,6 @@
 """The worker's eye on its work-horse: work that nobody wants any more stops within two seconds, whatever it is doing.
 
-A task stops by itself where it tells its progress (`worker.jobs.Cancelled`), or when its time is over. Inside one long
+A task stops by itself where it tells its progress (`worker.jobs.store.Cancelled`), or when its time is over. Inside one long
 call of compiled code it tells nothing, and hears no signal that Python would handle; so the worker looks, too, and
 kills what goes on.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from worker.jobs import JobStore
+    from worker.jobs.store import JobStore
 
 LOOK_SECONDS = 0.25  # a read of one record: four a second for each worker that works
 GRACE_SECONDS = 1.0  # for the task to stop by itself

@@ -30,11 +30,11 @@ from worker.base.settings import Settings
 from worker.base.versions import queue_name
 from worker.connections.clients import connect_queue
 from worker.connections.retry import Patience
+from worker.jobs.live_workers import worker_ttl
+from worker.jobs.rq_types import SERIALIZER, TASKS, SafeJob, SafeQueue
 from worker.observability import logging as logs
 from worker.observability import tracing
 from worker.overseer import Overseer
-from worker.roster import worker_ttl
-from worker.safe_queue import SERIALIZER, TASKS, SafeJob, SafeQueue
 from worker.stores import stores
 
 if TYPE_CHECKING:

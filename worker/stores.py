@@ -11,11 +11,11 @@ from worker.connections.circuit_breaker import Breaker
 from worker.connections.clients import connect_cache, connect_queue
 from worker.connections.retry import Patience
 from worker.embedding_records import EmbeddingStore
-from worker.job_scripts import CHANGED, ENDED
-from worker.jobs import JobStore
-from worker.news import News
+from worker.jobs.lua_scripts import CHANGED, ENDED
+from worker.jobs.notifications import News
+from worker.jobs.queue import TaskQueue
+from worker.jobs.store import JobStore
 from worker.observability.counters import Counts
-from worker.queue import TaskQueue
 from worker.storage.datasets import DatasetStore
 from worker.storage.object_store.store import ObjectStore
 from worker.storage.posteriors import PosteriorStore

@@ -26,7 +26,7 @@ from worker.base.versions import require_own_numbers
 from worker.behind import Behind
 from worker.desk import WorkerDesk, keep, posterior_of, teller
 from worker.drawing import drawn, group_size, store_draws, with_neighbors
-from worker.jobs import Cancelled, Job, job_key
+from worker.jobs.store import Cancelled, Job, job_key
 from worker.kinds import analysis_of
 from worker.leftovers import forget_gone
 from worker.records.draws import DrawsSpec

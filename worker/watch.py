@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import redis
 from rq import get_current_job
 
-from worker.jobs import job_key
+from worker.jobs.store import job_key
 from worker.observability.request_context import on_behalf
 from worker.observability.tracing import HORSE_SECONDS, TRACING, wanted
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span
 
     from glle_engine import Draw
-    from worker.jobs import Job
+    from worker.jobs.store import Job
     from worker.stores import Stores
 
 log = logging.getLogger(__name__)

@@ -17,10 +17,10 @@ import numpy as np
 from worker.base.clock import now_iso
 from worker.base.settings import Settings
 from worker.health import queue_states, readiness
+from worker.jobs.rq_types import NAME, SERIALIZER, SafeJob, SafeQueue
 from worker.process import MAINTAINED, GlleWorker
 from worker.records.draws import DrawKey
 from worker.records.ids import digest
-from worker.safe_queue import NAME, SERIALIZER, SafeJob, SafeQueue
 from worker.servers import cache_server, queue_server
 from worker.storage.array_cache import Entry
 from worker.storage.datasets import Dataset

@@ -17,7 +17,7 @@ import numpy as np
 from bench.capacity.stations import Job, Kept, Line, Outcome
 from worker.base.settings import Settings
 from worker.capacity.plan import NETWORK, reading
-from worker.places import MOST_PASSED
+from worker.jobs.priority_scripts import MOST_PASSED
 from worker.records.draws import DrawsSpec, shard_seconds
 
 if TYPE_CHECKING:

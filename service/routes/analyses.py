@@ -42,7 +42,7 @@ from worker.analyses import (
     TransformSpec,
 )
 from worker.base.numerics import numbers_for
-from worker.jobs import Job
+from worker.jobs.store import Job
 from worker.records.dataset import Array
 from worker.records.draws import draw_seconds
 from worker.records.priority import Terms, quick_fit

@@ -22,7 +22,7 @@ from service.routes.posteriors import Wait
 from worker.base.problems import Problem, ProblemError
 from worker.comparisons import ComparisonSpec
 from worker.embeddings import Judgement
-from worker.jobs import Job
+from worker.jobs.store import Job
 from worker.records.priority import Terms
 from worker.storage.array_cache import entry_bytes
 from worker.storage.datasets import Dataset

@@ -33,7 +33,7 @@ from service.selection import Points, Selection
 from service.tables import Table, matrix_columns, table_response
 from worker.base.numerics import numbers_for
 from worker.base.versions import queue_name
-from worker.jobs import Job
+from worker.jobs.store import Job
 from worker.records.draws import AUTO, CHAINS, DrawsSpec, shard_seconds
 from worker.records.ids import digest
 from worker.records.priority import Terms

@@ -24,7 +24,7 @@ from service.selection import Points
 from worker.base.problems import Problem, ProblemError
 from worker.embedding_records import EmbeddingRecord
 from worker.embeddings import EmbeddingSpec
-from worker.jobs import Job
+from worker.jobs.store import Job
 from worker.records.priority import Terms
 from worker.storage.array_cache import Entry
 from worker.stores import Stores

@@ -22,7 +22,7 @@ from service.results import Wanted, result_response
 from service.routes.posteriors import ACCEPTED, LATE, Wait
 from service.selection import Draws, Points, unsliced
 from service.streams import Stream
-from worker.jobs import LISTED, Job, Kind, Status
+from worker.jobs.store import LISTED, Job, Kind, Status
 from worker.kinds import analysis_of
 from worker.records.draws import DrawsSpec
 from worker.records.tenants import DEFAULT

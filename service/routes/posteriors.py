@@ -17,7 +17,7 @@ from service.paging import Cursor, Limit, listed, position
 from service.problems import documented
 from worker.base.numerics import numbers_for
 from worker.base.problems import refuse
-from worker.jobs import Job
+from worker.jobs.store import Job
 from worker.records.ids import posterior_id
 from worker.records.labels import is_called
 from worker.records.priority import Priority, Terms, quick_fit

@@ -20,7 +20,7 @@ from service.problems import documented
 from worker.base.numerics import kind_of
 from worker.base.problems import refuse
 from worker.health import queue_states, readiness
-from worker.roster import workers_by_numbers
+from worker.jobs.live_workers import workers_by_numbers
 from worker.stores import Stores
 
 router = APIRouter(tags=["service"])

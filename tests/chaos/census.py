@@ -7,9 +7,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from worker import places
+from worker.jobs import priority_scripts
+from worker.jobs.rq_types import NAME
 from worker.records.ids import text
-from worker.safe_queue import NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -100,7 +100,10 @@ class Census:
         self._leaked("glle:posteriors: {} is not there", (id_ for id_ in posteriors if id_ not in alive))
         opened = [text(raw) for raw in client.smembers("glle:open")]
         self._leaked("glle:open: {} has ended", (id_ for id_ in opened if not _is_open(client, f"glle:job:{id_}")))
-        tasks = [*places.waiting(client, f"rq:queue:{NAME}"), *client.lrange(f"rq:queue:{NAME}:intermediate", 0, -1)]
+        tasks = [
+            *priority_scripts.waiting(client, f"rq:queue:{NAME}"),
+            *client.lrange(f"rq:queue:{NAME}:intermediate", 0, -1),
+        ]
         self._leaked("RQ: {} waits, and nothing is to be done", map(text, tasks))
         self._leaked("RQ: {} is at work, and nothing is to be done", map(text, client.zrange(f"rq:wip:{NAME}", 0, -1)))
         workers = [text(raw) for raw in client.smembers(f"rq:workers:{NAME}")]

@@ -14,7 +14,7 @@ import redis
 
 from tests.hosts.composed import PORT, Service, environment, services
 from tests.hosts.machines import Machine, Network, wait_until
-from worker.safe_queue import NAME
+from worker.jobs.rq_types import NAME
 
 if TYPE_CHECKING:
     import subprocess

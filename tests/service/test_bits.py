@@ -22,7 +22,7 @@ from worker import doctor as inside
 from worker.base.numerics import numbers_of
 from worker.base.versions import queue_name
 from worker.drawing import store_draws
-from worker.jobs import job_key
+from worker.jobs.store import job_key
 from worker.records.draws import DrawKey, DrawsSpec
 from worker.storage.posteriors import ARRAYS, PosteriorStore
 from worker.stores import Stores
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from glle_engine import Draw
-    from worker.jobs import Job
+    from worker.jobs.store import Job
 
 NPY = {"accept": "application/x-npy"}
 JSON = {"accept": "application/json"}

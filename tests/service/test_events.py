@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import httpx
     from fastapi import FastAPI
 
-    from worker.jobs import Job
+    from worker.jobs.store import Job
     from worker.stores import Stores
 
 Event = tuple[int, str, dict[str, Any]]

@@ -11,9 +11,9 @@ import pytest
 
 from service.app import create_app
 from tests.service.conftest import serving
+from worker.jobs.rq_types import SERIALIZER, SafeJob
 from worker.observability import logging as logs
 from worker.observability.request_context import luggage, on_behalf
-from worker.safe_queue import SERIALIZER, SafeJob
 from worker.stores import Stores
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
 
-    from worker.jobs import Job
+    from worker.jobs.store import Job
     from worker.stores import Stores
 
 N, COUNT = 10, 40

@@ -12,7 +12,7 @@ from service.proxies import Proxies
 from tests.service.conftest import beating
 from tests.service.keyed import bearer, served
 from worker.base.settings import Settings, SettingsError
-from worker.safe_queue import NAME
+from worker.jobs.rq_types import NAME
 
 if TYPE_CHECKING:
     import httpx

@@ -20,7 +20,7 @@ from worker.records.draws import DrawKey
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from worker.jobs import Job
+    from worker.jobs.store import Job
     from worker.stores import Stores
 
 KEYS = [DrawKey(0, index, 1.0, "posterior", "none") for index in range(5)]

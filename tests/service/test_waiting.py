@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import httpx
     import pytest
 
-    from worker.jobs import Job
-    from worker.news import News
+    from worker.jobs.notifications import News
+    from worker.jobs.store import Job
     from worker.stores import Stores
 
 

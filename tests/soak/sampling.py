@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Self
 
 import redis
 
-from worker import places
-from worker.safe_queue import NAME
+from worker.jobs import priority_scripts
+from worker.jobs.rq_types import NAME
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -109,7 +109,7 @@ class Sampler:
                 figures[f"{name} clients"] = told["connected_clients"]
                 figures[f"{name} evicted"] = told["evicted_keys"]
         with contextlib.suppress(redis.RedisError):
-            figures["queue length"] = float(places.length(self._clients["queue"], f"rq:queue:{NAME}"))
+            figures["queue length"] = float(priority_scripts.length(self._clients["queue"], f"rq:queue:{NAME}"))
         return figures
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rq import SimpleWorker
 
 from worker.alive import is_alive
-from worker.safe_queue import NAME, SERIALIZER
+from worker.jobs.rq_types import NAME, SERIALIZER
 
 if TYPE_CHECKING:
     from worker.stores import Stores

@@ -26,7 +26,7 @@ from worker.analyses import (
 from worker.base.problems import ProblemError
 from worker.comparisons import ComparisonSpec
 from worker.embeddings import EmbeddingSpec
-from worker.jobs import Job, Kind
+from worker.jobs.store import Job, Kind
 from worker.kinds import analysis_of
 from worker.records.draws import AUTO
 from worker.storage.array_cache import Entry

@@ -12,15 +12,16 @@ import pytest
 
 from glle_engine import NUMBERS, FitSpec
 from service.idempotency import once
-from worker import queue, tasks
+from worker import tasks
 from worker.analyses import CalibrationSpec
 from worker.base import versions
 from worker.base.problems import ProblemError
 from worker.embeddings import Recipe
-from worker.jobs import job_key
+from worker.jobs import queue
+from worker.jobs.rq_types import NAME, SERIALIZER, SafeQueue
+from worker.jobs.store import job_key
 from worker.records.draws import DrawKey
 from worker.records.ids import digest, posterior_id
-from worker.safe_queue import NAME, SERIALIZER, SafeQueue
 from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from worker.base.settings import Settings
-    from worker.jobs import Job
+    from worker.jobs.store import Job
     from worker.stores import Stores
 
 DATA = "ds_0123456789abcdef0123456789abcdef"

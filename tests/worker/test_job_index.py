@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from worker.backups.records import ended_jobs, put_job
 from worker.base.problems import Problem, ProblemError
 from worker.embeddings import Recipe
-from worker.job_index import INDEX, KINDS, POSITIONS, STATUSES, TENANTS
+from worker.jobs.index import INDEX, KINDS, POSITIONS, STATUSES, TENANTS
 from worker.records.ids import text
 from worker.records.tenants import own
 from worker.tenancy.quotas import JobLimits
 
 if TYPE_CHECKING:
-    from worker.jobs import Job, JobStore
+    from worker.jobs.store import Job, JobStore
     from worker.stores import Stores
 
 PROBLEM = Problem(code="some-failure", status=422, detail="It failed.", remedy="Do otherwise.")

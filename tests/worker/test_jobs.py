@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from worker.base.problems import Problem, ProblemError
-from worker.jobs import Cancelled, Job, Status
-from worker.shards import counts
+from worker.jobs.shards import counts
+from worker.jobs.store import Cancelled, Job, Status
 
 if TYPE_CHECKING:
     from worker.stores import Stores

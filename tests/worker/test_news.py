@@ -10,14 +10,14 @@ import pytest
 
 from tests.conftest import until
 from worker.base.problems import refuse
-from worker.job_scripts import ENDED
+from worker.jobs.lua_scripts import ENDED
 
 OTHERS = [0]  # who listened when the test began
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from worker.jobs import Job
+    from worker.jobs.store import Job
     from worker.stores import Stores
 
 

@@ -11,26 +11,27 @@ import pytest
 import glle_engine
 from glle_engine import NUMBERS, FitSpec
 from tests.worker.test_tasks import SHEET, draws_job, fit_job
-from worker import queue, tasks
+from worker import tasks
 from worker.analyses import CalibrationSpec
 from worker.base import numerics
 from worker.base.numerics import adopt, is_of_this_version, kind_of, numbers_for, numbers_of
 from worker.base.versions import numbers_of_queue, queue_name
 from worker.drawing import store_draws
 from worker.health import other_queues, queue_states
+from worker.jobs import queue
+from worker.jobs.live_workers import workers_by_numbers
+from worker.jobs.queue import TaskQueue
+from worker.jobs.rq_types import NAME, SERIALIZER, SafeJob, SafeQueue
 from worker.process import GlleWorker
-from worker.queue import TaskQueue
 from worker.records.draws import DrawKey
 from worker.records.ids import posterior_id
-from worker.roster import workers_by_numbers
-from worker.safe_queue import NAME, SERIALIZER, SafeJob, SafeQueue
 from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from glle_engine import Posterior
-    from worker.jobs import Job
+    from worker.jobs.store import Job
     from worker.stores import Stores
 
 KIND = "0123456789abcdef"

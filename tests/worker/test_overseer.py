@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from worker.base.settings import Settings
-    from worker.jobs import Job
+    from worker.jobs.store import Job
     from worker.stores import Stores
 
 PATIENCE = 2.0  # seconds within which a cancelled job has ended

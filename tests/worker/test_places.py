@@ -11,18 +11,18 @@ from rq.exceptions import DequeueTimeout
 from rq.job import JobStatus
 
 from tests.conftest import in_turn
-from worker.places import MOST_PASSED
-from worker.queue import STALE_SECONDS
+from worker.jobs.priority_scripts import MOST_PASSED
+from worker.jobs.queue import STALE_SECONDS
+from worker.jobs.rq_types import SERIALIZER, SafeJob, SafeQueue
 from worker.records.draws import DrawsSpec
 from worker.records.ids import text
 from worker.records.priority import Priority, Terms, quick_draws, quick_fit
-from worker.safe_queue import SERIALIZER, SafeJob, SafeQueue
 from worker.stores import Stores
 
 if TYPE_CHECKING:
     import pytest
 
-    from worker.jobs import Job
+    from worker.jobs.store import Job
 
 
 def fit_job(stores: Stores, claim: str, priority: Priority) -> Job:

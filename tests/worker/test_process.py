@@ -19,12 +19,12 @@ import glle_engine
 from glle_engine import FitSpec, manifolds
 from tests.conftest import until
 from worker import lifeline
-from worker.jobs import job_key
+from worker.jobs.rq_types import NAME, SERIALIZER, SafeJob, SafeQueue
+from worker.jobs.store import job_key
 from worker.process import MAINTAINED, GlleWorker
 from worker.records.draws import DrawsSpec
 from worker.records.ids import posterior_id
 from worker.records.priority import ANY_TIME
-from worker.safe_queue import NAME, SERIALIZER, SafeJob, SafeQueue
 from worker.storage.datasets import Table
 from worker.storage.posteriors import PosteriorRecord
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from worker.base.settings import Settings
-    from worker.jobs import Job
+    from worker.jobs.store import Job
     from worker.records.priority import Terms
     from worker.stores import Stores
 

@@ -11,11 +11,11 @@ import pytest
 
 from tests.conftest import until
 from worker.base.clock import now_ms
-from worker.job_scripts import CHANGED, TELL_MS
-from worker.jobs import Cancelled
+from worker.jobs.lua_scripts import CHANGED, TELL_MS
+from worker.jobs.store import Cancelled
 
 if TYPE_CHECKING:
-    from worker.jobs import Job
+    from worker.jobs.store import Job
     from worker.stores import Stores
 
 

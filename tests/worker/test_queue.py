@@ -11,15 +11,16 @@ import pytest
 from rq import SimpleWorker
 from rq.job import JobStatus
 
-from worker import queue, safe_queue, tasks
-from worker.queue import TaskQueue
+from worker import tasks
+from worker.jobs import queue, rq_types
+from worker.jobs.queue import TaskQueue
+from worker.jobs.rq_types import NAME, SERIALIZER, TASKS, SafeJob, SafeQueue, task
 from worker.records.draws import CHAINS, DrawsSpec
-from worker.safe_queue import NAME, SERIALIZER, TASKS, SafeJob, SafeQueue, task
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from worker.jobs import Job
+    from worker.jobs.store import Job
     from worker.stores import Stores
 
 
@@ -242,7 +243,7 @@ def test_taken_by_a_dead_worker_is_done_again(stores: Stores, monkeypatch: pytes
     taken.intermediate_queue.cleanup(worker, taken)
     taken.intermediate_queue.cleanup(worker, taken)
     assert stores.queue.length() == 0, "it may be about to begin"
-    monkeypatch.setattr(safe_queue, "TAKEN_SECONDS", 0.0)
+    monkeypatch.setattr(rq_types, "TAKEN_SECONDS", 0.0)
     taken.intermediate_queue.cleanup(worker, taken)
     assert taken.get_job_ids() == [job.id]
     assert stores.client.llen(taken.intermediate_queue_key) == 0

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from worker import replication
 from worker.base.problems import ProblemError
-from worker.replication import MARK, replicated
+from worker.jobs import replication
+from worker.jobs.replication import MARK, replicated
 
 if TYPE_CHECKING:
     from worker.stores import Stores

@@ -10,8 +10,8 @@ from rq import SimpleWorker
 
 from tests.worker.test_queue import fit_job
 from worker.base.problems import ProblemError
-from worker.jobs import Cancelled
-from worker.safe_queue import NAME, SERIALIZER, SafeQueue
+from worker.jobs.rq_types import NAME, SERIALIZER, SafeQueue
+from worker.jobs.store import Cancelled
 from worker.storage import queue_space
 from worker.tenancy.quotas import JobLimits
 

@@ -10,13 +10,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.service.conftest import beating
-from worker.jobs import job_key
-from worker.queue import STALE_SECONDS
+from worker.jobs.queue import STALE_SECONDS
+from worker.jobs.shards import Shards
+from worker.jobs.store import job_key
 from worker.records.draws import CHAINS, DrawsSpec
-from worker.shards import Shards
 
 if TYPE_CHECKING:
-    from worker.jobs import Job
+    from worker.jobs.store import Job
     from worker.stores import Stores
 
 PER_SHARD = 4

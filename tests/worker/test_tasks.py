@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from glle_engine import Draw, Posterior
     from worker.base.problems import Problem
     from worker.base.settings import Settings
-    from worker.jobs import Job
+    from worker.jobs.store import Job
     from worker.records.draws import DrawKey
     from worker.stores import Stores
 

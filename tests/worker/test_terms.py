@@ -10,12 +10,12 @@ import pytest
 from tests.conftest import until
 from tests.worker.test_process import fit_job, worker
 from worker.base.clock import iso, now_ms
-from worker.jobs import Cancelled
+from worker.jobs.store import Cancelled
 from worker.records.priority import ANY_TIME, Terms
 
 if TYPE_CHECKING:
     from worker.base.settings import Settings
-    from worker.jobs import Job
+    from worker.jobs.store import Job
     from worker.stores import Stores
 
 PAST = Terms(deadline=1000)

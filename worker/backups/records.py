@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from worker import job_scripts
 from worker.base.clock import now_ms
-from worker.job_index import INDEX
+from worker.jobs import lua_scripts
+from worker.jobs.index import INDEX
 from worker.records.ids import index_member, text
 from worker.records.job import job_key
 from worker.records.tenants import DEFAULT, own
@@ -34,5 +34,5 @@ def put_job(client: redis.Redis, record: dict[str, str], left: int) -> bool:
     tenant = record.get("tenant", DEFAULT)
     keys = [job_key(id_), own(INDEX, tenant)]
     told = [part for field in record.items() for part in field]
-    put = client.register_script(job_scripts.PUT)
+    put = client.register_script(lua_scripts.PUT)
     return bool(put(keys=keys, args=[left, index_member(record["created"], id_), now_ms(), tenant, *told]))

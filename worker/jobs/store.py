@@ -15,19 +15,19 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Self
 
-from worker import job_scripts
 from worker.base.clock import iso, now_iso, now_ms
 from worker.base.numerics import numbers_of
 from worker.base.problems import refuse, too_late
 from worker.base.versions import named, queue_name, require_own_version, stamped
-from worker.job_index import INDEX, JobIndex
+from worker.jobs import lua_scripts
+from worker.jobs.index import INDEX, JobIndex
+from worker.jobs.shards import count_field
 from worker.records.draws import CHAINS
 from worker.records.ids import index_member, member_name, new_job_id, text
 from worker.records.inline_points import POINTS, inline_fields, inline_points
 from worker.records.job import FIELDS, OPEN, Job, Kind, Status, job_key, job_of
 from worker.records.priority import ANY_TIME, Terms
 from worker.records.tenants import DEFAULT, own
-from worker.shards import count_field
 from worker.tenancy.quotas import JobLimits, too_many_jobs, too_many_of_all
 
 if TYPE_CHECKING:
@@ -83,14 +83,14 @@ class JobStore:
         self._limits = limits or JobLimits()
         self._room = room
         self.index = JobIndex(client)
-        self._create = client.register_script(job_scripts.CREATE)
-        self._move = client.register_script(job_scripts.MOVE)
-        self._touch = client.register_script(job_scripts.TOUCH)
-        self._advance = client.register_script(job_scripts.ADVANCE)
-        self._share = client.register_script(job_scripts.SHARE)
-        self._hand_over = client.register_script(job_scripts.HAND_OVER)
-        self._reopen = client.register_script(job_scripts.REOPEN)
-        self._expire = client.register_script(job_scripts.EXPIRE)
+        self._create = client.register_script(lua_scripts.CREATE)
+        self._move = client.register_script(lua_scripts.MOVE)
+        self._touch = client.register_script(lua_scripts.TOUCH)
+        self._advance = client.register_script(lua_scripts.ADVANCE)
+        self._share = client.register_script(lua_scripts.SHARE)
+        self._hand_over = client.register_script(lua_scripts.HAND_OVER)
+        self._reopen = client.register_script(lua_scripts.REOPEN)
+        self._expire = client.register_script(lua_scripts.EXPIRE)
 
     def of(self, tenant: str, limits: JobLimits) -> Self:
         """Return the same store as a tenant sees it."""
@@ -149,7 +149,7 @@ class JobStore:
             **inline_fields(points),
         }  # fmt: skip
         holder = self._create(
-            keys=[self._claim(claim), job_key(new), own(INDEX, tenant), _STATS, own(job_scripts.OPEN, tenant)],
+            keys=[self._claim(claim), job_key(new), own(INDEX, tenant), _STATS, own(lua_scripts.OPEN, tenant)],
             args=[
                 job_key(""), new, index_member(created, new), self._ttl, f",{','.join(reuse)},", *_told(terms),
                 limits.open, limits.all_open, limits.ended, int(self._room is not None and self._room.is_full),
@@ -205,7 +205,7 @@ class JobStore:
 
     def some_open(self, most: int) -> list[str]:
         """Return ids of jobs that are to end yet, whosever: all of them, or `most` by lot."""
-        return [text(raw) for raw in self._client.srandmember(job_scripts.ALL_OPEN, most) or ()]
+        return [text(raw) for raw in self._client.srandmember(lua_scripts.ALL_OPEN, most) or ()]
 
     def listed(
         self, before: str | None = None, status: Status | None = None, kind: Kind | None = None, most: int = LISTED
@@ -375,8 +375,8 @@ class JobStore:
         if self._room is not None:
             self._room.require()
         with self._client.pipeline(transaction=False) as both:
-            both.scard(own(job_scripts.OPEN, job.tenant))
-            both.scard(job_scripts.ALL_OPEN)
+            both.scard(own(lua_scripts.OPEN, job.tenant))
+            both.scard(lua_scripts.ALL_OPEN)
             theirs, all_open = map(int, both.execute())
         if self._limits.open and theirs >= self._limits.open:
             raise too_many_jobs(self._tenant, self._limits.open)
@@ -385,11 +385,11 @@ class JobStore:
 
     def _refusal(self, answer: str) -> ProblemError | None:
         """Return the refusal that the script of creation answers, None for the id of a job."""
-        if answer == job_scripts.QUOTA:
+        if answer == lua_scripts.QUOTA:
             return too_many_jobs(self._tenant, self._limits.open)
-        if answer == job_scripts.JOBS:
+        if answer == lua_scripts.JOBS:
             return too_many_of_all(self._limits.all_open)
-        if answer == job_scripts.ROOM:
+        if answer == lua_scripts.ROOM:
             assert self._room is not None
             return self._room.refusal()
         return None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from worker.base.clock import now_ms
 from worker.base.problems import refuse
-from worker.jobs import job_key
+from worker.jobs.store import job_key
 
 if TYPE_CHECKING:
     import redis

@@ -4,7 +4,7 @@ Each change is numbered in the record and published; of the progress of a job, a
 """
 
 from worker.base.versions import FIRST_QUEUE, VERSIONS
-from worker.job_index import LISTS, REMOVED, TENANTS
+from worker.jobs.index import LISTS, REMOVED, TENANTS
 
 ENDED = "glle:ended"  # the channel of the ids of jobs that end
 CHANGED = "glle:changed"  # the channel of the ids of jobs whose records change

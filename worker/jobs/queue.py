@@ -1,7 +1,7 @@
 """The tasks of the jobs in the queue: enqueued, taken, withdrawn, and put right when they got lost.
 
 One queue for all work of a numerics kind: short shards interleave, so no job starves another; tenants take turns, and
-interactive tasks go before the others (`worker.places`). A job's record names its queue; workers of one kind work on
+interactive tasks go before the others (`worker.jobs.priority_scripts`). A job's record names its queue; workers of one kind work on
 one queue.
 """
 
@@ -21,24 +21,24 @@ from rq.job import JobStatus
 from rq.registry import StartedJobRegistry
 
 from glle_engine import NUMBERS
-from worker import places
 from worker.base.numerics import is_of_this_version, numbers_of
 from worker.base.problems import ProblemError, left_behind, no_worker_of_kind, worker_lost
 from worker.base.versions import numbers_of_queue
-from worker.jobs import job_key
+from worker.jobs import priority_scripts
+from worker.jobs.live_workers import at_work, own_queues, workers_by_numbers
+from worker.jobs.rq_types import NAME, SERIALIZER, SafeJob, SafeQueue
+from worker.jobs.shards import Shards, counts, taker_field, takers
+from worker.jobs.store import job_key
 from worker.observability.request_context import luggage
 from worker.records.draws import DrawsSpec
 from worker.records.ids import text
-from worker.roster import at_work, own_queues, workers_by_numbers
-from worker.safe_queue import NAME, SERIALIZER, SafeJob, SafeQueue
-from worker.shards import Shards, counts, taker_field, takers
 from worker.tenancy.quotas import Quotas
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from worker.base.settings import Settings
-    from worker.jobs import Job, JobStore
+    from worker.jobs.store import Job, JobStore
 
 RETRIES = 3  # of a task whose worker was killed; a task that fails by itself is not repeated
 ENDED_SECONDS = 60  # RQ's own memory of a task that ended; ours is the job record
@@ -68,12 +68,12 @@ class TaskQueue:
         self._jobs = jobs
         self._settings = settings
         self._queue = _queue(NAME, client)
-        self._add = client.register_script(places.ENQUEUE)
-        self._take = client.register_script(places.TAKE)
-        self._promote = client.register_script(places.PROMOTE)
-        self._withdraw = client.register_script(places.WITHDRAW)
-        self._check = client.register_script(places.CHECK)
-        self._forget = client.register_script(places.FORGET)
+        self._add = client.register_script(priority_scripts.ENQUEUE)
+        self._take = client.register_script(priority_scripts.TAKE)
+        self._promote = client.register_script(priority_scripts.PROMOTE)
+        self._withdraw = client.register_script(priority_scripts.WITHDRAW)
+        self._check = client.register_script(priority_scripts.CHECK)
+        self._forget = client.register_script(priority_scripts.FORGET)
         self._shards = Shards(client)
         self._checked: dict[str, float] = {}  # when each silent job may be compared with the queue again
 
@@ -323,7 +323,7 @@ def _begun(queue: str, client: redis.Redis) -> StartedJobRegistry:
 
 
 def _keys(queue: str) -> list[str]:
-    """Return the keys of the scripts of `worker.places`: a queue's list, and that of the tasks just taken."""
+    """Return the keys of the scripts of `worker.jobs.priority_scripts`: a queue's list, and that of the tasks just taken."""
     key = f"{SafeQueue.redis_queue_namespace_prefix}{queue}"
     return [key, IntermediateQueue.get_intermediate_queue_key(key)]
 

@@ -1,6 +1,6 @@
 """News of jobs, passed from Redis to the requests that wait for them.
 
-Whoever changes a job publishes its id with the very script that changes it (`worker.job_scripts`): on one channel
+Whoever changes a job publishes its id with the very script that changes it (`worker.jobs.lua_scripts`): on one channel
 that it changed, on another that it ended, so that who waits for ends hears of nothing else. One thread a channel
 listens, from the first wait on, and wakes the requests by their event loops. News gets lost while a connection is made
 anew, so every waiting request is woken when the channel is listened to again.

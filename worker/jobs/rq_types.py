@@ -12,8 +12,8 @@ from rq import Queue
 from rq.intermediate_queue import IntermediateQueue
 from rq.job import Job as RqJob
 
-from worker import places
 from worker.base.versions import queue_name
+from worker.jobs import priority_scripts
 from worker.records.ids import text
 
 if TYPE_CHECKING:
@@ -72,17 +72,17 @@ class SafeQueue(Queue):
     @property
     def count(self) -> int:
         """The number of waiting tasks."""
-        return places.length(self.connection, self.key)
+        return priority_scripts.length(self.connection, self.key)
 
     def get_job_ids(self, offset: int = 0, length: int = -1) -> list[str]:
-        """Return the waiting tasks; workers take them by turns of the tenants (`worker.places`)."""
-        ids = places.waiting(self.connection, self.key)
+        """Return the waiting tasks; workers take them by turns of the tenants (`worker.jobs.priority_scripts`)."""
+        ids = priority_scripts.waiting(self.connection, self.key)
         return ids[offset : None if length < 0 else offset + length]
 
     def push_job_id(self, job_id: str, pipeline: Pipeline | None = None, at_front: bool = False) -> None:  # noqa: FBT001, FBT002 # RQ's signature
         """Put a task that is tried again in its line."""
         redis = self.connection if pipeline is None else pipeline
-        redis.eval(places.PUSH, 2, self.key, self.intermediate_queue_key, job_id, int(at_front))
+        redis.eval(priority_scripts.PUSH, 2, self.key, self.intermediate_queue_key, job_id, int(at_front))
 
     def pop_job_id(self) -> str | None:
         """Take the next task, and forget that it was taken."""
@@ -97,12 +97,12 @@ class SafeQueue(Queue):
         """Take a waiting task out of its line; its record stays."""
         id_ = job_or_id if isinstance(job_or_id, str) else job_or_id.id
         redis = self.connection if pipeline is None else pipeline
-        return redis.eval(places.LEAVE, 2, self.key, self.intermediate_queue_key, id_)
+        return redis.eval(priority_scripts.LEAVE, 2, self.key, self.intermediate_queue_key, id_)
 
     def empty(self) -> None:
         """Withdraw all waiting tasks."""
         if ids := self.get_job_ids():
-            self.connection.eval(places.WITHDRAW, 2, self.key, self.intermediate_queue_key, *ids)
+            self.connection.eval(priority_scripts.WITHDRAW, 2, self.key, self.intermediate_queue_key, *ids)
 
     @classmethod
     def lmove(cls, connection: Redis, queue_key: str, timeout: int | None) -> tuple[str, bytes] | None:
@@ -115,12 +115,12 @@ class SafeQueue(Queue):
 
         """
         keys = [queue_key, Taken(queue_key, connection).key]
-        if (id_ := connection.eval(places.NEXT, 2, *keys)) is not None:
+        if (id_ := connection.eval(priority_scripts.NEXT, 2, *keys)) is not None:
             return queue_key, id_
         if timeout is None:
             return None
         found: tuple[str, bytes] = super().lmove(connection, queue_key, timeout)
-        connection.eval(places.PUBLISH, 2, *keys)  # another worker that waits takes the next one
+        connection.eval(priority_scripts.PUBLISH, 2, *keys)  # another worker that waits takes the next one
         return found
 
     def acquire_maintenance_lock(self) -> bool:
