@@ -13,7 +13,7 @@ from service.broken import BrokenOffError
 from service.checks import require_success
 from service.models import JobOut
 from service.waiting import WAITS
-from worker.analysis import AnalysisSpec
+from worker.analyses.base import AnalysisSpec
 from worker.base.numerics import numbers_for
 from worker.jobs.replication import replicated
 from worker.jobs.store import Job

@@ -9,7 +9,7 @@ import numpy as np
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from glle_engine.metrics.registry import SCORES
 from service.checks import require_dataset
-from worker.embeddings import Judgement
+from worker.analyses.embedding import Judgement
 
 if TYPE_CHECKING:
     from service.embedding_models import JudgedIn

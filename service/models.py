@@ -20,8 +20,8 @@ from glle_engine.base.spec import (
 )
 from service.command import CommandIn
 from service.problems import ProblemOut
+from worker.analyses.embedding import EmbeddingSpec
 from worker.base.clock import iso
-from worker.embeddings import EmbeddingSpec
 from worker.jobs.store import Job, Kind, Status
 from worker.records.priority import Priority
 from worker.storage.datasets import Dataset

@@ -31,7 +31,7 @@ from service.tables import Table, matrix_columns, table_response
 if TYPE_CHECKING:
     from fastapi import Request
 
-    from worker.analysis import AnalysisSpec
+    from worker.analyses.base import AnalysisSpec
     from worker.storage.array_cache import Entry
 
 # Of a summary, a row a draw. In JSON they are its `spectrum`, where null says that a gap is not known.

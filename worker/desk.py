@@ -12,7 +12,7 @@ import numpy as np
 
 import glle_engine
 from glle_engine import Draw, FitSpec, Posterior
-from worker.analyses import CalibrationSpec, calibration_told
+from worker.analyses.posterior_analyses import CalibrationSpec, calibration_told
 from worker.base.problems import ProblemError, refuse
 from worker.base.versions import require_own_numbers
 from worker.drawing import cached_draw, draw_and_cache, group_size
@@ -25,7 +25,7 @@ from worker.watch import stage
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from worker.analysis import AnalysisSpec
+    from worker.analyses.base import AnalysisSpec
     from worker.jobs.store import Job
     from worker.records.draws import DrawKey
     from worker.storage.array_cache import Array
@@ -39,7 +39,7 @@ TOLD_SECONDS = 0.05  # at most so often is progress written and the wish to canc
 
 @dataclass(frozen=True)
 class WorkerDesk:
-    """The desk of a job's analysis: see `worker.analysis.Desk`."""
+    """The desk of a job's analysis: see `worker.analyses.base.Desk`."""
 
     here: Stores
     job: Job

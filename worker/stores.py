@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Self
 
+from worker.analyses.embedding_records import EmbeddingStore
 from worker.base.settings import Settings
 from worker.connections.circuit_breaker import Breaker
 from worker.connections.clients import connect_cache, connect_queue
 from worker.connections.retry import Patience
-from worker.embedding_records import EmbeddingStore
 from worker.jobs.lua_scripts import CHANGED, ENDED
 from worker.jobs.notifications import News
 from worker.jobs.queue import TaskQueue

@@ -20,6 +20,7 @@ from rq.timeouts import JobTimeoutException
 import glle_engine
 from glle_engine import FitSpec, Posterior
 from glle_engine.base.progress import StageClock
+from worker.analyses.registry import analysis_of
 from worker.base.clock import now_iso
 from worker.base.problems import internal_error, problem_of, timed_out
 from worker.base.versions import require_own_numbers
@@ -27,7 +28,6 @@ from worker.behind import Behind
 from worker.desk import WorkerDesk, keep, posterior_of, teller
 from worker.drawing import drawn, group_size, store_draws, with_neighbors
 from worker.jobs.store import Cancelled, Job, job_key
-from worker.kinds import analysis_of
 from worker.leftovers import forget_gone
 from worker.records.draws import DrawsSpec
 from worker.records.provenance import provenance

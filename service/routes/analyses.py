@@ -33,7 +33,7 @@ from service.results import Wanted, result_response
 from service.routes.draws import CREATING, MISSING, Half, Law, Seed
 from service.routes.posteriors import ACCEPTED, LATE, Wait
 from service.selection import Points
-from worker.analyses import (
+from worker.analyses.posterior_analyses import (
     MOST_SUMMARISED,
     AdviceSpec,
     CalibrationSpec,

@@ -19,9 +19,9 @@ from service.planning import Plan, planned
 from service.problems import documented
 from service.routes.embeddings import COMMAND, DONE
 from service.routes.posteriors import Wait
+from worker.analyses.comparison import ComparisonSpec
+from worker.analyses.embedding import Judgement
 from worker.base.problems import Problem, ProblemError
-from worker.comparisons import ComparisonSpec
-from worker.embeddings import Judgement
 from worker.jobs.store import Job
 from worker.records.priority import Terms
 from worker.storage.array_cache import entry_bytes

@@ -21,9 +21,9 @@ from service.problems import ProblemOut, documented
 from service.results import Wanted, result_response
 from service.routes.posteriors import ACCEPTED, LATE, Wait
 from service.selection import Points
+from worker.analyses.embedding import EmbeddingSpec
+from worker.analyses.embedding_records import EmbeddingRecord
 from worker.base.problems import Problem, ProblemError
-from worker.embedding_records import EmbeddingRecord
-from worker.embeddings import EmbeddingSpec
 from worker.jobs.store import Job
 from worker.records.priority import Terms
 from worker.storage.array_cache import Entry

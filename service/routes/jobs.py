@@ -22,8 +22,8 @@ from service.results import Wanted, result_response
 from service.routes.posteriors import ACCEPTED, LATE, Wait
 from service.selection import Draws, Points, unsliced
 from service.streams import Stream
+from worker.analyses.registry import analysis_of
 from worker.jobs.store import LISTED, Job, Kind, Status
-from worker.kinds import analysis_of
 from worker.records.draws import DrawsSpec
 from worker.records.tenants import DEFAULT
 from worker.stores import Stores

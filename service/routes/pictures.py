@@ -15,7 +15,7 @@ from service.pictured import picture_response
 from service.problems import documented
 from service.routes.draws import MISSING, Law, Seed
 from service.routes.posteriors import ACCEPTED, Wait
-from worker.analyses import MOST_SUMMARISED, SummarySpec
+from worker.analyses.posterior_analyses import MOST_SUMMARISED, SummarySpec
 from worker.base.numerics import numbers_for, numbers_of
 from worker.base.problems import refuse
 from worker.pictures.picture import MEDIA, PictureSpec, Subject, require_pictures

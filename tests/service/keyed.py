@@ -14,9 +14,9 @@ from glle_engine.base.progress import silent
 from glle_engine.methods import METHODS
 from service.app import create_app
 from tests.service.conftest import serving
+from worker.analyses.embedding import Recipe
 from worker.desk import WorkerDesk
 from worker.drawing import draw_and_cache
-from worker.embeddings import Recipe
 from worker.records.draws import DrawKey
 from worker.records.ids import posterior_id
 from worker.storage.datasets import Table

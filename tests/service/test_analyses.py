@@ -19,7 +19,7 @@ from tests.conftest import evict
 from tests.service.conftest import serving
 from tests.service.test_resources import upload
 from worker import tasks
-from worker.analyses import ReconstructionsSpec
+from worker.analyses.posterior_analyses import ReconstructionsSpec
 from worker.base.problems import ProblemError
 from worker.drawing import draw_and_cache
 from worker.records.draws import DrawKey, DrawsSpec

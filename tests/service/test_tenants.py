@@ -11,7 +11,7 @@ import pytest
 from service import cli
 from service.door import OPEN_PATHS
 from tests.service.keyed import Had, bearer, had_by
-from worker.analyses import CalibrationSpec, calibration_told
+from worker.analyses.posterior_analyses import CalibrationSpec, calibration_told
 from worker.storage.array_cache import Entry
 from worker.storage.posteriors import PosteriorRecord
 

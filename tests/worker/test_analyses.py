@@ -15,25 +15,26 @@ from glle_engine.posterior.calibration import calibrate
 from glle_engine.posterior.out_of_sample import extend, reconstruct
 from glle_engine.posterior.selection import advise
 from tests.worker.test_tasks import SHEET, N, draws_job, fit_job
-from worker import analyses, desk, drawing, kinds, tasks
-from worker.analyses import (
+from worker import desk, drawing, tasks
+from worker.analyses import posterior_analyses, registry
+from worker.analyses.comparison import ComparisonSpec
+from worker.analyses.embedding import EmbeddingSpec
+from worker.analyses.posterior_analyses import (
     AdviceSpec,
     CalibrationSpec,
     ReconstructionsSpec,
     SummarySpec,
     TransformSpec,
 )
+from worker.analyses.registry import analysis_of
 from worker.base.problems import ProblemError
-from worker.comparisons import ComparisonSpec
-from worker.embeddings import EmbeddingSpec
 from worker.jobs.store import Job, Kind
-from worker.kinds import analysis_of
 from worker.records.draws import AUTO
 from worker.storage.array_cache import Entry
 from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
-    from worker.analysis import AnalysisSpec
+    from worker.analyses.base import AnalysisSpec
     from worker.stores import Stores
 
 STREAM: dict[str, Any] = {"first": 2, "seed": 5, "scale": 0.5, "source": "posterior"}
@@ -115,7 +116,7 @@ def test_survives_json(stores: Stores, spec: AnalysisSpec) -> None:
 
 def test_every_kind_of_job_is_made_by_someone() -> None:
     """The kinds are fits, draws, and what is in the table of analyses."""
-    assert {"fit", "draws", *kinds._SPECS} == set(get_args(Kind))
+    assert {"fit", "draws", *registry._SPECS} == set(get_args(Kind))
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.kind)
@@ -152,7 +153,7 @@ def test_auto_is_one_number_for_everyone(stores: Stores, fitted: str, monkeypatc
     assert "calibrating: half-samples" in stages
     known = stores.posteriors.calibration(fitted)
     assert known is not None
-    assert known == analyses.calibration_told(made(stores, CalibrationSpec(), fitted).meta)
+    assert known == posterior_analyses.calibration_told(made(stores, CalibrationSpec(), fitted).meta)
     assert known == made(stores, replace(SUMMARY, scale=1.0, calibrated=True), fitted).meta["calibration"]
     assert len(runs) == 1
     keys = [key.cache_key(stores.posteriors.drawn_from(fitted)) for key in spec.at(known["scale"]).draws()]
@@ -305,7 +306,7 @@ def test_new_points_are_the_engines_in_any_blocks(stores: Stores, fitted: str, m
     for name, array in expected.items():
         np.testing.assert_array_equal(entry.arrays[name], array, err_msg=name)
     stores.cache.delete(spec.cache_key(fitted))
-    monkeypatch.setattr(analyses, "EXTENSION_WORK", 0)
+    monkeypatch.setattr(posterior_analyses, "EXTENSION_WORK", 0)
     assert made(stores, spec, fitted).meta == entry.meta
 
 

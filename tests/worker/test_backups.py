@@ -13,12 +13,12 @@ import pytest
 
 import glle_engine
 from glle_engine import FitSpec
+from worker.analyses.embedding import Recipe
 from worker.backups.archive import Archive, Writer
 from worker.backups.restore import restore
 from worker.backups.take import KINDS, Chosen, take
 from worker.base import versions
 from worker.base.problems import ProblemError
-from worker.embeddings import Recipe
 from worker.records.draws import DrawKey
 from worker.records.ids import posterior_id
 from worker.storage.array_cache import Entry

@@ -13,10 +13,10 @@ import pytest
 from glle_engine import NUMBERS, FitSpec
 from service.idempotency import once
 from worker import tasks
-from worker.analyses import CalibrationSpec
+from worker.analyses.embedding import Recipe
+from worker.analyses.posterior_analyses import CalibrationSpec
 from worker.base import versions
 from worker.base.problems import ProblemError
-from worker.embeddings import Recipe
 from worker.jobs import queue
 from worker.jobs.rq_types import NAME, SERIALIZER, SafeQueue
 from worker.jobs.store import job_key

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from worker.analyses.embedding import Recipe
 from worker.backups.records import ended_jobs, put_job
 from worker.base.problems import Problem, ProblemError
-from worker.embeddings import Recipe
 from worker.jobs.index import INDEX, KINDS, POSITIONS, STATUSES, TENANTS
 from worker.records.ids import text
 from worker.records.tenants import own

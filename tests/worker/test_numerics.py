@@ -12,7 +12,7 @@ import glle_engine
 from glle_engine import NUMBERS, FitSpec
 from tests.worker.test_tasks import SHEET, draws_job, fit_job
 from worker import tasks
-from worker.analyses import CalibrationSpec
+from worker.analyses.posterior_analyses import CalibrationSpec
 from worker.base import numerics
 from worker.base.numerics import adopt, is_of_this_version, kind_of, numbers_for, numbers_of
 from worker.base.versions import numbers_of_queue, queue_name

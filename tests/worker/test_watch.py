@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import until
 from tests.worker.test_tasks import draws_job, fit_job
 from worker import tasks
-from worker.analyses import SummarySpec
+from worker.analyses.posterior_analyses import SummarySpec
 from worker.observability.counters import Spread
 from worker.watch import drew, stage, watched
 

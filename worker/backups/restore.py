@@ -10,14 +10,14 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from worker.analyses.embedding_records import EmbeddingRecord
+from worker.analyses.embedding_records import record_of as embedding_of
 from worker.backups.archive import Archive, damaged
 from worker.backups.contents import array_in, dataset_in
 from worker.backups.records import put_job
 from worker.backups.take import CACHED, KINDS, Chosen
 from worker.base.clock import now_ms
 from worker.base.versions import named
-from worker.embedding_records import EmbeddingRecord
-from worker.embedding_records import record_of as embedding_of
 from worker.records.job import job_from
 from worker.records.tenants import is_name
 from worker.storage.posteriors import PosteriorRecord, calibration_of

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from worker.analyses.embedding_records import record_of as embedding_of
 from worker.backups.records import ended_jobs
 from worker.base.clock import now_ms
 from worker.base.versions import named
-from worker.embedding_records import record_of as embedding_of
 from worker.records.ids import text
 from worker.records.job import job_from
 from worker.storage.posteriors import record_of as posterior_of

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from glle_engine.base.errors import MissingLibraryError
-from worker.analysis import AnalysisSpec
+from worker.analyses.base import AnalysisSpec
 from worker.pictures.drawing import Format, sheet
 from worker.pictures.subjects import SUBJECTS
 from worker.storage.array_cache import Entry
 
 if TYPE_CHECKING:
-    from worker.analysis import Desk
+    from worker.analyses.base import Desk
     from worker.pictures.palette import Theme
 
 Subject = Literal["draws", "summary", "embedding", "comparison"]

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from worker.analyses import SummarySpec
+from worker.analyses.comparison import ComparisonSpec
+from worker.analyses.embedding import EmbeddingSpec
+from worker.analyses.posterior_analyses import SummarySpec
 from worker.base.problems import refuse
-from worker.comparisons import ComparisonSpec
-from worker.embeddings import EmbeddingSpec
 from worker.pictures.drawing import Bars, Panel
 from worker.pictures.palette import Colours
 from worker.records.draws import DrawKey
@@ -18,7 +18,7 @@ from worker.records.draws import DrawKey
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from worker.analysis import AnalysisSpec, Desk
+    from worker.analyses.base import AnalysisSpec, Desk
     from worker.storage.array_cache import Array, Entry
 
     Sheet = tuple[Sequence[Panel | Bars], int, str]

@@ -272,7 +272,7 @@ class PosteriorStore:
         return ((at, record) for at, record in self.listed(before) if record is not None)
 
     def calibrate(self, id_: str, found: dict[str, Any]) -> dict[str, Any]:
-        """Record a posterior's own calibration (`worker.analyses.CalibrationSpec`), and return what is recorded.
+        """Record a posterior's own calibration (`worker.analyses.posterior_analyses.CalibrationSpec`), and return what is recorded.
 
         The first one stays: `auto` is one number for everyone, whatever machine or cache comes later.
         """

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from worker.analyses import AdviceSpec, CalibrationSpec, ReconstructionsSpec, SummarySpec, TransformSpec
-from worker.comparisons import ComparisonSpec
-from worker.embeddings import EmbeddingSpec
+from worker.analyses.comparison import ComparisonSpec
+from worker.analyses.embedding import EmbeddingSpec
+from worker.analyses.posterior_analyses import (
+    AdviceSpec,
+    CalibrationSpec,
+    ReconstructionsSpec,
+    SummarySpec,
+    TransformSpec,
+)
 from worker.pictures.picture import PictureSpec
 
 if TYPE_CHECKING:
-    from worker.analysis import AnalysisSpec
+    from worker.analyses.base import AnalysisSpec
     from worker.jobs.store import Job
 
 _SPECS: dict[str, type[AnalysisSpec]] = {

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import redis
 
+from worker.analyses.embedding import EmbeddingSpec, Recipe
 from worker.base.problems import refuse
 from worker.base.versions import read, written
-from worker.embeddings import EmbeddingSpec, Recipe
 from worker.jobs.index import NOTED
 from worker.records.ids import text
 from worker.records.job import job_key

@@ -13,7 +13,7 @@ from glle_engine.posterior.calibration import DRAWS, HALF_SAMPLES, calibrate
 from glle_engine.posterior.out_of_sample import Extension, extend, reconstruct
 from glle_engine.posterior.selection import advise
 from glle_engine.posterior.summary import summarize
-from worker.analysis import AnalysisSpec
+from worker.analyses.base import AnalysisSpec
 from worker.records.draws import DrawKey
 from worker.storage.array_cache import Array, Entry
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from glle_engine import Posterior
     from glle_engine.base.progress import OnProgress
     from glle_engine.base.spec import Source
-    from worker.analysis import Desk
+    from worker.analyses.base import Desk
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 MOST_SUMMARISED = 1000  # draws: they are aligned to each other, so all are held at once

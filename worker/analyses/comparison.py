@@ -11,16 +11,16 @@ import redis
 from rq.timeouts import JobTimeoutException
 
 from glle_engine.linalg.alignment_ import procrustes_rotation
-from worker.analysis import AnalysisSpec
+from worker.analyses.base import AnalysisSpec
+from worker.analyses.embedding import EmbeddingSpec, truth_of
 from worker.base.problems import problem_of
-from worker.embeddings import EmbeddingSpec, truth_of
 from worker.jobs.store import Cancelled
 from worker.storage.array_cache import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from worker.analysis import Desk
+    from worker.analyses.base import Desk
     from worker.base.problems import Problem
     from worker.storage.array_cache import Array
 

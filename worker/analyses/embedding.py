@@ -14,13 +14,13 @@ import numpy as np
 from glle_engine import NUMBERS, GlleError
 from glle_engine.methods import METHODS, method
 from glle_engine.metrics.registry import score
-from worker.analysis import AnalysisSpec, results_prefix
+from worker.analyses.base import AnalysisSpec, results_prefix
 from worker.records.ids import digest
 from worker.storage.array_cache import Entry
 
 if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
-    from worker.analysis import Desk
+    from worker.analyses.base import Desk
     from worker.storage.array_cache import Array
 
 

@@ -1,0 +1,4 @@
+"""Analyses: the computations a job may ask for beside fits and draws, one value type each.
+
+May import every package of `worker` above `jobs`, and `jobs`. Start with `base`, then `registry`.
+"""
