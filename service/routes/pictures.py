@@ -15,11 +15,11 @@ from service.pictured import picture_response
 from service.problems import documented
 from service.routes.draws import MISSING, Law, Seed
 from service.routes.posteriors import ACCEPTED, Wait
+from worker.analyses.plots.picture import MEDIA, PictureSpec, Subject, require_pictures
+from worker.analyses.plots.subjects import Grid, chosen_color
 from worker.analyses.posterior_analyses import MOST_SUMMARISED, SummarySpec
 from worker.base.numerics import numbers_for, numbers_of
 from worker.base.problems import refuse
-from worker.pictures.picture import MEDIA, PictureSpec, Subject, require_pictures
-from worker.pictures.subjects import Grid, chosen_color
 from worker.records.draws import draw_seconds
 from worker.records.priority import ANY_TIME, Terms
 from worker.storage.posteriors import PosteriorRecord

@@ -11,7 +11,7 @@ from glle_engine import manifolds
 from tests.service.test_analyses import fitted
 from tests.service.test_resources import upload
 from worker import tasks
-from worker.pictures import picture
+from worker.analyses.plots import picture
 
 if TYPE_CHECKING:
     import httpx

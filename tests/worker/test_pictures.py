@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from worker.pictures.drawing import Bars, Panel, sheet
-from worker.pictures.palette import CLASSES, Colours
+from worker.analyses.plots.figures import Bars, Panel, sheet
+from worker.analyses.plots.palette import CLASSES, Colours
 
 RNG = np.random.default_rng(0)
 Y = RNG.standard_normal((60, 2))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from worker.analyses.comparison import ComparisonSpec
 from worker.analyses.embedding import EmbeddingSpec
+from worker.analyses.plots.picture import PictureSpec
 from worker.analyses.posterior_analyses import (
     AdviceSpec,
     CalibrationSpec,
@@ -13,7 +14,6 @@ from worker.analyses.posterior_analyses import (
     SummarySpec,
     TransformSpec,
 )
-from worker.pictures.picture import PictureSpec
 
 if TYPE_CHECKING:
     from worker.analyses.base import AnalysisSpec

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from worker.pictures.palette import CLASSES, INKS, Colours, Ink, Theme
+from worker.analyses.plots.palette import CLASSES, INKS, Colours, Ink, Theme
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,13 +10,13 @@ import numpy as np
 
 from glle_engine.base.errors import MissingLibraryError
 from worker.analyses.base import AnalysisSpec
-from worker.pictures.drawing import Format, sheet
-from worker.pictures.subjects import SUBJECTS
+from worker.analyses.plots.figures import Format, sheet
+from worker.analyses.plots.subjects import SUBJECTS
 from worker.storage.array_cache import Entry
 
 if TYPE_CHECKING:
     from worker.analyses.base import Desk
-    from worker.pictures.palette import Theme
+    from worker.analyses.plots.palette import Theme
 
 Subject = Literal["draws", "summary", "embedding", "comparison"]
 
@@ -32,13 +32,13 @@ class PictureSpec(AnalysisSpec):
     of
         What is shown.
     asked
-        The draws (`worker.pictures.subjects.Grid`), or the analysis, as a dictionary.
+        The draws (`worker.analyses.plots.subjects.Grid`), or the analysis, as a dictionary.
     dataset
         Of an embedding or a comparison.
     color
         What the colour of a point shows: "auto" is the first there is of label, color, sheet, and reference.
     format, theme
-        See `worker.pictures.drawing`.
+        See `worker.analyses.plots.figures`.
     width
         Pixels.
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from worker.analyses.comparison import ComparisonSpec
 from worker.analyses.embedding import EmbeddingSpec
+from worker.analyses.plots.figures import Bars, Panel
+from worker.analyses.plots.palette import Colours
 from worker.analyses.posterior_analyses import SummarySpec
 from worker.base.problems import refuse
-from worker.pictures.drawing import Bars, Panel
-from worker.pictures.palette import Colours
 from worker.records.draws import DrawKey
 
 if TYPE_CHECKING:
