@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from worker import lifeline
+from worker.execution import process_guard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +43,7 @@ def running_service(workers: int) -> Iterator[str]:
             env=environment,
             cwd=Path(__file__).resolve().parent.parent,
             start_new_session=True,  # Ctrl-C reaches the demo alone, which stops the service
-            preexec_fn=lifeline.preexec(signal.SIGTERM),  # noqa: PLW1509 # the service ends with us
+            preexec_fn=process_guard.preexec(signal.SIGTERM),  # noqa: PLW1509 # the service ends with us
         )
         try:
             yield _url(process)

@@ -157,7 +157,7 @@ def _worker(chosen: argparse.Namespace, settings: Settings) -> int:
     for variable in BLAS_VARIABLES:  # numpy reads them when it is imported
         os.environ[variable] = "1"
     os.environ.update(settings.to_env())  # which the worker and its tasks read
-    from worker import process  # noqa: PLC0415 # each command loads what it needs
+    from worker.execution import worker as process  # noqa: PLC0415 # each command loads what it needs
 
     return process.main(chosen.name)
 

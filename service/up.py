@@ -25,7 +25,7 @@ from service.children import READY_SECONDS, Child, Started, pipe_is_up, replaced
 from service.cli import BLAS_VARIABLES
 from service.folder import held, told
 from service.starting import StartError
-from worker import lifeline
+from worker.execution import process_guard
 from worker.observability import logging
 from worker.servers import Server, ServerError, cache_server, queue_server
 from worker.storage.disk_space import Reserve
@@ -58,7 +58,7 @@ class Tree:
         self._servers: list[Server] = []
         self._children: list[Child] = []
         self._reserve = Reserve.of(settings)
-        self._watcher = None if lifeline.LINUX else lifeline.Watcher()
+        self._watcher = None if process_guard.LINUX else process_guard.Watcher()
         self._stopping = False
         self._leaving: list[Started] = []
         self._renewal: Iterator[None] = iter(())
@@ -152,7 +152,7 @@ class Tree:
                 pass_fds=descriptors,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,  # Ctrl-C reaches the head alone, which stops the others in order
-                preexec_fn=lifeline.preexec(signal.SIGKILL),  # noqa: PLW1509 # one thread: what dies with us is tied here
+                preexec_fn=process_guard.preexec(signal.SIGKILL),  # noqa: PLW1509 # one thread: what dies with us is tied here
             )
         )
 

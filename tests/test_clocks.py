@@ -17,7 +17,7 @@ OF_THE_PROCESS = re.compile(r"""setattr\((["'][\w.]+\.)?(time|asyncio|anyio|date
         ('monkeypatch.setattr(time, "time", lambda: later)', True),
         ('monkeypatch.setattr("worker.tenancy.api_keys.time.monotonic", lambda: now)', True),
         ('monkeypatch.setattr("worker.tenancy.api_keys.time", SimpleNamespace(monotonic=lambda: now))', False),
-        ('monkeypatch.setattr("worker.process.AGAIN_SECONDS", 0)', False),
+        ('monkeypatch.setattr("worker.execution.worker.AGAIN_SECONDS", 0)', False),
     ],
 )
 def test_what_is_looked_for(line: str, *, found: bool) -> None:

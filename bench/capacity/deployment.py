@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import redis
 
 from service.cli import BLAS_VARIABLES, listen
-from worker import lifeline
 from worker.base.settings import Settings
+from worker.execution import process_guard
 from worker.observability.counters import Counts
 from worker.servers import Server, cache_server, queue_server
 
@@ -147,7 +147,7 @@ def _spawn(arguments: list[str], environment: dict[str, str], descriptor: int) -
         env=environment,
         pass_fds=(descriptor,),
         start_new_session=True,
-        preexec_fn=lifeline.preexec(signal.SIGTERM),  # noqa: PLW1509 -- it ends with us
+        preexec_fn=process_guard.preexec(signal.SIGTERM),  # noqa: PLW1509 -- it ends with us
     )
 
 

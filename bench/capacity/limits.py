@@ -16,9 +16,9 @@ import numpy as np
 
 from worker.base.clock import now_iso
 from worker.base.settings import Settings
+from worker.execution.worker import MAINTAINED, GlleWorker
 from worker.health import queue_states, readiness
 from worker.jobs.rq_types import NAME, SERIALIZER, SafeJob, SafeQueue
-from worker.process import MAINTAINED, GlleWorker
 from worker.records.draws import DrawKey
 from worker.records.ids import digest
 from worker.servers import cache_server, queue_server

@@ -28,8 +28,8 @@ import numpy as np
 from service.arrow import ARROW, has_arrow
 from service.readers import Apart, Limits, reader_of
 from service.reading import child
-from worker import lifeline
 from worker.base.settings import Settings
+from worker.execution import process_guard
 
 ORDER = b"r"
 DESCRIPTORS = 3  # an order brings: body, result, reply
@@ -103,7 +103,7 @@ class ForkServer:
             return True
         if pid == 0:
             try:
-                lifeline.die_with_parent(signal.SIGKILL, server)
+                process_guard.die_with_parent(signal.SIGKILL, server)
                 _close_but({body, result, reply, alive})  # the API sees the end of `reply` when no process holds it
                 os.dup2(reply, 2)  # the last words of a library that ends the process
             except BaseException:  # noqa: BLE001 # a reader never returns into the loop

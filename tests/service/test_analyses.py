@@ -18,10 +18,10 @@ from service.results import Wanted, result_response
 from tests.conftest import evict
 from tests.service.conftest import serving
 from tests.service.test_resources import upload
-from worker import tasks
 from worker.analyses.posterior_analyses import ReconstructionsSpec
 from worker.base.problems import ProblemError
-from worker.drawing import draw_and_cache
+from worker.execution import tasks
+from worker.execution.draws import draw_and_cache
 from worker.records.draws import DrawKey, DrawsSpec
 from worker.storage.array_cache import Entry
 from worker.stores import Stores

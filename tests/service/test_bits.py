@@ -21,7 +21,7 @@ from tests.service.conftest import beating, serving
 from worker import doctor as inside
 from worker.base.numerics import numbers_of
 from worker.base.versions import queue_name
-from worker.drawing import store_draws
+from worker.execution.draws import store_draws
 from worker.jobs.store import job_key
 from worker.records.draws import DrawKey, DrawsSpec
 from worker.storage.posteriors import ARRAYS, PosteriorStore

@@ -18,7 +18,7 @@ from service.head import Head
 from tests.conftest import evict, until
 from tests.service.conftest import serving
 from tests.service.test_resources import upload
-from worker import tasks
+from worker.execution import tasks
 from worker.records.draws import DrawsSpec
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from service.idempotency import Answers, remembered
 from tests.conftest import until
 from tests.service.test_resources import upload
 from tests.service.test_terms import CREATING, posterior
-from worker import tasks
 from worker.base.problems import ProblemError, refuse
+from worker.execution import tasks
 from worker.records.ids import digest
 
 if TYPE_CHECKING:

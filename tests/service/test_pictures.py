@@ -10,8 +10,8 @@ import pytest
 from glle_engine import manifolds
 from tests.service.test_analyses import fitted
 from tests.service.test_resources import upload
-from worker import tasks
 from worker.analyses.plots import picture
+from worker.execution import tasks
 
 if TYPE_CHECKING:
     import httpx

@@ -16,9 +16,9 @@ from service.arrow import ARROW
 from service.selection import MOST_LISTED, Selection
 from service.tables import Table, matrix_columns
 from tests.service.test_resources import upload
-from worker import tasks
 from worker.analyses.posterior_analyses import ReconstructionsSpec
 from worker.base.problems import ProblemError
+from worker.execution import tasks
 from worker.records.draws import DrawsSpec
 
 if TYPE_CHECKING:

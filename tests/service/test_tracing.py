@@ -16,8 +16,8 @@ from starlette.responses import Response
 
 from service.app import create_app
 from tests.service.conftest import serving
-from worker import tasks
 from worker.base.settings import SettingsError
+from worker.execution import tasks
 from worker.observability import tracing
 from worker.observability.tracing import TRACING
 
@@ -75,7 +75,8 @@ def test_trace_goes_on_in_the_task(
     monkeypatch.setattr(tasks, "stores", lambda: stores)
     handed: list[dict[str, str]] = []
     monkeypatch.setattr(
-        "worker.watch.get_current_job", lambda: type("Task", (), {"meta": handed[-1], "enqueued_at": None})
+        "worker.execution.telemetry.get_current_job",
+        lambda: type("Task", (), {"meta": handed[-1], "enqueued_at": None}),
     )
     with serving(create_app(stores)) as client:
         dataset = client.post("/v1/datasets/synthetic", json={"name": "s_curve", "n": 100}).json()["id"]
@@ -186,7 +187,7 @@ def test_wanted_but_not_installed_says_what_to_install(settings: Settings, monke
 
 def test_no_exporter_is_imported_where_traces_are_off() -> None:
     """API and worker load no exporter; what else there is FastAPI and the Redis client load by themselves."""
-    code = "import sys, service.app, worker.watch; print('opentelemetry.exporter' in sys.modules)"
+    code = "import sys, service.app, worker.execution.telemetry; print('opentelemetry.exporter' in sys.modules)"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
     ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "False"

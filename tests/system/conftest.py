@@ -17,7 +17,7 @@ import pytest
 import redis
 
 from tests.conftest import until
-from worker import lifeline
+from worker.execution import process_guard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,7 +82,7 @@ def running(folder: Path, **settings: str) -> Iterator[Up]:
             stderr=output,
             text=True,
             start_new_session=True,
-            preexec_fn=lifeline.preexec(signal.SIGTERM),  # noqa: PLW1509 # a run that is killed leaves nothing behind
+            preexec_fn=process_guard.preexec(signal.SIGTERM),  # noqa: PLW1509 # a run that is killed leaves nothing behind
         ) as process,
     ):
         try:

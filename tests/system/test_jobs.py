@@ -15,7 +15,7 @@ import pytest
 from tests.conftest import until
 from tests.service.test_events import parsed
 from tests.system.conftest import ended, fitted, synthetic
-from worker import lifeline
+from worker.execution import process_guard
 
 if TYPE_CHECKING:
     import httpx
@@ -86,7 +86,7 @@ def test_a_draw_does_not_wait_for_a_batch(client: httpx.Client, posterior: str) 
         assert ended(client, job["id"])["status"] == "cancelled"
 
 
-@pytest.mark.skipif(not lifeline.LINUX, reason="reads /proc")
+@pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
 def test_cancel_ends_deaf_work_within_two_seconds(up: Up, client: httpx.Client) -> None:
     """A fit whose process hears nothing is cancelled in time; it leaves no posterior, and the workers stay."""
     workers = up.children("worker")

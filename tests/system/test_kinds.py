@@ -17,8 +17,8 @@ from service.drawn import _READ_BYTES
 from tests.conftest import until
 from tests.drills.conftest import NOW, ROOT, START_SECONDS, Version, deployed
 from tests.system.conftest import ended, fitted, synthetic
-from worker import lifeline
 from worker.base.numerics import kind_of
+from worker.execution import process_guard
 from worker.records.ids import posterior_id
 from worker.stores import Stores
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.timeout(300),  # five processes start
-    pytest.mark.skipif(not lifeline.LINUX, reason="reads /proc"),
+    pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc"),
 ]
 
 N = 400

@@ -15,12 +15,12 @@ import pytest
 
 from tests.conftest import until
 from tests.system.conftest import ROOT, command_line, ended, fitted, running, synthetic
-from worker import lifeline
+from worker.execution import process_guard
 
 if TYPE_CHECKING:
     from tests.system.conftest import Up
 
-pytestmark = pytest.mark.skipif(not lifeline.LINUX, reason="reads /proc")
+pytestmark = pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
 
 
 def test_killed_worker_costs_only_time(up: Up, client: httpx.Client) -> None:

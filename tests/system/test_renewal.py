@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import until
 from tests.system.conftest import ended, fitted, synthetic
-from worker import lifeline
+from worker.execution import process_guard
 
 if TYPE_CHECKING:
     from tests.system.conftest import Up
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.hosts,
     pytest.mark.timeout(300),  # six processes start, one after the other
-    pytest.mark.skipif(not lifeline.LINUX, reason="reads /proc"),
+    pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc"),
 ]
 
 

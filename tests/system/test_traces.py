@@ -83,8 +83,8 @@ def test_trace_and_request_id_reach_the_worker(tmp_path: Path) -> None:
         until(lambda: expected <= {(service, name) for service, name, trace in spans if trace == TRACE}, 20)
         lines = [json.loads(line) for line in up.log.read_text().splitlines()]
     of_request = [line for line in lines if line.get("request_id") == "grepthis"]
-    assert {line["logger"] for line in of_request} == {"glle.access", "worker.jobs.queue", "worker.watch"}
+    assert {line["logger"] for line in of_request} == {"glle.access", "worker.jobs.queue", "worker.execution.telemetry"}
     assert {line["trace_id"] for line in of_request} == {TRACE}
     jobs = {line["job_id"] for line in of_request if line["logger"] == "worker.jobs.queue"}
-    assert jobs == {line["job_id"] for line in of_request if line["logger"] == "worker.watch"}
+    assert jobs == {line["job_id"] for line in of_request if line["logger"] == "worker.execution.telemetry"}
     assert len(jobs) == 2

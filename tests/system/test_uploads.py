@@ -16,7 +16,7 @@ from tests.conftest import until
 from tests.hostile.bombs import ABORTING_PARQUET, arrow_schema_bomb, npz_labels_bomb, parquet_footer_bomb
 from tests.system.conftest import ended, running
 from tests.system.test_errors import check, npy, upload
-from worker import lifeline
+from worker.execution import process_guard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ MEMORY = 2**27  # bytes of a reader
 MOST_GROWTH = 2**26  # bytes of the API
 MOST_ANSWER = 10_000  # bytes
 
-pytestmark = pytest.mark.skipif(not lifeline.LINUX, reason="reads /proc; memory is limited on Linux alone")
+pytestmark = pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc; memory is limited on Linux alone")
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,6 @@ from glle_engine.posterior.calibration import calibrate
 from glle_engine.posterior.out_of_sample import extend, reconstruct
 from glle_engine.posterior.selection import advise
 from tests.worker.test_tasks import SHEET, N, draws_job, fit_job
-from worker import desk, drawing, tasks
 from worker.analyses import posterior_analyses, registry
 from worker.analyses.comparison import ComparisonSpec
 from worker.analyses.embedding import EmbeddingSpec
@@ -28,6 +27,9 @@ from worker.analyses.posterior_analyses import (
 )
 from worker.analyses.registry import analysis_of
 from worker.base.problems import ProblemError
+from worker.execution import context as desk
+from worker.execution import draws as drawing
+from worker.execution import tasks
 from worker.jobs.store import Job, Kind
 from worker.records.draws import AUTO
 from worker.storage.array_cache import Entry

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from tests.worker.test_tasks import raiser
-from worker.behind import FAR, Behind
+from worker.execution.background_writer import FAR, Behind
 
 
 def test_calls_are_made_in_order_and_by_the_end() -> None:

@@ -12,11 +12,11 @@ import pytest
 
 from glle_engine import NUMBERS, FitSpec
 from service.idempotency import once
-from worker import tasks
 from worker.analyses.embedding import Recipe
 from worker.analyses.posterior_analyses import CalibrationSpec
 from worker.base import versions
 from worker.base.problems import ProblemError
+from worker.execution import tasks
 from worker.jobs import queue
 from worker.jobs.rq_types import NAME, SERIALIZER, SafeQueue
 from worker.jobs.store import job_key
@@ -293,7 +293,7 @@ def elsewhere(stores: Stores, name: str, **fields: str) -> Job:
     job, _ = stores.jobs.create(kind="fit", claim=f"claim {name}", posterior="post_1", spec=spec, total=1)
     stores.client.hset(job_key(job.id), items=["queue", "glle-other", *sum(fields.items(), ())])
     other = SafeQueue("glle-other", connection=stores.client, serializer=SERIALIZER)
-    other.enqueue_call("worker.tasks.fit", args=[job.id], job_id=job.id)
+    other.enqueue_call("worker.execution.tasks.fit", args=[job.id], job_id=job.id)
     return silent(stores, job.id, queue.STALE_SECONDS)
 
 

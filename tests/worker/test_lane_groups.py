@@ -8,7 +8,7 @@ import pytest
 
 import glle_engine
 from glle_engine import Posterior, fit, manifolds
-from worker import drawing, tasks
+from worker.execution import draws, tasks
 from worker.records.draws import DrawKey, DrawsSpec
 from worker.records.ids import digest
 
@@ -28,20 +28,20 @@ def test_a_single_draw_brings_its_lane_group(
     """Asked for draw 6, draws 4 to 7 are cached, each as if it had been asked for; one that is there is not redone."""
     monkeypatch.setattr(tasks, "stores", lambda: stores)
     posterior = posteriors["post_0"]
-    size = drawing.group_size(posterior)
+    size = draws.group_size(posterior)
     assert size == 4
     key = DrawKey(1, 6, 1.0, "posterior", "procrustes")
     group = [DrawKey(1, index, 1.0, "posterior", "procrustes") for index in (4, 5, 6, 7)]
-    drawing.draw_and_cache(stores.cache, "post_0", posterior, [group[0]])
-    assert drawing.with_neighbors(stores.cache, "post_0", key, size) == [group[2], group[1], group[3]]
-    assert drawing.with_neighbors(stores.cache, "post_0", key, 1) == [key], "without lanes there is no group"
-    drawing.draw_and_cache(stores.cache, "post_0", posterior, [group[2], group[1], group[3]])
+    draws.draw_and_cache(stores.cache, "post_0", posterior, [group[0]])
+    assert draws.with_neighbors(stores.cache, "post_0", key, size) == [group[2], group[1], group[3]]
+    assert draws.with_neighbors(stores.cache, "post_0", key, 1) == [key], "without lanes there is no group"
+    draws.draw_and_cache(stores.cache, "post_0", posterior, [group[2], group[1], group[3]])
     for one in group:
         entry = stores.cache.get(one.cache_key("post_0"))
         assert entry is not None
         assert entry.meta["index"] == one.index
         assert entry.arrays["embedding"].tobytes() == posterior.draw(one.index, seed=1).embedding.tobytes()
-        assert drawing.cached_draw(one, entry).diagnostics == posterior.draw(one.index, seed=1).diagnostics
+        assert draws.cached_draw(one, entry).diagnostics == posterior.draw(one.index, seed=1).diagnostics
 
 
 def test_a_draws_job_does_not_overdo_it(

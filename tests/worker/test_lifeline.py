@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import until
-from worker import lifeline
-from worker.lifeline import Watcher
+from worker.execution import process_guard
+from worker.execution.process_guard import Watcher
 
 PARENT = """
 import signal, subprocess, sys, time
@@ -24,7 +24,7 @@ time.sleep(60)
 
 WATCHED = """
 import subprocess, time
-from worker.lifeline import Watcher
+from worker.execution.process_guard import Watcher
 child = subprocess.Popen(["sleep", "60"], start_new_session=True)
 Watcher().tell(child.pid)
 print(child.pid, flush=True)
@@ -40,7 +40,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-@pytest.mark.skipif(not lifeline.LINUX, reason="reads /proc")
+@pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
 @pytest.mark.parametrize("program", [PARENT, WATCHED], ids=["prctl", "watcher"])
 def test_child_dies_with_a_killed_parent(program: str) -> None:
     """A kill -9 of the parent leaves no child, by the kernel's word or by the watcher's."""
@@ -52,7 +52,7 @@ def test_child_dies_with_a_killed_parent(program: str) -> None:
         until(lambda: not alive(child), 10)
 
 
-@pytest.mark.skipif(not lifeline.LINUX, reason="reads /proc")
+@pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
 def test_watcher_that_is_closed_kills_nobody() -> None:
     """After an orderly end the watcher goes, and what it was told of stays."""
     with subprocess.Popen(["sleep", "60"], start_new_session=True) as child:  # noqa: S607 # whichever is first on the path

@@ -11,18 +11,18 @@ import pytest
 import glle_engine
 from glle_engine import NUMBERS, FitSpec
 from tests.worker.test_tasks import SHEET, draws_job, fit_job
-from worker import tasks
 from worker.analyses.posterior_analyses import CalibrationSpec
 from worker.base import numerics
 from worker.base.numerics import adopt, is_of_this_version, kind_of, numbers_for, numbers_of
 from worker.base.versions import numbers_of_queue, queue_name
-from worker.drawing import store_draws
+from worker.execution import tasks
+from worker.execution.draws import store_draws
+from worker.execution.worker import GlleWorker
 from worker.health import other_queues, queue_states
 from worker.jobs import queue
 from worker.jobs.live_workers import workers_by_numbers
 from worker.jobs.queue import TaskQueue
 from worker.jobs.rq_types import NAME, SERIALIZER, SafeJob, SafeQueue
-from worker.process import GlleWorker
 from worker.records.draws import DrawKey
 from worker.records.ids import posterior_id
 from worker.storage.datasets import Table

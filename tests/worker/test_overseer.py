@@ -15,8 +15,8 @@ import redis
 
 from tests.conftest import until
 from tests.worker.test_process import children, fit_job, worker
-from worker import lifeline
-from worker.overseer import GRACE_SECONDS, LOOK_SECONDS, Overseer
+from worker.execution import process_guard
+from worker.execution.supervisor import GRACE_SECONDS, LOOK_SECONDS, Overseer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,7 @@ def running(stores: Stores) -> Job:
     return stores.jobs.start(job.id)
 
 
-@pytest.mark.skipif(not lifeline.LINUX, reason="reads /proc")
+@pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
 def test_cancel_kills_work_that_does_not_listen(stores: Stores, settings: Settings) -> None:
     """A work-horse that hears nothing is killed within two seconds; its worker lives and takes the next task."""
     job = fit_job(stores, 60_000)

@@ -18,10 +18,10 @@ from rq import Worker
 import glle_engine
 from glle_engine import FitSpec, manifolds
 from tests.conftest import until
-from worker import lifeline
+from worker.execution import process_guard
+from worker.execution.worker import MAINTAINED, GlleWorker
 from worker.jobs.rq_types import NAME, SERIALIZER, SafeJob, SafeQueue
 from worker.jobs.store import job_key
-from worker.process import MAINTAINED, GlleWorker
 from worker.records.draws import DrawsSpec
 from worker.records.ids import posterior_id
 from worker.records.priority import ANY_TIME
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from worker.records.priority import Terms
     from worker.stores import Stores
 
-pytestmark = pytest.mark.skipif(not lifeline.LINUX, reason="reads /proc")
+pytestmark = pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
 
 
 @contextmanager
@@ -64,7 +64,7 @@ def worker(settings: Settings, name: str, before: str = "") -> Iterator[subproce
 
 def test_the_engine_is_loaded_before_the_fork() -> None:
     """A worker that is ready has imported its tasks: else each child would, for seconds."""
-    program = "import sys, worker.process; sys.exit('worker.tasks' not in sys.modules)"
+    program = "import sys, worker.execution.worker; sys.exit('worker.execution.tasks' not in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
@@ -252,7 +252,7 @@ def test_a_silent_server_is_waited_for(stores: Stores, monkeypatch: pytest.Monke
             raise redis.TimeoutError
 
     monkeypatch.setattr("rq.Worker.dequeue_job_and_maintain_ttl", silent)
-    monkeypatch.setattr("worker.process.AGAIN_SECONDS", 0)
+    monkeypatch.setattr("worker.execution.worker.AGAIN_SECONDS", 0)
     assert alive.dequeue_job_and_maintain_ttl(1) is None
     assert len(asked) == 3
     monkeypatch.setattr(alive.connection, "execute_command", silent)

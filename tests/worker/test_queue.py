@@ -11,7 +11,7 @@ import pytest
 from rq import SimpleWorker
 from rq.job import JobStatus
 
-from worker import tasks
+from worker.execution import tasks
 from worker.jobs import queue, rq_types
 from worker.jobs.queue import TaskQueue
 from worker.jobs.rq_types import NAME, SERIALIZER, TASKS, SafeJob, SafeQueue, task
@@ -58,7 +58,9 @@ def test_every_task_is_in_the_table() -> None:
     assert {f"{task(name).__module__}.{task(name).__name__}" for name in TASKS} == TASKS
 
 
-@pytest.mark.parametrize("name", ["os.system", "worker.tasks._fit", "builtins.eval", "worker.process.main"])
+@pytest.mark.parametrize(
+    "name", ["os.system", "worker.execution.tasks._fit", "builtins.eval", "worker.execution.worker.main"]
+)
 def test_other_functions_are_refused(stores: Stores, tmp_path: Path, name: str) -> None:
     """A function that is enqueued by name, but is no task, is not called."""
     witness = tmp_path / "witness"
@@ -76,7 +78,7 @@ def test_callbacks_and_webhooks_are_refused(stores: Stores, tmp_path: Path, monk
     """A callback that is named in a job's data is not called, whether the job succeeds or fails."""
     called: list[str] = []
     monkeypatch.setattr(tasks, "fit", lambda *_: called.append("task"))
-    for function in ("worker.tasks.fit", "os.nothing"):
+    for function in ("worker.execution.tasks.fit", "os.nothing"):
         stores.queue._queue.enqueue_call(function, args=["x"], job_id=function.replace(".", "-"))
         key = "rq:job:" + function.replace(".", "-")
         for kind in ("success", "failure", "stopped"):
@@ -134,7 +136,11 @@ def test_analysis_is_enqueued_once_a_round(stores: Stores) -> None:
     stores.queue.enqueue(job)
     stores.queue.repair(silent(job))
     (waiting,) = stores.queue._queue.get_jobs()
-    assert (waiting.id, waiting.func_name, waiting.args) == (f"{job.id}-r0", "worker.tasks.analyse", [job.id, 0])
+    assert (waiting.id, waiting.func_name, waiting.args) == (
+        f"{job.id}-r0",
+        "worker.execution.tasks.analyse",
+        [job.id, 0],
+    )
     stores.queue._queue.remove(waiting)
     stores.jobs.start(job.id)
     stores.jobs.succeed(job.id)

@@ -16,8 +16,8 @@ from rq.timeouts import JobTimeoutException
 import glle_engine
 from glle_engine import FitSpec, manifolds
 from glle_engine.base.errors import OutOfRangeError
-from worker import desk, drawing, tasks
-from worker.behind import FAR
+from worker.execution import context, draws, tasks
+from worker.execution.background_writer import FAR
 from worker.records.draws import CHAINS, DrawsSpec
 from worker.records.ids import digest, posterior_id
 from worker.storage.datasets import Table
@@ -195,7 +195,7 @@ def test_redone_shard_draws_only_what_is_missing(stores: Stores, fitted: str, mo
 
     def draw_and_note(posterior: Posterior, keys: Sequence[DrawKey]) -> tuple[list[Draw], float]:
         asked.extend(key.index for key in keys)
-        return drawing.drawn(posterior, keys)
+        return draws.drawn(posterior, keys)
 
     monkeypatch.setattr(tasks, "drawn", draw_and_note)
     ended = stores.jobs.fetch(job.id)
@@ -327,7 +327,7 @@ def test_redis_that_comes_back_is_waited_for(stores: Stores, monkeypatch: pytest
     told: list[str] = []
     monkeypatch.setattr(stores.posteriors, "cache", refused_twice)
     waits = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: told.append(stores.jobs.fetch(job.id).stage))
-    monkeypatch.setattr("worker.tasks.time", waits)
+    monkeypatch.setattr("worker.execution.tasks.time", waits)
     tasks.fit(job.id)
     assert stores.jobs.fetch(job.id).status == "succeeded"
     assert len(seen) == 3
@@ -346,7 +346,7 @@ def test_cancelled_job_is_not_begun(stores: Stores, monkeypatch: pytest.MonkeyPa
 def test_cancel_stops_a_running_fit(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """The fit looks up between its blocks of work and stops where it is."""
     job = fit_job(stores)
-    monkeypatch.setattr(desk, "TOLD_SECONDS", 0.0)
+    monkeypatch.setattr(context, "TOLD_SECONDS", 0.0)
     stages: list[str] = []
     real = stores.jobs.progress
 
@@ -365,9 +365,9 @@ def test_cancel_stops_a_running_fit(stores: Stores, monkeypatch: pytest.MonkeyPa
 
 def test_progress_is_written_now_and_again_and_at_the_end(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """What comes too soon after the last word is left out, the end of a stage never is."""
-    monkeypatch.setattr(desk, "TOLD_SECONDS", 1000.0)
+    monkeypatch.setattr(context, "TOLD_SECONDS", 1000.0)
     job = stores.jobs.start(fit_job(stores).id)
-    tell = desk.teller(stores, job)
+    tell = context.teller(stores, job)
     seen = []
     for done in range(1, 4):
         tell(done, 3, "weights")
@@ -384,7 +384,7 @@ def test_cancel_stops_a_shard_between_groups(stores: Stores, fitted: str, monkey
         asked.extend(key.index for key in keys)
         if len(asked) == 8:
             stores.jobs.cancel(job.id)
-        return drawing.drawn(posterior, keys)
+        return draws.drawn(posterior, keys)
 
     monkeypatch.setattr(tasks, "drawn", draw_and_cancel)
     assert spec.shard_size(0) == 64
@@ -420,7 +420,7 @@ def test_draws_of_what_is_deleted_at_work_leave_nothing(
     def draw_and_delete(posterior: Posterior, keys: Sequence[DrawKey]) -> tuple[list[Draw], float]:
         stores.posteriors.delete(stores.posteriors.fetch(fitted))
         stores.posteriors.calibrate(fitted, {"scale": 1.0})
-        return drawing.drawn(posterior, keys)
+        return draws.drawn(posterior, keys)
 
     monkeypatch.setattr(tasks, "drawn", draw_and_delete)
     tasks.draw(job.id, 0, 0)

@@ -12,10 +12,10 @@ import pytest
 
 from tests.conftest import until
 from tests.worker.test_tasks import draws_job, fit_job
-from worker import tasks
 from worker.analyses.posterior_analyses import SummarySpec
+from worker.execution import tasks
+from worker.execution.telemetry import drew, stage, watched
 from worker.observability.counters import Spread
-from worker.watch import drew, stage, watched
 
 if TYPE_CHECKING:
     from worker.base.settings import Settings
@@ -94,9 +94,9 @@ def test_failed_job_is_counted_as_such(stores: Stores) -> None:
 def test_task_writes_a_line_with_its_job(stores: Stores, caplog: pytest.LogCaptureFixture) -> None:
     """One line tells what kind of job it was and how it is now."""
     job = fit_job(stores)
-    with caplog.at_level(logging.INFO, "worker.watch"):
+    with caplog.at_level(logging.INFO, "worker.execution.telemetry"):
         tasks.fit(job.id)
-    (message,) = [record.getMessage() for record in caplog.records if record.name == "worker.watch"]
+    (message,) = [record.getMessage() for record in caplog.records if record.name == "worker.execution.telemetry"]
     assert message.startswith("Task of fit job: succeeded after ")
 
 

@@ -81,15 +81,15 @@ class TaskQueue:
         """Enqueue the first task of a job; a draws job's first shard opens the other chains."""
         log.info("Enqueued: %s job", job.kind, extra={"fields": {"job_id": job.id}})
         if job.kind == "fit":
-            self._enqueue("worker.tasks.fit", [job.id], _only_task(job), job)
+            self._enqueue("worker.execution.tasks.fit", [job.id], _only_task(job), job)
         elif job.kind == "draws":
             self.enqueue_shard(job, 0)
         else:
-            self._enqueue("worker.tasks.analyse", [job.id, job.round], _only_task(job), job)
+            self._enqueue("worker.execution.tasks.analyse", [job.id, job.round], _only_task(job), job)
 
     def enqueue_shard(self, job: Job, shard: int) -> bool:
         """Enqueue a shard of a draws job, once; return whether it was not there already."""
-        return self._enqueue("worker.tasks.draw", [job.id, job.round, shard], _shard_task(job, shard), job)
+        return self._enqueue("worker.execution.tasks.draw", [job.id, job.round, shard], _shard_task(job, shard), job)
 
     def open_next(self, job: Job, ended: int) -> None:
         """Enqueue the shard that comes after one that ends, or where that is there already, the one after it."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 NAME = queue_name()  # of the tasks that this version's workers can do; other versions have queues of their own
 SERIALIZER = "json"
-TASKS = frozenset({"worker.tasks.fit", "worker.tasks.draw", "worker.tasks.analyse"})
+TASKS = frozenset({"worker.execution.tasks.fit", "worker.execution.tasks.draw", "worker.execution.tasks.analyse"})
 MAINTENANCE_SECONDS = 30
 TAKEN_SECONDS = 3.0  # from taking a task off the queue to its being in work: moments, unless its worker was killed
 
@@ -130,11 +130,11 @@ class SafeQueue(Queue):
 
 def task(name: str) -> Callable[..., None]:
     """Return the task of this name; imported late, because the API needs the names alone."""
-    from worker import tasks  # noqa: PLC0415 # the API needs the names alone
+    from worker.execution import tasks  # noqa: PLC0415 # the API needs the names alone
 
     functions: dict[str, Callable[..., None]] = {
-        "worker.tasks.fit": tasks.fit,
-        "worker.tasks.draw": tasks.draw,
-        "worker.tasks.analyse": tasks.analyse,
+        "worker.execution.tasks.fit": tasks.fit,
+        "worker.execution.tasks.draw": tasks.draw,
+        "worker.execution.tasks.analyse": tasks.analyse,
     }
     return functions[name]

@@ -44,7 +44,7 @@ class Watcher:
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "worker.lifeline"], stdin=subprocess.PIPE, start_new_session=True
+            [sys.executable, "-m", "worker.execution.process_guard"], stdin=subprocess.PIPE, start_new_session=True
         )
 
     def tell(self, pid: int) -> None:

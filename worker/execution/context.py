@@ -15,12 +15,12 @@ from glle_engine import Draw, FitSpec, Posterior
 from worker.analyses.posterior_analyses import CalibrationSpec, calibration_told
 from worker.base.problems import ProblemError, refuse
 from worker.base.versions import require_own_numbers
-from worker.drawing import cached_draw, draw_and_cache, group_size
+from worker.execution.draws import cached_draw, draw_and_cache, group_size
+from worker.execution.telemetry import stage
 from worker.records.draws import draws_bytes
 from worker.records.ids import content_sha256
 from worker.storage.array_cache import Entry
 from worker.storage.datasets import not_found
-from worker.watch import stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -22,19 +22,19 @@ from rq import Worker, worker_registration
 from rq.utils import now
 
 import glle_engine
-import worker.tasks  # noqa: F401 # the engine is loaded before the fork, not once a task
+import worker.execution.tasks  # noqa: F401 # the engine is loaded before the fork, not once a task
 from glle_engine.posterior.fingerprint import numerics_kind
-from worker import lifeline
 from worker.base.numerics import adopt, kind_of, own_numbers
 from worker.base.settings import Settings
 from worker.base.versions import queue_name
 from worker.connections.clients import connect_queue
 from worker.connections.retry import Patience
+from worker.execution import process_guard
+from worker.execution.supervisor import Overseer
 from worker.jobs.live_workers import worker_ttl
 from worker.jobs.rq_types import SERIALIZER, TASKS, SafeJob, SafeQueue
 from worker.observability import logging as logs
 from worker.observability import tracing
-from worker.overseer import Overseer
 from worker.stores import stores
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class GlleWorker(Worker):
 
         All that the task reads, it reads itself: meanwhile its worker gives signs of life, and can stop it.
         """
-        lifeline.die_with_parent(signal.SIGKILL, os.getppid())
+        process_guard.die_with_parent(signal.SIGKILL, os.getppid())
         stores().counts.forget()  # its parent's
         super().main_work_horse(job, queue)
 

@@ -24,17 +24,17 @@ from worker.analyses.registry import analysis_of
 from worker.base.clock import now_iso
 from worker.base.problems import internal_error, problem_of, timed_out
 from worker.base.versions import require_own_numbers
-from worker.behind import Behind
-from worker.desk import WorkerDesk, keep, posterior_of, teller
-from worker.drawing import drawn, group_size, store_draws, with_neighbors
+from worker.execution.background_writer import Behind
+from worker.execution.cleanup import forget_gone
+from worker.execution.context import WorkerDesk, keep, posterior_of, teller
+from worker.execution.draws import drawn, group_size, store_draws, with_neighbors
+from worker.execution.telemetry import Watch, fitted, stage, watched
 from worker.jobs.store import Cancelled, Job, job_key
-from worker.leftovers import forget_gone
 from worker.records.draws import DrawsSpec
 from worker.records.provenance import provenance
 from worker.storage.datasets import not_found
 from worker.storage.posteriors import ARRAYS, PosteriorRecord
 from worker.stores import Stores, stores
-from worker.watch import Watch, fitted, stage, watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable
