@@ -16,9 +16,9 @@ import numpy as np
 import glle_engine
 from glle_engine import manifolds
 from service.commands import VARIABLES
-from worker import doctor
 from worker.base.settings import unknown
-from worker.health import Check
+from worker.operations import doctor
+from worker.operations.health import Check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

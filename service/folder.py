@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from service.starting import StartError
 from worker.base.files import private_file, temporary
-from worker.servers import cache_server, queue_server
+from worker.operations.embedded_redis import cache_server, queue_server
 from worker.storage.disk_space import ADDRESSES
 from worker.stores import Stores
 

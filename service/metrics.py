@@ -21,8 +21,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 import glle_engine
-from worker.health import queue_states
 from worker.observability.counters import BUCKETS
+from worker.operations.health import queue_states
 from worker.storage.disk_space import existing
 from worker.storage.object_store.index import ObjectIndex
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from service.flags import add_flags, span
 from worker.base.settings import SettingsError
-from worker.store_sweep import ORPHAN_SECONDS, sweep
+from worker.operations.store_sweep import ORPHAN_SECONDS, sweep
 from worker.stores import Stores
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from service.folder import held, told
 from service.starting import StartError
 from worker.execution import process_guard
 from worker.observability import logging
-from worker.servers import Server, ServerError, cache_server, queue_server
+from worker.operations.embedded_redis import Server, ServerError, cache_server, queue_server
 from worker.storage.disk_space import Reserve
 from worker.stores import Stores
 

@@ -19,7 +19,7 @@ from service.cli import BLAS_VARIABLES, listen
 from worker.base.settings import Settings
 from worker.execution import process_guard
 from worker.observability.counters import Counts
-from worker.servers import Server, cache_server, queue_server
+from worker.operations.embedded_redis import Server, cache_server, queue_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,11 +17,11 @@ import numpy as np
 from worker.base.clock import now_iso
 from worker.base.settings import Settings
 from worker.execution.worker import MAINTAINED, GlleWorker
-from worker.health import queue_states, readiness
 from worker.jobs.rq_types import NAME, SERIALIZER, SafeJob, SafeQueue
+from worker.operations.embedded_redis import cache_server, queue_server
+from worker.operations.health import queue_states, readiness
 from worker.records.draws import DrawKey
 from worker.records.ids import digest
-from worker.servers import cache_server, queue_server
 from worker.storage.array_cache import Entry
 from worker.storage.datasets import Dataset
 from worker.storage.posteriors import PosteriorRecord

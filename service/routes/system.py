@@ -19,8 +19,8 @@ from service.models import CheckOut, InfoOut, LiveOut, NumericsOut, ReadyOut
 from service.problems import documented
 from worker.base.numerics import kind_of
 from worker.base.problems import refuse
-from worker.health import queue_states, readiness
 from worker.jobs.live_workers import workers_by_numbers
+from worker.operations.health import queue_states, readiness
 from worker.stores import Stores
 
 router = APIRouter(tags=["service"])

@@ -23,7 +23,7 @@ from tests.conftest import until
 from tests.degraded.proxy import Proxy
 from worker.base.settings import Settings
 from worker.execution import process_guard
-from worker.servers import Server, cache_server, queue_server
+from worker.operations.embedded_redis import Server, cache_server, queue_server
 
 if TYPE_CHECKING:
     from types import TracebackType

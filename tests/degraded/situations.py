@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from tests.degraded.house import House
-    from worker.servers import Server
+    from worker.operations.embedded_redis import Server
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ import pytest
 
 from tests.conftest import until
 from worker.base.settings import Settings
-from worker.servers import cache_server, queue_server
+from worker.operations.embedded_redis import cache_server, queue_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

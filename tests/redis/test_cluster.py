@@ -12,8 +12,8 @@ import redis
 from tests.conftest import until
 from tests.redis.conftest import alone, array, deployed, outcome, patiently, prepared
 from tests.redis.nodes import CACHE, PASSWORD, QUEUE, Node, cluster_url, clustered, started
-from worker import doctor
 from worker.base.settings import Settings, SettingsError
+from worker.operations import doctor
 from worker.storage.array_cache import PIECE, Entry
 from worker.stores import Stores
 

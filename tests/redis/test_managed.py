@@ -17,9 +17,9 @@ from tests.redis.conftest import deployed
 from tests.redis.nodes import CACHE, PASSWORD, QUEUE, Node, free_port, started
 from tests.redis.workload import commands, everything, worker_killed
 from tests.system.conftest import ROOT
-from worker import doctor
 from worker.base.settings import Settings
 from worker.connections.clients import connect_cache, connect_queue
+from worker.operations import doctor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -18,11 +18,11 @@ from service.drawn import _Result
 from service.selection import Selection
 from tests.conftest import evict, until
 from tests.service.conftest import beating, serving
-from worker import doctor as inside
 from worker.base.numerics import numbers_of
 from worker.base.versions import queue_name
 from worker.execution.draws import store_draws
 from worker.jobs.store import job_key
+from worker.operations import doctor as inside
 from worker.records.draws import DrawKey, DrawsSpec
 from worker.storage.posteriors import ARRAYS, PosteriorStore
 from worker.stores import Stores

@@ -11,7 +11,7 @@ import pytest
 
 from tests.service.conftest import beating
 from tests.service.keyed import served
-from worker import health
+from worker.operations import health
 from worker.storage.disk_space import ADDRESSES, Reserve
 
 if TYPE_CHECKING:

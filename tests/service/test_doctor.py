@@ -17,9 +17,9 @@ import pytest
 from service import cli, doctor
 from service.app import create_app
 from tests.service.conftest import beating, serving
-from worker import doctor as inside
 from worker.base.versions import queue_name
-from worker.servers import Server
+from worker.operations import doctor as inside
+from worker.operations.embedded_redis import Server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import httpx
 
     from worker.base.settings import Settings
-    from worker.health import Check
+    from worker.operations.health import Check
     from worker.stores import Stores
 
 

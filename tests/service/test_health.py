@@ -12,8 +12,8 @@ import redis
 
 from service.app import create_app
 from tests.service.conftest import beating, serving
-from worker import health
 from worker.base.versions import queue_name
+from worker.operations import health
 from worker.stores import Stores
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from service import cli
 from service.app import create_app
 from tests.service.conftest import beating, serving
 from tests.service.test_analyses import NPY, check, drawn, fitted, worked
-from worker import doctor
 from worker.execution import tasks
+from worker.operations import doctor
 from worker.storage.object_store import backend
 from worker.stores import Stores
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from rq import SimpleWorker
 
-from worker.alive import is_alive
 from worker.jobs.rq_types import NAME, SERIALIZER
+from worker.operations.liveness import is_alive
 
 if TYPE_CHECKING:
     from worker.stores import Stores

@@ -18,11 +18,11 @@ from worker.base.versions import numbers_of_queue, queue_name
 from worker.execution import tasks
 from worker.execution.draws import store_draws
 from worker.execution.worker import GlleWorker
-from worker.health import other_queues, queue_states
 from worker.jobs import queue
 from worker.jobs.live_workers import workers_by_numbers
 from worker.jobs.queue import TaskQueue
 from worker.jobs.rq_types import NAME, SERIALIZER, SafeJob, SafeQueue
+from worker.operations.health import other_queues, queue_states
 from worker.records.draws import DrawKey
 from worker.records.ids import posterior_id
 from worker.storage.datasets import Table

@@ -12,11 +12,11 @@ import pytest
 
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings, SettingsError, rows
+from worker.operations.store_sweep import sweep
 from worker.storage.array_cache import Entry
 from worker.storage.object_store import backend, store
 from worker.storage.object_store.backend import Bucket
 from worker.storage.object_store.index import born
-from worker.store_sweep import sweep
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def test_what_has_expired_is_not_there_and_is_swept(
     here.cache._client.flushall()
     assert here.cache.get(KEY) is None
     assert objects.index.overdue() == 1
-    monkeypatch.setattr("worker.store_sweep._is_there", lambda *_: True)
+    monkeypatch.setattr("worker.operations.store_sweep._is_there", lambda *_: True)
     told = sweep(here, objects, orphans=False)
     assert (told.expired, told.condemned) == (1, 1)
     assert objects.bucket.paths() == []

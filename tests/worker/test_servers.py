@@ -13,7 +13,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from worker.base.settings import Settings
-from worker.servers import Server, ServerError, queue_server
+from worker.operations.embedded_redis import Server, ServerError, queue_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

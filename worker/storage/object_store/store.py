@@ -259,7 +259,7 @@ class ObjectStore:
         return None
 
     def _remove(self, paths: Iterable[str]) -> None:
-        """Remove condemned objects; when the store does not answer, `worker.store_sweep` does it later."""
+        """Remove condemned objects; when the store does not answer, `worker.operations.store_sweep` does it later."""
         try:
             for path in paths:
                 self.bucket.remove(path)

@@ -1,4 +1,4 @@
-"""Whether a worker of this machine lives: what an orchestrator asks by `python -m worker.alive`.
+"""Whether a worker of this machine lives: what an orchestrator asks by `python -m worker.operations.liveness`.
 
 Alive is whose heartbeat stands in the queue. While the queue's Redis does not answer nobody knows: that is no reason to
 kill workers, which wait for it themselves.

@@ -15,7 +15,16 @@ import glle_engine
 from glle_engine import manifolds
 from glle_engine.posterior.fingerprint import PINNED, fingerprint, numerics_kind
 from worker.base.problems import ProblemError
-from worker.health import KIND_REMEDY, UNTOLD, Check, QueueState, data_folder, other_queues, queue_states, used
+from worker.operations.health import (
+    KIND_REMEDY,
+    UNTOLD,
+    Check,
+    QueueState,
+    data_folder,
+    other_queues,
+    queue_states,
+    used,
+)
 from worker.records.ids import text
 from worker.storage.disk_space import free_bytes
 from worker.stores import Stores
