@@ -14,8 +14,8 @@ from service.starting import StartError
 if TYPE_CHECKING:
     import argparse
 
-    from worker.backups.take import Chosen
     from worker.base.settings import Settings
+    from worker.operations.backup.dump import Chosen
 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], settings: Settings) -> None:
@@ -41,9 +41,9 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], settin
 
 def _backup(chosen: argparse.Namespace, settings: Settings) -> int:
     from service.folder import reached  # noqa: PLC0415 # each command loads what it needs
-    from worker.backups.archive import Writer  # noqa: PLC0415 # each command loads what it needs
-    from worker.backups.take import take  # noqa: PLC0415 # each command loads what it needs
     from worker.base.files import temporary  # noqa: PLC0415 # each command loads what it needs
+    from worker.operations.backup.archive import Writer  # noqa: PLC0415 # each command loads what it needs
+    from worker.operations.backup.dump import take  # noqa: PLC0415 # each command loads what it needs
 
     if chosen.verify:
         return _verify(chosen)
@@ -66,7 +66,7 @@ def _backup(chosen: argparse.Namespace, settings: Settings) -> int:
 
 
 def _verify(chosen: argparse.Namespace) -> int:
-    from worker.backups.archive import Archive  # noqa: PLC0415 # each command loads what it needs
+    from worker.operations.backup.archive import Archive  # noqa: PLC0415 # each command loads what it needs
 
     with _opened(chosen.to) as file:
         manifest = Archive(file).manifest
@@ -78,8 +78,8 @@ def _verify(chosen: argparse.Namespace) -> int:
 
 def _restore(chosen: argparse.Namespace, settings: Settings) -> int:
     from service.folder import reached  # noqa: PLC0415 # each command loads what it needs
-    from worker.backups.archive import Archive  # noqa: PLC0415 # each command loads what it needs
-    from worker.backups.restore import COLUMNS, restore  # noqa: PLC0415 # each command loads what it needs
+    from worker.operations.backup.archive import Archive  # noqa: PLC0415 # each command loads what it needs
+    from worker.operations.backup.restore import COLUMNS, restore  # noqa: PLC0415 # each command loads what it needs
 
     with _opened(chosen.file) as file:
         archive = Archive(file)  # before any server is started, or folder made
@@ -92,7 +92,7 @@ def _restore(chosen: argparse.Namespace, settings: Settings) -> int:
 
 
 def _chosen(chosen: argparse.Namespace) -> Chosen:
-    from worker.backups.take import Chosen  # noqa: PLC0415 # each command loads what it needs
+    from worker.operations.backup.dump import Chosen  # noqa: PLC0415 # each command loads what it needs
 
     tenants = None if chosen.tenants is None else frozenset(chosen.tenants)
     return Chosen(tenants=tenants, arrays=chosen.arrays, keys=chosen.keys)

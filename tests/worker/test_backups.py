@@ -14,11 +14,11 @@ import pytest
 import glle_engine
 from glle_engine import FitSpec
 from worker.analyses.embedding import Recipe
-from worker.backups.archive import Archive, Writer
-from worker.backups.restore import restore
-from worker.backups.take import KINDS, Chosen, take
 from worker.base import versions
 from worker.base.problems import ProblemError
+from worker.operations.backup.archive import Archive, Writer
+from worker.operations.backup.dump import KINDS, Chosen, take
+from worker.operations.backup.restore import restore
 from worker.records.draws import DrawKey
 from worker.records.ids import posterior_id
 from worker.storage.array_cache import Entry
@@ -198,7 +198,7 @@ def test_what_was_deleted_while_it_was_taken_is_left_out(full: Stores, monkeypat
 def test_jobs_whose_time_is_over_do_not_come_back(full: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """A backup of long ago: what is no longer kept is counted, and left."""
     archive = Archive(io.BytesIO(taken(full)))
-    monkeypatch.setattr("worker.backups.restore.now_ms", lambda: 10**15)
+    monkeypatch.setattr("worker.operations.backup.restore.now_ms", lambda: 10**15)
     report = restore(full, archive, EVERYTHING)
     assert (report.rows["jobs"]["expired"], report.rows["embeddings"]["expired"]) == (2, 2)
 

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from worker.analyses.embedding import Recipe
-from worker.backups.records import ended_jobs, put_job
 from worker.base.problems import Problem, ProblemError
 from worker.jobs.index import INDEX, KINDS, POSITIONS, STATUSES, TENANTS
+from worker.operations.backup.records import ended_jobs, put_job
 from worker.records.ids import text
 from worker.records.tenants import own
 from worker.tenancy.quotas import JobLimits

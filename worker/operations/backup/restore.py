@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from worker.analyses.embedding_records import EmbeddingRecord
 from worker.analyses.embedding_records import record_of as embedding_of
-from worker.backups.archive import Archive, damaged
-from worker.backups.contents import array_in, dataset_in
-from worker.backups.records import put_job
-from worker.backups.take import CACHED, KINDS, Chosen
 from worker.base.clock import now_ms
 from worker.base.versions import named
+from worker.operations.backup.archive import Archive, damaged
+from worker.operations.backup.dump import CACHED, KINDS, Chosen
+from worker.operations.backup.records import put_job
+from worker.operations.backup.validate import array_in, dataset_in
 from worker.records.job import job_from
 from worker.records.tenants import is_name
 from worker.storage.posteriors import PosteriorRecord, calibration_of

@@ -7,7 +7,7 @@ from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
-from worker.backups.archive import LINE, PIECE, Archive, damaged
+from worker.operations.backup.archive import LINE, PIECE, Archive, damaged
 from worker.records.dataset import EXTRAS, Content, Dataset, record_of
 from worker.records.tenants import dataset_id, is_name
 

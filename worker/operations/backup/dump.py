@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from worker.analyses.embedding_records import record_of as embedding_of
-from worker.backups.records import ended_jobs
 from worker.base.clock import now_ms
 from worker.base.versions import named
+from worker.operations.backup.records import ended_jobs
 from worker.records.ids import text
 from worker.records.job import job_from
 from worker.storage.posteriors import record_of as posterior_of
@@ -22,7 +22,7 @@ from worker.tenancy.api_keys import keys_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from worker.backups.archive import Writer
+    from worker.operations.backup.archive import Writer
     from worker.storage.array_cache import Array
     from worker.stores import Stores
 
