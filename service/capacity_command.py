@@ -7,8 +7,8 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from worker.capacity.model import Model, Shape
-from worker.capacity.plan import BUSY, Demand, Plan, plan
+from bench.capacity.plan import BUSY, Demand, Plan, plan
+from bench.capacity.queueing_model import Model, Shape
 
 if TYPE_CHECKING:
     from worker.base.settings import Settings

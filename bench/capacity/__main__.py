@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.capacity import engine, laws, limits, operations, picture, scenarios, tables, validation
+from bench.capacity.queueing_model import MEASURED, Model
 from bench.machine import machine
 from docs.figures.methods.tables import put
-from worker.capacity.model import MEASURED, Model
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -6,10 +6,10 @@ import statistics
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from bench.capacity.cost_law import Law
 from bench.capacity.fitting import fitted
+from bench.capacity.queueing_model import METERS, Model, Shape
 from glle_engine.graph.neighbors import KD_TREE_MAX_FEATURES
-from worker.capacity.law import Law
-from worker.capacity.model import METERS, Model, Shape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

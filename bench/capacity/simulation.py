@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bench.capacity.plan import NETWORK, reading
 from bench.capacity.stations import Job, Kept, Line, Outcome
 from worker.base.settings import Settings
-from worker.capacity.plan import NETWORK, reading
 from worker.jobs.priority_scripts import MOST_PASSED
 from worker.records.draws import DrawsSpec, shard_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from bench.capacity.queueing_model import Cost, Model
     from bench.capacity.stations import Setting, Steps
-    from worker.capacity.model import Cost, Model
 
 GROUP = 4  # draws that a first single draw leaves in the cache
 

@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from worker.capacity.model import MEASURED, Model, Shape
-from worker.capacity.plan import Demand, job_bytes, plan, record_bytes
+from bench.capacity.plan import Demand, job_bytes, plan, record_bytes
+from bench.capacity.queueing_model import MEASURED, Model, Shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from worker.capacity.model import Cost
+    from bench.capacity.queueing_model import Cost
 
 RESULTS = Path(__file__).with_name("results.json")
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "scaling.md"

@@ -8,16 +8,16 @@ from dataclasses import replace
 import pytest
 
 from bench.capacity import tables
+from bench.capacity.cost_law import Law, product
 from bench.capacity.fitting import fitted
+from bench.capacity.plan import BUSY, Demand, plan, reading
+from bench.capacity.queueing_model import METERS, Model, Shape
 from bench.capacity.scenarios import LOAD, simulated
 from bench.capacity.simulation import Simulation
 from bench.capacity.stations import Kept, Line, Setting
 from docs.figures.methods.tables import between
 from glle_engine import fit, manifolds
 from service import cli
-from worker.capacity.law import Law, product
-from worker.capacity.model import METERS, Model, Shape
-from worker.capacity.plan import BUSY, Demand, plan, reading
 
 SHAPE = Shape(n=5_000)
 DEMAND = Demand(shape=SHAPE, fits=0.1, draws=200, singles=2, reads=50, posteriors=1_000, draws_kept=64)

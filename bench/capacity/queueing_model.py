@@ -9,8 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
+from bench.capacity.cost_law import Law
 from glle_engine.graph.neighbors import KD_TREE_MAX_FEATURES
-from worker.capacity.law import Law
 
 MEASURED = Path(__file__).with_name("measured.json")
 STAGES = ("weights", "embedding", "posterior", "diagnostics")  # of a fit, beside its neighbours
