@@ -3,9 +3,7 @@
 It imports nothing of the server, and needs httpx and numpy; pandas for frames, rich for progress bars.
 """
 
-from service.client.api import AsyncClient, Client
-from service.client.datasets import AsyncDataset, Dataset
-from service.client.errors import (
+from glle.transport.errors import (
     AuthError,
     ConflictError,
     GlleServiceError,
@@ -15,10 +13,12 @@ from service.client.errors import (
     RateLimitedError,
     UnavailableError,
 )
+from glle.transport.retries import Retries
+from service.client.api import AsyncClient, Client
+from service.client.datasets import AsyncDataset, Dataset
 from service.client.jobs import AsyncJob, Job
 from service.client.posteriors import AsyncPosterior, Posterior
 from service.client.results import Result
-from service.client.retries import Retries
 
 __all__ = [
     "AsyncClient",

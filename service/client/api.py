@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import httpx
 
-from service.client.calls import Body, Call, Steps
+from glle.transport.calls import Body, Call, Steps
+from glle.transport.drivers import AwaitingSession, BlockingSession, options_of
+from glle.transport.operation import Awaiting, Blocking, listing, operation
+from glle.transport.requests import new_key, path_of
+from glle.transport.retries import Retries
+from glle.transport.session import ACCEPTED
 from service.client.comparing import Comparing
 from service.client.datasets import AsyncDataset, Dataset, dataset_id, uploaded
-from service.client.drivers import AwaitingSession, BlockingSession, options_of
 from service.client.jobs import AsyncJob, Job
-from service.client.operation import Awaiting, Blocking, listing, operation
 from service.client.posteriors import AsyncPosterior, Posterior
 from service.client.progress import Bars
-from service.client.requests import new_key, path_of
 from service.client.results import Result
-from service.client.retries import Retries
-from service.client.session import ACCEPTED
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Unpack
 
-    from service.client.session import Session
+    from glle.transport.session import Session
     from service.client_types import (
         AdviceOptions,
         DatasetsOptions,

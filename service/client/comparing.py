@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from service.client.calls import Body, Call, Steps
+from glle.transport.calls import Body, Call, Steps
+from glle.transport.operation import operation
+from glle.transport.requests import new_key, path_of
 from service.client.datasets import dataset_id
-from service.client.operation import operation
 from service.client.pictures import pictured
-from service.client.requests import new_key, path_of
 from service.client.results import Result
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Unpack
 
-    from service.client.session import Session
+    from glle.transport.session import Session
     from service.client_types import CompareOptions, EstimateOut, MethodOut, MethodsOptions, ScoreOut
 
 

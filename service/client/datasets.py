@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from service.client.calls import Call, Steps
+from glle.transport.calls import Call, Steps
+from glle.transport.operation import Awaiting, Blocking, operation
+from glle.transport.requests import npy_call, npz_call, path_of
 from service.client.inputs import upload_of
-from service.client.operation import Awaiting, Blocking, operation
-from service.client.requests import npy_call, npz_call, path_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from service.client.requests import Dtype
-    from service.client.session import Session
-    from service.client.sinks import Array
+    from glle.transport.requests import Dtype
+    from glle.transport.session import Session
+    from glle.transport.sinks import Array
     from service.client_types import DatasetOut
 
 

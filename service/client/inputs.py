@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib import format as npy
 
-from service.client.calls import NPY, Body
+from glle.transport.calls import NPY, Body
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from service.client.calls import Call, Steps
-from service.client.operation import Awaiting, Blocking, operation
-from service.client.requests import npy_call, npz_call, path_of
+from glle.transport.calls import Call, Steps
+from glle.transport.operation import Awaiting, Blocking, operation
+from glle.transport.requests import npy_call, npz_call, path_of
 from service.client.results import Result
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from service.client.requests import Dtype
-    from service.client.session import Session
+    from glle.transport.requests import Dtype
+    from glle.transport.session import Session
     from service.client_types import JobOut
 
 JobT = TypeVar("JobT")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.client.calls import Call
+from glle.transport.calls import Call
 
 if TYPE_CHECKING:
-    from service.client.calls import Steps
-    from service.client.session import Session
+    from glle.transport.calls import Steps
+    from glle.transport.session import Session
 
 
 def pictured(

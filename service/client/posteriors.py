@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from service.client.calls import Body, Call, Steps
+from glle.transport.calls import Body, Call, Steps
+from glle.transport.operation import Awaiting, Blocking, operation
+from glle.transport.requests import new_key, npy_call, npz_call, path_of
 from service.client.datasets import dataset_id
 from service.client.frames import frame_of
 from service.client.jobs import AsyncJob, Job
-from service.client.operation import Awaiting, Blocking, operation
 from service.client.pictures import pictured
-from service.client.requests import new_key, npy_call, npz_call, path_of
 from service.client.results import Result
 
 if TYPE_CHECKING:
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from service.client.requests import Dtype
-    from service.client.session import Session
-    from service.client.sinks import Array
+    from glle.transport.requests import Dtype
+    from glle.transport.session import Session
+    from glle.transport.sinks import Array
     from service.client_types import (
         CalibrationOptions,
         DrawOptions,

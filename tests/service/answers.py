@@ -27,13 +27,13 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.slept: list[float] = []
-        monkeypatch.setattr("service.client.drivers.time", SimpleNamespace(sleep=self.slept.append))
+        monkeypatch.setattr("glle.transport.drivers.time", SimpleNamespace(sleep=self.slept.append))
 
         async def sleep(seconds: float) -> None:
             self.slept.append(seconds)
 
         both = SimpleNamespace(sleep=sleep, to_thread=anyio.to_thread)
-        monkeypatch.setattr("service.client.drivers.anyio", both)
+        monkeypatch.setattr("glle.transport.drivers.anyio", both)
 
     def retries(self, **more: Any) -> Retries:
         """Return a policy without chance, on this clock."""

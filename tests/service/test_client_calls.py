@@ -12,6 +12,8 @@ import httpx
 import numpy as np
 import pytest
 
+from glle.transport.calls import Reply
+from glle.transport.errors import of_problem
 from openapi import client_types
 from service.client import (
     AuthError,
@@ -25,8 +27,6 @@ from service.client import (
     Retries,
     UnavailableError,
 )
-from service.client.calls import Reply
-from service.client.errors import of_problem
 from tests.service.answers import DATASET, INFO, NOW, URL, Clock, Service, npy, problem
 
 

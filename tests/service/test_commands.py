@@ -102,7 +102,7 @@ def test_refusals_are_problems_in_json(glle: Glle, client: httpx.Client) -> None
 
 def test_service_that_is_not_there_has_an_exit_code_of_its_own(glle: Glle, monkeypatch: pytest.MonkeyPatch) -> None:
     """3, and what to start."""
-    monkeypatch.setattr("service.client.drivers.time", SimpleNamespace(sleep=lambda _: None))
+    monkeypatch.setattr("glle.transport.drivers.time", SimpleNamespace(sleep=lambda _: None))
     code, _, err = glle("jobs", "list", "--url", "http://127.0.0.1:9")
     assert code == 3
     assert "`glle up`" in err

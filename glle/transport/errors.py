@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from service.client.calls import Reply
+    from glle.transport.calls import Reply
     from service.client_types import JobOut, ProblemOut
 
 _PREFIX = "urn:glle:problem:"

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
 
-from service.client.calls import NPY, NPZ, Call
-from service.client.sinks import FileSink, NpySink, NpzSink
+from glle.transport.calls import NPY, NPZ, Call
+from glle.transport.sinks import FileSink, NpySink, NpzSink
 
 Dtype = Literal["float64", "float32"]
 

@@ -9,8 +9,8 @@ from email.utils import parsedate_to_datetime
 from itertools import count
 from typing import TYPE_CHECKING
 
-from service.client.calls import Call, Failure, Pause, Reply, Steps
-from service.client.errors import refused, unreachable
+from glle.transport.calls import Call, Failure, Pause, Reply, Steps
+from glle.transport.errors import refused, unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

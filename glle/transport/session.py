@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from service.client.calls import Call, Pause, Reply, Steps
-from service.client.errors import late, of_job, unsettled
-from service.client.retries import Retries, patient
+from glle.transport.calls import Call, Pause, Reply, Steps
+from glle.transport.errors import late, of_job, unsettled
+from glle.transport.retries import Retries, patient
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,14 +12,14 @@ import anyio
 import anyio.to_thread
 import httpx
 
-from service.client.calls import Call, Failure, Pause, Reply, Steps
-from service.client.session import Session
-from service.client.sinks import Whole
+from glle.transport.calls import Call, Failure, Pause, Reply, Steps
+from glle.transport.session import Session
+from glle.transport.sinks import Whole
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
-    from service.client.calls import Sink
+    from glle.transport.calls import Sink
 
 
 class BlockingSession(Session):

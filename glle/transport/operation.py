@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar,
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 
-    from service.client.calls import Steps
-    from service.client.session import Session
+    from glle.transport.calls import Steps
+    from glle.transport.session import Session
 
 P = ParamSpec("P")
 T = TypeVar("T")
