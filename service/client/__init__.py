@@ -3,6 +3,10 @@
 It imports nothing of the server, and needs httpx and numpy; pandas for frames, rich for progress bars.
 """
 
+from glle.resources.datasets import AsyncDataset, Dataset
+from glle.resources.jobs import AsyncJob, Job
+from glle.resources.posteriors import AsyncPosterior, Posterior
+from glle.resources.results import Result
 from glle.transport.errors import (
     AuthError,
     ConflictError,
@@ -15,10 +19,6 @@ from glle.transport.errors import (
 )
 from glle.transport.retries import Retries
 from service.client.api import AsyncClient, Client
-from service.client.datasets import AsyncDataset, Dataset
-from service.client.jobs import AsyncJob, Job
-from service.client.posteriors import AsyncPosterior, Posterior
-from service.client.results import Result
 
 __all__ = [
     "AsyncClient",

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import httpx
 
+from glle.resources.datasets import AsyncDataset, Dataset, dataset_id, uploaded
+from glle.resources.jobs import AsyncJob, Job
+from glle.resources.methods import Comparing
+from glle.resources.posteriors import AsyncPosterior, Posterior
+from glle.resources.results import Result
 from glle.transport.calls import Body, Call, Steps
 from glle.transport.drivers import AwaitingSession, BlockingSession, options_of
 from glle.transport.operation import Awaiting, Blocking, listing, operation
 from glle.transport.requests import new_key, path_of
 from glle.transport.retries import Retries
 from glle.transport.session import ACCEPTED
-from service.client.comparing import Comparing
-from service.client.datasets import AsyncDataset, Dataset, dataset_id, uploaded
-from service.client.jobs import AsyncJob, Job
-from service.client.posteriors import AsyncPosterior, Posterior
 from service.client.progress import Bars
-from service.client.results import Result
 
 if TYPE_CHECKING:
     from types import TracebackType

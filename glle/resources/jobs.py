@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from glle.resources.results import Result
 from glle.transport.calls import Call, Steps
 from glle.transport.operation import Awaiting, Blocking, operation
 from glle.transport.requests import npy_call, npz_call, path_of
-from service.client.results import Result
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from glle.resources.datasets import dataset_id
+from glle.resources.pictures import pictured
+from glle.resources.results import Result
 from glle.transport.calls import Body, Call, Steps
 from glle.transport.operation import operation
 from glle.transport.requests import new_key, path_of
-from service.client.datasets import dataset_id
-from service.client.pictures import pictured
-from service.client.results import Result
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

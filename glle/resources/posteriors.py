@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
+from glle.resources.datasets import dataset_id
+from glle.resources.frames import frame_of
+from glle.resources.jobs import AsyncJob, Job
+from glle.resources.pictures import pictured
+from glle.resources.results import Result
 from glle.transport.calls import Body, Call, Steps
 from glle.transport.operation import Awaiting, Blocking, operation
 from glle.transport.requests import new_key, npy_call, npz_call, path_of
-from service.client.datasets import dataset_id
-from service.client.frames import frame_of
-from service.client.jobs import AsyncJob, Job
-from service.client.pictures import pictured
-from service.client.results import Result
 
 if TYPE_CHECKING:
     from pathlib import Path
