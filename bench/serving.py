@@ -19,7 +19,7 @@ from bench.load import DIFFERENT, load
 from bench.table import Row
 from bench.timing import in_turn, seconds
 from demo.service import running_service
-from service.client import Client
+from glle import Client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

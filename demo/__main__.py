@@ -21,16 +21,16 @@ from sklearn.datasets import load_digits
 from demo.lines import Lines
 from demo.pictures import TITLES, Row, picture
 from demo.service import running_service
+from glle import Client
 from glle_engine import manifolds
 from glle_engine.metrics.ranks import disparity, trustworthiness
-from service.client import Client
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from service.client import Dataset, Posterior
+    from glle import Dataset, Posterior
 
 METHODS: tuple[Literal["em", "direct"], ...] = ("em", "direct")
 SCALES = (0.01, 0.1, 1.0, 5.0, 10.0)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from service.client.progress import Bar, Bars
+from glle.progress import Bar, Bars
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rich.progress import Progress, TaskID
 
-    from service.client_types import ProgressOut
+    from glle.types import ProgressOut
 
 
 class Lines(Bars):

@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 
-from service.client import Client
+from glle import Client
 
 glle = Client()  # GLLE_URL, or http://127.0.0.1:8000
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from glle.inputs import upload_of
 from glle.transport.calls import Call, Steps
 from glle.transport.operation import Awaiting, Blocking, operation
 from glle.transport.requests import npy_call, npz_call, path_of
-from service.client.inputs import upload_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from glle.transport.requests import Dtype
     from glle.transport.session import Session
     from glle.transport.sinks import Array
-    from service.client_types import DatasetOut
+    from glle.types import DatasetOut
 
 
 @dataclass(frozen=True, repr=False)

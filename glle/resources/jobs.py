@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from glle.transport.requests import Dtype
     from glle.transport.session import Session
-    from service.client_types import JobOut
+    from glle.types import JobOut
 
 JobT = TypeVar("JobT")
 

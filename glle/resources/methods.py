@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from glle.transport.session import Session
-    from service.client_types import CompareOptions, EstimateOut, MethodOut, MethodsOptions, ScoreOut
+    from glle.types import CompareOptions, EstimateOut, MethodOut, MethodsOptions, ScoreOut
 
 
 class Comparing:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from glle.transport.requests import Dtype
     from glle.transport.session import Session
     from glle.transport.sinks import Array
-    from service.client_types import (
+    from glle.types import (
         CalibrationOptions,
         DrawOptions,
         DrawsOptions,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from glle.transport.calls import Reply
-    from service.client_types import JobOut, ProblemOut
+    from glle.types import JobOut, ProblemOut
 
 _PREFIX = "urn:glle:problem:"
 _EXCERPT = 200

@@ -12,8 +12,8 @@ from glle.transport.retries import Retries, patient
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from service.client.progress import Bars
-    from service.client_types import JobOut
+    from glle.progress import Bars
+    from glle.types import JobOut
 
 OPEN = frozenset({"queued", "running", "cancelling"})
 ACCEPTED = 202

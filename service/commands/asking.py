@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from service.client import Client
+    from glle import Client
 
 # Exit codes; 2 is argparse's, 130 the shell's.
 REFUSED, MISUSED, UNREACHABLE, LATE, INTERRUPTED = 1, 2, 3, 4, 130
@@ -30,7 +30,7 @@ def asking(run: Callable[[argparse.Namespace, Client], int]) -> Callable[[argpar
     def command(chosen: argparse.Namespace, settings: object) -> int:
         del settings  # they are the service's, not the client's
         try:
-            from service.client import Client, GlleServiceError, JobTimeoutError  # noqa: PLC0415 # loads numpy, which workers pin before
+            from glle import Client, GlleServiceError, JobTimeoutError  # noqa: PLC0415 # loads numpy, which workers pin before
         except ImportError as error:
             return _failed(f"{error}.", "Install what the client needs: pip install 'glle[client]'.", MISUSED)
         try:

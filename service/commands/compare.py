@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from service.client_types import CompareOptions, MethodsOptions
+from glle.types import CompareOptions, MethodsOptions
 from service.commands.asking import asking, shared, tell, tell_all
 from service.commands.options import add_options, given
 
 if TYPE_CHECKING:
-    from service.client import Client
+    from glle import Client
 
 _COLUMNS = {
     "name": lambda told: told["name"],

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from service.client_types import DrawsOptions
+from glle.types import DrawsOptions
 from service.commands.asking import asking, shared, tell
 from service.commands.options import add_options, given
 
 if TYPE_CHECKING:
     import argparse
 
-    from service.client import Client
+    from glle import Client
 
 _NAMED = {
     "first": ("", "number of the first draw"),

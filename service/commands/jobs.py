@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from service.client_types import JobsOptions
+from glle.types import JobsOptions
 from service.commands.asking import asking, shared, tell, tell_all, tell_one
 from service.commands.options import add_options, given
 
 if TYPE_CHECKING:
     import argparse
 
-    from service.client import Client
+    from glle import Client
 
 _COLUMNS = {
     "id": lambda told: told["id"],

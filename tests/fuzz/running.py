@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from string import Template
 
-from service.client import Client
+from glle import Client
 from worker.tenancy.api_keys import KeyStore
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,7 +11,7 @@ import anyio.to_thread
 import httpx
 import numpy as np
 
-from service.client import Client, Retries
+from glle import Client, Retries
 
 if TYPE_CHECKING:
     import pytest

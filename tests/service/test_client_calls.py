@@ -12,10 +12,7 @@ import httpx
 import numpy as np
 import pytest
 
-from glle.transport.calls import Reply
-from glle.transport.errors import of_problem
-from openapi import client_types
-from service.client import (
+from glle import (
     AuthError,
     Client,
     ConflictError,
@@ -27,6 +24,9 @@ from service.client import (
     Retries,
     UnavailableError,
 )
+from glle.transport.calls import Reply
+from glle.transport.errors import of_problem
+from openapi import client_types
 from tests.service.answers import DATASET, INFO, NOW, URL, Clock, Service, npy, problem
 
 
@@ -39,16 +39,16 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def test_client_imports_nothing_of_the_server() -> None:
     """It needs httpx and numpy: no framework, no Redis, no engine; pandas and rich only where they are used."""
     told = subprocess.run(
-        [sys.executable, "-c", "import sys, service.client; print(*sys.modules)"],
+        [sys.executable, "-c", "import sys, glle; print(*sys.modules)"],
         check=True, capture_output=True, text=True,
     ).stdout.split()  # fmt: skip
     here = {name.partition(".")[0] for name in told}
     assert not here & {"fastapi", "starlette", "pydantic", "redis", "rq", "worker", "glle_engine", "scipy", "pandas"}
-    assert [name for name in told if name.startswith("service.") and not name.startswith("service.client")] == []
+    assert [name for name in told if name.startswith("service.") and not name.startswith("glle")] == []
 
 
 def test_types_are_those_of_the_contract() -> None:
-    """service/client_types.py is what `make client-types` makes of openapi.json."""
+    """glle/types.py is what `make client-types` makes of openapi.json."""
     contract = json.loads(client_types.CONTRACT.read_text(encoding="utf-8"))
     assert client_types.TYPES.read_text(encoding="utf-8") == client_types.types_text(contract)
 

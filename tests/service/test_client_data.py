@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from glle.inputs import upload_of
 from glle.transport.sinks import FileSink, NpySink, NpzSink
-from service.client.inputs import upload_of
 from tests.service.answers import Service, npy, posterior
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-import service.client
+import glle
+from glle import Client, Dataset, GlleServiceError, Job, Posterior, Retries
 from service import cli
-from service.client import Client, Dataset, GlleServiceError, Job, Posterior, Retries
 from service.commands import asking
 from tests.system.conftest import ROOT
 from worker.base.settings import Settings
@@ -36,7 +36,7 @@ def test_page_has_every_method(kind: type) -> None:
 
 def test_page_has_every_error_with_its_statuses() -> None:
     """As the classes have them."""
-    kinds: list[Any] = [getattr(service.client, name) for name in service.client.__all__ if name.endswith("Error")]
+    kinds: list[Any] = [getattr(glle, name) for name in glle.__all__ if name.endswith("Error")]
     for kind in kinds:
         (line,) = [line for line in PAGE.splitlines() if re.search(rf"^(\||Whatever).*`{kind.__name__}`", line)]
         if kind is not GlleServiceError:

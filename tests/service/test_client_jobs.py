@@ -11,7 +11,7 @@ import httpx
 import numpy as np
 import pytest
 
-from service.client import (
+from glle import (
     AsyncClient,
     AsyncPosterior,
     Client,
@@ -22,7 +22,7 @@ from service.client import (
     NotFoundError,
     UnavailableError,
 )
-from service.client.progress import Bars
+from glle.progress import Bars
 from tests.service.answers import DATASET, URL, Clock, Service, job, npy, posterior, problem
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 import numpy as np
 import pytest
 
+from glle.types import DrawsOptions, FitOptions, SyntheticOptions
 from glle_engine.methods import METHODS
 from service import cli
-from service.client_types import DrawsOptions, FitOptions, SyntheticOptions
 from service.commands.options import add_options, given
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def test_misuse_is_told_before_anything_is_asked(glle: Glle, arguments: list[str
 
 def test_commands_without_the_client_say_what_to_install(glle: Glle, monkeypatch: pytest.MonkeyPatch) -> None:
     """The service runs without httpx; what asks it does not."""
-    monkeypatch.setitem(sys.modules, "service.client", None)
+    monkeypatch.setitem(sys.modules, "glle", None)
     code, out, err = glle("jobs", "list")
     assert (code, out) == (2, "")
     assert "pip install 'glle[client]'" in err

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from glle import AsyncClient, Client, InvalidRequestError, NotFoundError
 from glle_engine import manifolds
-from service.client import AsyncClient, Client, InvalidRequestError, NotFoundError
 from tests.conftest import until
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from glle import Client, InvalidRequestError
 from glle_engine import manifolds
 from glle_engine.methods import METHODS
-from service.client import Client, InvalidRequestError
 from tests.conftest import until
 from tests.system.conftest import synthetic
 from tests.system.test_main_job import npy

@@ -14,7 +14,7 @@ function singleLines({ single }, language) {
   if (language === 'python') {
     const told = Object.entries(parameters).map(([name, value]) => `, ${name}=${literal(value)}`);
     return [
-      'from service.client import Client',
+      'from glle import Client',
       '',
       `client = Client("${location.origin}")`,
       `result = client.embed(client.dataset("${dataset}"), "${method}"${told.join('')})`,
@@ -54,7 +54,7 @@ export function pythonLines(state) {
   const told = Object.entries(parameters).map(([name, value]) => `${name}=${literal(value)}`);
   const count = state.draws?.count ?? 24;
   return [
-    'from service.client import Client',
+    'from glle import Client',
     '',
     `client = Client("${location.origin}")`,
     `posterior = client.fit(client.dataset("${dataset}"), ${told.join(', ')})`,

@@ -3,6 +3,7 @@
 It imports nothing of the server, and needs httpx and numpy; pandas for frames, rich for progress bars.
 """
 
+from glle.api import AsyncClient, Client
 from glle.resources.datasets import AsyncDataset, Dataset
 from glle.resources.jobs import AsyncJob, Job
 from glle.resources.posteriors import AsyncPosterior, Posterior
@@ -18,7 +19,6 @@ from glle.transport.errors import (
     UnavailableError,
 )
 from glle.transport.retries import Retries
-from service.client.api import AsyncClient, Client
 
 __all__ = [
     "AsyncClient",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from service.client_types import ProgressOut
+    from glle.types import ProgressOut
 
 
 class Bar:

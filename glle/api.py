@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import httpx
 
+from glle.progress import Bars
 from glle.resources.datasets import AsyncDataset, Dataset, dataset_id, uploaded
 from glle.resources.jobs import AsyncJob, Job
 from glle.resources.methods import Comparing
@@ -19,14 +20,13 @@ from glle.transport.operation import Awaiting, Blocking, listing, operation
 from glle.transport.requests import new_key, path_of
 from glle.transport.retries import Retries
 from glle.transport.session import ACCEPTED
-from service.client.progress import Bars
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Unpack
 
     from glle.transport.session import Session
-    from service.client_types import (
+    from glle.types import (
         AdviceOptions,
         DatasetsOptions,
         FitOptions,
