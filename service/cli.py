@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from glle import cli as asking
 from service import backup_command, capacity_command, keys_command, scrub_command, settings_page, store_command
-from service import commands as asking
 from service.door import Door
 from service.flags import add_flags, settings_of
 from service.starting import StartError

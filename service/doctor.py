@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import numpy as np
 
 import glle_engine
+from glle.cli import VARIABLES
 from glle_engine import manifolds
-from service.commands import VARIABLES
 from worker.base.settings import unknown
 from worker.operations import doctor
 from worker.operations.health import Check

@@ -10,8 +10,8 @@ import pytest
 
 import glle
 from glle import Client, Dataset, GlleServiceError, Job, Posterior, Retries
+from glle.cli import connection
 from service import cli
-from service.commands import asking
 from tests.system.conftest import ROOT
 from worker.base.settings import Settings
 
@@ -60,7 +60,7 @@ def test_page_has_every_command_and_exit_code() -> None:
         actions = [part for part in group._actions if isinstance(part, argparse._SubParsersAction)]
         for action in [word for part in actions for word in part.choices]:
             assert re.search(rf"`(glle {name} )?{action}\b", SECTIONS["Commands"]), (name, action)
-    codes = {asking.REFUSED, asking.MISUSED, asking.UNREACHABLE, asking.LATE, asking.INTERRUPTED, 0}
+    codes = {connection.REFUSED, connection.MISUSED, connection.UNREACHABLE, connection.LATE, connection.INTERRUPTED, 0}
     (told,) = re.findall(r"Exit codes: (.*)", PAGE)
     assert {int(code) for code in re.findall(r"\d+", told)} == codes
     assert {"datasets", "fit", "draw", "jobs"} <= set(re.findall(r"\w+", cli._parser(Settings()).format_help()))

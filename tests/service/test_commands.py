@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 import numpy as np
 import pytest
 
+from glle.cli.options import add_options, given
 from glle.types import DrawsOptions, FitOptions, SyntheticOptions
 from glle_engine.methods import METHODS
 from service import cli
-from service.commands.options import add_options, given
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from glle.cli.connection import asking, shared, tell, tell_all
+from glle.cli.options import add_options, given
 from glle.types import CompareOptions, MethodsOptions
-from service.commands.asking import asking, shared, tell, tell_all
-from service.commands.options import add_options, given
 
 if TYPE_CHECKING:
     from glle import Client

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from glle.cli.connection import asking, shared, tell
+from glle.cli.options import add_options, given
 from glle.types import FitOptions
-from service.commands.asking import asking, shared, tell
-from service.commands.options import add_options, given
 
 if TYPE_CHECKING:
     import argparse

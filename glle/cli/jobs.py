@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from glle.cli.connection import asking, shared, tell, tell_all, tell_one
+from glle.cli.options import add_options, given
 from glle.types import JobsOptions
-from service.commands.asking import asking, shared, tell, tell_all, tell_one
-from service.commands.options import add_options, given
 
 if TYPE_CHECKING:
     import argparse

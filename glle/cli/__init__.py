@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from service.commands import compare, datasets, draw, fit, jobs
+from glle.cli import compare, datasets, draw, fit, jobs
 
 if TYPE_CHECKING:
     import argparse
