@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 from fastapi import FastAPI
 
 import glle_engine
-from service import cors, problems
+from service import cors
 from service.auth import Authenticate
 from service.compression import Compress
-from service.contract import complete
 from service.deprecation import Deprecations, is_marked
 from service.door import Door
 from service.draining import Draining
@@ -20,7 +19,6 @@ from service.head import Head
 from service.metrics import Metrics
 from service.middleware import Gate, Observe
 from service.patience import Patience
-from service.problems import ProblemOut, documented
 from service.rate import Rate
 from service.reading.processes import ReaderProcesses
 from service.recent import FromRecent, Recent
@@ -38,6 +36,9 @@ from service.routes import (
     scores,
     system,
 )
+from service.schemas import problems
+from service.schemas.openapi import complete
+from service.schemas.problems import ProblemOut, documented
 from service.streams import Streams
 from service.tracing import telemetry
 from service.unexpected import Unexpected

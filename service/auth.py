@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import redis
 
 from service.padding import padded
-from service.problems import answer, redis_away
+from service.schemas.problems import answer, redis_away
 from worker.base.problems import ProblemError
 from worker.records.tenants import DEFAULT
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from glle_engine.base.errors import InvalidParameterError
-from service.models import COUNTER
+from service.schemas.resources import COUNTER
 from worker.base.problems import ProblemError, refuse
 from worker.records.draws import draws_bytes
 from worker.records.priority import quick_draws

@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from service.auth import tenant_of
 from service.broken import BrokenOffError
 from service.checks import require_success
-from service.models import JobOut
+from service.schemas.resources import JobOut
 from service.waiting import WAITS
 from worker.analyses.base import AnalysisSpec
 from worker.base.numerics import numbers_for

@@ -10,7 +10,7 @@ import json
 import time
 from typing import TYPE_CHECKING
 
-from service.models import JobOut, ProgressOut
+from service.schemas.resources import JobOut, ProgressOut
 from service.streams import states
 
 if TYPE_CHECKING:

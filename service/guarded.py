@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from service.door import METRICS, OPEN_PATHS
-from service.problems import documented
+from service.schemas.problems import documented
 
 if TYPE_CHECKING:
     from typing import Any

@@ -12,7 +12,7 @@ from service.checks import require_dataset
 from worker.analyses.embedding import Judgement
 
 if TYPE_CHECKING:
-    from service.embedding_models import JudgedIn
+    from service.schemas.embeddings import JudgedIn
     from worker.storage.datasets import Dataset
     from worker.stores import Stores
 

@@ -11,8 +11,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
 from glle_engine import methods as registry
-from service.embedding_models import EmbeddingIn
-from service.models import PosteriorIn
+from service.schemas.embeddings import EmbeddingIn
+from service.schemas.resources import PosteriorIn
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

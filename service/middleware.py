@@ -12,8 +12,8 @@ from urllib.parse import parse_qsl
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 
-from service.naming import MERGE_PATCH
-from service.problems import answer, plain
+from service.schemas.labels import MERGE_PATCH
+from service.schemas.problems import answer, plain
 from worker.base.problems import Problem
 from worker.observability.request_context import REQUEST_ID
 

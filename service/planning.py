@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.methods import method
-from service.models import COUNTER
+from service.schemas.resources import COUNTER
 from worker.storage.array_cache import entry_bytes
 
 if TYPE_CHECKING:
     from glle_engine.methods import Method, MethodSpec
-    from service.embedding_models import MethodIn
+    from service.schemas.embeddings import MethodIn
     from worker.storage.datasets import Dataset
     from worker.stores import Stores
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import Response
 
-from service.problems import answer
+from service.schemas.problems import answer
 from worker.base.problems import ProblemError, refuse
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ from starlette.concurrency import run_in_threadpool
 
 from service.auth import tenant_of
 from service.compression import LEAST, VARY, accepts_gzip, gzip_tag, gzipped
-from service.problems import answer as refused
-from service.problems import redis_away
 from service.ranges import deliver, header
+from service.schemas.problems import answer as refused
+from service.schemas.problems import redis_away
 from worker.observability.tracing import TRACING
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from service.arrays import (
     npz_response,
 )
 from service.arrow import ARROW
-from service.embedding_models import embedding_links
 from service.immutable import client_has_it, immutable_headers, scale_header
+from service.schemas.embeddings import embedding_links
 from service.selection import Selection, unsliced
 from service.tables import Table, matrix_columns, table_response
 

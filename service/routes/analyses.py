@@ -9,7 +9,6 @@ from glle_engine import FitSpec
 from glle_engine.base.errors import InvalidShapeError
 from glle_engine.base.validation import require_enough_points
 from glle_engine.posterior.selection import DEFAULT_RANGE
-from service.analysis_models import AdviceIn, CalibrationIn, ReconstructionsIn, TransformIn
 from service.arrays import CSV, JSON, NPZ, negotiated
 from service.arrow import ARROW
 from service.checks import (
@@ -25,13 +24,14 @@ from service.checks import (
 from service.context import Deadline, Here, accepted, analysis_job, answered, settle
 from service.idempotency import IN_USE, Key, once
 from service.immutable import SCALE_DOCUMENTED
-from service.models import First, JobOut
-from service.problems import documented
 from service.readers import Limits
 from service.readers.json_table import table_of
 from service.results import Wanted, result_response
 from service.routes.draws import CREATING, MISSING, Half, Law, Seed
 from service.routes.posteriors import ACCEPTED, LATE, Wait
+from service.schemas.analyses import AdviceIn, CalibrationIn, ReconstructionsIn, TransformIn
+from service.schemas.problems import documented
+from service.schemas.resources import First, JobOut
 from service.selection import Points
 from worker.analyses.posterior_analyses import (
     MOST_SUMMARISED,

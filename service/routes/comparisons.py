@@ -11,14 +11,14 @@ from glle_engine.methods import Cost
 from service.checks import require_dataset, require_not_all_equal
 from service.context import Deadline, Here, analysis_job, answered
 from service.costs import Allowance, require_affordable, require_affordable_together
-from service.embedding_models import ComparisonIn
 from service.idempotency import Key, once
 from service.judging import judgement
-from service.models import JobOut
 from service.planning import Plan, planned
-from service.problems import documented
 from service.routes.embeddings import COMMAND, DONE
 from service.routes.posteriors import Wait
+from service.schemas.embeddings import ComparisonIn
+from service.schemas.problems import documented
+from service.schemas.resources import JobOut
 from worker.analyses.comparison import ComparisonSpec
 from worker.analyses.embedding import Judgement
 from worker.base.problems import Problem, ProblemError

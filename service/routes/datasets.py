@@ -30,11 +30,11 @@ from service.checks import require_dataset
 from service.context import Here, delete_posterior_of
 from service.idempotency import IN_USE, Answers, Key, content_digest, remembered
 from service.immutable import PARTS, client_has_it, immutable_headers
-from service.models import DatasetOut, DatasetPage, SyntheticIn
-from service.naming import PATCH_BODY, NameFilter, NamingIn, TagFilter
 from service.paging import Cursor, Limit, listed, position
-from service.problems import documented
 from service.readers import Apart, Limits, reader_of
+from service.schemas.labels import PATCH_BODY, NameFilter, NamingIn, TagFilter
+from service.schemas.problems import documented
+from service.schemas.resources import DatasetOut, DatasetPage, SyntheticIn
 from service.selection import Points, Selection
 from service.tables import Table as Columns
 from service.tables import matrix_columns, table_response

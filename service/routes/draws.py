@@ -25,10 +25,10 @@ from service.checks import require_calibratable, require_posterior, require_quic
 from service.context import Deadline, Here, accepted, answered, settle, submitted
 from service.idempotency import IN_USE, Key, once
 from service.immutable import PARTS, SCALE_DOCUMENTED, client_has_it, immutable_headers, scale_header
-from service.models import COUNTER, DrawsIn, JobOut
-from service.problems import documented
 from service.recent import LARGEST
 from service.routes.posteriors import ACCEPTED, LATE, Wait
+from service.schemas.problems import documented
+from service.schemas.resources import COUNTER, DrawsIn, JobOut
 from service.selection import Points, Selection
 from service.tables import Table, matrix_columns, table_response
 from worker.base.numerics import numbers_for

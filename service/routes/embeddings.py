@@ -11,15 +11,15 @@ from service.arrow import ARROW
 from service.checks import require_dataset, require_not_all_equal, require_success
 from service.context import Deadline, Here, accepted, analysis_job, answered, settle
 from service.costs import Allowance, most_points, require_affordable
-from service.embedding_models import EmbeddingIn, EmbeddingOut, EstimateIn, EstimateOut
 from service.idempotency import IN_USE, Key, once
 from service.immutable import PARTS, body_headers, client_has_it
 from service.judging import judgement
-from service.models import JobOut
 from service.planning import Plan, planned
-from service.problems import ProblemOut, documented
 from service.results import Wanted, result_response
 from service.routes.posteriors import ACCEPTED, LATE, Wait
+from service.schemas.embeddings import EmbeddingIn, EmbeddingOut, EstimateIn, EstimateOut
+from service.schemas.problems import ProblemOut, documented
+from service.schemas.resources import JobOut
 from service.selection import Points
 from worker.analyses.embedding import EmbeddingSpec
 from worker.analyses.embedding_records import EmbeddingRecord

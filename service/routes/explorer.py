@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 
 import glle_engine
 from service.page import INDEX, files
-from service.problems import documented
+from service.schemas.problems import documented
 from worker.base.problems import refuse
 
 router = APIRouter(tags=["service"])

@@ -13,13 +13,13 @@ from service.checks import require_draws, require_success
 from service.context import Here, accepted, look, made_again, settle, wait_for_it_again
 from service.events import EVENTS, events, has_seen_the_end
 from service.immutable import PARTS, SCALE_DOCUMENTED, body_headers, client_has_it, scale_header
-from service.models import JobOut, JobPage, PosteriorOut
 from service.paging import Cursor, Limit, listed, position
 from service.partial import npy_as_they_come
 from service.pictured import picture_response
-from service.problems import documented
 from service.results import Wanted, result_response
 from service.routes.posteriors import ACCEPTED, LATE, Wait
+from service.schemas.problems import documented
+from service.schemas.resources import JobOut, JobPage, PosteriorOut
 from service.selection import Draws, Points, unsliced
 from service.streams import Stream
 from worker.analyses.registry import analysis_of

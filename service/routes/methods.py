@@ -6,7 +6,7 @@ from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, Field
 
 from service.methods import METHODS, Makes, MethodEntry
-from service.problems import documented
+from service.schemas.problems import documented
 from worker.base.problems import refuse
 
 router = APIRouter(prefix="/v1/methods", tags=["methods"])

@@ -10,11 +10,11 @@ from starlette.concurrency import run_in_threadpool
 from glle_engine.base.spec import Align
 from service.checks import require_dataset, require_posterior, require_sample, require_success
 from service.context import Here, accepted, analysis_job, settle
-from service.models import COUNTER
 from service.pictured import picture_response
-from service.problems import documented
 from service.routes.draws import MISSING, Law, Seed
 from service.routes.posteriors import ACCEPTED, Wait
+from service.schemas.problems import documented
+from service.schemas.resources import COUNTER
 from worker.analyses.plots.picture import MEDIA, PictureSpec, Subject, require_pictures
 from worker.analyses.plots.subjects import Grid, chosen_color
 from worker.analyses.posterior_analyses import MOST_SUMMARISED, SummarySpec

@@ -11,10 +11,10 @@ from service.checks import require_dataset, require_not_all_equal, require_poste
 from service.context import Deadline, Here, accepted, delete_posterior_of, settle, submitted
 from service.idempotency import IN_USE, Answers, Key, remembered
 from service.immutable import PARTS, client_has_it, immutable_headers
-from service.models import JobOut, PosteriorIn, PosteriorOut, PosteriorPage
-from service.naming import PATCH_BODY, NameFilter, NamingIn, TagFilter
 from service.paging import Cursor, Limit, listed, position
-from service.problems import documented
+from service.schemas.labels import PATCH_BODY, NameFilter, NamingIn, TagFilter
+from service.schemas.problems import documented
+from service.schemas.resources import JobOut, PosteriorIn, PosteriorOut, PosteriorPage
 from worker.base.numerics import numbers_for
 from worker.base.problems import refuse
 from worker.jobs.store import Job

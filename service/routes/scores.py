@@ -3,8 +3,8 @@
 from fastapi import APIRouter
 
 from glle_engine.metrics.registry import SCORES
-from service.embedding_models import ScoreList, ScoreOut
-from service.problems import documented
+from service.schemas.embeddings import ScoreList, ScoreOut
+from service.schemas.problems import documented
 
 router = APIRouter(prefix="/v1/scores", tags=["methods"])
 

@@ -13,10 +13,10 @@ from starlette.concurrency import run_in_threadpool
 
 import glle_engine
 from glle_engine import FitSpec, manifolds
-from service import docs
 from service.context import Here
-from service.models import CheckOut, InfoOut, LiveOut, NumericsOut, ReadyOut
-from service.problems import documented
+from service.schemas import docs_page
+from service.schemas.problems import documented
+from service.schemas.resources import CheckOut, InfoOut, LiveOut, NumericsOut, ReadyOut
 from worker.base.numerics import kind_of
 from worker.base.problems import refuse
 from worker.jobs.live_workers import workers_by_numbers
@@ -115,4 +115,4 @@ async def metrics(request: Request) -> Response:
 @router.get("/docs", summary="This documentation", response_class=HTMLResponse, responses=documented())
 async def documentation(request: Request) -> HTMLResponse:
     """Show every route and model on one page that needs no other host."""
-    return HTMLResponse(docs.page(request.app.openapi()))
+    return HTMLResponse(docs_page.page(request.app.openapi()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from service.problems import MEDIA_TYPE
+from service.schemas.problems import MEDIA_TYPE
 from tests.hostile.caps import MOST_BYTES, MOST_SECONDS
 
 if TYPE_CHECKING:

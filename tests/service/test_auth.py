@@ -9,7 +9,7 @@ import pytest
 
 from service import cli
 from service.door import METRICS, OPEN_PATHS, Door, is_loopback
-from service.problems import MEDIA_TYPE
+from service.schemas.problems import MEDIA_TYPE
 from tests.service.keyed import bearer, served
 from worker.base.settings import Settings, SettingsError
 from worker.tenancy import api_keys

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from service import cli, docs
-from service.problems import MEDIA_TYPE
+from service import cli
+from service.schemas import docs_page
+from service.schemas.problems import MEDIA_TYPE
 
 if TYPE_CHECKING:
     import httpx
@@ -74,7 +75,7 @@ def test_docs_page_shows_every_route_and_loads_nothing(client: httpx.Client) -> 
         assert f"<code>{path}</code>" in answer.text
     assert "<script" not in answer.text
     assert re.findall(r"https?://", answer.text) == []
-    assert answer.text == docs.page(client.get("/openapi.json").json())
+    assert answer.text == docs_page.page(client.get("/openapi.json").json())
 
 
 def test_served_contract_is_the_exported(client: httpx.Client) -> None:

@@ -12,7 +12,7 @@ from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
 from service import cli
-from service.contract import EXAMPLES
+from service.schemas.openapi import EXAMPLES
 
 if TYPE_CHECKING:
     import httpx

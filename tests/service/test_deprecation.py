@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 from fastapi import APIRouter, FastAPI, Response
 
-from service import deprecation, docs, problems
+from service import deprecation
 from service.app import ROOMS
 from service.deprecation import Deprecations, deprecated
 from service.head import Head
+from service.schemas import docs_page, problems
 from tests.service.conftest import serving
 from worker.base.problems import refuse
 
@@ -81,7 +82,7 @@ def test_the_contract_and_the_page_say_it() -> None:
     assert operation["deprecated"] is True
     assert operation["x-glle-deprecation"]["Deprecation"] == f"@{int(SINCE.timestamp())}"
     assert "deprecated" not in contract["paths"]["/v1/new"]["get"]
-    assert docs.page(contract).count("(deprecated)") == 1
+    assert docs_page.page(contract).count("(deprecated)") == 1
 
 
 def test_there_is_time_to_move() -> None:

@@ -42,7 +42,7 @@ def test_unexpected_error_tells_no_secrets(client: httpx.Client, caplog: pytest.
     assert (answer.status_code, answer.json()["type"]) == (500, "urn:glle:problem:internal-error")
     assert "password" not in answer.text
     assert (answer.headers["x-request-id"], answer.headers["x-content-type-options"]) == ("abc", "nosniff")
-    assert [record.name for record in caplog.records if record.exc_info] == ["service.problems"]
+    assert [record.name for record in caplog.records if record.exc_info] == ["service.schemas.problems"]
 
 
 def test_the_connection_goes_on(client: httpx.Client) -> None:

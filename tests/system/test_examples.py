@@ -14,7 +14,8 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 
-from service import cli, contract
+from service import cli
+from service.schemas import openapi
 from tests.system.conftest import ROOT
 
 if TYPE_CHECKING:
@@ -122,22 +123,22 @@ def test_quickstart_commands_work(
 
 def test_examples_of_the_contract_work_in_turn(client: httpx.Client) -> None:
     """Each body that the contract shows is taken, with the ids that the ones before it told."""
-    made = client.post("/v1/datasets/synthetic", json=contract.EXAMPLES["synthetic"])
+    made = client.post("/v1/datasets/synthetic", json=openapi.EXAMPLES["synthetic"])
     dataset = {"dataset": made.json()["id"]}
-    fitted = client.post("/v1/posteriors?wait=30", json=contract.EXAMPLES["fit"] | dataset)
+    fitted = client.post("/v1/posteriors?wait=30", json=openapi.EXAMPLES["fit"] | dataset)
     assert (made.status_code in {200, 201}, fitted.status_code in {200, 201}) == (True, True)
     posterior = f"/v1/posteriors/{fitted.json()['id']}"
     paths = {"draw_many": "/draws", **{name: f"/{name}" for name in ("transform", "reconstructions", "calibration")}}
     for name, path in paths.items():
-        answer = client.post(f"{posterior}{path}?wait=30", json=contract.EXAMPLES[name])
+        answer = client.post(f"{posterior}{path}?wait=30", json=openapi.EXAMPLES[name])
         assert (answer.status_code, answer.json()["status"]) == (200, "succeeded"), name
-    advice = client.post("/v1/advice?wait=30", json=contract.EXAMPLES["advice"] | dataset)
+    advice = client.post("/v1/advice?wait=30", json=openapi.EXAMPLES["advice"] | dataset)
     assert (advice.status_code, advice.json()["status"]) == (200, "succeeded")
     for name, path in (("embed", "embeddings"), ("compare", "comparisons")):
-        answer = client.post(f"/v1/{path}?wait=30", json=contract.EXAMPLES[name] | dataset)
+        answer = client.post(f"/v1/{path}?wait=30", json=openapi.EXAMPLES[name] | dataset)
         assert (answer.status_code, answer.json()["status"]) == (200, "succeeded"), name
-    assert client.post("/v1/embeddings/estimate", json=contract.EXAMPLES["estimate"]).json()["problem"] is None
+    assert client.post("/v1/embeddings/estimate", json=openapi.EXAMPLES["estimate"]).json()["problem"] is None
     for name, path in (("rename_dataset", f"/v1/datasets/{dataset['dataset']}"), ("rename_posterior", posterior)):
-        assert client.patch(path, json=contract.EXAMPLES[name]).json()["name"] == contract.EXAMPLES[name]["name"]
+        assert client.patch(path, json=openapi.EXAMPLES[name]).json()["name"] == openapi.EXAMPLES[name]["name"]
     others = {"synthetic", "fit", "advice", "embed", "estimate", "compare", "rename_dataset", "rename_posterior"}
-    assert {*others, *paths} == set(contract.EXAMPLES)
+    assert {*others, *paths} == set(openapi.EXAMPLES)

@@ -18,8 +18,8 @@ from glle_engine.base.spec import (
     Variance,
     Variant,
 )
-from service.command import CommandIn
-from service.problems import ProblemOut
+from service.schemas.base import CommandIn
+from service.schemas.problems import ProblemOut
 from worker.analyses.embedding import EmbeddingSpec
 from worker.base.clock import iso
 from worker.jobs.store import Job, Kind, Status

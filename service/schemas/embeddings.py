@@ -4,8 +4,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, Field, model_validator
 
-from service.command import CommandIn
-from service.problems import ProblemOut
+from service.schemas.base import CommandIn
+from service.schemas.problems import ProblemOut
 from worker.storage.array_cache import Entry
 
 _DATASET = "ds_127ecc1c5da53ccc7b4b569022a22285"

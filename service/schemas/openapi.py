@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from service.models import COUNTER
+from service.schemas.resources import COUNTER
 
 _DATASET = "ds_127ecc1c5da53ccc7b4b569022a22285"
 

@@ -7,8 +7,8 @@ from pydantic import Field, WithJsonSchema, model_validator
 from glle_engine.base.spec import Source
 from glle_engine.posterior.calibration import DRAWS, HALF_SAMPLES
 from glle_engine.posterior.selection import DEFAULT_RANGE
-from service.command import CommandIn
-from service.models import First, Scale, Seed
+from service.schemas.base import CommandIn
+from service.schemas.resources import First, Scale, Seed
 
 Rows = Annotated[list[Any], WithJsonSchema({"type": "array", "items": {"type": "array", "items": {"type": "number"}}})]
 
