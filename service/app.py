@@ -8,20 +8,21 @@ from typing import TYPE_CHECKING
 from fastapi import FastAPI
 
 import glle_engine
-from service import cors
-from service.auth import Authenticate
 from service.compression import Compress
-from service.deprecation import Deprecations, is_marked
-from service.door import Door
 from service.draining import Draining
-from service.guarded import document_keys
-from service.head import Head
 from service.metrics import Metrics
-from service.middleware import Gate, Observe
-from service.patience import Patience
-from service.rate import Rate
+from service.middleware import cors
+from service.middleware.access_policy import Door
+from service.middleware.answer_cache import FromRecent, Recent
+from service.middleware.authentication import Authenticate
+from service.middleware.deprecation import Deprecations, is_marked
+from service.middleware.errors import Unexpected
+from service.middleware.head import Head
+from service.middleware.observe import Gate, Observe
+from service.middleware.rate_limit import Rate
+from service.middleware.security import document_keys
+from service.middleware.slow_clients import Patience
 from service.reading.processes import ReaderProcesses
-from service.recent import FromRecent, Recent
 from service.routes import (
     analyses,
     comparisons,
@@ -41,7 +42,6 @@ from service.schemas.openapi import complete
 from service.schemas.problems import ProblemOut, documented
 from service.streams import Streams
 from service.tracing import telemetry
-from service.unexpected import Unexpected
 from worker.observability.logging import has_access_log
 
 if TYPE_CHECKING:

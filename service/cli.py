@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from glle import cli as asking
 from service import backup_command, capacity_command, keys_command, scrub_command, settings_page, store_command
-from service.door import Door
 from service.flags import add_flags, settings_of
+from service.middleware.access_policy import Door
 from service.starting import StartError
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings, SettingsError, unknown

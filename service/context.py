@@ -8,9 +8,9 @@ from typing import Annotated, Any
 from fastapi import Depends, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from service.auth import tenant_of
 from service.broken import BrokenOffError
 from service.checks import require_success
+from service.middleware.authentication import tenant_of
 from service.schemas.resources import JobOut
 from service.waiting import WAITS
 from worker.analyses.base import AnalysisSpec

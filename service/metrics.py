@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.metrics_core import Metric
 
-    from service.recent import Recent
+    from service.middleware.answer_cache import Recent
     from worker.stores import Stores
 
 FLUSH_SECONDS = 5.0  # what a process counted is added to the deployment's counts so often, and at each scrape

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from service.patience import patient
+from service.middleware.slow_clients import patient
 
 if TYPE_CHECKING:
     import socket
@@ -53,7 +53,7 @@ class Server(uvicorn.Server):
                 timeout_graceful_shutdown=max(1, round(settings.stop_grace)),
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,
                 server_header=False,
-                proxy_headers=False,  # it would believe any client on loopback: see service.proxies
+                proxy_headers=False,  # it would believe any client on loopback: see service.middleware.proxies
                 http=patient(settings),
             )
         )

@@ -25,7 +25,7 @@ from service.checks import require_calibratable, require_posterior, require_quic
 from service.context import Deadline, Here, accepted, answered, settle, submitted
 from service.idempotency import IN_USE, Key, once
 from service.immutable import PARTS, SCALE_DOCUMENTED, client_has_it, immutable_headers, scale_header
-from service.recent import LARGEST
+from service.middleware.answer_cache import LARGEST
 from service.routes.posteriors import ACCEPTED, LATE, Wait
 from service.schemas.problems import documented
 from service.schemas.resources import COUNTER, DrawsIn, JobOut

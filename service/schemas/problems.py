@@ -84,7 +84,7 @@ def plain(status: int, detail: str) -> Problem:
 
 
 def install(app: FastAPI) -> None:
-    """Answer every exception that is expected of the app with its problem; `service.unexpected` has the others."""
+    """Answer every exception that is expected of the app with its problem; `service.middleware.errors` has the others."""
 
     @app.exception_handler(ProblemError)
     def _known(_: Request, error: ProblemError) -> Response:

@@ -11,7 +11,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from service.door import Door
+from service.middleware.access_policy import Door
 from worker.base.settings import Settings, table
 
 from .engine import ROOT

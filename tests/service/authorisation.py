@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from service import cli
-from service.door import METRICS, OPEN_PATHS
+from service.middleware.access_policy import METRICS, OPEN_PATHS
 from worker.tenancy.api_keys import SCOPES
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "authorisation.md"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import Response
 
-from service.recent import Recent
+from service.middleware.answer_cache import Recent
 
 if TYPE_CHECKING:
     from starlette.types import Scope

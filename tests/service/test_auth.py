@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from service import cli
-from service.door import METRICS, OPEN_PATHS, Door, is_loopback
+from service.middleware.access_policy import METRICS, OPEN_PATHS, Door, is_loopback
 from service.schemas.problems import MEDIA_TYPE
 from tests.service.keyed import bearer, served
 from worker.base.settings import Settings, SettingsError

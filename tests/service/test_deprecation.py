@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 from fastapi import APIRouter, FastAPI, Response
 
-from service import deprecation
 from service.app import ROOMS
-from service.deprecation import Deprecations, deprecated
-from service.head import Head
+from service.middleware import deprecation
+from service.middleware.deprecation import Deprecations, deprecated
+from service.middleware.head import Head
 from service.schemas import docs_page, problems
 from tests.service.conftest import serving
 from worker.base.problems import refuse

@@ -14,7 +14,7 @@ from fastapi.responses import StreamingResponse
 
 from service.arrays import NPY, Stack
 from service.compression import Compress, accepts_gzip
-from service.head import Head
+from service.middleware.head import Head
 from tests.conftest import evict, until
 from tests.service.conftest import serving
 from tests.service.test_resources import upload

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service import auth, padding
-from service.padding import STEP_SECONDS, padded
+from service.middleware import authentication, padding
+from service.middleware.padding import STEP_SECONDS, padded
 from tests.service.keyed import bearer, had_by
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def test_every_404_to_a_key_is_held_back(
 
         return padding.padded(told)
 
-    monkeypatch.setattr(auth, "padded", counted)
+    monkeypatch.setattr(authentication, "padded", counted)
     paths = [f"/v1/datasets/{other.dataset}", f"/v1/posteriors/{other.posterior}", f"/v1/jobs/{other.job}"]
     for path in [*paths, f"/v1/embeddings/{other.embedding}", "/v1/datasets/ds_0", "/v1/jobs/none"]:
         assert guarded.get(path, headers=mine).status_code == 404

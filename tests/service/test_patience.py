@@ -17,7 +17,7 @@ import uvicorn
 
 from service.app import create_app
 from service.cli import listen
-from service.patience import patient
+from service.middleware.slow_clients import patient
 from tests.conftest import until
 from worker.base.settings import Settings
 from worker.stores import Stores

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from service.door import Door
-from service.proxies import Proxies
+from service.middleware.access_policy import Door
+from service.middleware.proxies import Proxies
 from tests.service.conftest import beating
 from tests.service.keyed import bearer, served
 from worker.base.settings import Settings, SettingsError

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from service import cli
-from service.middleware import LISTS
+from service.middleware.observe import LISTS
 
 if TYPE_CHECKING:
     import httpx

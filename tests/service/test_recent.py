@@ -13,8 +13,8 @@ import pytest
 import redis
 from starlette.responses import Response
 
-from service import recent
-from service.recent import Recent
+from service.middleware import answer_cache
+from service.middleware.answer_cache import Recent
 from tests.conftest import evict
 from worker.records.draws import DrawKey
 
@@ -88,7 +88,7 @@ def test_a_deletion_elsewhere_is_seen_within_a_second(client: httpx.Client, stor
     """Another process may have deleted it: whether it exists is asked for each second."""
     client.get(f"{drawn}/draws/0", headers=NPY).raise_for_status()
     stores.posteriors.delete(stores.posteriors.fetch(drawn.rpartition("/")[2]))
-    time.sleep(recent.ALIVE_SECONDS + 0.05)
+    time.sleep(answer_cache.ALIVE_SECONDS + 0.05)
     assert client.get(f"{drawn}/draws/0", headers=NPY).status_code == 404
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from service import cli
-from service.door import OPEN_PATHS
+from service.middleware.access_policy import OPEN_PATHS
 from tests.service.keyed import Had, bearer, had_by
 from worker.analyses.posterior_analyses import CalibrationSpec, calibration_told
 from worker.storage.array_cache import Entry

@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from service.app import create_app
-from service.unexpected import Unexpected
+from service.middleware.errors import Unexpected
 from tests.conftest import until
 from tests.service.conftest import serving
 from worker.stores import Stores

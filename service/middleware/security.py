@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from service.door import METRICS, OPEN_PATHS
+from service.middleware.access_policy import METRICS, OPEN_PATHS
 from service.schemas.problems import documented
 
 if TYPE_CHECKING:

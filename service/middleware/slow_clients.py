@@ -16,7 +16,7 @@ import h11
 from starlette.exceptions import HTTPException
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from service.proxies import Proxies
+from service.middleware.proxies import Proxies
 from service.schemas.problems import MEDIA_TYPE, answer, plain
 from worker.base.problems import Problem
 

@@ -6,7 +6,7 @@ import ipaddress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Self
 
-from service.proxies import Proxies, sign_of_proxy
+from service.middleware.proxies import Proxies, sign_of_proxy
 from worker.base.problems import ProblemError, refuse
 from worker.base.settings import Settings, SettingsError
 from worker.records.tenants import DEFAULT

@@ -1,6 +1,6 @@
 """Who asks. A route never looks at a key: it is given the stores as the tenant sees them (`worker.stores.Stores.of`).
 
-The check stands before everything that answers, also before answers that are kept at hand (`service.recent`).
+The check stands before everything that answers, also before answers that are kept at hand (`service.middleware.answer_cache`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import redis
 
-from service.padding import padded
+from service.middleware.padding import padded
 from service.schemas.problems import answer, redis_away
 from worker.base.problems import ProblemError
 from worker.records.tenants import DEFAULT
@@ -17,8 +17,8 @@ from worker.records.tenants import DEFAULT
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from service.door import Door
-    from service.rate import Rate
+    from service.middleware.access_policy import Door
+    from service.middleware.rate_limit import Rate
 
 _TENANT = "glle.tenant"  # where a request's scope says who asks
 _REALM = 'Bearer realm="glle"'
