@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from fastapi import FastAPI
 
 import glle_engine
-from service.compression import Compress
 from service.draining import Draining
+from service.encoding.compression import Compress
 from service.metrics import Metrics
 from service.middleware import cors
 from service.middleware.access_policy import Door

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from fastapi import Depends, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from service.broken import BrokenOffError
 from service.checks import require_success
+from service.encoding.aborted import BrokenOffError
 from service.middleware.authentication import tenant_of
 from service.schemas.resources import JobOut
 from service.waiting import WAITS

@@ -10,12 +10,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from fastapi.responses import Response
 
-from service.arrays import CSV, JSON, NPY, NPZ, Array, Stack, json_response, negotiated, npy_response, npz_response
-from service.arrow import ARROW
-from service.broken import BrokenOffError
+from service.encoding.aborted import BrokenOffError
+from service.encoding.arrays import (
+    CSV,
+    JSON,
+    NPY,
+    NPZ,
+    Array,
+    Stack,
+    json_response,
+    negotiated,
+    npy_response,
+    npz_response,
+)
+from service.encoding.arrow import ARROW
+from service.encoding.selection import Selection
+from service.encoding.tables import Table, matrix_columns, table_response
 from service.immutable import client_has_it, immutable_headers, scale_header
-from service.selection import Selection
-from service.tables import Table, matrix_columns, table_response
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

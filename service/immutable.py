@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-from service.compression import plain_tag
+from service.encoding.compression import plain_tag
 
 if TYPE_CHECKING:
     from fastapi import Request

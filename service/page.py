@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from fastapi import Response
 
-from service.compression import accepts_gzip
+from service.encoding.compression import accepts_gzip
 from service.immutable import client_has_it
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from starlette.concurrency import run_in_threadpool
 
-from service.arrays import NPY, Stack
-from service.broken import BrokenOffError
 from service.context import made_again
+from service.encoding.aborted import BrokenOffError
+from service.encoding.arrays import NPY, Stack
 from service.streams import Stream, states
 from worker.jobs.shards import counts
 from worker.records.tenants import DEFAULT
@@ -22,7 +22,7 @@ from worker.records.tenants import DEFAULT
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from service.arrays import Dtype
+    from service.encoding.arrays import Dtype
     from service.streams import Streams
     from worker.jobs.store import Job
     from worker.records.draws import DrawsSpec

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from fastapi.responses import Response
 
-from service.arrays import (
+from service.encoding.arrays import (
     CSV,
     JSON,
     NPY,
@@ -22,11 +22,11 @@ from service.arrays import (
     npy_response,
     npz_response,
 )
-from service.arrow import ARROW
+from service.encoding.arrow import ARROW
+from service.encoding.selection import Selection, unsliced
+from service.encoding.tables import Table, matrix_columns, table_response
 from service.immutable import client_has_it, immutable_headers, scale_header
 from service.schemas.embeddings import embedding_links
-from service.selection import Selection, unsliced
-from service.tables import Table, matrix_columns, table_response
 
 if TYPE_CHECKING:
     from fastapi import Request

@@ -19,9 +19,9 @@ from urllib.parse import parse_qsl, urlencode
 import redis
 from starlette.concurrency import run_in_threadpool
 
-from service.compression import LEAST, VARY, accepts_gzip, gzip_tag, gzipped
+from service.encoding.compression import LEAST, VARY, accepts_gzip, gzip_tag, gzipped
+from service.encoding.ranges import deliver, header
 from service.middleware.authentication import tenant_of
-from service.ranges import deliver, header
 from service.schemas.problems import answer as refused
 from service.schemas.problems import redis_away
 from worker.observability.tracing import TRACING

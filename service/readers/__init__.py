@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import IO, TYPE_CHECKING
 
-from service.arrow import ARROW, PARQUET, REMEDY, has_arrow
+from service.encoding.arrow import ARROW, PARQUET, REMEDY, has_arrow
 from service.readers.apart import Apart
 from service.readers.arrow_stream import read_arrow
 from service.readers.csv_table import read_csv

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
-from service.arrow import ARROW, has_arrow
+from service.encoding.arrow import ARROW, has_arrow
 from service.readers import Apart, Limits, reader_of
 from service.reading import child
 from worker.base.settings import Settings

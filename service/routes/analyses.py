@@ -9,8 +9,6 @@ from glle_engine import FitSpec
 from glle_engine.base.errors import InvalidShapeError
 from glle_engine.base.validation import require_enough_points
 from glle_engine.posterior.selection import DEFAULT_RANGE
-from service.arrays import CSV, JSON, NPZ, negotiated
-from service.arrow import ARROW
 from service.checks import (
     require_calibratable,
     require_dataset,
@@ -22,6 +20,9 @@ from service.checks import (
     require_within,
 )
 from service.context import Deadline, Here, accepted, analysis_job, answered, settle
+from service.encoding.arrays import CSV, JSON, NPZ, negotiated
+from service.encoding.arrow import ARROW
+from service.encoding.selection import Points
 from service.idempotency import IN_USE, Key, once
 from service.immutable import SCALE_DOCUMENTED
 from service.readers import Limits
@@ -32,7 +33,6 @@ from service.routes.posteriors import ACCEPTED, LATE, Wait
 from service.schemas.analyses import AdviceIn, CalibrationIn, ReconstructionsIn, TransformIn
 from service.schemas.problems import documented
 from service.schemas.resources import First, JobOut
-from service.selection import Points
 from worker.analyses.posterior_analyses import (
     MOST_SUMMARISED,
     AdviceSpec,

@@ -12,7 +12,9 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine import manifolds
-from service.arrays import (
+from service.checks import require_dataset
+from service.context import Here, delete_posterior_of
+from service.encoding.arrays import (
     CSV,
     JSON,
     NPY,
@@ -25,9 +27,10 @@ from service.arrays import (
     npy_response,
     npz_response,
 )
-from service.arrow import ARROW, PARQUET
-from service.checks import require_dataset
-from service.context import Here, delete_posterior_of
+from service.encoding.arrow import ARROW, PARQUET
+from service.encoding.selection import Points, Selection
+from service.encoding.tables import Table as Columns
+from service.encoding.tables import matrix_columns, table_response
 from service.idempotency import IN_USE, Answers, Key, content_digest, remembered
 from service.immutable import PARTS, client_has_it, immutable_headers
 from service.paging import Cursor, Limit, listed, position
@@ -35,9 +38,6 @@ from service.readers import Apart, Limits, reader_of
 from service.schemas.labels import PATCH_BODY, NameFilter, NamingIn, TagFilter
 from service.schemas.problems import documented
 from service.schemas.resources import DatasetOut, DatasetPage, SyntheticIn
-from service.selection import Points, Selection
-from service.tables import Table as Columns
-from service.tables import matrix_columns, table_response
 from service.uploads import received
 from worker.base.problems import refuse
 from worker.records.labels import is_called

@@ -6,7 +6,10 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine.base.spec import Align, Source
-from service.arrays import (
+from service.checks import require_calibratable, require_posterior, require_quick, require_sample, require_success
+from service.context import Deadline, Here, accepted, answered, settle, submitted
+from service.encoding.aborted import BreakableResponse
+from service.encoding.arrays import (
     CSV,
     JSON,
     NPY,
@@ -19,18 +22,15 @@ from service.arrays import (
     npz_response,
     whole,
 )
-from service.arrow import ARROW
-from service.broken import BreakableResponse
-from service.checks import require_calibratable, require_posterior, require_quick, require_sample, require_success
-from service.context import Deadline, Here, accepted, answered, settle, submitted
+from service.encoding.arrow import ARROW
+from service.encoding.selection import Points, Selection
+from service.encoding.tables import Table, matrix_columns, table_response
 from service.idempotency import IN_USE, Key, once
 from service.immutable import PARTS, SCALE_DOCUMENTED, client_has_it, immutable_headers, scale_header
 from service.middleware.answer_cache import LARGEST
 from service.routes.posteriors import ACCEPTED, LATE, Wait
 from service.schemas.problems import documented
 from service.schemas.resources import COUNTER, DrawsIn, JobOut
-from service.selection import Points, Selection
-from service.tables import Table, matrix_columns, table_response
 from worker.base.numerics import numbers_for
 from worker.base.versions import queue_name
 from worker.jobs.store import Job

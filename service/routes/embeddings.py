@@ -6,11 +6,12 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine.base.errors import GlleError
-from service.arrays import CSV, JSON, NPY, NPZ, Dtype
-from service.arrow import ARROW
 from service.checks import require_dataset, require_not_all_equal, require_success
 from service.context import Deadline, Here, accepted, analysis_job, answered, settle
 from service.costs import Allowance, most_points, require_affordable
+from service.encoding.arrays import CSV, JSON, NPY, NPZ, Dtype
+from service.encoding.arrow import ARROW
+from service.encoding.selection import Points
 from service.idempotency import IN_USE, Key, once
 from service.immutable import PARTS, body_headers, client_has_it
 from service.judging import judgement
@@ -20,7 +21,6 @@ from service.routes.posteriors import ACCEPTED, LATE, Wait
 from service.schemas.embeddings import EmbeddingIn, EmbeddingOut, EstimateIn, EstimateOut
 from service.schemas.problems import ProblemOut, documented
 from service.schemas.resources import JobOut
-from service.selection import Points
 from worker.analyses.embedding import EmbeddingSpec
 from worker.analyses.embedding_records import EmbeddingRecord
 from worker.base.problems import Problem, ProblemError

@@ -6,9 +6,9 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine.base.validation import require_enough_points
-from service.arrays import JSON, NPY, NPZ, Dtype, Stack, json_response, negotiated, npy_response, npz_response
 from service.checks import require_dataset, require_not_all_equal, require_posterior, require_success, require_within
 from service.context import Deadline, Here, accepted, delete_posterior_of, settle, submitted
+from service.encoding.arrays import JSON, NPY, NPZ, Dtype, Stack, json_response, negotiated, npy_response, npz_response
 from service.idempotency import IN_USE, Answers, Key, remembered
 from service.immutable import PARTS, client_has_it, immutable_headers
 from service.paging import Cursor, Limit, listed, position

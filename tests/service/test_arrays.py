@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from fastapi import Request
 
-from service import arrays
-from service.arrays import JSON, NPY, NPZ, Stack, check_float32, negotiated
+from service.encoding import arrays
+from service.encoding.arrays import JSON, NPY, NPZ, Stack, check_float32, negotiated
 from worker.base.problems import ProblemError
 
 

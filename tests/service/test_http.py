@@ -12,8 +12,8 @@ import pytest
 from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 
-from service.arrays import NPY, Stack
-from service.compression import Compress, accepts_gzip
+from service.encoding.arrays import NPY, Stack
+from service.encoding.compression import Compress, accepts_gzip
 from service.middleware.head import Head
 from tests.conftest import evict, until
 from tests.service.conftest import serving

@@ -122,7 +122,7 @@ def test_what_will_not_come_breaks_the_answer_off(
             list(raw)
     app.state.streams.stopped = False
     until(lambda: app.state.streams.open == 0, 5)
-    (told,) = [record.getMessage() for record in caplog.records if record.name == "service.broken"]
+    (told,) = [record.getMessage() for record in caplog.records if record.name == "service.encoding.aborted"]
     assert told.startswith("An answer was broken off: ")
 
 

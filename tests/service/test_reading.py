@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from service.arrow import ARROW, PARQUET
+from service.encoding.arrow import ARROW, PARQUET
 from service.readers import Apart, Limits, Reader, reader_of
 from service.reading import child
 from service.reading.processes import Ended, ReaderProcesses

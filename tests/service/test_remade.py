@@ -10,10 +10,10 @@ import pytest
 import redis
 
 from service import context
-from service.broken import BrokenOffError
 from service.context import wait_for_it_again
 from service.drawn import _Result
-from service.selection import Selection
+from service.encoding.aborted import BrokenOffError
+from service.encoding.selection import Selection
 from tests.conftest import evict, until
 from worker.records.draws import DrawKey
 

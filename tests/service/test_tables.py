@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from service import arrow, tables
-from service.arrays import CSV, JSON
-from service.arrow import ARROW
-from service.selection import MOST_LISTED, Selection
-from service.tables import Table, matrix_columns
+from service.encoding import arrow, tables
+from service.encoding.arrays import CSV, JSON
+from service.encoding.arrow import ARROW
+from service.encoding.selection import MOST_LISTED, Selection
+from service.encoding.tables import Table, matrix_columns
 from tests.service.test_resources import upload
 from worker.analyses.posterior_analyses import ReconstructionsSpec
 from worker.base.problems import ProblemError
@@ -235,7 +235,7 @@ def test_slices_where_there_is_nothing_to_slice(client: httpx.Client, result: st
 
 def test_arrow_without_pyarrow_is_406_with_the_remedy(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not offered, and who wants nothing else is told what to install; CSV needs nothing."""
-    monkeypatch.setattr("service.arrays.has_arrow", lambda: False)
+    monkeypatch.setattr("service.encoding.arrays.has_arrow", lambda: False)
     path = f"/v1/datasets/{upload(client, X)}/data"
     answer = client.get(path, headers={"accept": ARROW})
     assert (answer.status_code, ARROW in answer.json()["details"]["offered"]) == (406, False)

@@ -11,7 +11,7 @@ import httpx
 import numpy as np
 import pytest
 
-from service.arrow import ARROW, PARQUET
+from service.encoding.arrow import ARROW, PARQUET
 from tests.conftest import until
 from tests.hostile.bombs import ABORTING_PARQUET, arrow_schema_bomb, npz_labels_bomb, parquet_footer_bomb
 from tests.system.conftest import ended, running

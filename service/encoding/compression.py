@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from starlette.middleware.gzip import GZipResponder, IdentityResponder
 
-from service.ranges import header
+from service.encoding.ranges import header
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

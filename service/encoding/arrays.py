@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from starlette.concurrency import iterate_in_threadpool
 
-from service.arrow import ARROW, REMEDY, has_arrow
-from service.broken import BreakableResponse
-from service.ranges import OFFERED, Span, Whole, asked_span, unsatisfiable
-from service.sink import Sink
+from service.encoding.aborted import BreakableResponse
+from service.encoding.arrow import ARROW, REMEDY, has_arrow
+from service.encoding.buffer import Sink
+from service.encoding.ranges import OFFERED, Span, Whole, asked_span, unsatisfiable
 from worker.base.problems import ProblemError, refuse
 
 if TYPE_CHECKING:

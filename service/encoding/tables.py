@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from service.arrays import CSV, Array
-from service.arrow import ARROW
-from service.broken import BreakableResponse
-from service.sink import Sink
+from service.encoding.aborted import BreakableResponse
+from service.encoding.arrays import CSV, Array
+from service.encoding.arrow import ARROW
+from service.encoding.buffer import Sink
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
