@@ -23,6 +23,7 @@ from service.middleware.rate_limit import Rate
 from service.middleware.security import document_keys
 from service.middleware.slow_clients import Patience
 from service.reading.processes import ReaderProcesses
+from service.responses.streaming import Streams
 from service.routes import (
     analyses,
     comparisons,
@@ -40,7 +41,6 @@ from service.routes import (
 from service.schemas import problems
 from service.schemas.openapi import complete
 from service.schemas.problems import ProblemOut, documented
-from service.streams import Streams
 from service.tracing import telemetry
 from worker.observability.logging import has_access_log
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from worker.base.problems import refuse
 
 if TYPE_CHECKING:
-    from service.streams import Streams
+    from service.responses.streaming import Streams
     from worker.stores import Stores
 
 

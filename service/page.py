@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from fastapi import Response
 
 from service.encoding.compression import accepts_gzip
-from service.immutable import client_has_it
+from service.responses.conditional import client_has_it
 
 if TYPE_CHECKING:
     from fastapi import Request

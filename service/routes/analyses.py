@@ -24,10 +24,10 @@ from service.encoding.arrays import CSV, JSON, NPZ, negotiated
 from service.encoding.arrow import ARROW
 from service.encoding.selection import Points
 from service.idempotency import IN_USE, Key, once
-from service.immutable import SCALE_DOCUMENTED
 from service.readers import Limits
 from service.readers.json_table import table_of
-from service.results import Wanted, result_response
+from service.responses.analyses import Wanted, result_response
+from service.responses.conditional import SCALE_DOCUMENTED
 from service.routes.draws import CREATING, MISSING, Half, Law, Seed
 from service.routes.posteriors import ACCEPTED, LATE, Wait
 from service.schemas.analyses import AdviceIn, CalibrationIn, ReconstructionsIn, TransformIn

@@ -26,8 +26,8 @@ from service.encoding.arrow import ARROW
 from service.encoding.selection import Points, Selection
 from service.encoding.tables import Table, matrix_columns, table_response
 from service.idempotency import IN_USE, Key, once
-from service.immutable import PARTS, SCALE_DOCUMENTED, client_has_it, immutable_headers, scale_header
 from service.middleware.answer_cache import LARGEST
+from service.responses.conditional import PARTS, SCALE_DOCUMENTED, client_has_it, immutable_headers, scale_header
 from service.routes.posteriors import ACCEPTED, LATE, Wait
 from service.schemas.problems import documented
 from service.schemas.resources import COUNTER, DrawsIn, JobOut

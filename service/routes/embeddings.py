@@ -13,10 +13,10 @@ from service.encoding.arrays import CSV, JSON, NPY, NPZ, Dtype
 from service.encoding.arrow import ARROW
 from service.encoding.selection import Points
 from service.idempotency import IN_USE, Key, once
-from service.immutable import PARTS, body_headers, client_has_it
 from service.judging import judgement
 from service.planning import Plan, planned
-from service.results import Wanted, result_response
+from service.responses.analyses import Wanted, result_response
+from service.responses.conditional import PARTS, body_headers, client_has_it
 from service.routes.posteriors import ACCEPTED, LATE, Wait
 from service.schemas.embeddings import EmbeddingIn, EmbeddingOut, EstimateIn, EstimateOut
 from service.schemas.problems import ProblemOut, documented

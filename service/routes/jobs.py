@@ -7,21 +7,21 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import WithJsonSchema
 from starlette.concurrency import run_in_threadpool
 
-from service import drawn
 from service.checks import require_draws, require_success
 from service.context import Here, accepted, look, made_again, settle, wait_for_it_again
 from service.encoding.arrays import JSON, NPY, Dtype, negotiated
 from service.encoding.selection import Draws, Points, unsliced
-from service.events import EVENTS, events, has_seen_the_end
-from service.immutable import PARTS, SCALE_DOCUMENTED, body_headers, client_has_it, scale_header
 from service.paging import Cursor, Limit, listed, position
-from service.partial import npy_as_they_come
-from service.pictured import picture_response
-from service.results import Wanted, result_response
+from service.responses import draws as drawn
+from service.responses.analyses import Wanted, result_response
+from service.responses.conditional import PARTS, SCALE_DOCUMENTED, body_headers, client_has_it, scale_header
+from service.responses.partial_draws import npy_as_they_come
+from service.responses.pictures import picture_response
+from service.responses.sse import EVENTS, events, has_seen_the_end
+from service.responses.streaming import Stream
 from service.routes.posteriors import ACCEPTED, LATE, Wait
 from service.schemas.problems import documented
 from service.schemas.resources import JobOut, JobPage, PosteriorOut
-from service.streams import Stream
 from worker.analyses.registry import analysis_of
 from worker.jobs.store import LISTED, Job, Kind, Status
 from worker.records.draws import DrawsSpec

@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 from glle_engine.base.spec import Align
 from service.checks import require_dataset, require_posterior, require_sample, require_success
 from service.context import Here, accepted, analysis_job, settle
-from service.pictured import picture_response
+from service.responses.pictures import picture_response
 from service.routes.draws import MISSING, Law, Seed
 from service.routes.posteriors import ACCEPTED, Wait
 from service.schemas.problems import documented

@@ -10,8 +10,8 @@ from service.checks import require_dataset, require_not_all_equal, require_poste
 from service.context import Deadline, Here, accepted, delete_posterior_of, settle, submitted
 from service.encoding.arrays import JSON, NPY, NPZ, Dtype, Stack, json_response, negotiated, npy_response, npz_response
 from service.idempotency import IN_USE, Answers, Key, remembered
-from service.immutable import PARTS, client_has_it, immutable_headers
 from service.paging import Cursor, Limit, listed, position
+from service.responses.conditional import PARTS, client_has_it, immutable_headers
 from service.schemas.labels import PATCH_BODY, NameFilter, NamingIn, TagFilter
 from service.schemas.problems import documented
 from service.schemas.resources import JobOut, PosteriorIn, PosteriorOut, PosteriorPage

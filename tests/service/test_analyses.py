@@ -13,7 +13,7 @@ from fastapi import Request
 
 from glle_engine import FitSpec, manifolds
 from service.app import create_app
-from service.results import Wanted, result_response
+from service.responses.analyses import Wanted, result_response
 from service.schemas.resources import PosteriorIn
 from tests.conftest import evict
 from tests.service.conftest import serving

@@ -13,9 +13,9 @@ import pytest
 import glle_engine
 from glle_engine import manifolds
 from service.app import create_app
-from service.drawn import _Result
 from service.encoding.aborted import BrokenOffError
 from service.encoding.selection import Selection
+from service.responses.draws import _Result
 from tests.conftest import evict, until
 from tests.service.conftest import beating, serving
 from worker.base.numerics import numbers_of

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from service import events, streams
+from service.responses import sse, streaming
 from tests.conftest import until
 from worker.base.problems import ProblemError, refuse
 
@@ -82,7 +82,7 @@ def test_events_tell_progress_and_the_end(client: httpx.Client, stores: Stores) 
 
 def test_events_come_at_once(client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are pushed: with no look in between, a change comes within a second."""
-    monkeypatch.setattr(streams, "LOOK_SECONDS", 60.0)
+    monkeypatch.setattr(streaming, "LOOK_SECONDS", 60.0)
     job = running(stores)
     with following(client, job) as told:
         next(told)
@@ -125,12 +125,12 @@ def test_last_event_id_resumes_without_repeating(client: httpx.Client, stores: S
 
 def test_silence_is_broken_by_heartbeats(client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """While nothing changes a comment comes now and then, so that no proxy hangs up."""
-    monkeypatch.setattr(events, "HEARTBEAT_SECONDS", 0.1)
-    monkeypatch.setattr(streams, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(sse, "HEARTBEAT_SECONDS", 0.1)
+    monkeypatch.setattr(streaming, "LOOK_SECONDS", 0.05)
     job = running(stores)
     with client.stream("GET", f"/v1/jobs/{job.id}/events") as answer:
         lines = answer.iter_lines()
-        assert sum(line == events.HEARTBEAT.strip() for line in (next(lines) for _ in range(12))) >= 2
+        assert sum(line == sse.HEARTBEAT.strip() for line in (next(lines) for _ in range(12))) >= 2
 
 
 def test_a_client_that_goes_away_frees_everything(client: httpx.Client, stores: Stores, app: FastAPI) -> None:
@@ -176,7 +176,7 @@ def test_streams_are_limited(client: httpx.Client, stores: Stores, app: FastAPI)
 
 def test_a_tenant_has_so_many_streams() -> None:
     """A tenant at its limit is refused while others still get streams; a freed place can be taken again."""
-    counted = streams.Streams(3, 2)
+    counted = streaming.Streams(3, 2)
     held = [counted.enter("a"), counted.enter("a")]
     with pytest.raises(ProblemError, match="2 streams of this tenant are open; 2 are allowed") as caught:
         counted.enter("a")

@@ -196,7 +196,7 @@ def test_head_does_not_read_the_draws(
 ) -> None:
     """The headers of a large result cost its digests, not its arrays."""
     length = client.get(paths["result"], headers=PLAIN).headers["content-length"]
-    monkeypatch.setattr("service.drawn._READ_BYTES", 1)
+    monkeypatch.setattr("service.responses.draws._READ_BYTES", 1)
     read: list[list[str]] = []
     views = type(stores.cache).views
 

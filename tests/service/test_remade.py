@@ -11,9 +11,9 @@ import redis
 
 from service import context
 from service.context import wait_for_it_again
-from service.drawn import _Result
 from service.encoding.aborted import BrokenOffError
 from service.encoding.selection import Selection
+from service.responses.draws import _Result
 from tests.conftest import evict, until
 from worker.records.draws import DrawKey
 

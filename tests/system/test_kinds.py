@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from glle_engine import FitSpec
-from service.drawn import _READ_BYTES
+from service.responses.draws import _READ_BYTES
 from tests.conftest import until
 from tests.drills.conftest import NOW, ROOT, START_SECONDS, Version, deployed
 from tests.system.conftest import ended, fitted, synthetic

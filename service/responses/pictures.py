@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from fastapi.responses import Response
 
-from service.immutable import client_has_it, immutable_headers
+from service.responses.conditional import client_has_it, immutable_headers
 
 if TYPE_CHECKING:
     from fastapi import Request

@@ -26,12 +26,12 @@ from service.encoding.arrays import (
 from service.encoding.arrow import ARROW
 from service.encoding.selection import Selection
 from service.encoding.tables import Table, matrix_columns, table_response
-from service.immutable import client_has_it, immutable_headers, scale_header
+from service.responses.conditional import client_has_it, immutable_headers, scale_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from service.results import Wanted
+    from service.responses.analyses import Wanted
     from worker.records.draws import DrawKey, DrawsSpec
     from worker.storage.array_cache import Entry
     from worker.storage.tiered_cache import TieredCache

@@ -25,7 +25,7 @@ from service.encoding.arrays import (
 from service.encoding.arrow import ARROW
 from service.encoding.selection import Selection, unsliced
 from service.encoding.tables import Table, matrix_columns, table_response
-from service.immutable import client_has_it, immutable_headers, scale_header
+from service.responses.conditional import client_has_it, immutable_headers, scale_header
 from service.schemas.embeddings import embedding_links
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from service.context import made_again
 from service.encoding.aborted import BrokenOffError
 from service.encoding.arrays import NPY, Stack
-from service.streams import Stream, states
+from service.responses.streaming import Stream, states
 from worker.jobs.shards import counts
 from worker.records.tenants import DEFAULT
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from service.encoding.arrays import Dtype
-    from service.streams import Streams
+    from service.responses.streaming import Streams
     from worker.jobs.store import Job
     from worker.records.draws import DrawsSpec
     from worker.storage.array_cache import Entry

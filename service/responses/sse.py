@@ -10,13 +10,13 @@ import json
 import time
 from typing import TYPE_CHECKING
 
+from service.responses.streaming import states
 from service.schemas.resources import JobOut, ProgressOut
-from service.streams import states
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from service.streams import Streams
+    from service.responses.streaming import Streams
     from worker.jobs.store import Job
     from worker.stores import Stores
 
