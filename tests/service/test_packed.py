@@ -15,7 +15,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from service.readers import Apart, Limits, apart, arrow_stream, columns, reader_of
+from service.readers import Apart, Limits, apart, reader_of
+from service.uploads.formats import arrow_columns, arrow_stream
 from tests.service.test_readers import header, npy, read, refused
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings
@@ -222,7 +223,7 @@ def test_columns_are_features(
     write: Callable[[Any], bytes], kind: str, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Values, names, labels and colour come back, whatever the blocks."""
-    monkeypatch.setattr(columns, "BLOCK_VALUES", rows * 5)
+    monkeypatch.setattr(arrow_columns, "BLOCK_VALUES", rows * 5)
     table = read(write(frame(kind=KINDS, c=np.arange(6))), kind, "kind", "c")
     np.testing.assert_array_equal(table.values, X)
     assert table.names == ["x", "y", "z"]
@@ -257,7 +258,7 @@ def test_missing_cells_are_refused_with_their_rows(
     write: Callable[[Any], bytes], kind: str, value: Any, code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first by row, column and name; the rows that have one are counted over all blocks, the first 20 listed."""
-    monkeypatch.setattr(columns, "BLOCK_VALUES", 50)
+    monkeypatch.setattr(arrow_columns, "BLOCK_VALUES", 50)
     x, y = list(range(100)), [float(i) for i in range(100)]
     for row in range(9, 99, 3):
         y[row] = value

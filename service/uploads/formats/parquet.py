@@ -6,8 +6,8 @@ import mmap
 from typing import IO, TYPE_CHECKING, Any
 
 from service.readers.appended import NO_MEMORY, check_inflated
-from service.readers.columns import BLOCK_VALUES, Columns, check_size, table_of
-from service.readers.pages import unpacked_sizes
+from service.uploads.formats.arrow_columns import BLOCK_VALUES, Columns, check_size, table_of
+from service.uploads.formats.parquet_pages import unpacked_sizes
 from worker.base.problems import ProblemError, refuse
 
 if TYPE_CHECKING:

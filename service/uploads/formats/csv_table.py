@@ -11,8 +11,8 @@ import numpy as np
 
 from service.readers.apart import Labels, no_such_column
 from service.readers.appended import Appended, check_inflated
-from service.readers.csv_lines import Lines
 from service.readers.shape import check_names
+from service.uploads.formats.csv_lines import Lines
 from worker.base.problems import ProblemError, refuse
 from worker.storage.bad_values import REMEDIES, BadRows, bad_cell
 from worker.storage.datasets import Table

@@ -7,7 +7,7 @@ import struct
 from typing import IO, TYPE_CHECKING, Any
 
 from service.readers.appended import NO_MEMORY
-from service.readers.columns import Columns, check_size, table_of
+from service.uploads.formats.arrow_columns import Columns, check_size, table_of
 from worker.base.problems import ProblemError, refuse
 
 if TYPE_CHECKING:

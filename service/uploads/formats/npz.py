@@ -15,8 +15,8 @@ import numpy as np
 
 from service.readers.apart import MOST_LABEL, MOST_LABELS, text_labels
 from service.readers.appended import Appended, check_inflated
-from service.readers.npy import check_length, check_matrix, read_header
 from service.readers.shape import check_names
+from service.uploads.formats.npy import check_length, check_matrix, read_header
 from worker.base.problems import ProblemError, refuse
 from worker.storage.datasets import Table
 
