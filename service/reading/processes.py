@@ -19,16 +19,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from service.readers.appended import NO_MEMORY
 from service.reading import child
 from service.reading.forkserver import ORDER
 from service.reading.transfer import Order, read_outcome, table_of
+from service.uploads.disk_array import NO_MEMORY
 from worker.base.problems import Problem, ProblemError, refuse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from service.readers import Apart, Limits
+    from service.uploads.registry import Apart, Limits
     from worker.base.settings import Settings
     from worker.records.dataset import Table
 
@@ -122,7 +122,7 @@ class ReaderProcesses:
             self._turns.release()
 
     def read(self, content_type: str, body: IO[bytes], limits: Limits, apart: Apart) -> Table:
-        """Return the table of a body, as `service.readers` reads it.
+        """Return the table of a body, as `service.uploads.registry` reads it.
 
         Raises
         ------

@@ -14,8 +14,8 @@ from typing import IO, TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from service.readers.apart import Apart
-from service.readers.shape import Limits
+from service.uploads.label_columns import Apart
+from service.uploads.limits import Limits
 from worker.records.dataset import EXTRAS, Table
 
 if TYPE_CHECKING:

@@ -24,7 +24,6 @@ from service.encoding.arrays import CSV, JSON, NPZ, negotiated
 from service.encoding.arrow import ARROW
 from service.encoding.selection import Points
 from service.idempotency import IN_USE, Key, once
-from service.readers import Limits
 from service.responses.analyses import Wanted, result_response
 from service.responses.conditional import SCALE_DOCUMENTED
 from service.routes.draws import CREATING, MISSING, Half, Law, Seed
@@ -33,6 +32,7 @@ from service.schemas.analyses import AdviceIn, CalibrationIn, ReconstructionsIn,
 from service.schemas.problems import documented
 from service.schemas.resources import First, JobOut
 from service.uploads.formats.json_table import table_of
+from service.uploads.registry import Limits
 from worker.analyses.posterior_analyses import (
     MOST_SUMMARISED,
     AdviceSpec,

@@ -33,12 +33,12 @@ from service.encoding.tables import Table as Columns
 from service.encoding.tables import matrix_columns, table_response
 from service.idempotency import IN_USE, Answers, Key, content_digest, remembered
 from service.paging import Cursor, Limit, listed, position
-from service.readers import Apart, Limits, reader_of
 from service.responses.conditional import PARTS, client_has_it, immutable_headers
 from service.schemas.labels import PATCH_BODY, NameFilter, NamingIn, TagFilter
 from service.schemas.problems import documented
 from service.schemas.resources import DatasetOut, DatasetPage, SyntheticIn
-from service.uploads import received
+from service.uploads.registry import Apart, Limits, reader_of
+from service.uploads.spool import received
 from worker.base.problems import refuse
 from worker.records.labels import is_called
 from worker.storage.datasets import Array, Dataset, Table

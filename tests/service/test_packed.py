@@ -15,8 +15,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from service.readers import Apart, Limits, apart, reader_of
+from service.uploads import label_columns
 from service.uploads.formats import arrow_columns, arrow_stream
+from service.uploads.registry import Apart, Limits, reader_of
 from tests.service.test_readers import header, npy, read, refused
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings
@@ -190,7 +191,7 @@ def test_narrow_numbers_count_as_they_are_stored() -> None:
 
 def test_many_long_labels_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Labels take the room of the longest each."""
-    monkeypatch.setattr(apart, "MOST_LABELS", 30)
+    monkeypatch.setattr(label_columns, "MOST_LABELS", 30)
     body = "x,kind\n1,a\n2,bbbbbb\n3,c\n4,d\n5,e\n"
     assert refused(body.replace("bbbbbb", "bbbbbbb"), "text/csv", "kind").details == {"allowed": 6}
     assert read(body, "text/csv", "kind").labels is not None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from service.readers import Apart, Limits, reader_of
+from service.uploads.registry import Apart, Limits, reader_of
 from worker.base.problems import Problem, ProblemError
 from worker.base.settings import Settings
 

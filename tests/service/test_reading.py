@@ -20,10 +20,10 @@ import pytest
 from pyarrow import parquet
 
 from service.encoding.arrow import ARROW, PARQUET
-from service.readers import Apart, Limits, Reader, reader_of
 from service.reading import child
 from service.reading.processes import Ended, ReaderProcesses
 from service.reading.transfer import Order, read_outcome, table_of, write_outcome
+from service.uploads.registry import Apart, Limits, Reader, reader_of
 from tests.conftest import until
 from tests.hostile.bombs import ABORTING_PARQUET, arrow_schema_bomb, npz_labels_bomb, parquet_footer_bomb
 from worker.base.problems import ProblemError

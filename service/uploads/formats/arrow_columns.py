@@ -8,9 +8,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from service.readers.apart import MOST_LABEL, Labels, no_such_column
-from service.readers.appended import Appended, check_inflated
-from service.readers.shape import check_names
+from service.uploads.disk_array import Appended, check_inflated
+from service.uploads.label_columns import MOST_LABEL, Labels, no_such_column
+from service.uploads.limits import check_names
 from worker.base.problems import ProblemError, refuse
 from worker.storage.bad_values import REMEDIES, BadRows, bad_cell
 from worker.storage.datasets import Table
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from service.readers.apart import Apart
-    from service.readers.shape import Limits
+    from service.uploads.label_columns import Apart
+    from service.uploads.limits import Limits
 
     Array = np.ndarray[Any, np.dtype[Any]]
 

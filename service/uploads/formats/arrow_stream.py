@@ -6,13 +6,13 @@ import mmap
 import struct
 from typing import IO, TYPE_CHECKING, Any
 
-from service.readers.appended import NO_MEMORY
+from service.uploads.disk_array import NO_MEMORY
 from service.uploads.formats.arrow_columns import Columns, check_size, table_of
 from worker.base.problems import ProblemError, refuse
 
 if TYPE_CHECKING:
-    from service.readers.apart import Apart
-    from service.readers.shape import Limits
+    from service.uploads.label_columns import Apart
+    from service.uploads.limits import Limits
     from worker.storage.datasets import Table
 
 _MOST_BATCHES = 2**16  # each takes a tenth of a millisecond, however short it is

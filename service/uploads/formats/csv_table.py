@@ -9,10 +9,10 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from service.readers.apart import Labels, no_such_column
-from service.readers.appended import Appended, check_inflated
-from service.readers.shape import check_names
+from service.uploads.disk_array import Appended, check_inflated
 from service.uploads.formats.csv_lines import Lines
+from service.uploads.label_columns import Labels, no_such_column
+from service.uploads.limits import check_names
 from worker.base.problems import ProblemError, refuse
 from worker.storage.bad_values import REMEDIES, BadRows, bad_cell
 from worker.storage.datasets import Table
@@ -20,8 +20,8 @@ from worker.storage.datasets import Table
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from service.readers.apart import Apart
-    from service.readers.shape import Limits
+    from service.uploads.label_columns import Apart
+    from service.uploads.limits import Limits
 
 _BLOCK_CELLS, _BLOCK_CHARACTERS = 2**16, 2**22  # of rows that are text at a time: a cell takes some sixty bytes
 _LINES_A_POINT = 4  # blank ones between them, and those within quotes

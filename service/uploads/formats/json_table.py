@@ -8,16 +8,16 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from service.readers.apart import text_labels
-from service.readers.shape import check_names
+from service.uploads.label_columns import text_labels
+from service.uploads.limits import check_names
 from worker.base.problems import ProblemError, refuse
 from worker.storage.bad_values import REMEDIES, BadRows, bad_cell
 from worker.storage.datasets import Table
 from worker.storage.validation import EXACT
 
 if TYPE_CHECKING:
-    from service.readers.apart import Apart
-    from service.readers.shape import Limits
+    from service.uploads.label_columns import Apart
+    from service.uploads.limits import Limits
 
 _MEMBERS = {"data", "names", "labels", "color"}
 

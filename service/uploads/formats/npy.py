@@ -15,8 +15,8 @@ from worker.base.problems import ProblemError, refuse
 from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
-    from service.readers.apart import Apart
-    from service.readers.shape import Limits
+    from service.uploads.label_columns import Apart
+    from service.uploads.limits import Limits
 
 _NUMBERS = "fiu"
 _HEADERS = {(1, 0): (2, npy.read_array_header_1_0), (2, 0): (4, npy.read_array_header_2_0)}  # bytes of its length

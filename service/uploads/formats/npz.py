@@ -13,18 +13,18 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from service.readers.apart import MOST_LABEL, MOST_LABELS, text_labels
-from service.readers.appended import Appended, check_inflated
-from service.readers.shape import check_names
+from service.uploads.disk_array import Appended, check_inflated
 from service.uploads.formats.npy import check_length, check_matrix, read_header
+from service.uploads.label_columns import MOST_LABEL, MOST_LABELS, text_labels
+from service.uploads.limits import check_names
 from worker.base.problems import ProblemError, refuse
 from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from service.readers.apart import Apart
-    from service.readers.shape import Limits
+    from service.uploads.label_columns import Apart
+    from service.uploads.limits import Limits
 
     Array = np.ndarray[Any, np.dtype[Any]]
     Members = dict[str, zipfile.ZipInfo]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import mmap
 from typing import IO, TYPE_CHECKING, Any
 
-from service.readers.appended import NO_MEMORY, check_inflated
+from service.uploads.disk_array import NO_MEMORY, check_inflated
 from service.uploads.formats.arrow_columns import BLOCK_VALUES, Columns, check_size, table_of
 from service.uploads.formats.parquet_pages import unpacked_sizes
 from worker.base.problems import ProblemError, refuse
 
 if TYPE_CHECKING:
-    from service.readers.apart import Apart
-    from service.readers.shape import Limits
+    from service.uploads.label_columns import Apart
+    from service.uploads.limits import Limits
     from worker.storage.datasets import Table
 
 _MOST_PAGE = 2**26  # bytes: a column of a million numbers takes eight million

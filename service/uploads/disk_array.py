@@ -10,7 +10,7 @@ import numpy as np
 from worker.base.problems import ProblemError, refuse
 
 if TYPE_CHECKING:
-    from service.readers.shape import Limits
+    from service.uploads.limits import Limits
 
 NO_MEMORY = "std::bad_alloc"  # in the words of a library of C++ that has none left
 _ALIGNED = 64

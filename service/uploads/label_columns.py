@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from service.readers.shape import is_text
+from service.uploads.limits import is_text
 from worker.base.problems import ProblemError, refuse
 
 if TYPE_CHECKING:

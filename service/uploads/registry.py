@@ -7,14 +7,14 @@ from functools import partial
 from typing import IO, TYPE_CHECKING
 
 from service.encoding.arrow import ARROW, PARQUET, REMEDY, has_arrow
-from service.readers.apart import Apart
-from service.readers.shape import Limits
 from service.uploads.formats.arrow_stream import read_arrow
 from service.uploads.formats.csv_table import read_csv
 from service.uploads.formats.json_table import read_json
 from service.uploads.formats.npy import read_npy
 from service.uploads.formats.npz import read_npz
 from service.uploads.formats.parquet import read_parquet
+from service.uploads.label_columns import Apart
+from service.uploads.limits import Limits
 from worker.base.problems import refuse
 
 if TYPE_CHECKING:
