@@ -22,7 +22,6 @@ from service.middleware.observe import Gate, Observe
 from service.middleware.rate_limit import Rate
 from service.middleware.security import document_keys
 from service.middleware.slow_clients import Patience
-from service.reading.processes import ReaderProcesses
 from service.responses.streaming import Streams
 from service.routes import (
     analyses,
@@ -42,6 +41,7 @@ from service.schemas import problems
 from service.schemas.openapi import complete
 from service.schemas.problems import ProblemOut, documented
 from service.tracing import telemetry
+from service.uploads.sandbox.processes import ReaderProcesses
 from worker.observability.logging import has_access_log
 
 if TYPE_CHECKING:

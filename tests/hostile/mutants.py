@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING
 import httpx
 
 from service.cli import listen
-from service.reading import child
-from service.reading.transfer import read_outcome, table_of, write_table
 from service.uploads.registry import Apart, Limits, reader_of
+from service.uploads.sandbox import child
+from service.uploads.sandbox.transfer import read_outcome, table_of, write_table
 from tests.hostile.case import KINDS
 from tests.hostile.mutations import good
 from worker.base.problems import ProblemError

@@ -12,7 +12,7 @@ from typing import Self
 import httpx
 
 from service.app import create_app
-from service.reading.processes import Ended, ReaderProcesses
+from service.uploads.sandbox.processes import Ended, ReaderProcesses
 from tests.hostile.caps import MAX_BODY, MAX_INFLATED, MAX_JSON, MOST_BYTES
 from tests.hostile.case import KINDS, Told
 from worker.base.settings import Settings

@@ -20,10 +20,10 @@ import pytest
 from pyarrow import parquet
 
 from service.encoding.arrow import ARROW, PARQUET
-from service.reading import child
-from service.reading.processes import Ended, ReaderProcesses
-from service.reading.transfer import Order, read_outcome, table_of, write_outcome
 from service.uploads.registry import Apart, Limits, Reader, reader_of
+from service.uploads.sandbox import child
+from service.uploads.sandbox.processes import Ended, ReaderProcesses
+from service.uploads.sandbox.transfer import Order, read_outcome, table_of, write_outcome
 from tests.conftest import until
 from tests.hostile.bombs import ABORTING_PARQUET, arrow_schema_bomb, npz_labels_bomb, parquet_footer_bomb
 from worker.base.problems import ProblemError
@@ -227,7 +227,7 @@ def test_a_body_that_takes_too_long_is_refused(tmp_path: Path) -> None:
 )
 def test_limits_hold(work: str, ended: int) -> None:
     """A process beyond its processor time is killed, one beyond its memory gets a MemoryError."""
-    program = f"import sys\nfrom service.reading.child import restrict\nrestrict(2**27, 1)\ntry:\n    {work}\n"
+    program = f"import sys\nfrom service.uploads.sandbox.child import restrict\nrestrict(2**27, 1)\ntry:\n    {work}\n"
     program += f"except MemoryError:\n    sys.exit({child.NO_MEMORY})\n"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == ended
 
@@ -389,7 +389,7 @@ def test_the_end_of_the_api_ends_the_fork_server(tmp_path: Path) -> None:
     """However it ends: its end of the socket goes with it."""
     (tmp_path / "incoming").mkdir()
     program = (
-        "import time\nfrom service.reading.processes import ReaderProcesses\nfrom worker.base.settings import Settings\n"
+        "import time\nfrom service.uploads.sandbox.processes import ReaderProcesses\nfrom worker.base.settings import Settings\n"
         f"readers = ReaderProcesses(Settings(data_dir={str(tmp_path)!r}))\nreaders.start()\n"
         "print(readers._server._process.pid, flush=True)\ntime.sleep(600)\n"
     )

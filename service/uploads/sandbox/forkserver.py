@@ -26,8 +26,8 @@ from pathlib import Path
 import numpy as np
 
 from service.encoding.arrow import ARROW, has_arrow
-from service.reading import child
 from service.uploads.registry import Apart, Limits, reader_of
+from service.uploads.sandbox import child
 from worker.base.settings import Settings
 from worker.execution import process_guard
 

@@ -10,8 +10,8 @@ import traceback
 from pathlib import Path
 from typing import IO, NoReturn
 
-from service.reading.transfer import Order, write_outcome, write_table
 from service.uploads.registry import reader_of
+from service.uploads.sandbox.transfer import Order, write_outcome, write_table
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings
 

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from service.reading import child
-from service.reading.forkserver import ORDER
-from service.reading.transfer import Order, read_outcome, table_of
 from service.uploads.disk_array import NO_MEMORY
+from service.uploads.sandbox import child
+from service.uploads.sandbox.forkserver import ORDER
+from service.uploads.sandbox.transfer import Order, read_outcome, table_of
 from worker.base.problems import Problem, ProblemError, refuse
 
 if TYPE_CHECKING:
@@ -262,7 +262,7 @@ class _Server:
         environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
         with theirs:
             self._process = subprocess.Popen(  # noqa: S603 # this very program
-                [sys.executable, "-m", "service.reading.forkserver", str(self._seconds)],
+                [sys.executable, "-m", "service.uploads.sandbox.forkserver", str(self._seconds)],
                 env={**environment, **_ONE_THREAD, "PYTHONPATH": path},
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
