@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from starlette.concurrency import run_in_threadpool
 
-from service.context import made_again
 from service.encoding.aborted import BrokenOffError
 from service.encoding.arrays import NPY, Stack
 from service.responses.streaming import Stream, states
+from service.submission.dependencies import made_again
 from worker.jobs.shards import counts
 from worker.records.tenants import DEFAULT
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import redis
 from starlette.concurrency import run_in_threadpool
 
-from service.context import look
 from service.encoding.aborted import BreakableResponse, BrokenOffError
+from service.submission.dependencies import look
 from worker.base.problems import refuse
 
 if TYPE_CHECKING:

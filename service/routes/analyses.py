@@ -9,7 +9,19 @@ from glle_engine import FitSpec
 from glle_engine.base.errors import InvalidShapeError
 from glle_engine.base.validation import require_enough_points
 from glle_engine.posterior.selection import DEFAULT_RANGE
-from service.checks import (
+from service.encoding.arrays import CSV, JSON, NPZ, negotiated
+from service.encoding.arrow import ARROW
+from service.encoding.selection import Points
+from service.responses.analyses import Wanted, result_response
+from service.responses.conditional import SCALE_DOCUMENTED
+from service.routes.draws import CREATING, MISSING, Half, Law, Seed
+from service.routes.posteriors import ACCEPTED, LATE, Wait
+from service.schemas.analyses import AdviceIn, CalibrationIn, ReconstructionsIn, TransformIn
+from service.schemas.problems import documented
+from service.schemas.resources import First, JobOut
+from service.submission.dependencies import Deadline, Here, accepted, analysis_job, answered, settle
+from service.submission.idempotency import IN_USE, Key, once
+from service.submission.validation import (
     require_calibratable,
     require_dataset,
     require_drawable,
@@ -19,18 +31,6 @@ from service.checks import (
     require_success,
     require_within,
 )
-from service.context import Deadline, Here, accepted, analysis_job, answered, settle
-from service.encoding.arrays import CSV, JSON, NPZ, negotiated
-from service.encoding.arrow import ARROW
-from service.encoding.selection import Points
-from service.idempotency import IN_USE, Key, once
-from service.responses.analyses import Wanted, result_response
-from service.responses.conditional import SCALE_DOCUMENTED
-from service.routes.draws import CREATING, MISSING, Half, Law, Seed
-from service.routes.posteriors import ACCEPTED, LATE, Wait
-from service.schemas.analyses import AdviceIn, CalibrationIn, ReconstructionsIn, TransformIn
-from service.schemas.problems import documented
-from service.schemas.resources import First, JobOut
 from service.uploads.formats.json_table import table_of
 from service.uploads.registry import Limits
 from worker.analyses.posterior_analyses import (

@@ -8,17 +8,17 @@ from starlette.concurrency import run_in_threadpool
 
 from glle_engine.base.errors import GlleError, InvalidParameterError
 from glle_engine.methods import Cost
-from service.checks import require_dataset, require_not_all_equal
-from service.context import Deadline, Here, analysis_job, answered
-from service.costs import Allowance, require_affordable, require_affordable_together
-from service.idempotency import Key, once
-from service.judging import judgement
-from service.planning import Plan, planned
 from service.routes.embeddings import COMMAND, DONE
 from service.routes.posteriors import Wait
 from service.schemas.embeddings import ComparisonIn
 from service.schemas.problems import documented
 from service.schemas.resources import JobOut
+from service.submission.cost_limits import Allowance, require_affordable, require_affordable_together
+from service.submission.dependencies import Deadline, Here, analysis_job, answered
+from service.submission.idempotency import Key, once
+from service.submission.planning import Plan, planned
+from service.submission.scoring import judgement
+from service.submission.validation import require_dataset, require_not_all_equal
 from worker.analyses.comparison import ComparisonSpec
 from worker.analyses.embedding import Judgement
 from worker.base.problems import Problem, ProblemError

@@ -12,8 +12,6 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine import manifolds
-from service.checks import require_dataset
-from service.context import Here, delete_posterior_of
 from service.encoding.arrays import (
     CSV,
     JSON,
@@ -31,12 +29,14 @@ from service.encoding.arrow import ARROW, PARQUET
 from service.encoding.selection import Points, Selection
 from service.encoding.tables import Table as Columns
 from service.encoding.tables import matrix_columns, table_response
-from service.idempotency import IN_USE, Answers, Key, content_digest, remembered
-from service.paging import Cursor, Limit, listed, position
 from service.responses.conditional import PARTS, client_has_it, immutable_headers
 from service.schemas.labels import PATCH_BODY, NameFilter, NamingIn, TagFilter
 from service.schemas.problems import documented
 from service.schemas.resources import DatasetOut, DatasetPage, SyntheticIn
+from service.submission.dependencies import Here, delete_posterior_of
+from service.submission.idempotency import IN_USE, Answers, Key, content_digest, remembered
+from service.submission.pagination import Cursor, Limit, listed, position
+from service.submission.validation import require_dataset
 from service.uploads.registry import Apart, Limits, reader_of
 from service.uploads.spool import received
 from worker.base.problems import refuse

@@ -6,8 +6,6 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine.base.spec import Align, Source
-from service.checks import require_calibratable, require_posterior, require_quick, require_sample, require_success
-from service.context import Deadline, Here, accepted, answered, settle, submitted
 from service.encoding.aborted import BreakableResponse
 from service.encoding.arrays import (
     CSV,
@@ -25,12 +23,20 @@ from service.encoding.arrays import (
 from service.encoding.arrow import ARROW
 from service.encoding.selection import Points, Selection
 from service.encoding.tables import Table, matrix_columns, table_response
-from service.idempotency import IN_USE, Key, once
 from service.middleware.answer_cache import LARGEST
 from service.responses.conditional import PARTS, SCALE_DOCUMENTED, client_has_it, immutable_headers, scale_header
 from service.routes.posteriors import ACCEPTED, LATE, Wait
 from service.schemas.problems import documented
 from service.schemas.resources import COUNTER, DrawsIn, JobOut
+from service.submission.dependencies import Deadline, Here, accepted, answered, settle, submitted
+from service.submission.idempotency import IN_USE, Key, once
+from service.submission.validation import (
+    require_calibratable,
+    require_posterior,
+    require_quick,
+    require_sample,
+    require_success,
+)
 from worker.base.numerics import numbers_for
 from worker.base.versions import queue_name
 from worker.jobs.store import Job

@@ -6,21 +6,21 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine.base.errors import GlleError
-from service.checks import require_dataset, require_not_all_equal, require_success
-from service.context import Deadline, Here, accepted, analysis_job, answered, settle
-from service.costs import Allowance, most_points, require_affordable
 from service.encoding.arrays import CSV, JSON, NPY, NPZ, Dtype
 from service.encoding.arrow import ARROW
 from service.encoding.selection import Points
-from service.idempotency import IN_USE, Key, once
-from service.judging import judgement
-from service.planning import Plan, planned
 from service.responses.analyses import Wanted, result_response
 from service.responses.conditional import PARTS, body_headers, client_has_it
 from service.routes.posteriors import ACCEPTED, LATE, Wait
 from service.schemas.embeddings import EmbeddingIn, EmbeddingOut, EstimateIn, EstimateOut
 from service.schemas.problems import ProblemOut, documented
 from service.schemas.resources import JobOut
+from service.submission.cost_limits import Allowance, most_points, require_affordable
+from service.submission.dependencies import Deadline, Here, accepted, analysis_job, answered, settle
+from service.submission.idempotency import IN_USE, Key, once
+from service.submission.planning import Plan, planned
+from service.submission.scoring import judgement
+from service.submission.validation import require_dataset, require_not_all_equal, require_success
 from worker.analyses.embedding import EmbeddingSpec
 from worker.analyses.embedding_records import EmbeddingRecord
 from worker.base.problems import Problem, ProblemError

@@ -7,11 +7,8 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import WithJsonSchema
 from starlette.concurrency import run_in_threadpool
 
-from service.checks import require_draws, require_success
-from service.context import Here, accepted, look, made_again, settle, wait_for_it_again
 from service.encoding.arrays import JSON, NPY, Dtype, negotiated
 from service.encoding.selection import Draws, Points, unsliced
-from service.paging import Cursor, Limit, listed, position
 from service.responses import draws as drawn
 from service.responses.analyses import Wanted, result_response
 from service.responses.conditional import PARTS, SCALE_DOCUMENTED, body_headers, client_has_it, scale_header
@@ -22,6 +19,9 @@ from service.responses.streaming import Stream
 from service.routes.posteriors import ACCEPTED, LATE, Wait
 from service.schemas.problems import documented
 from service.schemas.resources import JobOut, JobPage, PosteriorOut
+from service.submission.dependencies import Here, accepted, look, made_again, settle, wait_for_it_again
+from service.submission.pagination import Cursor, Limit, listed, position
+from service.submission.validation import require_draws, require_success
 from worker.analyses.registry import analysis_of
 from worker.jobs.store import LISTED, Job, Kind, Status
 from worker.records.draws import DrawsSpec

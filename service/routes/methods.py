@@ -5,8 +5,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, Field
 
-from service.methods import METHODS, Makes, MethodEntry
 from service.schemas.problems import documented
+from service.submission.method_catalog import METHODS, Makes, MethodEntry
 from worker.base.problems import refuse
 
 router = APIRouter(prefix="/v1/methods", tags=["methods"])

@@ -8,13 +8,13 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine.base.spec import Align
-from service.checks import require_dataset, require_posterior, require_sample, require_success
-from service.context import Here, accepted, analysis_job, settle
 from service.responses.pictures import picture_response
 from service.routes.draws import MISSING, Law, Seed
 from service.routes.posteriors import ACCEPTED, Wait
 from service.schemas.problems import documented
 from service.schemas.resources import COUNTER
+from service.submission.dependencies import Here, accepted, analysis_job, settle
+from service.submission.validation import require_dataset, require_posterior, require_sample, require_success
 from worker.analyses.plots.picture import MEDIA, PictureSpec, Subject, require_pictures
 from worker.analyses.plots.subjects import Grid, chosen_color
 from worker.analyses.posterior_analyses import MOST_SUMMARISED, SummarySpec

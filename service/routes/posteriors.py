@@ -6,15 +6,21 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine.base.validation import require_enough_points
-from service.checks import require_dataset, require_not_all_equal, require_posterior, require_success, require_within
-from service.context import Deadline, Here, accepted, delete_posterior_of, settle, submitted
 from service.encoding.arrays import JSON, NPY, NPZ, Dtype, Stack, json_response, negotiated, npy_response, npz_response
-from service.idempotency import IN_USE, Answers, Key, remembered
-from service.paging import Cursor, Limit, listed, position
 from service.responses.conditional import PARTS, client_has_it, immutable_headers
 from service.schemas.labels import PATCH_BODY, NameFilter, NamingIn, TagFilter
 from service.schemas.problems import documented
 from service.schemas.resources import JobOut, PosteriorIn, PosteriorOut, PosteriorPage
+from service.submission.dependencies import Deadline, Here, accepted, delete_posterior_of, settle, submitted
+from service.submission.idempotency import IN_USE, Answers, Key, remembered
+from service.submission.pagination import Cursor, Limit, listed, position
+from service.submission.validation import (
+    require_dataset,
+    require_not_all_equal,
+    require_posterior,
+    require_success,
+    require_within,
+)
 from worker.base.numerics import numbers_for
 from worker.base.problems import refuse
 from worker.jobs.store import Job

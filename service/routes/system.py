@@ -13,10 +13,10 @@ from starlette.concurrency import run_in_threadpool
 
 import glle_engine
 from glle_engine import FitSpec, manifolds
-from service.context import Here
 from service.schemas import docs_page
 from service.schemas.problems import documented
 from service.schemas.resources import CheckOut, InfoOut, LiveOut, NumericsOut, ReadyOut
+from service.submission.dependencies import Here
 from worker.base.numerics import kind_of
 from worker.base.problems import refuse
 from worker.jobs.live_workers import workers_by_numbers

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from service import idempotency
-from service.idempotency import Answers, remembered
+from service.submission import idempotency
+from service.submission.idempotency import Answers, remembered
 from tests.conftest import until
 from tests.service.test_resources import upload
 from tests.service.test_terms import CREATING, posterior

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from service import paging
+from service.submission import pagination
 from tests.service.test_resources import upload
 
 if TYPE_CHECKING:
@@ -108,8 +108,8 @@ def test_a_filter_that_fits_few_goes_on_by_its_cursor(
     client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A page looks at so many records; what is behind them comes with the next pages, and nothing is left out."""
-    monkeypatch.setattr(paging, "MOST_LOOKED_AT", 4)
-    monkeypatch.setattr(paging, "STEP", 2)
+    monkeypatch.setattr(pagination, "MOST_LOOKED_AT", 4)
+    monkeypatch.setattr(pagination, "STEP", 2)
     ids = [upload(client, [[float(number), 1.0], [2.0, 3.0], [1.0, 5.0]]) for number in range(11)]
     for id_ in (ids[0], ids[5]):
         client.patch(f"/v1/datasets/{id_}", json={"name": "rare"}).raise_for_status()
@@ -146,8 +146,8 @@ def test_the_search_ends_when_the_client_is_gone() -> None:
             read.append(number)
             yield str(number), None
 
-    asyncio.run(paging.page(Gone(), found(), 1))  # type: ignore[arg-type] # of a test
-    assert len(read) == paging.STEP
+    asyncio.run(pagination.page(Gone(), found(), 1))  # type: ignore[arg-type] # of a test
+    assert len(read) == pagination.STEP
 
 
 def test_the_record_of_an_ended_job_can_be_deleted(client: httpx.Client, stores: Stores) -> None:

@@ -11,10 +11,10 @@ from openapi_schema_validator import OAS31Validator
 from glle_engine import FitSpec
 from glle_engine import methods as registry
 from glle_engine.metrics.registry import SCORES
-from service.methods import METHODS, PosteriorMethod
-from service.planning import planned
 from service.schemas.embeddings import EmbeddingIn
 from service.schemas.resources import PosteriorIn
+from service.submission.method_catalog import METHODS, PosteriorMethod
+from service.submission.planning import planned
 
 if TYPE_CHECKING:
     import httpx

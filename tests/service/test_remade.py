@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import redis
 
-from service import context
-from service.context import wait_for_it_again
 from service.encoding.aborted import BrokenOffError
 from service.encoding.selection import Selection
 from service.responses.draws import _Result
+from service.submission import dependencies
+from service.submission.dependencies import wait_for_it_again
 from tests.conftest import evict, until
 from worker.records.draws import DrawKey
 
@@ -116,8 +116,8 @@ def test_the_wait_ends_with_the_job(stores: Stores, done: Job, end: str) -> None
 
 def test_few_threads_wait(stores: Stores, done: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where too many wait already the answer is broken off, and the job is left alone."""
-    monkeypatch.setattr(context, "_WAITING", threading.BoundedSemaphore(1))
-    assert context._WAITING.acquire()
+    monkeypatch.setattr(dependencies, "_WAITING", threading.BoundedSemaphore(1))
+    assert dependencies._WAITING.acquire()
     with pytest.raises(BrokenOffError, match="too many"):
         wait_for_it_again(stores, done)
     assert stores.jobs.fetch(done.id).round == 0

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
-from service import waiting
-from service.waiting import Waits
+from service.submission import waiting
+from service.submission.waiting import Waits
 from tests.service.keyed import served
 from tests.service.test_resources import upload
 

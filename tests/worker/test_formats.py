@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from glle_engine import NUMBERS, FitSpec
-from service.idempotency import once
+from service.submission.idempotency import once
 from worker.analyses.embedding import Recipe
 from worker.analyses.posterior_analyses import CalibrationSpec
 from worker.base import versions

@@ -8,7 +8,7 @@ import numpy as np
 
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from glle_engine.metrics.registry import SCORES
-from service.checks import require_dataset
+from service.submission.validation import require_dataset
 from worker.analyses.embedding import Judgement
 
 if TYPE_CHECKING:

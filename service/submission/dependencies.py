@@ -8,11 +8,11 @@ from typing import Annotated, Any
 from fastapi import Depends, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from service.checks import require_success
 from service.encoding.aborted import BrokenOffError
 from service.middleware.authentication import tenant_of
 from service.schemas.resources import JobOut
-from service.waiting import WAITS
+from service.submission.validation import require_success
+from service.submission.waiting import WAITS
 from worker.analyses.base import AnalysisSpec
 from worker.base.numerics import numbers_for
 from worker.jobs.replication import replicated
