@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 from fastapi import FastAPI
 
 import glle_engine
-from service.draining import Draining
 from service.encoding.compression import Compress
-from service.metrics import Metrics
 from service.middleware import cors
 from service.middleware.access_policy import Door
 from service.middleware.answer_cache import FromRecent, Recent
@@ -40,7 +38,9 @@ from service.routes import (
 from service.schemas import problems
 from service.schemas.openapi import complete
 from service.schemas.problems import ProblemOut, documented
-from service.tracing import telemetry
+from service.server.metrics import Metrics
+from service.server.shutdown import Draining
+from service.server.tracing import telemetry
 from service.uploads.sandbox.processes import ReaderProcesses
 from worker.observability.logging import has_access_log
 

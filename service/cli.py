@@ -120,7 +120,7 @@ def _up(chosen: argparse.Namespace, settings: Settings) -> int:
 
 def _serve(chosen: argparse.Namespace, settings: Settings) -> int:
     from service.app import create_app  # noqa: PLC0415 # each command loads what it needs
-    from service.serving import Server  # noqa: PLC0415 # each command loads what it needs
+    from service.server.uvicorn_server import Server  # noqa: PLC0415 # each command loads what it needs
     from worker.stores import Stores  # noqa: PLC0415 # each command loads what it needs
 
     logging.configure(settings)

@@ -20,8 +20,8 @@ from worker.observability.request_context import REQUEST_ID
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from service.draining import Draining
-    from service.metrics import Metrics
+    from service.server.metrics import Metrics
+    from service.server.shutdown import Draining
 
 COMMAND_BYTES = 64 * 2**10  # every JSON command is a few hundred bytes
 QUERY_BYTES = 32 * 2**10  # two lists of a thousand positions, percent-encoded, are 18 KB

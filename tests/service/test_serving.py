@@ -11,7 +11,7 @@ import httpx
 
 from service.app import create_app
 from service.cli import listen
-from service.serving import Server
+from service.server.uvicorn_server import Server
 from tests.conftest import until
 from tests.service.test_events import parsed
 from worker.stores import Stores

@@ -1,0 +1,4 @@
+"""HTTP server of one API process: uvicorn, metrics, traces, graceful shutdown.
+
+May import `responses` and `middleware`. Start with `uvicorn_server`.
+"""
