@@ -9,6 +9,7 @@ from fastapi import FastAPI
 
 import glle_engine
 from service.encoding.compression import Compress
+from service.explorer import routes as explorer
 from service.middleware import cors
 from service.middleware.access_policy import Door
 from service.middleware.answer_cache import FromRecent, Recent
@@ -27,7 +28,6 @@ from service.routes import (
     datasets,
     draws,
     embeddings,
-    explorer,
     jobs,
     methods,
     pictures,

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Path, Request, Response
 from pydantic import BaseModel, Field
 
 import glle_engine
-from service.page import INDEX, files
+from service.explorer.static_files import INDEX, files
 from service.schemas.problems import documented
 from worker.base.problems import refuse
 
