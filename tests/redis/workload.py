@@ -7,7 +7,7 @@ import signal
 from functools import partial
 from typing import TYPE_CHECKING
 
-from service.cli import main
+from service.cli.main import main
 from tests.conftest import until
 from tests.system.conftest import ended, fitted, synthetic
 

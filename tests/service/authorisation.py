@@ -9,12 +9,12 @@ import json
 from pathlib import Path
 from typing import Literal
 
-from service import cli
+from service.cli import main
 from service.middleware.access_policy import METRICS, OPEN_PATHS
 from worker.tenancy.api_keys import SCOPES
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "authorisation.md"
-PATHS = json.loads(cli.CONTRACT.read_text(encoding="utf-8"))["paths"]
+PATHS = json.loads(main.CONTRACT.read_text(encoding="utf-8"))["paths"]
 # What is deleted comes last, so that everything else is asked of what is there.
 OPERATIONS = sorted(
     ((method.upper(), path) for path, methods in PATHS.items() for method in methods),

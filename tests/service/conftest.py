@@ -17,7 +17,7 @@ import uvicorn
 import glle_engine
 from glle_engine import FitSpec, manifolds
 from service.app import create_app
-from service.cli import listen
+from service.cli.main import listen
 from tests.conftest import until
 from worker.base.versions import queue_name
 from worker.execution.draws import draw_and_cache

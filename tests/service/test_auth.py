@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from service import cli
+from service.cli import main
 from service.middleware.access_policy import METRICS, OPEN_PATHS, Door, is_loopback
 from service.schemas.problems import MEDIA_TYPE
 from tests.service.keyed import bearer, served
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from worker.stores import Stores
     from worker.tenancy.api_keys import Scope
 
-CONTRACT = json.loads(cli.CONTRACT.read_text(encoding="utf-8"))
+CONTRACT = json.loads(main.CONTRACT.read_text(encoding="utf-8"))
 OPERATIONS = [(method, path) for path, methods in CONTRACT["paths"].items() for method in methods]
 
 
@@ -188,7 +188,7 @@ def test_it_does_not_start_open_to_other_machines(
         Door.of(Settings(auth="off", host=host, published=published))
     for name, value in {"AUTH": "off", "PUBLISHED": published, "DATA_DIR": str(tmp_path / "data")}.items():
         monkeypatch.setenv(f"GLLE_{name}", value)
-    assert cli.main(["up", "--host", host, "--port", "0"]) == 2
+    assert main.main(["up", "--host", host, "--port", "0"]) == 2
     assert "GLLE_AUTH=off would let in everyone" in capsys.readouterr().err
     assert not (tmp_path / "data").exists()
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from service.cli import main
-from service.folder import held, reached, told
-from service.starting import StartError
+from service.cli.data_folder import held, reached, told
+from service.cli.main import main
+from service.cli.start_error import StartError
 from worker.base.clock import now_iso
 from worker.base.settings import Settings
 from worker.storage.datasets import Table

@@ -17,7 +17,7 @@ from bench.capacity.simulation import Simulation
 from bench.capacity.stations import Kept, Line, Setting
 from docs.figures.methods.tables import between
 from glle_engine import fit, manifolds
-from service import cli
+from service.cli import main
 
 SHAPE = Shape(n=5_000)
 DEMAND = Demand(shape=SHAPE, fits=0.1, draws=200, singles=2, reads=50, posteriors=1_000, draws_kept=64)
@@ -82,15 +82,15 @@ def test_a_plan_grows_with_its_demand() -> None:
 
 def test_the_command_says_what_a_demand_needs(capsys: pytest.CaptureFixture[str]) -> None:
     """Workers, processes, bytes, and what is full first; as JSON the figures; too much is said."""
-    assert cli.main(["capacity", "--n", "5000", "--draws-per-second", "200", "--posteriors", "10"]) == 0
+    assert main.main(["capacity", "--n", "5000", "--draws-per-second", "200", "--posteriors", "10"]) == 0
     said = capsys.readouterr().out
     assert "workers" in said
     assert "Full first, of what there is one: the " in said
-    assert cli.main(["capacity", "--n", "5000", "--singles-per-second", "100000"]) == 0
+    assert main.main(["capacity", "--n", "5000", "--singles-per-second", "100000"]) == 0
     assert "Too much for one queue server" in capsys.readouterr().out
-    assert cli.main(["capacity"]) == 0
+    assert main.main(["capacity"]) == 0
     assert "give a rate" in capsys.readouterr().out
-    assert cli.main(["capacity", "--fits-per-second", "1", "--json"]) == 0
+    assert main.main(["capacity", "--fits-per-second", "1", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["workers"] >= 1
 
 
@@ -100,7 +100,7 @@ def test_the_command_says_what_a_demand_needs(capsys: pytest.CaptureFixture[str]
 def test_the_command_refuses_what_is_no_demand(bad: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Too few points, a rate below nothing: the option is named."""
     with pytest.raises(SystemExit):
-        cli.main(["capacity", *bad])
+        main.main(["capacity", *bad])
     assert bad[0] in capsys.readouterr().err
 
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING
 
-from service.children import Child, Started, pipe_is_up, replaced
-from service.up import _recovered
+from service.cli.supervisor import Child, Started, pipe_is_up, replaced
+from service.cli.up import _recovered
 from tests.conftest import until
 
 if TYPE_CHECKING:

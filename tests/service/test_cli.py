@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from service import cli, flags, settings_page
+from service.cli import main, options
+from service.cli import settings as settings_page
 from worker.base.settings import Settings, rows, table
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 def test_settings_prints_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     """Each setting is there with its default and help."""
-    assert cli.main(["settings"]) == 0
+    assert main.main(["settings"]) == 0
     printed = capsys.readouterr().out
     for name, default, told in table():
         (line,) = [line for line in printed.splitlines() if line.startswith(name + " ")]
@@ -30,15 +31,15 @@ def test_every_setting_is_a_flag_of_every_program(capsys: pytest.CaptureFixture[
     """The help of up, serve and worker names each flag of the table."""
     for command in ("up", "serve", "worker", "api"):
         with pytest.raises(SystemExit):
-            cli.main([command, "--help"])
+            main.main([command, "--help"])
         told = capsys.readouterr().out
         assert [row.flag for row in rows() if f"{row.flag} " not in told] == []
 
 
 def test_flags_come_before_variables() -> None:
     """What the command line says holds, then the environment, then the default; to the same types."""
-    chosen = cli._parser(Settings()).parse_args(["up", "--max-draws", "7", "--stop-grace", "0.5"])
-    read = flags.settings_of(chosen, {"GLLE_MAX_DRAWS": "8", "GLLE_PORT": "9000"})
+    chosen = main._parser(Settings()).parse_args(["up", "--max-draws", "7", "--stop-grace", "0.5"])
+    read = options.settings_of(chosen, {"GLLE_MAX_DRAWS": "8", "GLLE_PORT": "9000"})
     assert (read.max_draws, read.stop_grace, read.port, read.workers) == (7, 0.5, 9000, Settings().workers)
 
 
@@ -46,14 +47,14 @@ def test_current_settings_show_no_password(capsys: pytest.CaptureFixture[str], m
     """The server of a URL is told, its password in no place of it is; what was set is marked."""
     monkeypatch.setenv("GLLE_REDIS_URL", "redis://me:hidden@host:6379/0?password=hidden")
     monkeypatch.setenv("GLLE_CACHE_URL", "hidden")
-    assert cli.main(["settings", "--current"]) == 0
+    assert main.main(["settings", "--current"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == len(rows())
     (line,) = [line for line in lines if line.startswith("GLLE_REDIS_URL ")]
     assert line.split() == ["GLLE_REDIS_URL", "redis://***@host:6379/0?***", "set"]
     assert "hidden" not in "".join(lines)
     with pytest.raises(SystemExit):
-        cli.main(["up", "--help"])
+        main.main(["up", "--help"])
     assert "hidden" not in capsys.readouterr().out
 
 
@@ -61,7 +62,7 @@ def test_settings_page_is_up_to_date(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     """docs/settings.md is what `glle settings --write` writes."""
     assert settings_page.PAGE.read_text(encoding="utf-8") == settings_page.page()
     monkeypatch.setattr(settings_page, "PAGE", tmp_path / "settings.md")
-    assert cli.main(["settings", "--write"]) == 0
+    assert main.main(["settings", "--write"]) == 0
     assert (tmp_path / "settings.md").read_text(encoding="utf-8") == settings_page.page()
 
 
@@ -69,7 +70,7 @@ def test_port_in_use_is_a_clear_error(capsys: pytest.CaptureFixture[str], tmp_pa
     """Nothing is started, the error names the port and the remedy."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        assert cli.main(["up", "--port", str(port), "--data-dir", str(tmp_path / "data")]) == 2
+        assert main.main(["up", "--port", str(port), "--data-dir", str(tmp_path / "data")]) == 2
     told = capsys.readouterr().err
     assert str(port) in told
     assert "--port" in told
@@ -78,7 +79,7 @@ def test_port_in_use_is_a_clear_error(capsys: pytest.CaptureFixture[str], tmp_pa
 
 def test_sockets_know_that_they_are_tcp() -> None:
     """With it asyncio switches Nagle's algorithm off; without, an answer takes 40 ms more."""
-    with cli.listen("127.0.0.1", 0) as made:
+    with main.listen("127.0.0.1", 0) as made:
         assert made.proto == socket.IPPROTO_TCP
 
 
@@ -89,8 +90,8 @@ def test_the_api_looks_where_its_socket_listens(monkeypatch: pytest.MonkeyPatch,
         monkeypatch.setenv(f"GLLE_{name}", value)
     served: list[FastAPI] = []
     monkeypatch.setattr("uvicorn.Server.run", lambda server, **_: served.append(server.config.app))
-    assert cli.main(["api"]) == 2  # open to others, by the setting: refused
-    assert cli.main(["api", "--fd", str(cli.listen("127.0.0.1", 0).detach())]) == 0
+    assert main.main(["api"]) == 2  # open to others, by the setting: refused
+    assert main.main(["api", "--fd", str(main.listen("127.0.0.1", 0).detach())]) == 0
     assert [app.state.stores.settings.host for app in served] == ["127.0.0.1"]
 
 
@@ -120,6 +121,6 @@ def test_what_keeps_it_from_starting_is_said(
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    code = cli.main(command)
+    code = main.main(command)
     assert code == (0 if "is no setting" in told else 2)
     assert told in capsys.readouterr().err

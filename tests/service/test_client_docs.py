@@ -11,7 +11,7 @@ import pytest
 import glle
 from glle import Client, Dataset, GlleServiceError, Job, Posterior, Retries
 from glle.cli import connection
-from service import cli
+from service.cli import main
 from tests.system.conftest import ROOT
 from worker.base.settings import Settings
 
@@ -63,4 +63,4 @@ def test_page_has_every_command_and_exit_code() -> None:
     codes = {connection.REFUSED, connection.MISUSED, connection.UNREACHABLE, connection.LATE, connection.INTERRUPTED, 0}
     (told,) = re.findall(r"Exit codes: (.*)", PAGE)
     assert {int(code) for code in re.findall(r"\d+", told)} == codes
-    assert {"datasets", "fit", "draw", "jobs"} <= set(re.findall(r"\w+", cli._parser(Settings()).format_help()))
+    assert {"datasets", "fit", "draw", "jobs"} <= set(re.findall(r"\w+", main._parser(Settings()).format_help()))

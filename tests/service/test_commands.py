@@ -14,7 +14,7 @@ import pytest
 from glle.cli.options import add_options, given
 from glle.types import DrawsOptions, FitOptions, SyntheticOptions
 from glle_engine.methods import METHODS
-from service import cli
+from service.cli import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,7 @@ def glle(client: httpx.Client, monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     monkeypatch.setenv("GLLE_URL", str(client.base_url))
 
     def run(*arguments: str) -> tuple[int, str, str]:
-        code = cli.main(arguments)
+        code = main.main(arguments)
         told = capsys.readouterr()
         return code, told.out, told.err
 

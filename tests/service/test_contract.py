@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from service import cli
+from service.cli import main
 from service.schemas import docs_page
 from service.schemas.problems import MEDIA_TYPE
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import httpx
 
 
-CONTRACT: dict[str, Any] = json.loads(cli.CONTRACT.read_text(encoding="utf-8"))
+CONTRACT: dict[str, Any] = json.loads(main.CONTRACT.read_text(encoding="utf-8"))
 OPERATIONS = [
     pytest.param(operation, id=f"{method} {path}")
     for path, methods in CONTRACT["paths"].items()
@@ -26,19 +26,19 @@ OPERATIONS = [
 
 def test_export_is_up_to_date() -> None:
     """openapi/openapi.json is what the app says; `glle openapi` writes it."""
-    assert cli.CONTRACT.read_text(encoding="utf-8") == cli.contract_text(cli._contract_app())
-    assert cli.main(["openapi", "--check"]) == 0
+    assert main.CONTRACT.read_text(encoding="utf-8") == main.contract_text(main._contract_app())
+    assert main.main(["openapi", "--check"]) == 0
 
 
 def test_check_notices_a_difference(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A contract that differs, or is not there, fails and says what to run; writing repairs it."""
-    monkeypatch.setattr(cli, "CONTRACT", tmp_path / "openapi.json")
-    assert cli.main(["openapi", "--check"]) == 1
+    monkeypatch.setattr(main, "CONTRACT", tmp_path / "openapi.json")
+    assert main.main(["openapi", "--check"]) == 1
     assert "run `glle openapi`" in capsys.readouterr().err
-    assert cli.main(["openapi"]) == 0
-    assert cli.main(["openapi", "--check"]) == 0
+    assert main.main(["openapi"]) == 0
+    assert main.main(["openapi", "--check"]) == 0
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -62,7 +62,7 @@ def test_every_route_is_documented(operation: dict[str, Any]) -> None:
 
 def test_every_reference_leads_somewhere() -> None:
     """No schema is referred to that is not there, and none is there for nothing."""
-    text = cli.contract_text(cli._contract_app())
+    text = main.contract_text(main._contract_app())
     referred = set(re.findall(r"#/components/schemas/(\w+)", text))
     assert referred == set(CONTRACT["components"]["schemas"])
 

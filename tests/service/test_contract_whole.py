@@ -11,13 +11,13 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
-from service import cli
+from service.cli import main
 from service.schemas.openapi import EXAMPLES
 
 if TYPE_CHECKING:
     import httpx
 
-CONTRACT: dict[str, Any] = json.loads(cli.CONTRACT.read_text(encoding="utf-8"))
+CONTRACT: dict[str, Any] = json.loads(main.CONTRACT.read_text(encoding="utf-8"))
 OPERATIONS = {
     f"{method} {path}": operation
     for path, methods in CONTRACT["paths"].items()

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from service import cli, doctor
 from service.app import create_app
+from service.cli import doctor, main
 from tests.service.conftest import beating, serving
 from worker.base.versions import queue_name
 from worker.operations import doctor as inside
@@ -194,13 +194,13 @@ def test_report_as_text_and_as_json(
     for name, value in replace(stores.settings, port=0).to_env().items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("GLLE_WORKER", "3")
-    assert cli.main(["doctor"]) == 0
+    assert main.main(["doctor"]) == 0
     told = capsys.readouterr().out.splitlines()
     assert told[0] == "warning  settings: No settings: GLLE_WORKER."
     assert told[1].startswith("         -> ")
     assert told[-1].endswith(" 0 to repair.")
     monkeypatch.setenv("GLLE_REDIS_URL", broken)
-    assert cli.main(["doctor", "--json"]) == 1
+    assert main.main(["doctor", "--json"]) == 1
     report = json.loads(capsys.readouterr().out)
     assert report["counts"]["problem"] == sum(check["state"] == "problem" for check in report["checks"]) > 0
     assert {"name", "state", "detail", "remedy", "code"} == set(report["checks"][0])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from service import cli
+from service.cli import main
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings
 from worker.tenancy.api_keys import KeyStore
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def test_create_prints_the_key_alone_on_stdout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`KEY=$(glle keys create ...)` is all it takes; what is said beside goes to stderr."""
     asked = ["--tenant", "alice", "--scope", "read", "--scope", "write", "--name", "ci", "--expires-days", "30"]
-    assert cli.main(["keys", "create", *asked, "--data-dir", str(tmp_path)]) == 0
+    assert main.main(["keys", "create", *asked, "--data-dir", str(tmp_path)]) == 0
     printed = capsys.readouterr()
     key = KeyStore(tmp_path).verify(printed.out.strip())
     assert (key.tenant, key.scopes, key.name) == ("alice", ("read", "write"), "ci")
@@ -30,18 +30,18 @@ def test_create_prints_the_key_alone_on_stdout(tmp_path: Path, capsys: pytest.Ca
 
 def test_without_options_it_reads_for_the_default_tenant(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The least that a key can be."""
-    assert cli.main(["keys", "create", "--data-dir", str(tmp_path)]) == 0
+    assert main.main(["keys", "create", "--data-dir", str(tmp_path)]) == 0
     key = KeyStore(tmp_path).verify(capsys.readouterr().out.strip())
     assert (key.tenant, key.scopes, key.expires) == ("default", ("read",), None)
 
 
 def test_list_tells_all_but_the_secrets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A row a key, none of it lets in; without keys the heading alone."""
-    assert cli.main(["keys", "list", "--data-dir", str(tmp_path)]) == 0
+    assert main.main(["keys", "list", "--data-dir", str(tmp_path)]) == 0
     assert capsys.readouterr().out.split() == ["id", "tenant", "scopes", "created", "expires", "name"]
     store = KeyStore(tmp_path)
     made = [store.create("alice", ("read",), "laptop", None), store.create("bob", ("admin",), "", 3)]
-    assert cli.main(["keys", "list", "--data-dir", str(tmp_path)]) == 0
+    assert main.main(["keys", "list", "--data-dir", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
     rows = [line.split() for line in printed.splitlines()[1:]]
     assert sorted(row[:3] for row in rows) == sorted([key.id, key.tenant, ",".join(key.scopes)] for key, _ in made)
@@ -56,12 +56,12 @@ def test_rotate_prints_the_new_key_and_keeps_the_old_one_a_while(
     """A day unless told; no hours end it at once."""
     store = KeyStore(tmp_path)
     key, first = store.create("alice", ("read",), "", None)
-    assert cli.main(["keys", "rotate", key.id, "--data-dir", str(tmp_path)]) == 0
+    assert main.main(["keys", "rotate", key.id, "--data-dir", str(tmp_path)]) == 0
     printed = capsys.readouterr()
     second = printed.out.strip()
     assert "24 hours" in printed.err
     assert KeyStore(tmp_path).verify(first) == KeyStore(tmp_path).verify(second)
-    assert cli.main(["keys", "rotate", key.id, "--overlap-hours", "0", "--data-dir", str(tmp_path)]) == 0
+    assert main.main(["keys", "rotate", key.id, "--overlap-hours", "0", "--data-dir", str(tmp_path)]) == 0
     third = capsys.readouterr().out.strip()
     assert KeyStore(tmp_path).verify(third).id == key.id
     for former in (first, second):
@@ -72,7 +72,7 @@ def test_rotate_prints_the_new_key_and_keeps_the_old_one_a_while(
 def test_revoke_ends_a_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It is named, and lets nobody in."""
     key, spoken = KeyStore(tmp_path).create("alice", ("read",), "", None)
-    assert cli.main(["keys", "revoke", key.id, "--data-dir", str(tmp_path)]) == 0
+    assert main.main(["keys", "revoke", key.id, "--data-dir", str(tmp_path)]) == 0
     assert key.id in capsys.readouterr().err
     with pytest.raises(ProblemError, match="revoked"):
         KeyStore(tmp_path).verify(spoken)
@@ -96,7 +96,7 @@ def test_what_cannot_be_done_is_said_with_its_remedy(
     """Nothing is made, and the exit code tells."""
     where = ["--data-dir", str(tmp_path)] if command else []
     try:
-        assert cli.main(["keys", *command, *where]) == code
+        assert main.main(["keys", *command, *where]) == code
     except SystemExit as ended:
         assert ended.code == code  # noqa: PT017 # argparse ends some, the command others
     assert told in capsys.readouterr().err
@@ -108,9 +108,9 @@ def test_whoever_starts_it_for_others_is_told_that_nobody_can_enter(
 ) -> None:
     """Before the first key a service that others reach says how to make one; afterwards, and on loopback, nothing."""
     reached = Settings(data_dir=str(tmp_path), host="192.0.2.1")
-    cli._warn_of_shut_door(reached)
+    main._warn_of_shut_door(reached)
     assert "`glle keys create`" in capsys.readouterr().err
-    cli._warn_of_shut_door(Settings(data_dir=str(tmp_path)))
+    main._warn_of_shut_door(Settings(data_dir=str(tmp_path)))
     KeyStore(tmp_path).create("alice", ("read",), "", None)
-    cli._warn_of_shut_door(reached)
+    main._warn_of_shut_door(reached)
     assert capsys.readouterr().err == ""

@@ -16,7 +16,7 @@ import pytest
 import uvicorn
 
 from service.app import create_app
-from service.cli import listen
+from service.cli.main import listen
 from service.middleware.slow_clients import patient
 from tests.conftest import until
 from worker.base.settings import Settings

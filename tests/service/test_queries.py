@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from service import cli
+from service.cli import main
 from service.middleware.observe import LISTS
 
 if TYPE_CHECKING:
     import httpx
 
-CONTRACT = json.loads(cli.CONTRACT.read_text(encoding="utf-8"))
+CONTRACT = json.loads(main.CONTRACT.read_text(encoding="utf-8"))
 
 
 def lists() -> set[str]:

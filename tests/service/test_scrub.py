@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from service import cli
+from service.cli import main
 from worker.storage.datasets import DatasetStore, Table
 
 if TYPE_CHECKING:
@@ -48,10 +48,10 @@ def test_scrub_names_what_is_damaged(tmp_path: Path, capsys: pytest.CaptureFixtu
     """All tenants' data sets are read; the exit code is for a timer."""
     store = DatasetStore.under(str(tmp_path))
     ids = [store.of(tenant, 0).add(Table(values=X, source={"kind": "test"}))[0].id for tenant in ("alice", "default")]
-    assert cli.main(["scrub", "--data-dir", str(tmp_path)]) == 0
+    assert main.main(["scrub", "--data-dir", str(tmp_path)]) == 0
     assert "2 data sets" in capsys.readouterr().out
     flip_last_bit(tmp_path / "datasets" / f"{ids[0]}.npy")
-    assert cli.main(["scrub", "--data-dir", str(tmp_path)]) == 1
+    assert main.main(["scrub", "--data-dir", str(tmp_path)]) == 1
     printed = capsys.readouterr().out
     assert f"{ids[0]} is damaged" in printed
     assert ids[1] not in printed

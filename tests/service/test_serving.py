@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import httpx
 
 from service.app import create_app
-from service.cli import listen
+from service.cli.main import listen
 from service.server.uvicorn_server import Server
 from tests.conftest import until
 from tests.service.test_events import parsed

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from service import cli
 from service.app import create_app
+from service.cli import main
 from tests.service.conftest import beating, serving
 from tests.service.test_analyses import NPY, check, drawn, fitted, worked
 from worker.execution import tasks
@@ -134,10 +134,10 @@ def test_glle_store_shows_and_sweeps(
     for name, value in replace(stored.settings, cache_bytes=2**20).to_env().items():
         monkeypatch.setenv(name, value)
     stored.cache.put("result:post_a:x", {}, {"x": np.zeros(2**17)})
-    assert cli.main(["store", "show"]) == 0
+    assert main.main(["store", "show"]) == 0
     assert capsys.readouterr().out.startswith("1 objects of 1,04")
-    assert cli.main(["store", "sweep", "--age-hours", "0"]) == 0
+    assert main.main(["store", "sweep", "--age-hours", "0"]) == 0
     assert "0 had expired, 1 were about nothing; 1 were removed" in capsys.readouterr().out
     monkeypatch.setenv("GLLE_STORE_URL", "")
-    assert cli.main(["store", "show"]) == 2
+    assert main.main(["store", "show"]) == 2
     assert "GLLE_STORE_URL is not set" in capsys.readouterr().err

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from service import cli
+from service.cli import main
 from service.middleware.access_policy import OPEN_PATHS
 from tests.service.keyed import Had, bearer, had_by
 from worker.analyses.posterior_analyses import CalibrationSpec, calibration_told
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from worker.stores import Stores
 
 LISTS = ("/v1/datasets", "/v1/posteriors", "/v1/jobs")
-CONTRACT = json.loads(cli.CONTRACT.read_text(encoding="utf-8"))
+CONTRACT = json.loads(main.CONTRACT.read_text(encoding="utf-8"))
 WITH_ID = [(method, path) for path, methods in CONTRACT["paths"].items() for method in methods if "{id}" in path]
 BODIES: dict[str, dict[str, Any]] = {
     "/v1/posteriors/{id}/draws": {"count": 1},

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glle_engine import manifolds
-from service import cli
+from service.cli import main
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,17 +24,17 @@ def test_file_to_draws_by_commands(up: Up, tmp_path: Path, capsys: pytest.Captur
     """Fit a file, draw into a file, look at the job: words for people, JSON for scripts."""
     sheet, out = tmp_path / "sheet.npy", tmp_path / "draws.npy"
     np.save(sheet, manifolds.make("s_curve", N, seed=21).X)
-    assert cli.main(["fit", str(sheet), "-k", "9", "-p", "2", "--method", "direct", "--url", up.url]) == 0
+    assert main.main(["fit", str(sheet), "-k", "9", "-p", "2", "--method", "direct", "--url", up.url]) == 0
     id_, words = capsys.readouterr().out.split("  ", 1)
     assert words.startswith(f"{N} points, fitted in ")
     drawing = ["draw", id_, "--count", "3", "--first", "4", "--seed", "2", "--scales", "0.5", "1", "-o", str(out)]
-    assert cli.main([*drawing, "--dtype", "float32", "--url", up.url]) == 0
+    assert main.main([*drawing, "--dtype", "float32", "--url", up.url]) == 0
     assert capsys.readouterr().out == f"{out}  2 x 3 x {N} x 2, float32\n"
-    assert cli.main([*drawing, "--json", "--url", up.url]) == 0
+    assert main.main([*drawing, "--json", "--url", up.url]) == 0
     assert json.loads(capsys.readouterr().out) == {"file": str(out), "shape": [2, 3, N, 2], "dtype": "float64"}
     assert np.isfinite(np.load(out)).all()
-    assert cli.main(["jobs", "list", "--kind", "draws", "--json", "--url", up.url]) == 0
+    assert main.main(["jobs", "list", "--kind", "draws", "--json", "--url", up.url]) == 0
     job = json.loads(capsys.readouterr().out)[0]
     assert job["posterior"] == id_
-    assert cli.main(["jobs", "wait", job["id"], "--url", up.url]) == 0
+    assert main.main(["jobs", "wait", job["id"], "--url", up.url]) == 0
     assert capsys.readouterr().out == f"{job['id']}  draws succeeded\n"

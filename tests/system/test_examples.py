@@ -14,7 +14,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 
-from service import cli
+from service.cli import main
 from service.schemas import openapi
 from tests.system.conftest import ROOT
 
@@ -115,7 +115,7 @@ def test_quickstart_commands_work(
     told = "post_..."
     for line in lines:
         words = shlex.split(line.replace("docs/", f"{ROOT}/docs/").replace("post_...", told), comments=True)
-        assert cli.main(words[1:]) == 0
+        assert main.main(words[1:]) == 0
         output = capsys.readouterr().out
         told = output.split()[0] if words[1] == "fit" else told
     assert np.load(tmp_path / "draws.npy").shape == (8, 300, 2)

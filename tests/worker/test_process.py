@@ -52,7 +52,7 @@ def worker(settings: Settings, name: str, before: str = "") -> Iterator[subproce
     }
     command = [sys.executable, "-m", "service", "worker", "--name", name]
     if before:
-        run = f"from service.cli import main; sys.exit(main(['worker', '--name', {name!r}]))"
+        run = f"from service.cli.main import main; sys.exit(main(['worker', '--name', {name!r}]))"
         command = [sys.executable, "-c", f"import sys\n{before}\n{run}"]
     with subprocess.Popen(command, env=environment, start_new_session=True) as process:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from service.flags import add_flags, span
+from service.cli.options import add_flags, span
 from worker.base.settings import SettingsError
 from worker.operations.store_sweep import ORPHAN_SECONDS, sweep
 from worker.stores import Stores

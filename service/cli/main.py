@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glle import cli as asking
-from service import backup_command, capacity_command, keys_command, scrub_command, settings_page, store_command
-from service.flags import add_flags, settings_of
+from service.cli import backup, capacity, keys, scrub, store
+from service.cli import settings as settings_page
+from service.cli.options import add_flags, settings_of
+from service.cli.start_error import StartError
 from service.middleware.access_policy import Door
-from service.starting import StartError
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings, SettingsError, unknown
 from worker.observability import logging, tracing
@@ -93,11 +94,11 @@ def _parser(settings: Settings) -> argparse.ArgumentParser:
     contract.add_argument("--check", action="store_true", help="compare instead, and fail if it differs")
     contract.set_defaults(run=_openapi)
 
-    keys_command.add_to(commands, settings)
-    store_command.add_to(commands, settings)
-    backup_command.add_to(commands, settings)
-    capacity_command.add_to(commands)
-    scrub_command.add_to(commands, settings)
+    keys.add_to(commands, settings)
+    store.add_to(commands, settings)
+    backup.add_to(commands, settings)
+    capacity.add_to(commands)
+    scrub.add_to(commands, settings)
     listing = commands.add_parser("settings", help="list the settings")
     what = listing.add_mutually_exclusive_group()
     what.add_argument("--current", action="store_true", help="what holds in this environment, passwords hidden")
@@ -109,7 +110,7 @@ def _parser(settings: Settings) -> argparse.ArgumentParser:
 
 def _up(chosen: argparse.Namespace, settings: Settings) -> int:
     del chosen  # all of it is in the settings
-    from service.up import Tree  # noqa: PLC0415 # each command loads what it needs
+    from service.cli.up import Tree  # noqa: PLC0415 # each command loads what it needs
 
     if bool(settings.redis_url) != bool(settings.cache_url):
         raise StartError("Set both GLLE_REDIS_URL and GLLE_CACHE_URL, or neither for embedded servers.")
@@ -165,7 +166,7 @@ def _worker(chosen: argparse.Namespace, settings: Settings) -> int:
 def _doctor(chosen: argparse.Namespace, settings: Settings) -> int:
     for variable in BLAS_VARIABLES:  # its small draw is as a worker makes it
         os.environ[variable] = "1"
-    from service import doctor  # noqa: PLC0415 # each command loads what it needs
+    from service.cli import doctor  # noqa: PLC0415 # each command loads what it needs
 
     checks = []
     for check in doctor.examine(settings, os.environ, chosen.url):

@@ -1,6 +1,6 @@
 """`glle up`: servers, API and workers as one tree that starts, stops and dies together.
 
-SIGHUP replaces API and workers one after the other while the service goes on: see `service.children.replaced`.
+SIGHUP replaces API and workers one after the other while the service goes on: see `service.cli.supervisor.replaced`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING
 
 import redis
 
-from service.children import READY_SECONDS, Child, Started, pipe_is_up, replaced
-from service.cli import BLAS_VARIABLES
-from service.folder import held, told
-from service.starting import StartError
+from service.cli.data_folder import held, told
+from service.cli.main import BLAS_VARIABLES
+from service.cli.start_error import StartError
+from service.cli.supervisor import READY_SECONDS, Child, Started, pipe_is_up, replaced
 from worker.execution import process_guard
 from worker.observability import logging
 from worker.operations.embedded_redis import Server, ServerError, cache_server, queue_server

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.starting import StartError
+from service.cli.start_error import StartError
 
 if TYPE_CHECKING:
     import argparse
@@ -40,7 +40,7 @@ def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], settin
 
 
 def _backup(chosen: argparse.Namespace, settings: Settings) -> int:
-    from service.folder import reached  # noqa: PLC0415 # each command loads what it needs
+    from service.cli.data_folder import reached  # noqa: PLC0415 # each command loads what it needs
     from worker.base.files import temporary  # noqa: PLC0415 # each command loads what it needs
     from worker.operations.backup.archive import Writer  # noqa: PLC0415 # each command loads what it needs
     from worker.operations.backup.dump import take  # noqa: PLC0415 # each command loads what it needs
@@ -77,7 +77,7 @@ def _verify(chosen: argparse.Namespace) -> int:
 
 
 def _restore(chosen: argparse.Namespace, settings: Settings) -> int:
-    from service.folder import reached  # noqa: PLC0415 # each command loads what it needs
+    from service.cli.data_folder import reached  # noqa: PLC0415 # each command loads what it needs
     from worker.operations.backup.archive import Archive  # noqa: PLC0415 # each command loads what it needs
     from worker.operations.backup.restore import COLUMNS, restore  # noqa: PLC0415 # each command loads what it needs
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from service.flags import span
+from service.cli.options import span
 from worker.records.tenants import DEFAULT
 from worker.tenancy.api_keys import SCOPES, KeyStore
 

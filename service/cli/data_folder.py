@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from service.starting import StartError
+from service.cli.start_error import StartError
 from worker.base.files import private_file, temporary
 from worker.operations.embedded_redis import cache_server, queue_server
 from worker.storage.disk_space import ADDRESSES
