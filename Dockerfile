@@ -12,6 +12,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY glle_engine glle_engine
 COPY worker worker
 COPY service service
+COPY glle glle
 # The build backend is in the lock and goes again; the check fails if something that stays needed it.
 RUN pip install --no-deps --no-build-isolation . \
     && pip uninstall --yes hatchling pathspec pluggy tomlkit trove-classifiers \
@@ -30,7 +31,7 @@ COPY --from=build /opt/glle /opt/glle
 ENV PATH=/opt/glle/bin:$PATH PYTHONUNBUFFERED=1 GLLE_DATA_DIR=/data NUMBA_CACHE_DIR=/var/cache/glle
 USER 10001:10001
 # Compiled here, a new volume over this folder begins with it; a machine with another processor compiles once more.
-RUN python -m glle_engine.eigen.batched
+RUN python -m glle_engine.posterior.fingerprint
 WORKDIR /data
 EXPOSE 8000
 ENTRYPOINT ["glle"]

@@ -49,7 +49,7 @@ $(STAMP): requirements.lock pyproject.toml
 		{ rm -rf $(VENV); echo "No virtual environment could be made; on Debian: apt-get install python3-venv"; exit 1; }
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
-	@echo "Compiling (once)" && $(BIN)/python -m glle_engine.eigen.batched
+	@echo "Compiling (once)" && $(BIN)/python -m glle_engine.posterior.fingerprint
 	@touch $(STAMP)
 
 demo: setup

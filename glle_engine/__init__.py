@@ -30,5 +30,5 @@ __all__ = [
     "fit_spec",
     "load",
     "manifolds",
-    "quality",
+    "ranks",
 ]

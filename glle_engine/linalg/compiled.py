@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 _ENGINE = Path(__file__).parents[1]
-_PACKAGES = tuple(_ENGINE / name for name in ("linalg", "lanes"))
+_BATCHED = tuple(f"eigen/batched/{name}" for name in ("", "symbolic", "numeric", "krylov"))
+_PACKAGES = tuple(_ENGINE / name for name in ("linalg", "weights", *_BATCHED))
 
 
 def _forget_other_sources() -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from glle_engine.linalg.dense import has_compiler
 from glle_engine.posterior.draw import DrawKey
 from glle_engine.posterior.fit import fit
 
@@ -90,6 +91,10 @@ def _drawn(posterior: Posterior) -> Iterator[tuple[str, NDArray[Any]]]:
 
 
 if __name__ == "__main__":
+    if has_compiler():
+        from glle_engine.eigen.batched.solver import warm  # needs numba
+
+        warm()
     own = fingerprint()
     state = "the pinned kind" if own == PINNED else "another kind: its results have ids of another kind"
     sys.stdout.write(f"fingerprint {own}\npinned      {PINNED}\nThis machine is of {state}.\n")

@@ -48,7 +48,7 @@ def standard_normal(seed: int, index: int, shape: tuple[int, ...]) -> NDArray[np
 
 def _compiled(seed: int, index: int, count: int) -> NDArray[np.float64]:
     """Return the beginning of one lane of the compiled stream; the other lanes repeat it."""
-    from glle_engine.eigen.batched import LANES  # noqa: PLC0415 -- numba takes a while to load
+    from glle_engine.linalg import LANES  # noqa: PLC0415 -- numba takes a while to load
     from glle_engine.weights.philox_lanes import stream  # noqa: PLC0415
 
     target = np.empty((count + -count % 4) * LANES)

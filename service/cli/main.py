@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 # One thread a process: N workers with N threads each were three times slower than without.
 BLAS_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-CONTRACT = Path(__file__).resolve().parent.parent / "openapi" / "openapi.json"
+CONTRACT = Path(__file__).resolve().parents[2] / "openapi" / "openapi.json"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

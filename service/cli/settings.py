@@ -10,7 +10,7 @@ from worker.base.settings import Settings, rows, table
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "settings.md"
 
 _HEAD = """# Settings
 

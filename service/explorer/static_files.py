@@ -20,7 +20,7 @@ from service.responses.conditional import client_has_it
 if TYPE_CHECKING:
     from fastapi import Request
 
-FOLDER = Path(__file__).parent / "explorer"
+FOLDER = Path(__file__).parent
 INDEX = "index.html"
 MEDIA = {
     ".html": "text/html; charset=utf-8",

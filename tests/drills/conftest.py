@@ -62,7 +62,7 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Version:
         shutil.copytree(lanes, root / "glle_engine" / "lanes", dirs_exist_ok=True)  # compiled already
     environment = {**os.environ, "PYTHONPATH": str(root)}
     subprocess.run(
-        [sys.executable, "-m", "glle_engine.eigen.batched"], cwd=root, env=environment, check=True
+        [sys.executable, "-m", "glle_engine.posterior.fingerprint"], cwd=root, env=environment, check=True
     )  # compiled once
     return Version("earlier", root=root)
 

@@ -16,11 +16,11 @@ pytest.importorskip("numba")
 
 from glle_engine import Posterior, fit, manifolds
 from glle_engine.base.errors import InvalidParameterError
-from glle_engine.eigen.batched import LANES
 from glle_engine.eigen.batched import solver as lanes
 from glle_engine.eigen.batched.numeric.factorization import factorise
 from glle_engine.eigen.batched.solver import LaneSolver, Workspace, aligned
 from glle_engine.eigen.batched.symbolic.structure import Structure, analyse
+from glle_engine.linalg import LANES
 from glle_engine.posterior.draw import DrawKey
 from glle_engine.weights.philox import standard_normal
 from glle_engine.weights.philox_lanes import stream

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import glle
+import glle.cli
 from glle import Client, Dataset, GlleServiceError, Job, Posterior, Retries
 from glle.cli import connection
 from service.cli import main
@@ -54,7 +55,7 @@ def test_page_has_the_defaults_of_retries() -> None:
 def test_page_has_every_command_and_exit_code() -> None:
     """Those that ask a service."""
     groups = argparse.ArgumentParser().add_subparsers()
-    service.commands.add(groups)
+    glle.cli.add(groups)
     for name, group in groups.choices.items():
         assert f"`glle {name}" in SECTIONS["Commands"]
         actions = [part for part in group._actions if isinstance(part, argparse._SubParsersAction)]

@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from glle_engine.eigen.batched import LANES
+from glle_engine.linalg import LANES
 from worker.base.versions import named
 from worker.storage.array_cache import entry_bytes
 

@@ -1,5 +1,4 @@
-"""Several draws of one posterior at once, one a SIMD lane: needs numba, the extra ``fast``."""
+"""Several draws of one posterior at once, one per SIMD lane; needs numba, the extra ``fast``.
 
-# Four, whatever the machine has: with AVX-512 eight were no faster (the factors come from the outer caches either way),
-# took twice the memory, and waited for the slowest of eight.
-LANES = 4
+May import `base`, `linalg`, `weights` and the files of `eigen`. Start with `solver`, then `symbolic`, `numeric`, `krylov`.
+"""

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.eigen.batched import LANES
 from glle_engine.eigen.batched.acceptance import deviations, null_left
 from glle_engine.eigen.batched.krylov.lanczos import lanczos
 from glle_engine.eigen.batched.numeric.factorization import factorise
 from glle_engine.eigen.eigenpairs import GOOD_PIN, MAX_STEPS, Eigenpairs, pin_refusal, refusal, start_vector
+from glle_engine.linalg import LANES
 from glle_engine.weights.lane_sampling import sample, unpack
 
 if TYPE_CHECKING:

@@ -1,1 +1,0 @@
-"""What a deployment needs: costs as laws fitted to measurements (`make capacity`), and what follows for a demand."""
