@@ -32,7 +32,7 @@ from glle_engine.base.spec import FitSpec, check_integer
 from glle_engine.base.validation import checked_data, require_training_data
 from glle_engine.graph.search import neighbors_by
 from glle_engine.linalg import dense
-from glle_engine.linalg.alignment_ import procrustes_rotation, turned
+from glle_engine.linalg.procrustes import procrustes_rotation, turned
 from glle_engine.posterior.fit import reference_embedding
 from glle_engine.posterior.out_of_sample import hang
 from glle_engine.posterior.summary import Summary, generalized_procrustes, summarize

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.spec import check_choice, check_integer, check_positive
 from glle_engine.eigen.eigenproblem import sign_convention
-from glle_engine.linalg.alignment_ import aligned_to
+from glle_engine.linalg.procrustes import aligned_to
 from glle_engine.weights.philox import standard_normal
 
 if TYPE_CHECKING:

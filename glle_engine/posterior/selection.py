@@ -15,7 +15,7 @@ from glle_engine.eigen.eigenproblem import Eigenproblem, scaled
 from glle_engine.graph.connectivity import closed_classes, components
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg import dense
-from glle_engine.linalg.alignment_ import disparity
+from glle_engine.linalg.procrustes import disparity
 from glle_engine.metrics.ranks import continuity, trustworthiness
 from glle_engine.weights.lle import lle_weights, neighborhoods
 

@@ -12,7 +12,7 @@ from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.progress import OnProgress, silent
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg import dense
-from glle_engine.linalg.alignment_ import procrustes_rotation, turned
+from glle_engine.linalg.procrustes import procrustes_rotation, turned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -11,7 +11,7 @@ import pytest
 
 from glle_engine import DrawKey, Posterior, fit, load
 from glle_engine.base.errors import InvalidParameterError, StorageError
-from glle_engine.linalg.alignment_ import disparity, procrustes_rotation
+from glle_engine.linalg.procrustes import disparity, procrustes_rotation
 
 if TYPE_CHECKING:
     from pathlib import Path

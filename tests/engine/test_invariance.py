@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glle_engine import manifolds
-from glle_engine.linalg.alignment_ import disparity
+from glle_engine.linalg.procrustes import disparity
 from glle_engine.methods import METHODS
 
 if TYPE_CHECKING:

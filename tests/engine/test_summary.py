@@ -12,7 +12,7 @@ from scipy.linalg import subspace_angles
 
 from glle_engine import fit
 from glle_engine.base.errors import InvalidParameterError
-from glle_engine.linalg.alignment_ import procrustes_rotation
+from glle_engine.linalg.procrustes import procrustes_rotation
 from glle_engine.posterior.summary import generalized_procrustes, moments, summarize
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 
 from glle_engine import manifolds
 from glle_engine.base.errors import MissingLibraryError
-from glle_engine.linalg.alignment_ import disparity
+from glle_engine.linalg.procrustes import disparity
 from glle_engine.methods import METHODS, Cost
 from glle_engine.methods import Embedding as Places
 from glle_engine.methods import method as method_of

@@ -10,7 +10,7 @@ import numpy as np
 import redis
 from rq.timeouts import JobTimeoutException
 
-from glle_engine.linalg.alignment_ import procrustes_rotation
+from glle_engine.linalg.procrustes import procrustes_rotation
 from worker.analyses.base import AnalysisSpec
 from worker.analyses.embedding import EmbeddingSpec, truth_of
 from worker.base.problems import problem_of

@@ -19,7 +19,7 @@ import numpy as np
 from scipy.stats import chi2, spearmanr
 
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.linalg.alignment_ import procrustes_rotation
+from glle_engine.linalg.procrustes import procrustes_rotation
 from glle_engine.posterior.summary import generalized_procrustes
 
 if TYPE_CHECKING:

@@ -255,7 +255,7 @@ def warm() -> None:
     from glle_engine.eigen.eigenproblem import Eigenproblem  # noqa: PLC0415
     from glle_engine.eigen.fallbacks import few_points  # noqa: PLC0415
     from glle_engine.linalg import distances  # noqa: PLC0415
-    from glle_engine.linalg.alignment_ import aligned_to  # noqa: PLC0415 -- the solvers beside the lanes import these
+    from glle_engine.linalg.procrustes import aligned_to  # noqa: PLC0415 -- the solvers beside the lanes import these
     from glle_engine.weights.gaussian import WeightLaw  # noqa: PLC0415
     from glle_engine.weights.philox import standard_normal  # noqa: PLC0415
 

@@ -9,7 +9,7 @@ from glle_engine import manifolds
 from glle_engine.base.errors import DisconnectedGraphError, InvalidParameterError, TooFewPointsError
 from glle_engine.base.progress import silent
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.linalg.alignment_ import disparity
+from glle_engine.linalg.procrustes import disparity
 from glle_engine.methods import METHODS, Embedding, method
 from glle_engine.methods.lle_variants.arrivals import Arrivals
 from glle_engine.methods.lle_variants.auto_k_lle import local_disparity, residual_variance

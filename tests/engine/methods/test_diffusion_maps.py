@@ -10,7 +10,7 @@ from scipy.spatial.distance import cdist
 
 from glle_engine import manifolds
 from glle_engine.base.errors import DegenerateDataError, InvalidParameterError, TooFewPointsError
-from glle_engine.linalg.alignment_ import disparity
+from glle_engine.linalg.procrustes import disparity
 from glle_engine.methods import METHODS, Embedding
 from glle_engine.methods.spectral import diffusion_maps
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from glle_engine import manifolds
 from glle_engine.base.errors import ConvergenceError, InvalidParameterError
-from glle_engine.linalg.alignment_ import disparity
+from glle_engine.linalg.procrustes import disparity
 from glle_engine.methods import METHODS
 from glle_engine.methods.spectral import laplacian, modified_lle
 from tests.engine.methods.reference import embed, patches_of, same_columns

@@ -13,7 +13,7 @@ from scipy.sparse.linalg import ArpackError
 from glle_engine import fit, manifolds
 from glle_engine.base.errors import ConvergenceError, DegenerateDataError, DisconnectedGraphError, InvalidParameterError
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.linalg.alignment_ import disparity
+from glle_engine.linalg.procrustes import disparity
 from glle_engine.methods import METHODS
 from glle_engine.methods.spectral import isomap, laplacian
 from glle_engine.methods.spectral.affinity_graph import symmetric_graph
