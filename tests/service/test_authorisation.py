@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi.routing import APIRoute
 
 from service.app import ROOMS
-from tests.service.authorisation import OPERATIONS, PAGE, outcome, page
+from tests.docs.authorisation import OPERATIONS, PAGE, outcome, page
 from tests.service.keyed import bearer, had_by
 from tests.service.test_tenants import BODIES
 from worker.tenancy.api_keys import SCOPES
@@ -62,5 +62,5 @@ def test_no_route_is_outside_of_the_contract() -> None:
 
 
 def test_the_page_is_what_the_rule_says() -> None:
-    """Also after a route was added: `python -m tests.service.authorisation` writes it."""
+    """Also after a route was added: `python -m tests.docs.authorisation` writes it."""
     assert PAGE.read_text(encoding="utf-8") == page()

@@ -1,6 +1,6 @@
 """Who may ask what: one rule, and the page docs/authorisation.md that it makes of the contract.
 
-`python -m tests.service.authorisation` writes the page.
+`python -m tests.docs.authorisation` writes the page.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Outcome = Literal["open", "401", "403", "404", "yes"]
 
 _HEAD = """# Who may ask what
 
-Written by `python -m tests.service.authorisation` from the contract and one rule, and checked against the service route
+Written by `python -m tests.docs.authorisation` from the contract and one rule, and checked against the service route
 by route (`tests/service/test_authorisation.py`). Keys, scopes and tenants are explained in [keys.md](keys.md).
 
 The rule: open paths tell nothing of anyone's data. Everything else needs a key, else 401. GET needs the scope read, all
