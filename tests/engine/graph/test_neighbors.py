@@ -173,7 +173,7 @@ def test_the_same_bits_with_every_kernel() -> None:
         found = subprocess.run(
             [sys.executable, "-W", "ignore", "-c", PROGRAM],
             env={**os.environ, **kernel},
-            cwd=Path(__file__).parents[2],
+            cwd=Path(__file__).parents[3],
             capture_output=True,
             text=True,
             check=True,
