@@ -15,7 +15,7 @@ from glle_engine.base.validation import digest
 from glle_engine.posterior.calibration import calibrate, half_samples
 from glle_engine.posterior.components import fit_components
 from glle_engine.posterior.out_of_sample import extend, reconstruct
-from tests.engine.dense import angle
+from tests.engine.eigen.dense_reference import angle
 
 if TYPE_CHECKING:
     from pathlib import Path

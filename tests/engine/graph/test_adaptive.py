@@ -17,7 +17,7 @@ from glle_engine.graph.adaptive import kept_candidates, kept_of_new
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.posterior.calibration import calibrate
 from glle_engine.posterior.out_of_sample import extend
-from tests.engine.dense import angle, bottom
+from tests.engine.eigen.dense_reference import angle, bottom
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from glle_engine import fit, manifolds
 from glle_engine.weights.lle import lle_weights, neighborhoods
 from glle_engine.weights.tangent import tangent_frames
-from tests.engine.dense import angle
+from tests.engine.eigen.dense_reference import angle
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

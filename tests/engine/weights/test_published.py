@@ -11,7 +11,7 @@ from glle_engine import FitSpec, fit, manifolds
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.weights.lle import lle_weights
 from glle_engine.weights.published import direct_covariance, published_law
-from tests.engine.dense import angle
+from tests.engine.eigen.dense_reference import angle
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

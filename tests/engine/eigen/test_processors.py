@@ -22,7 +22,7 @@ from glle_engine.graph.connectivity import closed_classes
 from glle_engine.weights.gaussian import WeightLaw
 from glle_engine.posterior.posterior import Posterior
 from glle_engine.base.spec import FitSpec
-from tests.engine.hard import with_vanishing_pivot, with_weak_point
+from tests.engine.eigen.hard_problems import with_vanishing_pivot, with_weak_point
 
 
 def uniform(key, *shape):

@@ -17,8 +17,8 @@ from glle_engine.graph.connectivity import closed_classes
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg import dense
 from glle_engine.weights.lle import lle_weights
-from tests.engine.dense import angle, bottom, residual_matrix
-from tests.engine.hard import with_vanishing_pivot, with_weak_point
+from tests.engine.eigen.dense_reference import angle, bottom, residual_matrix
+from tests.engine.eigen.hard_problems import with_vanishing_pivot, with_weak_point
 
 
 @pytest.mark.parametrize("name", manifolds.NAMES)

@@ -24,8 +24,8 @@ from glle_engine.linalg import LANES
 from glle_engine.posterior.draw import DrawKey
 from glle_engine.weights.philox import standard_normal
 from glle_engine.weights.philox_lanes import stream
-from tests.engine.dense import angle, bottom
-from tests.engine.hard import with_vanishing_pivot, with_weak_point
+from tests.engine.eigen.dense_reference import angle, bottom
+from tests.engine.eigen.hard_problems import with_vanishing_pivot, with_weak_point
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

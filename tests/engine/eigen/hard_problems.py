@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tests.engine.dense import residual_matrix
+from tests.engine.eigen.dense_reference import residual_matrix
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
