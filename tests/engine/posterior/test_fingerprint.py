@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from glle_engine import Draw
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def elsewhere(folder: Path | None = None, **environment: str) -> tuple[str, str]:
