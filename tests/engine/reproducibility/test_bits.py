@@ -44,9 +44,9 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def digests(path: Path, environment: Mapping[str, str]) -> dict[str, str]:
     """Return the digests that a process with these settings computes."""
-    command = [sys.executable, "-W", "ignore::ImportWarning", "-m", "tests.engine.digests", str(path)]
+    command = [sys.executable, "-W", "ignore::ImportWarning", "-m", "tests.engine.reproducibility.digests", str(path)]
     found = subprocess.run(
-        command, env={**os.environ, **environment}, cwd=Path(__file__).parents[2], check=True, capture_output=True
+        command, env={**os.environ, **environment}, cwd=Path(__file__).parents[3], check=True, capture_output=True
     )
     return dict(json.loads(found.stdout))
 
