@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from rq import SimpleWorker
 
-from tests.worker.test_queue import fit_job
+from tests.worker.jobs.test_queue import fit_job
 from worker.base.problems import ProblemError
 from worker.jobs.rq_types import NAME, SERIALIZER, SafeQueue
 from worker.jobs.store import Cancelled

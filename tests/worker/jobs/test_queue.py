@@ -82,7 +82,7 @@ def test_callbacks_and_webhooks_are_refused(stores: Stores, tmp_path: Path, monk
         stores.queue._queue.enqueue_call(function, args=["x"], job_id=function.replace(".", "-"))
         key = "rq:job:" + function.replace(".", "-")
         for kind in ("success", "failure", "stopped"):
-            stores.client.hset(key, f"{kind}_callback_name", "tests.worker.test_queue.witness_callback")
+            stores.client.hset(key, f"{kind}_callback_name", "tests.worker.jobs.test_queue.witness_callback")
     work(stores)
     assert called == ["task"]
     assert WITNESSED == []
