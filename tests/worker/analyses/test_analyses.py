@@ -14,7 +14,7 @@ from glle_engine.metrics.ranks import local_trustworthiness
 from glle_engine.posterior.calibration import calibrate
 from glle_engine.posterior.out_of_sample import extend, reconstruct
 from glle_engine.posterior.selection import advise
-from tests.worker.test_tasks import SHEET, N, draws_job, fit_job
+from tests.worker.execution.test_tasks import SHEET, N, draws_job, fit_job
 from worker.analyses import posterior_analyses, registry
 from worker.analyses.comparison import ComparisonSpec
 from worker.analyses.embedding import EmbeddingSpec

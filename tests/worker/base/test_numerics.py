@@ -10,7 +10,7 @@ import pytest
 
 import glle_engine
 from glle_engine import NUMBERS, FitSpec
-from tests.worker.test_tasks import SHEET, draws_job, fit_job
+from tests.worker.execution.test_tasks import SHEET, draws_job, fit_job
 from worker.analyses.posterior_analyses import CalibrationSpec
 from worker.base import numerics
 from worker.base.numerics import adopt, is_of_this_version, kind_of, numbers_for, numbers_of

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from tests.worker.test_tasks import raiser
+from tests.worker.execution.test_tasks import raiser
 from worker.execution.background_writer import FAR, Behind
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.conftest import until
-from tests.worker.test_tasks import draws_job, fit_job
+from tests.worker.execution.test_tasks import draws_job, fit_job
 from worker.analyses.posterior_analyses import SummarySpec
 from worker.execution import tasks
 from worker.execution.telemetry import drew, stage, watched

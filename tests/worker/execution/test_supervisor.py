@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from tests.conftest import until
-from tests.worker.test_process import children, fit_job, worker
+from tests.worker.execution.test_worker import children, fit_job, worker
 from worker.execution import process_guard
 from worker.execution.supervisor import GRACE_SECONDS, LOOK_SECONDS, Overseer
 
