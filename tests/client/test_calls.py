@@ -27,7 +27,7 @@ from glle import (
 from glle.transport.calls import Reply
 from glle.transport.errors import of_problem
 from openapi import client_types
-from tests.service.answers import DATASET, INFO, NOW, URL, Clock, Service, npy, problem
+from tests.client.answers import DATASET, INFO, NOW, URL, Clock, Service, npy, problem
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 
 from glle.inputs import upload_of
 from glle.transport.sinks import FileSink, NpySink, NpzSink
-from tests.service.answers import Service, npy, posterior
+from tests.client.answers import Service, npy, posterior
 
 if TYPE_CHECKING:
     from collections.abc import Callable

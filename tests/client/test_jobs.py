@@ -23,7 +23,7 @@ from glle import (
     UnavailableError,
 )
 from glle.progress import Bars
-from tests.service.answers import DATASET, URL, Clock, Service, job, npy, posterior, problem
+from tests.client.answers import DATASET, URL, Clock, Service, job, npy, posterior, problem
 
 
 @pytest.fixture
