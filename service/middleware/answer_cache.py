@@ -38,7 +38,7 @@ MOST_WORDS = 256  # of headers
 LARGEST = 2**20  # bytes of an answer that is worth keeping
 LONGEST_KEY = 256  # bytes; a longer one is its digest
 # Of an entry, beside the objects that `_cost` sizes: its place in the ordered dictionary, which grows by doubling, and
-# what the allocator rounds up. Measured by `tests/service/test_recent.py`.
+# what the allocator rounds up. Measured by `tests/service/middleware/test_answer_cache.py`.
 ENTRY_BYTES = 224
 _ZIPPED = b"\n"  # marks the key of a compressed answer; no header has it
 _PLAIN_QUERY = re.compile(rb"[A-Za-z0-9_.~=&:,-]*")

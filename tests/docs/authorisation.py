@@ -25,7 +25,7 @@ Outcome = Literal["open", "401", "403", "404", "yes"]
 _HEAD = """# Who may ask what
 
 Written by `python -m tests.docs.authorisation` from the contract and one rule, and checked against the service route
-by route (`tests/service/test_authorisation.py`). Keys, scopes and tenants are explained in [keys.md](keys.md).
+by route (`tests/service/middleware/test_authorisation.py`). Keys, scopes and tenants are explained in [keys.md](keys.md).
 
 The rule: open paths tell nothing of anyone's data. Everything else needs a key, else 401. GET needs the scope read, all
 other methods write; a key without it is 403. What belongs to another tenant is 404, as if it were not there; lists show
