@@ -13,7 +13,7 @@ from service.app import create_app
 from service.cli.main import listen
 from service.server.uvicorn_server import Server
 from tests.conftest import until
-from tests.service.test_events import parsed
+from tests.service.responses.test_sse import parsed
 from worker.stores import Stores
 
 if TYPE_CHECKING:

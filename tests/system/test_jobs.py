@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import until
-from tests.service.test_events import parsed
+from tests.service.responses.test_sse import parsed
 from tests.system.conftest import ended, fitted, synthetic
 from worker.execution import process_guard
 
