@@ -9,7 +9,7 @@ from fastapi.routing import APIRoute
 from service.app import ROOMS
 from tests.docs.authorisation import OPERATIONS, PAGE, outcome, page
 from tests.service.keyed import bearer, had_by
-from tests.service.test_tenants import BODIES
+from tests.service.submission.test_tenants import BODIES
 from worker.tenancy.api_keys import SCOPES
 
 if TYPE_CHECKING:
