@@ -18,7 +18,7 @@ from pyarrow import parquet
 from service.uploads import label_columns
 from service.uploads.formats import arrow_columns, arrow_stream
 from service.uploads.registry import Apart, Limits, reader_of
-from tests.service.test_readers import header, npy, read, refused
+from tests.service.uploads.test_formats import header, npy, read, refused
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings
 
