@@ -17,7 +17,7 @@ from service.encoding.compression import Compress, accepts_gzip
 from service.middleware.head import Head
 from tests.conftest import evict, until
 from tests.service.conftest import serving
-from tests.service.test_resources import upload
+from tests.service.routes.test_resources import upload
 from worker.execution import tasks
 from worker.records.draws import DrawsSpec
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tests.service.conftest import beating
 from tests.service.keyed import had_by, served
-from tests.service.test_resources import upload
+from tests.service.routes.test_resources import upload
 from tests.worker.storage.test_queue_space import used
 
 if TYPE_CHECKING:

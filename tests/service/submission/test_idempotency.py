@@ -12,8 +12,8 @@ import pytest
 from service.submission import idempotency
 from service.submission.idempotency import Answers, remembered
 from tests.conftest import until
+from tests.service.routes.test_resources import upload
 from tests.service.submission.test_priority import CREATING, posterior
-from tests.service.test_resources import upload
 from worker.base.problems import ProblemError, refuse
 from worker.execution import tasks
 from worker.records.ids import digest

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from service.submission import pagination
-from tests.service.test_resources import upload
+from tests.service.routes.test_resources import upload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

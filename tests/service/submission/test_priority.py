@@ -10,7 +10,7 @@ import pytest
 from glle_engine import FitSpec
 from tests.conftest import in_turn
 from tests.service.conftest import beating
-from tests.service.test_resources import upload
+from tests.service.routes.test_resources import upload
 from worker.base.clock import now_iso
 from worker.storage.posteriors import PosteriorRecord
 

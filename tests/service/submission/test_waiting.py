@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from service.submission import waiting
 from service.submission.waiting import Waits
 from tests.service.keyed import served
-from tests.service.test_resources import upload
+from tests.service.routes.test_resources import upload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

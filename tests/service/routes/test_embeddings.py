@@ -16,8 +16,8 @@ from glle_engine.methods import Embedding as Places
 from glle_engine.methods import method as method_of
 from glle_engine.metrics.registry import score
 from tests.service.encoding.test_tables import rows
-from tests.service.test_analyses import NPY, NPZ, check, npz, worked
-from tests.service.test_resources import upload
+from tests.service.routes.test_analyses import NPY, NPZ, check, npz, worked
+from tests.service.routes.test_resources import upload
 from worker.execution import context, tasks
 
 if TYPE_CHECKING:

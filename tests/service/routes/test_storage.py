@@ -13,7 +13,7 @@ import pytest
 from service.app import create_app
 from service.cli import main
 from tests.service.conftest import beating, serving
-from tests.service.test_analyses import NPY, check, drawn, fitted, worked
+from tests.service.routes.test_analyses import NPY, check, drawn, fitted, worked
 from worker.execution import tasks
 from worker.operations import doctor
 from worker.storage.object_store import backend

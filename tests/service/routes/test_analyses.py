@@ -17,7 +17,7 @@ from service.responses.analyses import Wanted, result_response
 from service.schemas.resources import PosteriorIn
 from tests.conftest import evict
 from tests.service.conftest import serving
-from tests.service.test_resources import upload
+from tests.service.routes.test_resources import upload
 from worker.analyses.posterior_analyses import ReconstructionsSpec
 from worker.base.problems import ProblemError
 from worker.execution import tasks

@@ -16,7 +16,7 @@ from service.explorer.static_files import FOLDER, MEDIA, files
 if TYPE_CHECKING:
     import httpx
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PAGE = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 FIRST_LOAD_BYTES = 400_000
 # A namespace, and what the libraries say in comments and in a message for browsers without WebGL.
