@@ -12,8 +12,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from tests.compose.engine import ROOT
 from tests.deploy.autoscaling import by_age, by_length, desired, played
+from tests.deploy.compose.engine import ROOT
 from worker.base.settings import table
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import yaml
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 STANDIN = Path(__file__).parent / "standin"
 PROJECT = "glle"
 
