@@ -164,7 +164,7 @@ hostile: setup
 	$(BIN)/python -m tests.hostile.mutants --seed $(SEED) $(MUTANTS)
 
 audit: $(VENV)-audit/.installed
-	$(VENV)-audit/bin/python -m tests.audit
+	$(VENV)-audit/bin/python -m qa.audit
 
 # Of its own: what audits the environment is no part of it.
 $(VENV)-audit/.installed: requirements-audit.lock

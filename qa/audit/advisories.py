@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.audit.locks import Pin, requirements
+from qa.audit.locks import Pin, requirements
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tests.audit.locks import Locked
+    from qa.audit.locks import Locked
 
 PIP_AUDIT = (sys.executable, "-m", "pip_audit")
 SERVICES = ("pypi", "osv")  # asked in this order, until one answers

@@ -10,8 +10,8 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from tests.audit.asking import PIP_AUDIT, SERVICES, AuditError, Told, UnreachableError, told_by
-from tests.audit.locks import LOCKS, Locked, Pin, locked, rounds
+from qa.audit.advisories import PIP_AUDIT, SERVICES, AuditError, Told, UnreachableError, told_by
+from qa.audit.locks import LOCKS, Locked, Pin, locked, rounds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.audit.__main__ import main
-from tests.audit.locks import LOCKS, Pin, locked, requirements, rounds
+from qa.audit.__main__ import main
+from qa.audit.locks import LOCKS, Pin, locked, requirements, rounds
 
 STANDIN = str(Path(__file__).with_name("standin.py"))
 
