@@ -84,7 +84,7 @@ test-storage: setup
 
 # CHAOS="--requests 300" is the small one.
 chaos: setup
-	$(BIN)/python -m tests.chaos $(CHAOS)
+	$(BIN)/python -m qa.chaos $(CHAOS)
 
 test-drills: setup
 	$(BIN)/python -m pytest -m drill tests/drills

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from redis.exceptions import ConnectionError, TimeoutError  # noqa: A004 # what they are called there
 
-from tests.chaos.alone import differing
-from tests.chaos.census import CACHE, QUEUE, Census
+from qa.chaos.census import CACHE, QUEUE, Census
+from qa.chaos.reference import differing
 from tests.load.content import Content, Embedding, Fit
 from tests.load.following import JSON, NPY, NPZ
 from tests.load.ledger import ENDED

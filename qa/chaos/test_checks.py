@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from tests.chaos import checks
-from tests.chaos.alone import computed, differing
-from tests.chaos.census import CACHE, QUEUE, Census
-from tests.chaos.processes import marked
+from qa.chaos import checks
+from qa.chaos.census import CACHE, QUEUE, Census
+from qa.chaos.processes import marked
+from qa.chaos.reference import computed, differing
 from tests.load.content import Content, Draws, Embedding, Fit, Summary
 from tests.load.ledger import Attempt, Ledger, percentiles
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tests.load.ledger import percentiles
 
 if TYPE_CHECKING:
-    from tests.chaos.killer import Kill
+    from qa.chaos.killer import Kill
     from tests.load.ledger import Ledger
 
 # What succeeds only with such a process: anything, a record, an array of the cache, a task.
