@@ -148,7 +148,7 @@ fuzz: setup
 	$(BIN)/python -m tests.fuzz $(FUZZ)
 
 degraded: setup
-	$(BIN)/python -m tests.degraded $(DEGRADED)
+	$(BIN)/python -m qa.degraded $(DEGRADED)
 
 SOAK ?= --minutes 30
 

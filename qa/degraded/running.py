@@ -10,18 +10,18 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tests.degraded.asking import Clients
-from tests.degraded.house import House
-from tests.degraded.large import reads
-from tests.degraded.network import can_lose, far_away, situations
-from tests.degraded.situations import SITUATIONS
-from tests.degraded.truth import Truth
+from qa.degraded.clients import Clients
+from qa.degraded.deployment import House
+from qa.degraded.large import reads
+from qa.degraded.network import can_lose, far_away, situations
+from qa.degraded.reference import Truth
+from qa.degraded.situations import SITUATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.degraded.situations import Situation
+    from qa.degraded.situations import Situation
 
 LARGE = "cache: everything evicted while it is read"
 HEAL_SECONDS = 30.0  # within which all must be well again

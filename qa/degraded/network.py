@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from qa.degraded.situations import Situation, nothing
 from tests.conftest import until
-from tests.degraded.situations import Situation, nothing
 from worker.execution import process_guard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.degraded.house import House
+    from qa.degraded.deployment import House
 
 _IP, _NFT, _NSENTER, _UNSHARE = (shutil.which(name) or name for name in ("ip", "nft", "nsenter", "unshare"))
 _TABLE = ("netdev", "glle")

@@ -13,13 +13,13 @@ import httpx
 import numpy as np
 
 from glle_engine import manifolds
-from tests.degraded.asking import NPY, SECONDS, Answer, fitted, uploaded
-from tests.degraded.truth import Truth
+from qa.degraded.clients import NPY, SECONDS, Answer, fitted, uploaded
+from qa.degraded.reference import Truth
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.degraded.house import House
+    from qa.degraded.deployment import House
 
 N, COUNT = 2000, 360  # 11.5 MB of draws
 _FIRST = 2**17
