@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from glle_engine import FitSpec
+from qa.drills.conftest import NOW, ROOT, START_SECONDS, Version, deployed
 from service.responses.draws import _READ_BYTES
 from tests.conftest import until
-from tests.drills.conftest import NOW, ROOT, START_SECONDS, Version, deployed
 from tests.system.conftest import ended, fitted, synthetic
 from worker.base.numerics import kind_of
 from worker.execution import process_guard
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from tests.drills.conftest import Deployment, Process
+    from qa.drills.conftest import Deployment, Process
 
 pytestmark = [
     pytest.mark.timeout(300),  # five processes start

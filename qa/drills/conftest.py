@@ -44,7 +44,7 @@ NOW = Version("now")
 
 def later(differs: str) -> Version:
     """Return a later version that differs in formats, numbers, or both."""
-    return Version("later", module="tests.drills.next_version", environment={"DRILL": differs})
+    return Version("later", module="qa.drills.next_version", environment={"DRILL": differs})
 
 
 @pytest.fixture(scope="session")
