@@ -11,9 +11,9 @@ import httpx
 import numpy as np
 import pytest
 
+from qa.hostile.bombs import ABORTING_PARQUET, arrow_schema_bomb, npz_labels_bomb, parquet_footer_bomb
 from service.encoding.arrow import ARROW, PARQUET
 from tests.conftest import until
-from tests.hostile.bombs import ABORTING_PARQUET, arrow_schema_bomb, npz_labels_bomb, parquet_footer_bomb
 from tests.system.conftest import ended, running
 from tests.system.test_errors import check, npy, upload
 from worker.execution import process_guard

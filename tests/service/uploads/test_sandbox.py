@@ -19,13 +19,13 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from qa.hostile.bombs import ABORTING_PARQUET, arrow_schema_bomb, npz_labels_bomb, parquet_footer_bomb
 from service.encoding.arrow import ARROW, PARQUET
 from service.uploads.registry import Apart, Limits, Reader, reader_of
 from service.uploads.sandbox import child
 from service.uploads.sandbox.processes import Ended, ReaderProcesses
 from service.uploads.sandbox.transfer import Order, read_outcome, table_of, write_outcome
 from tests.conftest import until
-from tests.hostile.bombs import ABORTING_PARQUET, arrow_schema_bomb, npz_labels_bomb, parquet_footer_bomb
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings
 

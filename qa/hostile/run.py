@@ -13,10 +13,10 @@ from typing import IO, Self
 
 from hypothesis import HealthCheck, Phase, given, settings
 
-from tests.hostile.attacks import ATTACKS
-from tests.hostile.case import Told
-from tests.hostile.judging import faults
-from tests.hostile.mutations import bodies
+from qa.hostile.attacks import ATTACKS
+from qa.hostile.case import Told
+from qa.hostile.mutations import bodies
+from qa.hostile.verdict import faults
 
 HANGS_SECONDS = 120.0
 
@@ -65,7 +65,7 @@ class Victim:
 
     def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
         if self._process is None:
-            command = [sys.executable, "-m", "tests.hostile.child", self._folder.name]
+            command = [sys.executable, "-m", "qa.hostile.child", self._folder.name]
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
             )

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tests.hostile.caps import MAX_BODY, MAX_INFLATED
-from tests.hostile.case import Attack
+from qa.hostile.caps import MAX_BODY, MAX_INFLATED
+from qa.hostile.case import Attack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from qa.hostile.caps import MOST_BYTES, MOST_SECONDS
 from service.schemas.problems import MEDIA_TYPE
-from tests.hostile.caps import MOST_BYTES, MOST_SECONDS
 
 if TYPE_CHECKING:
-    from tests.hostile.case import Told
+    from qa.hostile.case import Told
 
 
 def faults(told: Told, *, taken: bool | None = None) -> list[str]:

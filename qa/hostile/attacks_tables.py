@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from tests.hostile.attacks_npy import Payload
-from tests.hostile.caps import MAX_BODY, MAX_INFLATED
-from tests.hostile.case import Attack
+from qa.hostile.attacks_npy import Payload
+from qa.hostile.caps import MAX_BODY, MAX_INFLATED
+from qa.hostile.case import Attack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

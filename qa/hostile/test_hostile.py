@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from tests.hostile.attacks import ATTACKS
-from tests.hostile.case import KINDS, Told
-from tests.hostile.judging import faults
-from tests.hostile.mutations import bodies, good
-from tests.hostile.service import Service
+from qa.hostile.attacks import ATTACKS
+from qa.hostile.case import KINDS, Told
+from qa.hostile.mutations import bodies, good
+from qa.hostile.service import Service
+from qa.hostile.verdict import faults
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,14 +12,14 @@ import sys
 
 os.environ.setdefault("HOSTILE_SCALE", "16")  # before anything reads it
 
-from tests.hostile.caps import MOST_BYTES, MOST_SECONDS  # the scale holds from its import on
-from tests.hostile.case import KINDS  # likewise
-from tests.hostile.run import Victim, attacked, table  # likewise
+from qa.hostile.caps import MOST_BYTES, MOST_SECONDS  # the scale holds from its import on
+from qa.hostile.case import KINDS  # likewise
+from qa.hostile.run import Victim, attacked, table  # likewise
 
 
 def main() -> int:
     """Run it and print the table."""
-    parser = argparse.ArgumentParser(prog="python -m tests.hostile", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m qa.hostile", description=__doc__)
     parser.add_argument("--examples", type=int, default=2000, help="bodies by chance of each reader")
     parser.add_argument("--readers", nargs="+", choices=KINDS, default=list(KINDS))
     chosen = parser.parse_args()

@@ -11,10 +11,10 @@ from typing import Self
 
 import httpx
 
+from qa.hostile.caps import MAX_BODY, MAX_INFLATED, MAX_JSON, MOST_BYTES
+from qa.hostile.case import KINDS, Told
 from service.app import create_app
 from service.uploads.sandbox.processes import Ended, ReaderProcesses
-from tests.hostile.caps import MAX_BODY, MAX_INFLATED, MAX_JSON, MOST_BYTES
-from tests.hostile.case import KINDS, Told
 from worker.base.settings import Settings
 from worker.stores import Stores
 
