@@ -66,7 +66,7 @@ test-compose: setup
 	bash tests/compose/run
 
 test-hosts: setup
-	$(BIN)/python -m tests.hosts $(HOSTS)
+	$(BIN)/python -m qa.hosts $(HOSTS)
 	$(BIN)/python -m pytest -m hosts tests/system
 
 test-redis: setup

@@ -6,8 +6,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from docs.figures.methods.tables import table
-from tests.hosts.running import MANY_POINTS
-from tests.hosts.throughput import DRAWS, shards
+from qa.hosts.running import MANY_POINTS
+from qa.hosts.throughput import DRAWS, shards
 from tests.soak.judging import ALLOWED
 
 if TYPE_CHECKING:

@@ -7,20 +7,20 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tests.hosts.balancer import Balancer
-from tests.hosts.composed import PORT
-from tests.hosts.faults import WORKERS
-from tests.hosts.machines import HERE, wait_until
-from tests.hosts.report import Row
-from tests.hosts.work import OPEN
+from qa.hosts.balancer import Balancer
+from qa.hosts.composed import PORT
+from qa.hosts.faults import WORKERS
+from qa.hosts.machines import HERE, wait_until
+from qa.hosts.report import Row
+from qa.hosts.work import OPEN
 from tests.load.ledger import Ledger
 from tests.load.running import Load, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.hosts.deployment import Deployment
-    from tests.hosts.work import Work
+    from qa.hosts.deployment import Deployment
+    from qa.hosts.work import Work
 
 APIS = ("api-1", "api-2")
 DRAWS = 1024

@@ -8,16 +8,16 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from tests.hosts import quotas
-from tests.hosts.deployment import Deployment, worker_names
-from tests.hosts.faults import WORKERS, faults
-from tests.hosts.joining import joined
-from tests.hosts.machines import Network, run, wait_until
-from tests.hosts.report import Row, table
-from tests.hosts.rolling import APIS, rollings
-from tests.hosts.throughput import table as figures_table
-from tests.hosts.throughput import throughput
-from tests.hosts.work import Work
+from qa.hosts import quotas
+from qa.hosts.deployment import Deployment, worker_names
+from qa.hosts.faults import WORKERS, faults
+from qa.hosts.joining import joined
+from qa.hosts.machines import Network, run, wait_until
+from qa.hosts.report import Row, table
+from qa.hosts.rolling import APIS, rollings
+from qa.hosts.throughput import table as figures_table
+from qa.hosts.throughput import throughput
+from qa.hosts.work import Work
 
 if TYPE_CHECKING:
     import argparse

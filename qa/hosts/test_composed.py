@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.hosts import composed
-from tests.hosts.report import Row, table
+from qa.hosts import composed
+from qa.hosts.report import Row, table
 from worker.base.settings import Settings
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from tests.hosts.deployment import worker_names
-from tests.hosts.machines import wait_until
-from tests.hosts.report import Row
-from tests.hosts.work import Prober
+from qa.hosts.deployment import worker_names
+from qa.hosts.machines import wait_until
+from qa.hosts.report import Row
+from qa.hosts.work import Prober
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.hosts.deployment import Deployment
-    from tests.hosts.work import Job, Work
+    from qa.hosts.deployment import Deployment
+    from qa.hosts.work import Job, Work
 
 DRAWS = 1024
 WORKERS = worker_names(3)
