@@ -29,8 +29,8 @@ from qa.chaos import checks
 from qa.chaos.killer import Killer
 from qa.chaos.processes import KINDS, marked
 from qa.chaos.recovery import recoveries
-from tests.load.ledger import Ledger, percentiles
-from tests.load.running import Load, run, user_of
+from qa.load.ledger import Ledger, percentiles
+from qa.load.running import Load, run, user_of
 from tests.system.conftest import Up, running
 
 

@@ -10,9 +10,9 @@ from redis.exceptions import ConnectionError, TimeoutError  # noqa: A004 # what 
 
 from qa.chaos.census import CACHE, QUEUE, Census
 from qa.chaos.reference import differing
-from tests.load.content import Content, Embedding, Fit
-from tests.load.following import JSON, NPY, NPZ
-from tests.load.ledger import ENDED
+from qa.load.content import Content, Embedding, Fit
+from qa.load.following import JSON, NPY, NPZ
+from qa.load.ledger import ENDED
 from worker.records.ids import text
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import httpx
     import redis
 
-    from tests.load.ledger import Accepted, Ledger
-    from tests.load.user import User
+    from qa.load.ledger import Accepted, Ledger
+    from qa.load.user import User
 
 TERMINAL_SECONDS = 30.0
 LEAVING_SECONDS = 20.0  # for which a task of a job that has ended may wait for a worker, which drops it

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from qa.chaos.processes import Kind, marked, tree
 
 if TYPE_CHECKING:
-    from tests.load.ledger import Ledger
+    from qa.load.ledger import Ledger
 
 SHARES: dict[Kind, int] = {"API": 2, "worker": 3, "work-horse": 4, "queue server": 2, "cache server": 2}
 STRAY_SECONDS = 2.0  # after which a process that lost its parent should be gone

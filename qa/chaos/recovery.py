@@ -5,11 +5,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
-from tests.load.ledger import percentiles
+from qa.load.ledger import percentiles
 
 if TYPE_CHECKING:
     from qa.chaos.killer import Kill
-    from tests.load.ledger import Ledger
+    from qa.load.ledger import Ledger
 
 # What succeeds only with such a process: anything, a record, an array of the cache, a task.
 _SHOWN_BY = {

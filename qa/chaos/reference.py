@@ -12,8 +12,8 @@ from glle_engine import FitSpec, Posterior
 from glle_engine.methods import method
 from glle_engine.metrics.ranks import local_trustworthiness
 from glle_engine.posterior.summary import summarize
-from tests.load.content import METHODS, Content, Draws, Embedding, Fit, Made, Summary
-from tests.load.ledger import digest_of
+from qa.load.content import METHODS, Content, Draws, Embedding, Fit, Made, Summary
+from qa.load.ledger import digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,8 +13,8 @@ from qa.chaos import checks
 from qa.chaos.census import CACHE, QUEUE, Census
 from qa.chaos.processes import marked
 from qa.chaos.reference import computed, differing
-from tests.load.content import Content, Draws, Embedding, Fit, Summary
-from tests.load.ledger import Attempt, Ledger, percentiles
+from qa.load.content import Content, Draws, Embedding, Fit, Summary
+from qa.load.ledger import Attempt, Ledger, percentiles
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,8 +13,8 @@ from qa.hosts.faults import WORKERS
 from qa.hosts.machines import HERE, wait_until
 from qa.hosts.report import Row
 from qa.hosts.work import OPEN
-from tests.load.ledger import Ledger
-from tests.load.running import Load, run
+from qa.load.ledger import Ledger
+from qa.load.running import Load, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,7 +1,7 @@
 """`python -m tests.soak`: `glle up` under ten times its usual load, sampled and judged.
 
 The usual load is that of ten people at work, each of whom does one thing every ten seconds: one thing a second, of the
-mixture of `tests.load` (uploads, fits, draws, summaries, embeddings, reads, cancels, deletions). What is kept for a
+mixture of `qa.load` (uploads, fits, draws, summaries, embeddings, reads, cancels, deletions). What is kept for a
 time is kept for a short one here, and what is kept within a budget has a small one, so that both are full before the
 measured part begins.
 """
@@ -18,8 +18,8 @@ from pathlib import Path
 
 import httpx
 
-from tests.load.ledger import Ledger
-from tests.load.running import Load, run
+from qa.load.ledger import Ledger
+from qa.load.running import Load, run
 from tests.soak import judging, picture
 from tests.soak.sampling import Sampler
 from tests.system.conftest import running

@@ -18,7 +18,7 @@ from scipy import stats
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tests.load.ledger import Attempt
+    from qa.load.ledger import Attempt
     from tests.soak.sampling import Sample
 
 ALLOWED = 0.05

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tests.load.ledger import Attempt
+    from qa.load.ledger import Attempt
     from tests.soak.sampling import Sample
 
 _MIB = 2**20

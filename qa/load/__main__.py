@@ -1,17 +1,17 @@
-"""`python -m tests.load`: a load on a service that runs, and what came."""
+"""`python -m qa.load`: a load on a service that runs, and what came."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from tests.load.ledger import percentiles
-from tests.load.running import Load, run
+from qa.load.ledger import percentiles
+from qa.load.running import Load, run
 
 
 def main() -> int:
     """Run it; return 1 when an answer was wrong, or an error."""
-    parser = argparse.ArgumentParser(prog="python -m tests.load", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m qa.load", description=__doc__)
     parser.add_argument("--url", action="append", required=True)
     parser.add_argument("--requests", type=int)
     parser.add_argument("--seconds", type=float)

@@ -9,16 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tests.load.content import (
-    Content,
-    Embedding,
-    Fit,
-    Made,
-    Summary,
-    content_of,
-    is_refused_alone,
-)
-from tests.load.ledger import ENDED, Accepted
+from qa.load.content import Content, Embedding, Fit, Made, Summary, content_of, is_refused_alone
+from qa.load.ledger import ENDED, Accepted
 
 if TYPE_CHECKING:
     import random
@@ -26,8 +18,8 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from tests.load.asking import Asker
-    from tests.load.ledger import Ledger
+    from qa.load.client import Asker
+    from qa.load.ledger import Ledger
 
 NPY, NPZ, JSON = "application/x-npy", "application/zip", "application/json"
 MOST_OPEN = 12  # jobs that are followed at a time

@@ -1,4 +1,4 @@
-"""`python -m tests.load.backlog`: what clients see while 10,000 jobs wait, and what that costs the queue server.
+"""`python -m qa.load.backlog`: what clients see while 10,000 jobs wait, and what that costs the queue server.
 
 Jobs of fits are queued in a `glle up`. Clients then repeat a round: a filtered list, a look at a job, a wait for it.
 Meanwhile two probes measure `/livez` and a cached draw, and the queue server's own processor time is read.
@@ -122,7 +122,7 @@ def load(url: str, draw: str, ids: list[str], wait: float, seconds: float, clien
 
 def main() -> int:
     """Run it, print the figures, and return 1 when a goal is missed or an answer was an error."""
-    parser = argparse.ArgumentParser(prog="python -m tests.load.backlog", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m qa.load.backlog", description=__doc__)
     parser.add_argument("--jobs", type=int, default=10_000)
     parser.add_argument("--clients", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=60.0)

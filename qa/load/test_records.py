@@ -10,11 +10,11 @@ from datetime import UTC, datetime
 import httpx
 import pytest
 
-from tests.load.asking import Asker
-from tests.load.content import METHODS, Content, Embedding, Fit
-from tests.load.following import Known
-from tests.load.ledger import Ledger
-from tests.load.user import User
+from qa.load.client import Asker
+from qa.load.content import METHODS, Content, Embedding, Fit
+from qa.load.following import Known
+from qa.load.ledger import Ledger
+from qa.load.user import User
 
 TTL = 60.0
 DATA = Content(1)

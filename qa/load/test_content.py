@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.load.content import Content, Fit, is_refused_alone
+from qa.load.content import Content, Fit, is_refused_alone
 
 DISCONNECTED = "urn:glle:problem:disconnected-graph"
 

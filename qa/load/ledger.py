@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from tests.load.content import Made
+    from qa.load.content import Made
 
 NO_ANSWER = 0
 ENDED = frozenset({"cancelled", "succeeded", "failed"})

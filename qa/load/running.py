@@ -7,10 +7,10 @@ import threading
 import time
 from dataclasses import dataclass
 
-from tests.load.asking import Asker
-from tests.load.content import Content
-from tests.load.ledger import Ledger
-from tests.load.user import User
+from qa.load.client import Asker
+from qa.load.content import Content
+from qa.load.ledger import Ledger
+from qa.load.user import User
 
 EVERYONES = 4  # data sets
 OWN = 8  # data sets that a client takes in turn, in a long run

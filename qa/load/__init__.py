@@ -2,7 +2,7 @@
 
 ::
 
-    from tests.load.running import Load, run
+    from qa.load.running import Load, run
 
     ledger = run(Load(requests=3000, clients=6, seed=0), ["http://127.0.0.1:8000"])
     ledger.faults        # answers that contradict what was told before: must be empty
@@ -21,5 +21,5 @@ the clients ask for is a function of the seed; what is drawn is a function of th
 without an answer is tried again, as docs/client.md says that a client should. With several URLs a client goes to the
 next one when it gets no answer. `Load(keeps=10000)` is for long runs: data sets come from a limited number for each
 client, so that live ones are few and everything the ledger keeps stays bounded; of attempts the last so many are kept.
-`run(..., stop=event)` ends early. `python -m tests.load --url ... --seconds 60 --rate 20` prints what came.
+`run(..., stop=event)` ends early. `python -m qa.load --url ... --seconds 60 --rate 20` prints what came.
 """

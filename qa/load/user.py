@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.load.content import (
-    METHODS,
-    Content,
-    Draws,
-    Embedding,
-    Fit,
-    Summary,
-    content_of,
-    fit_of,
-)
-from tests.load.following import JSON, NPY, NPZ, Follower, Known, is_missing
+from qa.load.content import METHODS, Content, Draws, Embedding, Fit, Summary, content_of, fit_of
+from qa.load.following import JSON, NPY, NPZ, Follower, Known, is_missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from tests.load.ledger import NO_ANSWER, Attempt
+from qa.load.ledger import NO_ANSWER, Attempt
 
 if TYPE_CHECKING:
     import random
     import threading
 
-    from tests.load.ledger import Ledger
+    from qa.load.ledger import Ledger
 
 AGAIN = frozenset({429, 502, 503, 504})
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
