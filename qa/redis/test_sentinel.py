@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
+from qa.redis.conftest import alone, array, deployed, followed, load, outcome, patiently, prepared, serving
+from qa.redis.nodes import CACHE, QUEUE, watched
 from tests.conftest import until
-from tests.redis.conftest import alone, array, deployed, followed, load, outcome, patiently, prepared, serving
-from tests.redis.nodes import CACHE, QUEUE, watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tests.redis.nodes import Watched
+    from qa.redis.nodes import Watched
     from tests.system.conftest import Up
 
 Behind = tuple["Up", httpx.Client, dict[str, "Watched"], str]

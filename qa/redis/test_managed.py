@@ -11,11 +11,11 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
-import redis
 
-from tests.redis.conftest import deployed
-from tests.redis.nodes import CACHE, PASSWORD, QUEUE, Node, free_port, started
-from tests.redis.workload import commands, everything, worker_killed
+import redis
+from qa.redis.conftest import deployed
+from qa.redis.nodes import CACHE, PASSWORD, QUEUE, Node, free_port, started
+from qa.redis.workload import commands, everything, worker_killed
 from tests.system.conftest import ROOT
 from worker.base.settings import Settings
 from worker.connections.clients import connect_cache, connect_queue

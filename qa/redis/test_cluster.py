@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-import redis
 
+import redis
+from qa.redis.conftest import alone, array, deployed, outcome, patiently, prepared
+from qa.redis.nodes import CACHE, PASSWORD, QUEUE, Node, cluster_url, clustered, started
 from tests.conftest import until
-from tests.redis.conftest import alone, array, deployed, outcome, patiently, prepared
-from tests.redis.nodes import CACHE, PASSWORD, QUEUE, Node, cluster_url, clustered, started
 from worker.base.settings import Settings, SettingsError
 from worker.operations import doctor
 from worker.storage.array_cache import PIECE, Entry
