@@ -153,7 +153,7 @@ degraded: setup
 SOAK ?= --minutes 30
 
 soak: setup
-	$(BIN)/python -m tests.soak $(SOAK)
+	$(BIN)/python -m qa.soak $(SOAK)
 
 HOSTILE ?= --examples 2000
 SEED ?= $(shell date +%s)

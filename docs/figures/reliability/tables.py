@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from docs.figures.methods.tables import table
 from qa.hosts.running import MANY_POINTS
 from qa.hosts.throughput import DRAWS, shards
-from tests.soak.judging import ALLOWED
+from qa.soak.verdict import ALLOWED
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from qa.load.ledger import Attempt
-    from tests.soak.sampling import Sample
+    from qa.soak.sampling import Sample
 
 _MIB = 2**20
 _WINDOW = 15.0  # seconds

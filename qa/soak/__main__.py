@@ -1,4 +1,4 @@
-"""`python -m tests.soak`: `glle up` under ten times its usual load, sampled and judged.
+"""`python -m qa.soak`: `glle up` under ten times its usual load, sampled and judged.
 
 The usual load is that of ten people at work, each of whom does one thing every ten seconds: one thing a second, of the
 mixture of `qa.load` (uploads, fits, draws, summaries, embeddings, reads, cancels, deletions). What is kept for a
@@ -20,8 +20,9 @@ import httpx
 
 from qa.load.ledger import Ledger
 from qa.load.running import Load, run
-from tests.soak import judging, picture
-from tests.soak.sampling import Sampler
+from qa.soak import picture
+from qa.soak import verdict as judging
+from qa.soak.sampling import Sampler
 from tests.system.conftest import running
 
 USUAL = 1.0  # things a second
@@ -40,7 +41,7 @@ SETTINGS = {
 
 def main() -> int:
     """Run it; print the table, leave samples, verdicts and a picture; return 1 unless all of it is flat."""
-    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m qa.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--rate", type=float, default=10 * USUAL, help="things done a second")
     parser.add_argument("--workers", type=int, default=2)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qa.load.ledger import Attempt
-    from tests.soak.sampling import Sample
+    from qa.soak.sampling import Sample
 
 ALLOWED = 0.05
 ALLOWED_COUNT = 2
