@@ -74,7 +74,7 @@ test-redis: setup
 
 # PROCESSORS is passed to pytest.
 test-processors: setup
-	$(BIN)/python -m tests.processors $(PROCESSORS)
+	$(BIN)/python -m qa.processors.__main__ $(PROCESSORS)
 
 test-scale: setup
 	$(BIN)/python -m pytest -m scale tests/engine

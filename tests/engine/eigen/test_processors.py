@@ -9,7 +9,7 @@ from functools import cache
 
 import pytest
 
-from tests.processors import other_processors
+from qa.processors.__main__ import other_processors
 
 pytest.importorskip("numba")
 

@@ -18,7 +18,7 @@ from glle_engine.graph.bridging import bridge
 from glle_engine.graph.neighbors import kneighbors, kneighbors_to
 from glle_engine.linalg import distances as room
 from glle_engine.linalg.distances import distances as distances_between
-from tests.processors import other_processors
+from qa.processors.__main__ import other_processors
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

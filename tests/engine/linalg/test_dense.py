@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from glle_engine.linalg import dense
-from tests.processors import other_processors
+from qa.processors.__main__ import other_processors
 
 NUMBERS = st.floats(-1e3, 1e3, allow_subnormal=False)
 BATCHES = arrays(np.float64, array_shapes(min_dims=3, max_dims=3, max_side=7), elements=NUMBERS)
@@ -114,7 +114,7 @@ DIGEST = """
 import hashlib, sys
 import numpy as np
 from glle_engine.linalg import dense
-from tests.processors import other_processors
+from qa.processors.__main__ import other_processors
 words = np.random.Philox(key=7).random_raw(40 * 12 * 9)
 A = ((words >> np.uint64(11)) * 2.0**-53 - 0.5).reshape(40, 12, 9)
 G = dense.gram(A) + 0.1 * np.eye(12)

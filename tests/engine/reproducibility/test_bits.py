@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from glle_engine import manifolds
-from tests.processors import other_processors
+from qa.processors.__main__ import other_processors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests import processors
+from qa.processors import __main__
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,8 +25,8 @@ def every_setting(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
         units = [] if "NPY_DISABLE_CPU_FEATURES" in changes else ["X86_V3"]
         return [changes.get("OPENBLAS_CORETYPE", "Zen")], units
 
-    monkeypatch.setattr(processors, "probed", probed)
-    monkeypatch.setattr(processors, "processor_flags", lambda _: FLAGS)
+    monkeypatch.setattr(__main__, "probed", probed)
+    monkeypatch.setattr(__main__, "processor_flags", lambda _: FLAGS)
     return seen
 
 
@@ -39,14 +39,14 @@ def test_each_setting_runs_and_one_failure_counts(
     every_setting: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The tests run in each environment; the names of those under which they fail are printed."""
-    monkeypatch.setattr(processors, "command", lambda _: ends_with("0"))
-    assert processors.main([]) == 0
+    monkeypatch.setattr(__main__, "command", lambda _: ends_with("0"))
+    assert __main__.main([]) == 0
     assert [changes.get("OPENBLAS_CORETYPE") for changes in every_setting[1:]] == [
         None, "Haswell", "Sandybridge", "Nehalem", "SkylakeX", None,
     ]  # fmt: skip
     assert every_setting[-1] == {"NPY_DISABLE_CPU_FEATURES": "X86_V3"}
-    monkeypatch.setattr(processors, "command", lambda _: ends_with("os.environ.get('OPENBLAS_CORETYPE') == 'Nehalem'"))
-    assert processors.main([]) == 1
+    monkeypatch.setattr(__main__, "command", lambda _: ends_with("os.environ.get('OPENBLAS_CORETYPE') == 'Nehalem'"))
+    assert __main__.main([]) == 1
     assert "FAILED under Nehalem." in capsys.readouterr().out
 
 
@@ -54,9 +54,9 @@ def test_a_setting_without_effect_is_a_failure(
     every_setting: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Libraries that ignore the environment would make every run one of the default."""
-    monkeypatch.setattr(processors, "command", lambda _: ends_with("0"))
-    monkeypatch.setattr(processors, "probed", lambda _: (["Zen"], ["X86_V3"]))
-    assert processors.main([]) == 1
+    monkeypatch.setattr(__main__, "command", lambda _: ends_with("0"))
+    monkeypatch.setattr(__main__, "probed", lambda _: (["Zen"], ["X86_V3"]))
+    assert __main__.main([]) == 1
     assert "FAILED under Haswell, Sandybridge, Nehalem, SkylakeX, no wide vectors." in capsys.readouterr().out
 
 
@@ -67,9 +67,9 @@ def test_missing_instructions_are_skipped_with_a_line(
     tmp_path: Path,
 ) -> None:
     """A kernel whose instructions the processor lacks would end the process."""
-    monkeypatch.setattr(processors, "command", lambda _: ends_with("0"))
-    monkeypatch.setattr(processors, "processor_flags", lambda _: {"sse4_2", "avx"})
-    assert processors.main([]) == 0
+    monkeypatch.setattr(__main__, "command", lambda _: ends_with("0"))
+    monkeypatch.setattr(__main__, "processor_flags", lambda _: {"sse4_2", "avx"})
+    assert __main__.main([]) == 0
     told = capsys.readouterr().out
     assert "Haswell: SKIPPED, this processor has no avx2, fma." in told
     assert "SkylakeX: SKIPPED" in told
@@ -77,5 +77,5 @@ def test_missing_instructions_are_skipped_with_a_line(
     monkeypatch.undo()
     listed = tmp_path / "cpuinfo"
     listed.write_text("processor : 0\nflags\t\t: fpu sse4_2 avx\n\nprocessor : 1\nflags\t\t: fpu\n", encoding="utf-8")
-    assert processors.processor_flags(listed) == {"fpu", "sse4_2", "avx"}
-    assert processors.processor_flags(tmp_path / "none") == set()
+    assert __main__.processor_flags(listed) == {"fpu", "sse4_2", "avx"}
+    assert __main__.processor_flags(tmp_path / "none") == set()
