@@ -63,14 +63,14 @@ test: setup
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test-compose: setup
-	bash tests/compose/run
+	bash tests/deploy/compose/run
 
 test-hosts: setup
 	$(BIN)/python -m qa.hosts $(HOSTS)
 	$(BIN)/python -m pytest -m hosts tests/system
 
 test-redis: setup
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m redis tests/redis
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m redis qa/redis
 
 # PROCESSORS is passed to pytest.
 test-processors: setup
@@ -87,7 +87,7 @@ chaos: setup
 	$(BIN)/python -m qa.chaos $(CHAOS)
 
 test-drills: setup
-	$(BIN)/python -m pytest -m drill tests/drills
+	$(BIN)/python -m pytest -m drill qa/drills
 
 test-ui: $(VENV)/.ui
 	$(BIN)/python -m pytest -m ui tests/ui $(UI)

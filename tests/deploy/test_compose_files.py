@@ -12,10 +12,9 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from service.middleware.access_policy import Door
+from tests.deploy.compose.engine import ROOT
+from tests.deploy.compose.wheelhouse import chosen
 from worker.base.settings import Settings, table
-
-from .engine import ROOT
-from .wheelhouse import chosen
 
 COMPOSE = (ROOT / "docker-compose.yml").read_text()
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load(COMPOSE)["services"]

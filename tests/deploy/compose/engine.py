@@ -34,7 +34,7 @@ def program(name: str) -> str:
     """
     path = shutil.which(name)
     if path is None:
-        raise FileNotFoundError(f"{name} is not installed; tests/compose/run installs it.")
+        raise FileNotFoundError(f"{name} is not installed; tests/deploy/compose/run installs it.")
     return path
 
 

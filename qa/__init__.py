@@ -1,0 +1,1 @@
+"""Programs that test a whole deployment: chaos, load, soak, faults, hostile bodies, several hosts, fuzzing, audits."""
