@@ -35,7 +35,7 @@ def running_service(workers: int) -> Iterator[str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GLLE_")}
     environment["GLLE_LOG_LEVEL"] = "warning"  # the demo has its own to say
     with tempfile.TemporaryDirectory(prefix="glle-demo-") as folder:
-        command = [sys.executable, "-m", "service", "up", "--port", "0", "--workers", str(workers)]
+        command = [sys.executable, "-m", "service.cli", "up", "--port", "0", "--workers", str(workers)]
         process = subprocess.Popen(  # noqa: S603 # this very program
             [*command, "--data-dir", folder],
             stderr=subprocess.PIPE,

@@ -15,7 +15,7 @@ from datamodel_code_generator import Formatter, InputFileType, LiteralType, Pyth
 from datamodel_code_generator.enums import DataModelType
 
 CONTRACT = Path(__file__).with_name("openapi.json")
-TYPES = CONTRACT.parent.parent / "service" / "client_types.py"
+TYPES = CONTRACT.parent.parent / "glle" / "types.py"
 HEAD = '"""What the API is asked and tells: generated from openapi/openapi.json by `make client-types`, not by hand."""'
 
 # Name, the body it is of, and the members that the client's method has of its own.

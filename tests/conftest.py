@@ -55,7 +55,7 @@ def in_turn(stores: Stores) -> list[str]:
 @pytest.fixture(scope="session")
 def server_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     """Real servers, as `glle up` starts them, for the whole session."""
-    from worker.operations.embedded_redis import cache_server, queue_server  # engine tests need no server  # noqa: PLC0415 # engine tests need no server
+    from worker.operations.embedded_redis import cache_server, queue_server  # noqa: PLC0415 # engine tests need no server
 
     settings = Settings(
         data_dir=str(tmp_path_factory.mktemp("servers")), cache_bytes=64 * 2**20, heartbeat=1, queue_fsync="everysec"

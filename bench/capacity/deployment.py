@@ -143,7 +143,7 @@ def _client(stack: contextlib.ExitStack, server: Server) -> redis.Redis:
 
 def _spawn(arguments: list[str], environment: dict[str, str], descriptor: int) -> subprocess.Popen[bytes]:
     return subprocess.Popen(  # noqa: S603 -- this very program
-        [sys.executable, "-m", "service", *arguments],
+        [sys.executable, "-m", "service.cli", *arguments],
         env=environment,
         pass_fds=(descriptor,),
         start_new_session=True,

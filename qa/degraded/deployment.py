@@ -140,7 +140,7 @@ class House:
         number = len(list(self.folder.glob(f"{arguments[0]}-*.log")))
         with (self.folder / f"{arguments[0]}-{number}.log").open("w") as output:
             return subprocess.Popen(
-                [sys.executable, "-m", "service", *arguments],
+                [sys.executable, "-m", "service.cli", *arguments],
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,

@@ -27,7 +27,7 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run `glle`."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     return subprocess.run(
-        [sys.executable, "-m", "service", *arguments], check=False, capture_output=True, text=True, env=environment
+        [sys.executable, "-m", "service.cli", *arguments], check=False, capture_output=True, text=True, env=environment
     )
 
 

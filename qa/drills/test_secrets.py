@@ -29,7 +29,7 @@ SERVERS = ("GLLE_REDIS_URL", "GLLE_CACHE_URL")
 def glle(data: Path, *arguments: str, **settings: str) -> str:
     """Run a command beside the service and return all that it prints."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "GLLE_DATA_DIR": str(data), **settings}
-    command = [sys.executable, "-m", "service", *arguments]
+    command = [sys.executable, "-m", "service.cli", *arguments]
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:

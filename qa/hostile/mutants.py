@@ -173,7 +173,7 @@ def serving(folder: str) -> Iterator[tuple[subprocess.Popen[bytes], httpx.Client
     nowhere = "redis://127.0.0.1:1"
     settings = Settings(redis_url=nowhere, cache_url=nowhere, data_dir=folder, reader_bytes=MEMORY, log_level="error")
     with listen("127.0.0.1", 0) as sock:
-        command = [sys.executable, "-m", "service", "serve", "--fd", str(sock.fileno())]
+        command = [sys.executable, "-m", "service.cli", "serve", "--fd", str(sock.fileno())]
         environment = {**os.environ, **settings.to_env()}
         with subprocess.Popen(command, env=environment, pass_fds=[sock.fileno()]) as process:
             try:

@@ -53,4 +53,4 @@ def _command(name: str, words: list[str]) -> list[str]:
     if words[0] == "redis-server":
         return [str(get_binary_path()), *words[1:]]
     assert words[0] in {"serve", "worker"}, f"{name}: {words}"
-    return [sys.executable, "-m", "service", *words]
+    return [sys.executable, "-m", "service.cli", *words]

@@ -187,7 +187,7 @@ def deployed(folder: Path, **settings: str) -> Iterator[tuple[Up, httpx.Client]]
 def serving(folder: Path, **settings: str) -> Iterator[str]:
     """Run one more API process, with other settings, of a deployment that runs; give its URL."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **settings}
-    command = [sys.executable, "-m", "service", "serve", "--port", "0"]
+    command = [sys.executable, "-m", "service.cli", "serve", "--port", "0"]
     log = folder / "serve.log"
     with log.open("w") as output, subprocess.Popen(command, env=environment, stdout=output, stderr=output) as process:
         try:

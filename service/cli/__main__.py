@@ -1,4 +1,4 @@
-"""`python -m service` is the `glle` command."""
+"""`python -m service.cli` is the `glle` command."""
 
 import sys
 

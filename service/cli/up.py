@@ -147,7 +147,7 @@ class Tree:
     ) -> subprocess.Popen[bytes]:
         return self._told(
             subprocess.Popen(  # noqa: S603 # this very program
-                [sys.executable, "-m", "service", *arguments],
+                [sys.executable, "-m", "service.cli", *arguments],
                 env=environment,
                 pass_fds=descriptors,
                 stdin=subprocess.DEVNULL,

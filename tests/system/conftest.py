@@ -71,7 +71,7 @@ def running(folder: Path, **settings: str) -> Iterator[Up]:
     """Run `glle up`, on a free port where no GLLE_PORT is named; kill what is left of it."""
     log = folder / "up.log"
     environment = {**os.environ, "GLLE_HEARTBEAT": "1", "PYTHONPATH": str(ROOT), **settings}
-    command = [sys.executable, "-m", "service", "up", "--port", settings.get("GLLE_PORT", "0")]
+    command = [sys.executable, "-m", "service.cli", "up", "--port", settings.get("GLLE_PORT", "0")]
     command += ["--data-dir", str(folder / "data")]
     with (
         log.open("w") as output,

@@ -31,7 +31,7 @@ def test_doctor_finds_a_running_tree_well(up: Up, client: httpx.Client, tmp_path
         "GLLE_DATA_DIR": str(tmp_path),
         "GLLE_HEARTBEAT": "1",
     }
-    command = [sys.executable, "-m", "service", "doctor", "--json", "--url", up.url]
+    command = [sys.executable, "-m", "service.cli", "doctor", "--json", "--url", up.url]
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     report = {check["name"]: check for check in json.loads(ran.stdout)["checks"]}
     assert {name: check["detail"] for name, check in report.items() if check["state"] == "problem"} == {}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def keys(data: Path, *arguments: str) -> str:
     """Run `glle keys` beside the service and return what it prints."""
-    command = [sys.executable, "-m", "service", "keys", *arguments, "--data-dir", str(data)]
+    command = [sys.executable, "-m", "service.cli", "keys", *arguments, "--data-dir", str(data)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout.strip()
 

@@ -101,7 +101,7 @@ def test_stop_is_warm_and_a_restart_goes_on(tmp_path: Path) -> None:
         over = ended(client, job["id"])
         assert (over["status"], over["progress"]["done"]) == ("succeeded", 400)
         busy = subprocess.run(
-            [sys.executable, "-m", "service", "up", "--port", "0", "--data-dir", str(tmp_path / "data")],
+            [sys.executable, "-m", "service.cli", "up", "--port", "0", "--data-dir", str(tmp_path / "data")],
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,

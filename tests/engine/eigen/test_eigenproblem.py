@@ -162,8 +162,8 @@ def test_every_rung_of_the_chain_gives_the_same_embedding(
 
 def test_nothing_accepted_is_an_error_with_a_remedy(posterior: Posterior, monkeypatch: pytest.MonkeyPatch) -> None:
     """When no solver passes the acceptance test the draw is an error, not a picture."""
-    for module in ("embedding", "lanes.solver") if dense.has_compiler() else ("embedding",):
-        monkeypatch.setattr(f"glle_engine.{module}.refusal", lambda *_, **__: "no")
+    for module in ("eigenproblem", "batched.solver") if dense.has_compiler() else ("eigenproblem",):
+        monkeypatch.setattr(f"glle_engine.eigen.{module}.refusal", lambda *_, **__: "no")
     with pytest.raises(ConvergenceError) as caught:
         posterior.draw(0)
     assert "reg" in caught.value.remedy

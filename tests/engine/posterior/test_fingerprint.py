@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[3]
 def elsewhere(folder: Path | None = None, **environment: str) -> tuple[str, str]:
     """Return fingerprint and kind in another process, whose path begins with a folder."""
     path = os.pathsep.join(map(str, filter(None, (folder, ROOT))))
-    asked = "from glle_engine import fingerprint as f; print(f.fingerprint(), f.numerics_kind() or 'pinned')"
+    asked = "from glle_engine.posterior import fingerprint as f; print(f.fingerprint(), f.numerics_kind() or 'pinned')"
     told = subprocess.run(
         [sys.executable, "-c", asked],
         env={**os.environ, **environment, "PYTHONPATH": path},

@@ -363,7 +363,7 @@ def test_a_negative_length_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_pyarrow_is_415_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is said what to install, and what will do instead."""
-    monkeypatch.setattr("service.readers.has_arrow", lambda: False)
+    monkeypatch.setattr("service.uploads.registry.has_arrow", lambda: False)
     for kind in (ARROW, PARQUET):
         with pytest.raises(ProblemError) as caught:
             reader_of(kind, "", Settings())

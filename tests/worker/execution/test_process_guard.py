@@ -16,8 +16,8 @@ from worker.execution.process_guard import Watcher
 
 PARENT = """
 import signal, subprocess, sys, time
-from worker import lifeline
-child = subprocess.Popen(["sleep", "60"], preexec_fn=lifeline.preexec(signal.SIGKILL), start_new_session=True)
+from worker.execution import process_guard
+child = subprocess.Popen(["sleep", "60"], preexec_fn=process_guard.preexec(signal.SIGKILL), start_new_session=True)
 print(child.pid, flush=True)
 time.sleep(60)
 """

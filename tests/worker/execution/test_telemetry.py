@@ -113,7 +113,7 @@ def test_counts_of_work_horses_arrive(stores: Stores, settings: Settings) -> Non
     for job in jobs:
         stores.queue.enqueue(job)
     environment = {**os.environ, **settings.to_env(), "GLLE_HEARTBEAT": "1"}
-    command = [sys.executable, "-m", "service", "worker"]
+    command = [sys.executable, "-m", "service.cli", "worker"]
     with subprocess.Popen(command, env=environment, start_new_session=True) as process:
         try:
             until(lambda: not any(stores.jobs.fetch(job.id).is_open for job in jobs))

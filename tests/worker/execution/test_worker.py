@@ -50,7 +50,7 @@ def worker(settings: Settings, name: str, before: str = "") -> Iterator[subproce
         "GLLE_HEARTBEAT": "1",
         "GLLE_CACHE_BYTES": str(2**30),
     }
-    command = [sys.executable, "-m", "service", "worker", "--name", name]
+    command = [sys.executable, "-m", "service.cli", "worker", "--name", name]
     if before:
         run = f"from service.cli.main import main; sys.exit(main(['worker', '--name', {name!r}]))"
         command = [sys.executable, "-c", f"import sys\n{before}\n{run}"]

@@ -190,7 +190,7 @@ def test_what_has_expired_is_not_there_and_is_swept(
     """After the time that the cache keeps things, too."""
     here.cache.put(KEY, {}, LARGE)
     later = SimpleNamespace(time=lambda: time.time() + here.settings.cache_ttl + 1)
-    for module in ("object_index", "store_sweep"):
+    for module in ("storage.object_store.index", "operations.store_sweep"):
         monkeypatch.setattr(f"worker.{module}.time", later)
     here.cache._client.flushall()
     assert here.cache.get(KEY) is None
