@@ -11,8 +11,8 @@ import glle_engine
 from service.encoding.compression import Compress
 from service.explorer import routes as explorer
 from service.middleware import cors
-from service.middleware.access_policy import Door
-from service.middleware.answer_cache import FromRecent, Recent
+from service.middleware.access_policy import AccessPolicy
+from service.middleware.answer_cache import AnswerCache, CachedAnswer
 from service.middleware.authentication import Authenticate
 from service.middleware.deprecation import Deprecations, is_marked
 from service.middleware.errors import Unexpected
@@ -39,7 +39,7 @@ from service.schemas import problems
 from service.schemas.openapi import complete
 from service.schemas.problems import ProblemOut, documented
 from service.server.metrics import Metrics
-from service.server.shutdown import Draining
+from service.server.shutdown import Shutdown
 from service.server.tracing import telemetry
 from service.uploads.sandbox.processes import ReaderProcesses
 from worker.observability.logging import has_access_log
@@ -95,9 +95,9 @@ def create_app(stores: Stores) -> FastAPI:
     )
     app.state.stores = stores
     app.state.streams = Streams(stores.settings.max_streams, stores.settings.max_tenant_streams)
-    app.state.draining = Draining(stores, app.state.streams)
+    app.state.draining = Shutdown(stores, app.state.streams)
     app.state.stores_of = lru_cache(TENANTS_AT_HAND)(stores.of)
-    app.state.recent = Recent(stores.settings.recent_bytes, stores.posteriors.state)
+    app.state.recent = AnswerCache(stores.settings.recent_bytes, stores.posteriors.state)
     app.state.readers = ReaderProcesses(stores.settings)
     app.state.metrics = Metrics(stores, app.state.recent)
     for routes in ROOMS:
@@ -106,8 +106,8 @@ def create_app(stores: Stores) -> FastAPI:
     app.add_middleware(Gate)
     app.add_middleware(Patience, seconds=stores.settings.patience, speed=stores.settings.least_speed)
     app.add_middleware(Compress)
-    app.add_middleware(FromRecent, recent=app.state.recent)
-    door = app.state.door = Door.of(stores.settings, stores.keys)
+    app.add_middleware(CachedAnswer, recent=app.state.recent)
+    door = app.state.door = AccessPolicy.of(stores.settings, stores.keys)
     app.add_middleware(Authenticate, door=door, rate=Rate(stores.client, stores.quotas))
     if any(is_marked(route) for routes in ROOMS for route in routes.router.routes):
         app.add_middleware(Deprecations)

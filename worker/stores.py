@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Self
 
 from worker.analyses.embedding_records import EmbeddingStore
 from worker.base.settings import Settings
-from worker.connections.circuit_breaker import Breaker
+from worker.connections.circuit_breaker import CircuitBreaker
 from worker.connections.clients import connect_cache, connect_queue
-from worker.connections.retry import Patience
+from worker.connections.retry import RetryPolicy
 from worker.jobs.lua_scripts import CHANGED, ENDED
-from worker.jobs.notifications import News
+from worker.jobs.notifications import Notifications
 from worker.jobs.queue import TaskQueue
 from worker.jobs.store import JobStore
-from worker.observability.counters import Counts
+from worker.observability.counters import Counters
 from worker.storage.datasets import DatasetStore
 from worker.storage.object_store.store import ObjectStore
 from worker.storage.posteriors import PosteriorStore
-from worker.storage.queue_space import Room
+from worker.storage.queue_space import QueueSpace
 from worker.storage.tiered_cache import TieredCache
 from worker.tenancy.api_keys import KeyStore
 from worker.tenancy.quotas import JobLimits, Quota, Quotas
@@ -43,12 +43,12 @@ class Stores:
     embeddings: EmbeddingStore
     jobs: JobStore
     queue: TaskQueue
-    endings: News
-    changes: News
-    counts: Counts
+    endings: Notifications
+    changes: Notifications
+    counts: Counters
     keys: KeyStore
     quotas: Quotas
-    room: Room
+    room: QueueSpace
     tenant: str | None = None
 
     @classmethod
@@ -69,10 +69,10 @@ class Stores:
         """
         arrays_seconds = WRITE_SECONDS if patient else ANSWER_SECONDS
         client, arrays = (
-            connect(settings, seconds, Patience(settings.redis_patience) if patient else Breaker(seconds))
+            connect(settings, seconds, RetryPolicy(settings.redis_patience) if patient else CircuitBreaker(seconds))
             for connect, seconds in ((connect_queue, ANSWER_SECONDS), (connect_cache, arrays_seconds))
         )
-        counts = Counts(client)
+        counts = Counters(client)
         cache = TieredCache(
             arrays,
             budget=settings.cache_bytes,
@@ -80,7 +80,7 @@ class Stores:
             counts=counts,
             objects=ObjectStore.of(settings, client, counts),
         )
-        room = Room(client, settings)
+        room = QueueSpace(client, settings)
         quotas = Quotas(settings)
         jobs = JobStore(client, ttl=settings.job_ttl, room=room)
         return cls(
@@ -92,8 +92,8 @@ class Stores:
             embeddings=EmbeddingStore(client, ttl=settings.job_ttl),
             jobs=jobs,
             queue=TaskQueue(client, jobs, settings),
-            endings=News(connect_queue(settings), ENDED),  # of their own: silence of the news means nothing
-            changes=News(connect_queue(settings), CHANGED),
+            endings=Notifications(connect_queue(settings), ENDED),  # of their own: silence of the news means nothing
+            changes=Notifications(connect_queue(settings), CHANGED),
             counts=counts,
             keys=KeyStore.under(settings.data_dir),
             quotas=quotas,

@@ -18,7 +18,7 @@ import redis
 from service.cli.main import BLAS_VARIABLES, listen
 from worker.base.settings import Settings
 from worker.execution import process_guard
-from worker.observability.counters import Counts
+from worker.observability.counters import Counters
 from worker.operations.embedded_redis import Server, cache_server, queue_server
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Deployment:
 
     def _tasks(self) -> int:
         """Return how many tasks began, ever."""
-        spreads = Counts(self.queue).read()[1]
+        spreads = Counters(self.queue).read()[1]
         return sum(
             sum(spread.counts)
             for series, spread in spreads.items()

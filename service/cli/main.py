@@ -18,7 +18,7 @@ from service.cli import backup, capacity, keys, scrub, store
 from service.cli import settings as settings_page
 from service.cli.options import add_flags, settings_of
 from service.cli.start_error import StartError
-from service.middleware.access_policy import Door
+from service.middleware.access_policy import AccessPolicy
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings, SettingsError, unknown
 from worker.observability import logging, tracing
@@ -216,7 +216,7 @@ def _settings(chosen: argparse.Namespace, settings: Settings) -> int:
 
 def _warn_of_shut_door(settings: Settings) -> None:
     """Say that nobody can get in yet; raise `SettingsError` when everybody could."""
-    if Door.of(settings).is_shut:
+    if AccessPolicy.of(settings).is_shut:
         _say("Requests need a key, and there is none: `glle keys create` makes one.")
 
 

@@ -28,7 +28,7 @@ from service.cli.supervisor import READY_SECONDS, Child, Started, pipe_is_up, re
 from worker.execution import process_guard
 from worker.observability import logging
 from worker.operations.embedded_redis import Server, ServerError, cache_server, queue_server
-from worker.storage.disk_space import Reserve
+from worker.storage.disk_space import DiskReserve
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Tree:
         self._sock = sock
         self._servers: list[Server] = []
         self._children: list[Child] = []
-        self._reserve = Reserve.of(settings)
+        self._reserve = DiskReserve.of(settings)
         self._watcher = None if process_guard.LINUX else process_guard.Watcher()
         self._stopping = False
         self._leaving: list[Started] = []

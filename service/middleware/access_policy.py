@@ -25,7 +25,7 @@ _READING = frozenset({"GET", "HEAD"})
 _PREFLIGHT = "OPTIONS"  # a browser's comes without a key, and is told nothing but methods
 
 
-class Door:
+class AccessPolicy:
     """Lets requests in.
 
     Parameters

@@ -65,7 +65,7 @@ class Answer:
         return not tags.isdisjoint({b"*", plain, gzip_tag(plain)})
 
 
-class Recent:
+class AnswerCache:
     """The answers given last, up to a number of bytes.
 
     Parameters
@@ -182,10 +182,10 @@ class Recent:
         self._alive.pop(posterior, None)
 
 
-class FromRecent:
+class CachedAnswer:
     """Gives the answers that are kept, and passes every other request on."""
 
-    def __init__(self, app: ASGIApp, recent: Recent) -> None:
+    def __init__(self, app: ASGIApp, recent: AnswerCache) -> None:
         self._app = app
         self._recent = recent
 

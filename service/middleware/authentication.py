@@ -17,7 +17,7 @@ from worker.records.tenants import DEFAULT
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from service.middleware.access_policy import Door
+    from service.middleware.access_policy import AccessPolicy
     from service.middleware.rate_limit import Rate
 
 _TENANT = "glle.tenant"  # where a request's scope says who asks
@@ -32,7 +32,7 @@ _CHALLENGES = {  # RFC 6750
 class Authenticate:
     """Tells everything behind it who asks, and refuses whoever may not, or asks too often."""
 
-    def __init__(self, app: ASGIApp, door: Door, rate: Rate) -> None:
+    def __init__(self, app: ASGIApp, door: AccessPolicy, rate: Rate) -> None:
         self._app = app
         self._door = door
         self._rate = rate

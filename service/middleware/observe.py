@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from service.server.metrics import Metrics
-    from service.server.shutdown import Draining
+    from service.server.shutdown import Shutdown
 
 COMMAND_BYTES = 64 * 2**10  # every JSON command is a few hundred bytes
 QUERY_BYTES = 32 * 2**10  # two lists of a thousand positions, percent-encoded, are 18 KB
@@ -34,7 +34,7 @@ access = logging.getLogger("glle.access")
 class Observe:
     """Adds X-Request-Id and Server-Timing to every answer, counts it by route template, and may log it."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, draining: Draining, *, has_access_log: bool = False) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, draining: Shutdown, *, has_access_log: bool = False) -> None:
         self._app = app
         self._metrics = metrics
         self._draining = draining

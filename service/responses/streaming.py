@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from starlette.types import Receive, Scope, Send
 
-    from worker.jobs.notifications import News
+    from worker.jobs.notifications import Notifications
     from worker.jobs.store import Job
     from worker.stores import Stores
 
@@ -113,7 +113,7 @@ class Streams:
         if not self._of_tenant[tenant]:
             del self._of_tenant[tenant]
 
-    def stop(self, changes: News) -> None:
+    def stop(self, changes: Notifications) -> None:
         """Have every stream end now: a server that stops does not wait for jobs."""
         self.stopped = True
         changes.wake_all()

@@ -18,7 +18,7 @@ from starlette.routing import compile_path
 
 from glle_engine import GlleError
 from worker.base.problems import Problem, ProblemError
-from worker.observability.redaction import masked
+from worker.observability.redaction import redacted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,7 +71,7 @@ def documented(**statuses: str) -> dict[int | str, dict[str, Any]]:
 
 def answer(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
     """Return the response of a problem."""
-    body = masked(json.dumps(problem.to_dict(), allow_nan=False))
+    body = redacted(json.dumps(problem.to_dict(), allow_nan=False))
     seconds = problem.details.get("retry_after") or _RETRY.get(problem.code) or _RETRY.get(problem.status)
     retry = {} if seconds is None else {"Retry-After": str(seconds)}
     return Response(body, problem.status, {**retry, **(headers or {})}, MEDIA_TYPE)

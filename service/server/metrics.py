@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.metrics_core import Metric
 
-    from service.middleware.answer_cache import Recent
+    from service.middleware.answer_cache import AnswerCache
     from worker.stores import Stores
 
 FLUSH_SECONDS = 5.0  # what a process counted is added to the deployment's counts so often, and at each scrape
@@ -65,7 +65,7 @@ class Metrics:
     Answers are counted on the event loop alone, without a lock: whoever wants what was counted takes it there.
     """
 
-    def __init__(self, stores: Stores, recent: Recent) -> None:
+    def __init__(self, stores: Stores, recent: AnswerCache) -> None:
         self._counts = stores.counts
         self._recent = recent
         self._answers: Answers = {}

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from worker.stores import Stores
 
 
-class Draining:
+class Shutdown:
     """Whether this process is about to stop, and what it tells its clients then.
 
     Parameters

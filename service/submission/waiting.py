@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from worker.jobs.notifications import News
+    from worker.jobs.notifications import Notifications
     from worker.jobs.store import Job
 
     Look = Callable[[], Awaitable[Job]]
-    Key = tuple[asyncio.AbstractEventLoop, News, str]
+    Key = tuple[asyncio.AbstractEventLoop, Notifications, str]
 
 _FIRST_SLEEP = 0.05
 _LONGEST_SLEEP = 2.0  # of a wait of minutes: each look costs a round trip, and news wakes it sooner
@@ -36,12 +36,12 @@ class Watch:
 
     """
 
-    def __init__(self, news: News, job: str, look: Look) -> None:
+    def __init__(self, news: Notifications, job: str, look: Look) -> None:
         self.latest: Job | None = None
         self.waiters = 0
         self.task = asyncio.create_task(self._run(news, job, look))
 
-    async def _run(self, news: News, job: str, look: Look) -> None:
+    async def _run(self, news: Notifications, job: str, look: Look) -> None:
         sleep = _FIRST_SLEEP
         with news.of(job) as ended:
             while True:
@@ -61,7 +61,9 @@ class Waits:
         self._watches: dict[Key, Watch] = {}
         self._of_tenant: Counter[str] = Counter()
 
-    async def settled(self, news: News, job: str, look: Look, seconds: float, *, tenant: str, most: int) -> Job:
+    async def settled(
+        self, news: Notifications, job: str, look: Look, seconds: float, *, tenant: str, most: int
+    ) -> Job:
         """Return a job once it has ended, or as it is when the time or all waiting is over.
 
         Parameters

@@ -11,7 +11,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from service.middleware.access_policy import Door
+from service.middleware.access_policy import AccessPolicy
 from tests.deploy.compose.engine import ROOT
 from tests.deploy.compose.wheelhouse import chosen
 from worker.base.settings import Settings, table
@@ -47,8 +47,8 @@ def test_only_the_api_is_reachable_and_only_from_this_machine() -> None:
 def test_published_elsewhere_the_api_asks_for_keys() -> None:
     """The API is told the address that it is published on: open on loopback, where the file is used as it is."""
     assert SERVICES["api"]["environment"]["GLLE_PUBLISHED"] == "${GLLE_BIND:-127.0.0.1}"
-    assert Door.of(Settings(host="0.0.0.0", published=DEFAULTS["GLLE_BIND"], data_dir="/nowhere")).is_open  # noqa: S104 # in the container
-    assert not Door.of(Settings(host="0.0.0.0", published="0.0.0.0", data_dir="/nowhere")).is_open  # noqa: S104 # likewise
+    assert AccessPolicy.of(Settings(host="0.0.0.0", published=DEFAULTS["GLLE_BIND"], data_dir="/nowhere")).is_open  # noqa: S104 # in the container
+    assert not AccessPolicy.of(Settings(host="0.0.0.0", published="0.0.0.0", data_dir="/nowhere")).is_open  # noqa: S104 # likewise
 
 
 def test_a_stopping_worker_has_time_for_its_job() -> None:

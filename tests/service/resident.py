@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import Response
 
-from service.middleware.answer_cache import Recent
+from service.middleware.answer_cache import AnswerCache
 
 if TYPE_CHECKING:
     from starlette.types import Scope
@@ -27,7 +27,7 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def keep(recent: Recent, number: int, body: int, query: int) -> None:
+def keep(recent: AnswerCache, number: int, body: int, query: int) -> None:
     """Keep the answer to a request for a draw."""
     posterior = "".join(["post_", f"{number % 10:032x}"])  # an object for each request, as its path gives one
     asked = b"seed=%d&points=" % number + b"1," * (query // 2) + b"1"
@@ -42,7 +42,7 @@ def keep(recent: Recent, number: int, body: int, query: int) -> None:
 
 def main(body: int, query: int) -> None:
     """Fill a cache and print what it takes."""
-    recent = Recent(BUDGET, lambda _: "state")
+    recent = AnswerCache(BUDGET, lambda _: "state")
     keep(recent, 0, body, query)
     gc.collect()
     before, number = resident(), 1

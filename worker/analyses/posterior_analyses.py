@@ -73,7 +73,7 @@ class SummarySpec(SampleSpec):
         if self.calibrated:
             found = desk.calibration()
             sample = replace(self, scale=found.meta["scale"])
-            told |= {"scale": sample.scale, "calibration": calibration_told(found.meta)}
+            told |= {"scale": sample.scale, "calibration": calibration_facts(found.meta)}
             beside["half_sample_spread"] = found.arrays["half_sample_spread"]
         draws = desk.draws(posterior, sample.keys(self.count))
         summary = summarize(draws, posterior.embedding, posterior.spec.n_neighbors, desk.tell)
@@ -215,7 +215,7 @@ class AdviceSpec(AnalysisSpec):
         return Entry(advice.to_dict(), {})
 
 
-def calibration_told(meta: dict[str, Any]) -> dict[str, Any]:
+def calibration_facts(meta: dict[str, Any]) -> dict[str, Any]:
     """Return what a calibration found out, without what it was asked for."""
     asked = {*CalibrationSpec().to_dict(), "sha256"}
     return {name: value for name, value in meta.items() if name not in asked}

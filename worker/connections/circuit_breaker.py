@@ -25,7 +25,7 @@ class AwayError(redis.ConnectionError):
     """The server did not answer a moment ago, and was not asked again."""
 
 
-class Breaker(Retry):
+class CircuitBreaker(Retry):
     """Tries a broken connection again at once, a silent server not before a moment has passed.
 
     One for all connections of a client: redis-py copies what it is given, and gets this very one.

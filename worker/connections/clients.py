@@ -12,7 +12,7 @@ from redis.sentinel import Sentinel, SentinelManagedConnection, SentinelManagedS
 
 from worker.base.settings import Settings, SettingsError
 from worker.connections.cluster import Cluster
-from worker.connections.retry import Patience
+from worker.connections.retry import RetryPolicy
 from worker.connections.urls import Address, address
 
 if TYPE_CHECKING:
@@ -48,14 +48,14 @@ def connect_queue(settings: Settings, seconds: float = ANSWER_SECONDS, retry: Re
             "Name one server, or one that sentinels know (docs/redis.md); GLLE_CACHE_URL may be a cluster."
         )
     options = {"socket_timeout": seconds, "socket_read_size": RECORD_SIZE}
-    return _connect(where, "GLLE_REDIS_URL", options, retry or Patience(0.0))
+    return _connect(where, "GLLE_REDIS_URL", options, retry or RetryPolicy(0.0))
 
 
 def connect_cache(settings: Settings, seconds: float = ANSWER_SECONDS, retry: Retry | None = None) -> redis.Redis:
     """Return a client of the cache's Redis, a cluster's as well; as `connect_queue`."""
     where = _address(settings.cache_url, "GLLE_CACHE_URL")
     options = {"socket_timeout": seconds, "socket_read_size": READ_SIZE}
-    return _connect(where, "GLLE_CACHE_URL", options, retry or Patience(0.0))
+    return _connect(where, "GLLE_CACHE_URL", options, retry or RetryPolicy(0.0))
 
 
 def _address(url: str, variable: str) -> Address:

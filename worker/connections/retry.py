@@ -28,7 +28,7 @@ _TOO_FEW_REPLICAS = "NOREPLICAS"
 T = TypeVar("T")
 
 
-class Patience(Retry):
+class RetryPolicy(Retry):
     """redis-py's policy of trying again, by the clock.
 
     Parameters

@@ -12,7 +12,7 @@ import numpy as np
 
 import glle_engine
 from glle_engine import Draw, FitSpec, Posterior
-from worker.analyses.posterior_analyses import CalibrationSpec, calibration_told
+from worker.analyses.posterior_analyses import CalibrationSpec, calibration_facts
 from worker.base.problems import ProblemError, refuse
 from worker.base.versions import require_own_numbers
 from worker.execution.draws import cached_draw, draw_and_cache, group_size
@@ -120,7 +120,7 @@ def keep(here: Stores, subject: str, spec: AnalysisSpec, result: Entry) -> Entry
     """Cache a result, and record the calibration that is the posterior's own; return what was cached."""
     require_finite(spec.kind, result, spec.may_be_nan)
     if spec == CalibrationSpec(engine=spec.engine):
-        recorded = here.posteriors.calibrate(subject, calibration_told(result.meta))
+        recorded = here.posteriors.calibrate(subject, calibration_facts(result.meta))
         result = Entry({**result.meta, **recorded}, result.arrays)
     return _put(here, spec.cache_key(subject), result)
 

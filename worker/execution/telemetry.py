@@ -106,11 +106,11 @@ def watched(here: Stores, job: str) -> Iterator[Watch]:
     if not TRACING.is_on and wanted(here.settings):
         TRACING.start("glle-worker", seconds=HORSE_SECONDS)
     task = get_current_job()
-    luggage = {} if task is None else task.meta
+    task_metadata = {} if task is None else task.meta
     started = time.perf_counter()
     with (
-        on_behalf(luggage, job),
-        TRACING.span("task", parent=TRACING.parent(luggage), kind="CONSUMER", glle__job=job) as span,
+        on_behalf(task_metadata, job),
+        TRACING.span("task", parent=TRACING.parent(task_metadata), kind="CONSUMER", glle__job=job) as span,
     ):
         watch = Watch(here)
         _WATCHES.append(watch)

@@ -28,7 +28,7 @@ from worker.base.numerics import adopt, kind_of, own_numbers
 from worker.base.settings import Settings
 from worker.base.versions import queue_name
 from worker.connections.clients import connect_queue
-from worker.connections.retry import Patience
+from worker.connections.retry import RetryPolicy
 from worker.execution import process_guard
 from worker.execution.supervisor import Overseer
 from worker.jobs.live_workers import worker_ttl
@@ -192,7 +192,7 @@ def main(name: str | None = None) -> int:
         log.warning("%s", _ANOTHER_KIND.format(numbers))
     else:
         log.info("Numerics kind: pinned (%s)", numbers)
-    connection = connect_queue(settings, retry=Patience(settings.redis_patience))
+    connection = connect_queue(settings, retry=RetryPolicy(settings.redis_patience))
     _reach(connection)
     worker = GlleWorker(
         [queue_name(numbers)],

@@ -27,7 +27,7 @@ AGAIN_SECONDS = 0.5
 Waiter = tuple[asyncio.AbstractEventLoop, asyncio.Event]
 
 
-class News:
+class Notifications:
     """Wakes who waits for news of a job.
 
     Parameters

@@ -29,7 +29,7 @@ from worker.jobs.live_workers import at_work, own_queues, workers_by_numbers
 from worker.jobs.rq_types import NAME, SERIALIZER, SafeJob, SafeQueue
 from worker.jobs.shards import Shards, counts, taker_field, takers
 from worker.jobs.store import job_key
-from worker.observability.request_context import luggage
+from worker.observability.request_context import task_metadata
 from worker.records.draws import DrawsSpec
 from worker.records.ids import text
 from worker.tenancy.quotas import Quotas
@@ -298,7 +298,7 @@ class TaskQueue:
             failure_ttl=FAILED_SECONDS,
             status=JobStatus.QUEUED,
             retry=Retry(max=RETRIES),
-            meta=luggage(),
+            meta=task_metadata(),
             description=id_,
         )
         task.origin, task.enqueued_at = job.queue, datetime.now(UTC)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from worker.base.problems import Problem, ProblemError
     from worker.records.dataset import Array
-    from worker.storage.queue_space import Room
+    from worker.storage.queue_space import QueueSpace
 
 __all__ = ["OPEN", "Cancelled", "Job", "JobStore", "Kind", "Status", "job_key"]
 
@@ -75,7 +75,7 @@ class JobStore:
         ttl: int,
         tenant: str | None = None,
         limits: JobLimits | None = None,
-        room: Room | None = None,
+        room: QueueSpace | None = None,
     ) -> None:
         self._client = client
         self._ttl = ttl

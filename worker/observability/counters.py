@@ -51,7 +51,7 @@ class Spread:
             yield edge, total
 
 
-class Counts:
+class Counters:
     """Counters and histograms.
 
     Parameters

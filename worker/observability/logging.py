@@ -9,7 +9,7 @@ import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from worker.observability.redaction import masked
+from worker.observability.redaction import redacted
 from worker.observability.request_context import JOB_ID, REQUEST_ID
 from worker.observability.tracing import TRACING
 
@@ -28,7 +28,7 @@ class TextLines(logging.Formatter):
         told = " ".join(f"{name}={value}" for name, value in _fields(record).items())
         line = f"{_time(record)} {record.levelname.lower()} {record.name}: {record.getMessage()}"
         line = _printable(line + (f" [{told}]" if told else ""))
-        return masked(f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line)
+        return redacted(f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line)
 
 
 class JsonLines(logging.Formatter):
@@ -45,7 +45,7 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info:
             told["exception"] = self.formatException(record.exc_info)
-        return masked(json.dumps(told, default=str))
+        return redacted(json.dumps(told, default=str))
 
 
 def configure(settings: Settings) -> None:

@@ -9,6 +9,6 @@ from worker.tenancy.api_keys import ID_BYTES, PREFIX
 _KEY = re.compile(rf"({PREFIX}_[0-9a-f]{{{2 * ID_BYTES}}})_[\w-]+")
 
 
-def masked(text: str) -> str:
+def redacted(text: str) -> str:
     """Return a text with the secret of each key in it replaced by ``***``; the key's id, which is none, stays."""
     return _KEY.sub(r"\1_***", text)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import redis
 
-    from worker.observability.counters import Counts
+    from worker.observability.counters import Counters
 
 PIECE = 2**20
 _LAYOUT = 2  # the arrays' bytes without a break between them; layout 1 began a piece with each array
@@ -69,7 +69,7 @@ class ArrayCache:
 
     """
 
-    def __init__(self, client: redis.Redis, *, budget: int, ttl: int, counts: Counts | None = None) -> None:
+    def __init__(self, client: redis.Redis, *, budget: int, ttl: int, counts: Counters | None = None) -> None:
         self._client = client
         self._counts = counts
         self.budget = budget

@@ -66,7 +66,7 @@ def no_room_for_work(settings: Settings) -> ProblemError | None:
     return refuse("redis-full", 503, detail, _REMEDY, free=free, least=least)
 
 
-class Reserve:
+class DiskReserve:
     """A file that holds room on the disk, given up when the queue server cannot write.
 
     Parameters
@@ -83,7 +83,7 @@ class Reserve:
         self._nbytes = nbytes
 
     @classmethod
-    def of(cls, settings: Settings) -> Reserve:
+    def of(cls, settings: Settings) -> DiskReserve:
         """Return the reserve of a deployment with embedded servers."""
         return cls(Path(settings.data_dir), settings.disk_reserve // 4)
 

@@ -24,7 +24,7 @@ LOOK_SECONDS = 1.0  # between two looks of a process at the server's memory
 RETRY_SECONDS = 30
 
 
-class Room:
+class QueueSpace:
     """The room on a queue server for new work.
 
     Parameters

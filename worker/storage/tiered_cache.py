@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import redis
 
-    from worker.observability.counters import Counts
+    from worker.observability.counters import Counters
     from worker.storage.array_cache import Array
     from worker.storage.object_store.index import Stored
     from worker.storage.object_store.store import ObjectStore
@@ -51,7 +51,7 @@ class TieredCache(ArrayCache):
         *,
         budget: int,
         ttl: int,
-        counts: Counts | None = None,
+        counts: Counters | None = None,
         objects: ObjectStore | None = None,
     ) -> None:
         super().__init__(client, budget=budget, ttl=ttl, counts=counts)

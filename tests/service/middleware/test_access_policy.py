@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from service.cli import main
-from service.middleware.access_policy import METRICS, OPEN_PATHS, Door, is_loopback
+from service.middleware.access_policy import METRICS, OPEN_PATHS, AccessPolicy, is_loopback
 from service.schemas.problems import MEDIA_TYPE
 from tests.service.keyed import bearer, served
 from worker.base.settings import Settings, SettingsError
@@ -176,7 +176,7 @@ def test_who_can_reach_it_decides_whether_a_key_is_needed(
 ) -> None:
     """As long as no key was made, only what this machine alone reaches is open."""
     settings = Settings(auth=auth, host=host, published=published, data_dir=str(tmp_path))
-    assert Door.of(settings).is_open == is_open
+    assert AccessPolicy.of(settings).is_open == is_open
 
 
 @pytest.mark.parametrize(("host", "published"), [("0.0.0.0", ""), ("127.0.0.1", "192.0.2.1"), ("::", "")])  # noqa: S104 # nothing is bound
@@ -185,7 +185,7 @@ def test_it_does_not_start_open_to_other_machines(
 ) -> None:
     """GLLE_AUTH=off is refused there with the remedy, before anything listens."""
     with pytest.raises(SettingsError, match="glle keys create"):
-        Door.of(Settings(auth="off", host=host, published=published))
+        AccessPolicy.of(Settings(auth="off", host=host, published=published))
     for name, value in {"AUTH": "off", "PUBLISHED": published, "DATA_DIR": str(tmp_path / "data")}.items():
         monkeypatch.setenv(f"GLLE_{name}", value)
     assert main.main(["up", "--host", host, "--port", "0"]) == 2

@@ -14,7 +14,7 @@ import redis
 from starlette.responses import Response
 
 from service.middleware import answer_cache
-from service.middleware.answer_cache import Recent
+from service.middleware.answer_cache import AnswerCache
 from tests.conftest import evict
 from worker.records.draws import DrawKey
 
@@ -119,10 +119,10 @@ def scope_of(path: str) -> Scope:
 @pytest.mark.parametrize("most", [0, 2, 10])
 def test_the_budget_holds(most: int) -> None:
     """The answers given last are kept, no more bytes than allowed, and what is larger not at all."""
-    one = Recent(10**6, lambda _: "state")
+    one = AnswerCache(10**6, lambda _: "state")
     one.keep(scope_of("/10"), "post_1", "state", Response(bytes(100)))
     budget = most * one._bytes
-    memory = Recent(budget, lambda _: "state")
+    memory = AnswerCache(budget, lambda _: "state")
     for number in range(10, 30):
         memory.keep(scope_of(f"/{number}"), "post_1", "state", Response(bytes(100)))
     kept = list(memory._answers)

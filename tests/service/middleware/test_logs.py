@@ -13,7 +13,7 @@ from service.app import create_app
 from tests.service.conftest import serving
 from worker.jobs.rq_types import SERIALIZER, SafeJob
 from worker.observability import logging as logs
-from worker.observability.request_context import luggage, on_behalf
+from worker.observability.request_context import on_behalf, task_metadata
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def test_request_id_travels_with_the_task(stores: Stores, capsys: pytest.Capture
     assert access["ms"] > 0
     task = SafeJob.fetch(job, connection=stores.client, serializer=SERIALIZER)
     assert task.meta == {"request_id": "grepme"}
-    assert not luggage(), "the request's id stayed with the request"
+    assert not task_metadata(), "the request's id stayed with the request"
 
 
 def replace_settings(stores: Stores, settings: Settings) -> Stores:

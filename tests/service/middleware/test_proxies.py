@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from service.middleware.access_policy import Door
+from service.middleware.access_policy import AccessPolicy
 from service.middleware.proxies import Proxies
 from tests.service.conftest import beating
 from tests.service.keyed import bearer, served
@@ -164,7 +164,7 @@ def test_naming_this_machine_as_a_proxy_asks_everyone_for_a_key(stores: Stores) 
 
 def test_a_client_of_this_machine_may_come_through_a_trusted_proxy() -> None:
     """It is one all the same; another's word for that is not believed."""
-    door = Door.of(Settings(trusted_proxies="172.17.0.2", data_dir="/nowhere"))
+    door = AccessPolicy.of(Settings(trusted_proxies="172.17.0.2", data_dir="/nowhere"))
     assert door.knows(scope("172.17.0.2", "127.0.0.1"))
     assert not door.knows(scope("172.17.0.2", "127.0.0.1, 192.0.2.1"))
     assert not door.knows(scope("172.17.0.3", "127.0.0.1"))
@@ -174,4 +174,4 @@ def test_a_client_of_this_machine_may_come_through_a_trusted_proxy() -> None:
 def test_a_proxy_is_named_by_its_address(networks: str) -> None:
     """A name could become another's."""
     with pytest.raises(SettingsError, match="GLLE_TRUSTED_PROXIES"):
-        Door.of(Settings(trusted_proxies=networks))
+        AccessPolicy.of(Settings(trusted_proxies=networks))

@@ -11,7 +11,7 @@ import pytest
 from service.cli import main
 from service.middleware.access_policy import OPEN_PATHS
 from tests.service.keyed import Had, bearer, had_by
-from worker.analyses.posterior_analyses import CalibrationSpec, calibration_told
+from worker.analyses.posterior_analyses import CalibrationSpec, calibration_facts
 from worker.storage.array_cache import Entry
 from worker.storage.posteriors import PosteriorRecord
 
@@ -166,7 +166,7 @@ def test_a_tenants_deletions_leave_the_others(guarded: httpx.Client, stores: Sto
     """With its data set go its posterior, its draws and its calibration, and nobody else's."""
     spec = CalibrationSpec()
     for had in (alice, bob):
-        stores.posteriors.calibrate(had.posterior, calibration_told({"scale": 2.0}))
+        stores.posteriors.calibrate(had.posterior, calibration_facts({"scale": 2.0}))
         stores.cache.put(spec.cache_key(had.posterior), *_entry())
     answer = guarded.delete(f"/v1/datasets/{alice.dataset}", params={"force": True}, headers=alice.headers)
     assert answer.status_code == 204

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import httpx
     import pytest
 
-    from worker.jobs.notifications import News
+    from worker.jobs.notifications import Notifications
     from worker.jobs.store import Job
     from worker.stores import Stores
 
@@ -56,7 +56,7 @@ class Fake:
 
 def wait(waits: Waits, fake: Fake, seconds: float = 30.0, tenant: str = "a", most: int = 1000) -> Any:
     """Wait for the job."""
-    return waits.settled(cast("News", fake), "job", fake.look, seconds, tenant=tenant, most=most)
+    return waits.settled(cast("Notifications", fake), "job", fake.look, seconds, tenant=tenant, most=most)
 
 
 def test_many_waiters_look_as_often_as_one(monkeypatch: pytest.MonkeyPatch) -> None:

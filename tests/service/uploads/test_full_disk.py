@@ -12,7 +12,7 @@ import pytest
 from tests.service.conftest import beating
 from tests.service.keyed import served
 from worker.operations import health
-from worker.storage.disk_space import ADDRESSES, Reserve
+from worker.storage.disk_space import ADDRESSES, DiskReserve
 
 if TYPE_CHECKING:
     import httpx
@@ -87,7 +87,7 @@ def test_ready_tests_a_write(client: httpx.Client, stores: Stores, monkeypatch: 
 @pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="the system cannot reserve room")
 def test_the_reserve_is_held_and_given_up_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes room of the disk; on a full disk it is given up, and held again when there is room."""
-    reserve, path, nbytes = Reserve(tmp_path, 2**20), tmp_path / "reserve", 2**20
+    reserve, path, nbytes = DiskReserve(tmp_path, 2**20), tmp_path / "reserve", 2**20
     reserve.hold()
     assert (path.stat().st_size, path.stat().st_mode & 0o777) == (nbytes, 0o600)
     assert path.stat().st_blocks * 512 >= nbytes
@@ -102,5 +102,5 @@ def test_the_reserve_is_held_and_given_up_once(tmp_path: Path, monkeypatch: pyte
     monkeypatch.undo()
     reserve.hold()
     assert path.exists()
-    Reserve(tmp_path, 0).hold()  # switched off
+    DiskReserve(tmp_path, 0).hold()  # switched off
     assert not path.exists()

@@ -155,7 +155,7 @@ def test_auto_is_one_number_for_everyone(stores: Stores, fitted: str, monkeypatc
     assert "calibrating: half-samples" in stages
     known = stores.posteriors.calibration(fitted)
     assert known is not None
-    assert known == posterior_analyses.calibration_told(made(stores, CalibrationSpec(), fitted).meta)
+    assert known == posterior_analyses.calibration_facts(made(stores, CalibrationSpec(), fitted).meta)
     assert known == made(stores, replace(SUMMARY, scale=1.0, calibrated=True), fitted).meta["calibration"]
     assert len(runs) == 1
     keys = [key.cache_key(stores.posteriors.drawn_from(fitted)) for key in spec.at(known["scale"]).draws()]

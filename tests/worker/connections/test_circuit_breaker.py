@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from worker.connections import circuit_breaker
-from worker.connections.circuit_breaker import AwayError, Breaker
+from worker.connections.circuit_breaker import AwayError, CircuitBreaker
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def silent() -> Iterator[int]:
 
 def client(port: int, seconds: float) -> redis.Redis:
     """Return a client that waits so long."""
-    return redis.Redis(port=port, socket_timeout=seconds, socket_connect_timeout=seconds, retry=Breaker(seconds))
+    return redis.Redis(port=port, socket_timeout=seconds, socket_connect_timeout=seconds, retry=CircuitBreaker(seconds))
 
 
 def test_a_silent_server_is_not_asked_by_everyone(silent: int) -> None:
@@ -83,7 +83,7 @@ def test_it_is_asked_as_ever_when_it_is_back(server_settings: Settings, monkeypa
     stores.client.connection_pool.release(keeper)
     assert stores.client.ping()
     retry = stores.client.get_retry()
-    assert isinstance(retry, Breaker)
+    assert isinstance(retry, CircuitBreaker)
     retry._away_until = time.monotonic() + 0.05
     with pytest.raises(AwayError):
         stores.client.ping()
@@ -106,6 +106,6 @@ def test_an_error_is_an_answer(server_settings: Settings) -> None:
 def test_a_worker_waits(server_settings: Settings) -> None:
     """Its task has time, and nobody behind it."""
     stores = Stores.connect(server_settings, patient=True)
-    assert not isinstance(stores.client.get_retry(), Breaker)
-    assert not isinstance(stores.cache.client.get_retry(), Breaker)
+    assert not isinstance(stores.client.get_retry(), CircuitBreaker)
+    assert not isinstance(stores.cache.client.get_retry(), CircuitBreaker)
     stores.close()

@@ -16,9 +16,9 @@ from redis.sentinel import Sentinel
 from rq.timeouts import JobTimeoutException
 
 from worker.base.settings import Settings, SettingsError, rows
-from worker.connections.circuit_breaker import Breaker
+from worker.connections.circuit_breaker import CircuitBreaker
 from worker.connections.clients import connect_cache, connect_queue
-from worker.connections.retry import Patience, passes
+from worker.connections.retry import RetryPolicy, passes
 from worker.connections.urls import address
 from worker.stores import Stores
 
@@ -126,7 +126,7 @@ PASSING = [
 def test_what_passes_is_tried_again(error: Exception) -> None:
     """Until it has passed, with the connection hung up each time."""
     server = Away(error, 4)
-    assert Patience(30.0).call_with_retry(server.ask, server.hang_up) == "answer"
+    assert RetryPolicy(30.0).call_with_retry(server.ask, server.hang_up) == "answer"
     assert server.failures == 4
 
 
@@ -135,7 +135,7 @@ def test_what_does_not_pass_is_raised_at_once(error: Exception) -> None:
     """A password, a command refused, a mistake: waiting would not help."""
     server = Away(error, 1)
     with pytest.raises(type(error)):
-        Patience(30.0).call_with_retry(server.ask, server.hang_up)
+        RetryPolicy(30.0).call_with_retry(server.ask, server.hang_up)
     assert (server.left, server.failures) == (0, 0)
 
 
@@ -143,7 +143,7 @@ def test_a_request_has_little_patience() -> None:
     """Two tries more, within the blink of an eye; then the failure is told."""
     server, began = Away(redis.ConnectionError("away"), 99), time.monotonic()
     with pytest.raises(redis.ConnectionError):
-        Patience(0.0).call_with_retry(server.ask, server.hang_up)
+        RetryPolicy(0.0).call_with_retry(server.ask, server.hang_up)
     assert server.failures == 3
     assert time.monotonic() - began < 5
     assert not passes(ValueError())
@@ -152,7 +152,7 @@ def test_a_request_has_little_patience() -> None:
 def test_workers_are_patient_and_requests_are_not(tmp_path: Path) -> None:
     """The clients of a worker have the seconds of GLLE_REDIS_PATIENCE, those of a request a breaker."""
     settings = Settings(redis_url="redis://a", cache_url="redis://b", data_dir=str(tmp_path), redis_patience=7.0)
-    for patient, kind in ((True, Patience), (False, Breaker)):
+    for patient, kind in ((True, RetryPolicy), (False, CircuitBreaker)):
         stores = Stores.connect(settings, patient=patient)
         for client in (stores.client, stores.cache.client):
             retry = client.connection_pool.connection_kwargs["retry"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 import redis
 
-from worker.observability.counters import BUCKETS, KEY, Counts, Spread
+from worker.observability.counters import BUCKETS, KEY, Counters, Spread
 
 if TYPE_CHECKING:
     from worker.stores import Stores
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def test_counts_of_processes_add_up(stores: Stores) -> None:
     """Two that count the same thing tell the sum; what is not flushed is told by nobody."""
-    one, two = Counts(stores.client), Counts(stores.client)
+    one, two = Counters(stores.client), Counters(stores.client)
     one.add("draws", "lanes", by=8)
     two.add("draws", "lanes", by=3)
     two.add("draws", "lu")
@@ -43,7 +43,7 @@ def test_durations_fall_into_buckets(stores: Stores) -> None:
 
 def test_counts_wait_for_a_server_that_is_away(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """What could not be written is written with what comes after it, once."""
-    counts = Counts(stores.client)
+    counts = Counters(stores.client)
     counts.add("draws", "lanes")
 
     def away(**_: object) -> None:
@@ -59,7 +59,7 @@ def test_counts_wait_for_a_server_that_is_away(stores: Stores, monkeypatch: pyte
 
 def test_threads_lose_no_count(stores: Stores) -> None:
     """Counted by several threads and flushed meanwhile, the sum is right."""
-    counts = Counts(stores.client)
+    counts = Counters(stores.client)
 
     def count() -> None:
         for number in range(2000):

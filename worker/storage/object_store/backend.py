@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from worker.base.problems import ProblemError
-    from worker.observability.counters import Counts
+    from worker.observability.counters import Counters
 
 PIECE = 2**23  # bytes of a request: a limit of time means something when no request is larger
 REST_SECONDS = 2.0  # after a failure, before the store is asked again: meanwhile nobody waits for it
@@ -53,7 +53,7 @@ class Bucket:
 
     """
 
-    def __init__(self, url: str, *, seconds: float, counts: Counts | None = None) -> None:
+    def __init__(self, url: str, *, seconds: float, counts: Counters | None = None) -> None:
         self._url = url
         self._seconds = seconds
         self._counts = counts

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import redis
 
     from worker.base.settings import Settings
-    from worker.observability.counters import Counts
+    from worker.observability.counters import Counters
     from worker.storage.array_cache import Array
 
 # Read back at 50 MB/s after a tenth of a second, which a store across a network does: docs/storage.md has the figures.
@@ -63,7 +63,7 @@ class ObjectStore:
         self._rule = rule
 
     @classmethod
-    def of(cls, settings: Settings, client: redis.Redis, counts: Counts) -> ObjectStore | None:
+    def of(cls, settings: Settings, client: redis.Redis, counts: Counters) -> ObjectStore | None:
         """Return the store of these settings, None where there is none; raises `SettingsError`."""
         if not settings.store_url:
             return None
