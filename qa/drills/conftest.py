@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import filecmp
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -35,7 +33,7 @@ class Version:
 
     name: str
     root: Path = ROOT
-    module: str = "service"
+    module: str = "service.cli"
     environment: dict[str, str] = field(default_factory=dict)
 
 
@@ -56,15 +54,9 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Version:
     root = tmp_path_factory.mktemp("earlier")
     tar = subprocess.run(["git", "-C", str(ROOT), "archive", BEFORE], check=True, capture_output=True)  # noqa: S607 # likewise
     subprocess.run(["tar", "x", "-C", str(root)], input=tar.stdout, check=True)  # noqa: S607 # the machine's tar
-    lanes = ROOT / "glle_engine" / "lanes"
-    here = [path.name for path in lanes.glob("*.py")]
-    if filecmp.cmpfiles(lanes, root / "glle_engine" / "lanes", here, shallow=False)[1:] == ([], []):
-        shutil.copytree(lanes, root / "glle_engine" / "lanes", dirs_exist_ok=True)  # compiled already
     environment = {**os.environ, "PYTHONPATH": str(root)}
-    subprocess.run(
-        [sys.executable, "-m", "glle_engine.posterior.fingerprint"], cwd=root, env=environment, check=True
-    )  # compiled once
-    return Version("earlier", root=root)
+    subprocess.run([sys.executable, "-m", "glle_engine.lanes"], cwd=root, env=environment, check=True)  # compiles once
+    return Version("earlier", root=root, module="service")
 
 
 @dataclass

@@ -18,7 +18,7 @@ def test_processes_are_those_of_the_file() -> None:
     found = composed.services()
     assert set(found) == {"api", "worker", "queue", "cache"}
     assert all(service.restarts and Path(service.command[0]).exists() for service in found.values())
-    assert found["api"].command[2:5] == ["service", "serve", "--host"]
+    assert found["api"].command[2:5] == ["service.cli", "serve", "--host"]
     assert "noeviction" in found["queue"].command
     assert "allkeys-lru" in found["cache"].command
     settings = Settings.from_env(found["worker"].environment)
