@@ -42,12 +42,12 @@ help:
 
 setup: $(STAMP)
 
-$(STAMP): requirements.lock pyproject.toml
+$(STAMP): requirements/dev.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
 		{ rm -rf $(VENV); echo "No virtual environment could be made; on Debian: apt-get install python3-venv"; exit 1; }
-	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/dev.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@echo "Compiling (once)" && $(BIN)/python -m glle_engine.posterior.fingerprint
 	@touch $(STAMP)
@@ -95,15 +95,15 @@ test-ui: $(VENV)/.ui
 ui-picture: $(VENV)/.ui
 	$(BIN)/python -m tests.ui.picture
 
-$(VENV)/.ui: $(STAMP) requirements-ui.lock
-	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-ui.lock
+$(VENV)/.ui: $(STAMP) requirements/ui.lock
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/ui.lock
 	@touch $@
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m bench $(BENCH)
 
-$(VENV)/.bench: $(STAMP) requirements-bench.lock
-	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-bench.lock
+$(VENV)/.bench: $(STAMP) requirements/bench.lock
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/bench.lock
 	@touch $@
 
 capacity: $(VENV)/.bench
@@ -167,19 +167,19 @@ audit: $(VENV)-audit/.installed
 	$(VENV)-audit/bin/python -m qa.audit
 
 # Of its own: what audits the environment is no part of it.
-$(VENV)-audit/.installed: requirements-audit.lock
+$(VENV)-audit/.installed: requirements/audit.lock
 	@test -x $(VENV)-audit/bin/python || $(PYTHON) -m venv $(VENV)-audit
-	$(VENV)-audit/bin/python -m pip install --quiet --require-hashes -r requirements-audit.lock
+	$(VENV)-audit/bin/python -m pip install --quiet --require-hashes -r requirements/audit.lock
 	@touch $@
 
 lock:
 	$(LOCK) --extra service --extra client --extra fast --extra otel --extra demo --extra sklearn \
-		--extra tsne --extra sdp --extra pictures --group dev -o requirements.lock
+		--extra tsne --extra sdp --extra pictures --group dev -o requirements/dev.lock
 	$(LOCK) --extra service --extra storage --extra fast --extra otel --extra arrow --extra sklearn \
-		--extra tsne --extra sdp --extra pictures --group build --constraint requirements.lock -o requirements-service.lock
-	$(LOCK) --extra bench --constraint requirements.lock -o requirements-bench.lock
-	$(LOCK) --group ui --constraint requirements.lock -o requirements-ui.lock
-	$(filter-out pyproject.toml,$(LOCK)) --group audit -o requirements-audit.lock
+		--extra tsne --extra sdp --extra pictures --group build --constraint requirements/dev.lock -o requirements/server.lock
+	$(LOCK) --extra bench --constraint requirements/dev.lock -o requirements/bench.lock
+	$(LOCK) --group ui --constraint requirements/dev.lock -o requirements/ui.lock
+	$(filter-out pyproject.toml,$(LOCK)) --group audit -o requirements/audit.lock
 
 clean:
 	rm -rf $(VENV) $(VENV)-audit out .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-LOCKS = sorted(ROOT.glob("requirements*.lock"))
+LOCKS = sorted((ROOT / "requirements").glob("*.lock"))
 
 
 @dataclass(frozen=True, order=True)

@@ -37,7 +37,7 @@ def test_a_vulnerability_ends_with_1_and_its_line(capsys: pytest.CaptureFixture[
     assert len(versions) == 2
     assert [line.split()[0] for line in lines] == [f"numpy=={version}" for version in versions]
     for line in lines:
-        assert "requirements-service.lock" in line
+        assert "server.lock" in line
         assert line.endswith("PYSEC-1 CVE-1, mended in 99: Too many dimensions.")
     assert " 2 vulnerable" in told.out
 

@@ -77,8 +77,8 @@ def test_what_the_containers_are_told_are_settings_with_their_defaults() -> None
 
 def test_the_image_installs_what_the_tests_ran_with() -> None:
     """Every pin of the service's lock is one of the development lock, and all it should hold is there."""
-    lock = pins("requirements-service.lock")
-    assert lock <= pins("requirements.lock")
+    lock = pins("requirements/server.lock")
+    assert lock <= pins("requirements/dev.lock")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     wanted = project["project"]["dependencies"] + project["project"]["optional-dependencies"]["service"]
     wanted += project["build-system"]["requires"]

@@ -227,7 +227,7 @@ def _kinds(states: list[QueueState]) -> Iterator[Check]:
         "numerics kinds",
         "ok" if pinned else "problem" if len(live) > 1 else "warning",
         f"Live workers: {counted}." + ("" if pinned else " Reference results of a kind with `+` differ in bits."),
-        "Install numba where these workers run (pip install 'glle[fast]'), with the versions of requirements.lock, and "
+        "Install numba where these workers run (pip install 'glle[fast]'), with the versions of requirements/dev.lock, and "
         "restart them: until then they take no work of the pinned kind, and their results have separate ids.",
     )
 
