@@ -84,7 +84,7 @@ test-storage: setup
 
 # CHAOS="--requests 300" is the small one.
 chaos: setup
-	$(BIN)/python -m qa.chaos $(CHAOS)
+	$(BIN)/python -m qa.faults.chaos $(CHAOS)
 
 test-drills: setup
 	$(BIN)/python -m pytest -m drill qa/drills

@@ -15,7 +15,7 @@
 Each client is a thread with data sets of its own, which it uploads, fits, draws from, cancels and deletes, so that it
 knows at any time what is there; and some data sets are everyone's, are asked for by several at once, and stay. What
 the clients ask for is a function of the seed; what is drawn is a function of the ledger's keys, so that
-`qa.chaos.reference` can compute it again.
+`qa.faults.chaos.reference` can compute it again.
 
 `Load` says how much: a number of requests, or of seconds; a rate, or as fast as they come; and whether a request
 without an answer is tried again, as docs/client.md says that a client should. With several URLs a client goes to the

@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from qa.chaos.processes import Kind, marked, tree
+from qa.faults.chaos.processes import Kind, marked, tree
 
 if TYPE_CHECKING:
     from qa.load.ledger import Ledger

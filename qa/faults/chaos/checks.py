@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from redis.exceptions import ConnectionError, TimeoutError  # noqa: A004 # what they are called there
 
-from qa.chaos.census import CACHE, QUEUE, Census
-from qa.chaos.reference import differing
+from qa.faults.chaos.census import CACHE, QUEUE, Census
+from qa.faults.chaos.reference import differing
 from qa.load.content import Content, Embedding, Fit
 from qa.load.following import JSON, NPY, NPZ
 from qa.load.ledger import ENDED

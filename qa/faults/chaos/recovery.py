@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from qa.load.ledger import percentiles
 
 if TYPE_CHECKING:
-    from qa.chaos.killer import Kill
+    from qa.faults.chaos.killer import Kill
     from qa.load.ledger import Ledger
 
 # What succeeds only with such a process: anything, a record, an array of the cache, a task.

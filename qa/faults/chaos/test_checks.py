@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from qa.chaos import checks
-from qa.chaos.census import CACHE, QUEUE, Census
-from qa.chaos.processes import marked
-from qa.chaos.reference import computed, differing
+from qa.faults.chaos import checks
+from qa.faults.chaos.census import CACHE, QUEUE, Census
+from qa.faults.chaos.processes import marked
+from qa.faults.chaos.reference import computed, differing
 from qa.load.content import Content, Draws, Embedding, Fit, Summary
 from qa.load.ledger import Attempt, Ledger, percentiles
 

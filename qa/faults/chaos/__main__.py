@@ -25,10 +25,10 @@ from typing import Any
 
 import httpx
 
-from qa.chaos import checks
-from qa.chaos.killer import Killer
-from qa.chaos.processes import KINDS, marked
-from qa.chaos.recovery import recoveries
+from qa.faults.chaos import checks
+from qa.faults.chaos.killer import Killer
+from qa.faults.chaos.processes import KINDS, marked
+from qa.faults.chaos.recovery import recoveries
 from qa.load.ledger import Ledger, percentiles
 from qa.load.running import Load, run, user_of
 from tests.system.conftest import Up, running
@@ -146,7 +146,7 @@ def _printed(report: dict[str, Any]) -> int:
 
 
 def _asked() -> Asked:
-    parser = argparse.ArgumentParser(prog="python -m qa.chaos", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m qa.faults.chaos", description=__doc__)
     parser.add_argument("--requests", type=int, default=10_000)
     parser.add_argument("--seconds", type=float, help="after which no more is asked, however few it was")
     parser.add_argument("--seed", type=int, default=0)

@@ -1,0 +1,1 @@
+"""Inputs that a client should not send: fuzzed requests and hostile bodies."""
