@@ -148,7 +148,7 @@ fuzz: setup
 	$(BIN)/python -m qa.fuzz $(FUZZ)
 
 degraded: setup
-	$(BIN)/python -m qa.degraded $(DEGRADED)
+	$(BIN)/python -m qa.faults.degraded $(DEGRADED)
 
 SOAK ?= --minutes 30
 

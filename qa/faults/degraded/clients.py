@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import httpx
 import numpy as np
 
-from qa.degraded.reference import Array, N, Truth
+from qa.faults.degraded.reference import Array, N, Truth
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""`python -m qa.degraded`: everything that can go wrong with servers, disks and network, and what clients see of it.
+"""`python -m qa.faults.degraded`: everything that can go wrong with servers, disks and network, and what clients see of it.
 
 It prints a table, and ends with 1 unless nothing was wrong, nothing lost, every answer 2xx or 503 (507 of a full data
 folder), and all of it was well again by itself.
@@ -15,8 +15,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from qa.degraded.running import run
-from qa.degraded.situations import NOTHING
+from qa.faults.degraded.running import run
+from qa.faults.degraded.situations import NOTHING
 
 _ALONE = "DEGRADED_MOUNTS"
 
@@ -28,7 +28,7 @@ def main() -> int:
     options.add_argument("--out", type=Path, help="folder for the table as JSON, and for the logs")
     chosen = options.parse_args()
     if _ALONE not in os.environ and _may_mount():  # in a namespace of its own, so that no mount outlives it
-        command = ["unshare", "--mount", "--propagation", "private", sys.executable, "-m", "qa.degraded"]
+        command = ["unshare", "--mount", "--propagation", "private", sys.executable, "-m", "qa.faults.degraded"]
         return subprocess.run([*command, *sys.argv[1:]], env={**os.environ, _ALONE: "1"}, check=False).returncode
     with tempfile.TemporaryDirectory(prefix="glle-degraded-") as folder:
         found = run(Path(folder), chosen.word, alone=_ALONE in os.environ)

@@ -10,18 +10,18 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from qa.degraded.clients import Clients
-from qa.degraded.deployment import House
-from qa.degraded.large import reads
-from qa.degraded.network import can_lose, far_away, situations
-from qa.degraded.reference import Truth
-from qa.degraded.situations import SITUATIONS
+from qa.faults.degraded.clients import Clients
+from qa.faults.degraded.deployment import House
+from qa.faults.degraded.large import reads
+from qa.faults.degraded.network import can_lose, far_away, situations
+from qa.faults.degraded.reference import Truth
+from qa.faults.degraded.situations import SITUATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from qa.degraded.situations import Situation
+    from qa.faults.degraded.situations import Situation
 
 LARGE = "cache: everything evicted while it is read"
 HEAL_SECONDS = 30.0  # within which all must be well again

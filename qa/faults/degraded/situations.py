@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from qa.degraded.clients import USERS
+from qa.faults.degraded.clients import USERS
 from tests.conftest import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
-    from qa.degraded.deployment import House
+    from qa.faults.degraded.deployment import House
     from worker.operations.embedded_redis import Server
 
 
