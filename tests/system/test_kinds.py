@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from glle_engine import FitSpec
-from qa.drills.conftest import NOW, ROOT, START_SECONDS, Version, deployed
+from qa.faults.drills.conftest import NOW, ROOT, START_SECONDS, Version, deployed
 from service.responses.draws import _READ_BYTES
 from tests.conftest import until
 from tests.system.conftest import ended, fitted, synthetic
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from qa.drills.conftest import Deployment, Process
+    from qa.faults.drills.conftest import Deployment, Process
 
 pytestmark = [
     pytest.mark.timeout(300),  # five processes start

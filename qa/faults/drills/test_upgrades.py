@@ -11,8 +11,8 @@ import pytest
 
 import glle_engine
 from glle_engine import manifolds
-from qa.drills.conftest import NOW, START_SECONDS, later, tree
-from qa.drills.next_version import OTHER
+from qa.faults.drills.conftest import NOW, START_SECONDS, later, tree
+from qa.faults.drills.next_version import OTHER
 from tests.conftest import until
 from tests.system.conftest import fitted, synthetic
 from worker.base.versions import queue_name
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from qa.drills.conftest import Deployment, Version
+    from qa.faults.drills.conftest import Deployment, Version
 
 pytestmark = [pytest.mark.drill, pytest.mark.timeout(600)]
 

@@ -22,7 +22,7 @@ from worker.operations.embedded_redis import cache_server, queue_server
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 START_SECONDS = 180.0  # on a busy machine
 BEFORE = "1990f51"  # the last commit before records had versions
 
@@ -42,7 +42,7 @@ NOW = Version("now")
 
 def later(differs: str) -> Version:
     """Return a later version that differs in formats, numbers, or both."""
-    return Version("later", module="qa.drills.next_version", environment={"DRILL": differs})
+    return Version("later", module="qa.faults.drills.next_version", environment={"DRILL": differs})
 
 
 @pytest.fixture(scope="session")

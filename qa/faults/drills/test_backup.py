@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from qa.drills.conftest import NOW, ROOT, tree
+from qa.faults.drills.conftest import NOW, ROOT, tree
 from tests.system.conftest import fitted, synthetic
 
 if TYPE_CHECKING:
