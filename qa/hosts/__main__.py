@@ -16,7 +16,7 @@ import tempfile
 import traceback
 from pathlib import Path
 
-from qa.hosts import quotas
+from qa.faults.hosts.network import quotas
 from worker.execution import process_guard
 
 TOOLS = ("ip", "tc", "nft", "unshare", "nsenter", "mount")

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import httpx
 import redis
 
+from qa.faults.hosts.network.namespaces import Machine, Network, wait_until
 from qa.hosts.composed import PORT, Service, environment, services
-from qa.hosts.machines import Machine, Network, wait_until
 from worker.jobs.rq_types import NAME
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Deployment:
     variables
         What docker-compose.yml lets one set.
     quotas
-        Of machines that get a share of a core: where `qa.hosts.quotas` put it.
+        Of machines that get a share of a core: where `qa.faults.hosts.network.quotas` put it.
 
     """
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from qa.faults.hosts.network.namespaces import wait_until
 from qa.hosts.deployment import worker_names
-from qa.hosts.machines import wait_until
 from qa.hosts.report import Row
 from qa.hosts.work import Prober
 

@@ -6,8 +6,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from qa.faults.hosts.network.namespaces import wait_until
 from qa.hosts.deployment import worker_names
-from qa.hosts.machines import wait_until
 from qa.hosts.throughput import DRAWS as FEW_DRAWS
 from qa.hosts.throughput import WARM_UPS
 

@@ -7,10 +7,10 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from qa.hosts.balancer import Balancer
+from qa.faults.hosts.network.balancer import Balancer
+from qa.faults.hosts.network.namespaces import HERE, wait_until
 from qa.hosts.composed import PORT
 from qa.hosts.faults import WORKERS
-from qa.hosts.machines import HERE, wait_until
 from qa.hosts.report import Row
 from qa.hosts.work import OPEN
 from qa.load.ledger import Ledger

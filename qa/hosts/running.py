@@ -8,11 +8,11 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from qa.hosts import quotas
+from qa.faults.hosts.network import quotas
+from qa.faults.hosts.network.namespaces import Network, run, wait_until
 from qa.hosts.deployment import Deployment, worker_names
 from qa.hosts.faults import WORKERS, faults
 from qa.hosts.joining import joined
-from qa.hosts.machines import Network, run, wait_until
 from qa.hosts.report import Row, table
 from qa.hosts.rolling import APIS, rollings
 from qa.hosts.throughput import table as figures_table

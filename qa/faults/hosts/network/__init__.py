@@ -1,0 +1,1 @@
+"""Machines as network namespaces, their balancer and their shares of the processor."""
