@@ -66,7 +66,7 @@ test-compose: setup
 	bash tests/deploy/compose/run
 
 test-hosts: setup
-	$(BIN)/python -m qa.hosts $(HOSTS)
+	$(BIN)/python -m qa.faults.hosts $(HOSTS)
 	$(BIN)/python -m pytest -m hosts tests/system
 
 test-redis: setup

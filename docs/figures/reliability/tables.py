@@ -6,8 +6,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from docs.figures.methods.tables import table
-from qa.hosts.running import MANY_POINTS
-from qa.hosts.throughput import DRAWS, shards
+from qa.faults.hosts.running import MANY_POINTS
+from qa.faults.hosts.throughput import DRAWS, shards
 from qa.soak.verdict import ALLOWED
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Runs the tests on several machines: python -m qa.hosts [--only NAME ...] [--out FOLDER].
+"""Runs the tests on several machines: python -m qa.faults.hosts [--only NAME ...] [--out FOLDER].
 
 Needs Linux, and root or user namespaces: everything happens in namespaces of its own, so that all that it makes
 (processes, networks, mounts) ends with it, however it ends.
@@ -28,14 +28,14 @@ def main() -> int:
     if INSIDE in os.environ:
         return _first_process()
     if (reason := _impossible()) is not None:
-        print(f"qa.hosts is skipped: {reason}", file=sys.stderr)
+        print(f"qa.faults.hosts is skipped: {reason}", file=sys.stderr)
         return 0
     for signum in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, lambda told, _: sys.exit(128 + told))  # by way of what cleans up
     with tempfile.TemporaryDirectory(prefix="glle-hosts-") as folder:
         try:
             return subprocess.run(
-                [*_unshare(), sys.executable, "-m", "qa.hosts", *sys.argv[1:]],
+                [*_unshare(), sys.executable, "-m", "qa.faults.hosts", *sys.argv[1:]],
                 env={**os.environ, INSIDE: folder},
                 preexec_fn=process_guard.preexec(signal.SIGKILL),
                 check=False,
@@ -73,7 +73,7 @@ def _first_process() -> int:
 
 
 def _inside() -> int:
-    from qa.hosts.running import run_all  # noqa: PLC0415 # numpy has threads, and a process with threads is not forked
+    from qa.faults.hosts.running import run_all  # noqa: PLC0415 # numpy has threads, and a process with threads is not forked
 
     try:
         return run_all(_parser().parse_args(), Path(os.environ[INSIDE]))
@@ -85,7 +85,7 @@ def _inside() -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m qa.hosts", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m qa.faults.hosts", description=__doc__)
     parser.add_argument(
         "--only", nargs="+", default=[], metavar="NAME", help="scenarios; all of them where none is named"
     )

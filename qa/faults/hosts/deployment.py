@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import httpx
 import redis
 
+from qa.faults.hosts.composed import PORT, Service, environment, services
 from qa.faults.hosts.network.namespaces import Machine, Network, wait_until
-from qa.hosts.composed import PORT, Service, environment, services
 from worker.jobs.rq_types import NAME
 
 if TYPE_CHECKING:

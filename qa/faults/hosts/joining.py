@@ -6,14 +6,14 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from qa.faults.hosts.deployment import worker_names
 from qa.faults.hosts.network.namespaces import wait_until
-from qa.hosts.deployment import worker_names
-from qa.hosts.throughput import DRAWS as FEW_DRAWS
-from qa.hosts.throughput import WARM_UPS
+from qa.faults.hosts.throughput import DRAWS as FEW_DRAWS
+from qa.faults.hosts.throughput import WARM_UPS
 
 if TYPE_CHECKING:
-    from qa.hosts.deployment import Deployment
-    from qa.hosts.work import Work
+    from qa.faults.hosts.deployment import Deployment
+    from qa.faults.hosts.work import Work
 
 DRAWS = 3072  # two minutes for the first ones alone
 SECONDS = 600.0

@@ -5,16 +5,16 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from qa.faults.hosts.deployment import worker_names
 from qa.faults.hosts.network.namespaces import wait_until
-from qa.hosts.deployment import worker_names
-from qa.hosts.report import Row
-from qa.hosts.work import Prober
+from qa.faults.hosts.report import Row
+from qa.faults.hosts.work import Prober
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from qa.hosts.deployment import Deployment
-    from qa.hosts.work import Job, Work
+    from qa.faults.hosts.deployment import Deployment
+    from qa.faults.hosts.work import Job, Work
 
 DRAWS = 1024
 WORKERS = worker_names(3)

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from qa.hosts.deployment import worker_names
-from qa.hosts.report import aligned
+from qa.faults.hosts.deployment import worker_names
+from qa.faults.hosts.report import aligned
 from worker.base.settings import Settings
 from worker.records.draws import DrawsSpec, shard_seconds
 
 if TYPE_CHECKING:
-    from qa.hosts.deployment import Deployment
-    from qa.hosts.work import Work
+    from qa.faults.hosts.deployment import Deployment
+    from qa.faults.hosts.work import Work
 
 DRAWS, WARM_UPS = 256, 2
 SERVERS = ("queue", "cache")

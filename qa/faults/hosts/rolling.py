@@ -7,20 +7,20 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
+from qa.faults.hosts.composed import PORT
+from qa.faults.hosts.faults import WORKERS
 from qa.faults.hosts.network.balancer import Balancer
 from qa.faults.hosts.network.namespaces import HERE, wait_until
-from qa.hosts.composed import PORT
-from qa.hosts.faults import WORKERS
-from qa.hosts.report import Row
-from qa.hosts.work import OPEN
+from qa.faults.hosts.report import Row
+from qa.faults.hosts.work import OPEN
 from qa.load.ledger import Ledger
 from qa.load.running import Load, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qa.hosts.deployment import Deployment
-    from qa.hosts.work import Work
+    from qa.faults.hosts.deployment import Deployment
+    from qa.faults.hosts.work import Work
 
 APIS = ("api-1", "api-2")
 DRAWS = 1024
