@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 import redis
 
-from qa.redis.conftest import deployed
-from qa.redis.nodes import CACHE, PASSWORD, QUEUE, Node, free_port, started
-from qa.redis.workload import commands, everything, worker_killed
+from qa.faults.redis.conftest import deployed
+from qa.faults.redis.nodes import CACHE, PASSWORD, QUEUE, Node, free_port, started
+from qa.faults.redis.workload import commands, everything, worker_killed
 from tests.system.conftest import ROOT
 from worker.base.settings import Settings
 from worker.connections.clients import connect_cache, connect_queue

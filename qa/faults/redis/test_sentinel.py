@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from qa.redis.conftest import alone, array, deployed, followed, load, outcome, patiently, prepared, serving
-from qa.redis.nodes import CACHE, QUEUE, watched
+from qa.faults.redis.conftest import alone, array, deployed, followed, load, outcome, patiently, prepared, serving
+from qa.faults.redis.nodes import CACHE, QUEUE, watched
 from tests.conftest import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from qa.redis.nodes import Watched
+    from qa.faults.redis.nodes import Watched
     from tests.system.conftest import Up
 
 Behind = tuple["Up", httpx.Client, dict[str, "Watched"], str]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import redis
 
-from qa.redis.conftest import alone, array, deployed, outcome, patiently, prepared
-from qa.redis.nodes import CACHE, PASSWORD, QUEUE, Node, cluster_url, clustered, started
+from qa.faults.redis.conftest import alone, array, deployed, outcome, patiently, prepared
+from qa.faults.redis.nodes import CACHE, PASSWORD, QUEUE, Node, cluster_url, clustered, started
 from tests.conftest import until
 from worker.base.settings import Settings, SettingsError
 from worker.operations import doctor
