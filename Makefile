@@ -145,7 +145,7 @@ LOCK := uv pip compile pyproject.toml --universal --python-version 3.11 --genera
 FUZZ ?= --max-examples 100
 
 fuzz: setup
-	$(BIN)/python -m qa.fuzz $(FUZZ)
+	$(BIN)/python -m qa.inputs.fuzz $(FUZZ)
 
 degraded: setup
 	$(BIN)/python -m qa.faults.degraded $(DEGRADED)

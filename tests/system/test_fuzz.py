@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qa.fuzz.running import LIMITS, broken, fuzz, make_key
+from qa.inputs.fuzz.running import LIMITS, broken, fuzz, make_key
 from tests.system.conftest import running
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
-from qa.fuzz.running import make_key
+from qa.inputs.fuzz.running import make_key
 from tests.system.conftest import running
 
 if TYPE_CHECKING:

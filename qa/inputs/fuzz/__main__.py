@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from qa.fuzz.running import LIMITS, broken, fuzz, make_key
+from qa.inputs.fuzz.running import LIMITS, broken, fuzz, make_key
 from tests.system.conftest import running
 
 

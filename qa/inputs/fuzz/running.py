@@ -11,7 +11,7 @@ from string import Template
 from glle import Client
 from worker.tenancy.api_keys import KeyStore
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 CONFIG = Path(__file__).with_name("schemathesis.toml.in")
 
 # Small enough that nothing which is asked by chance takes long.
@@ -53,7 +53,7 @@ def fuzz(url: str, folder: Path, key: str, *more: str) -> subprocess.CompletedPr
         config = folder / "schemathesis.toml"
         text = written.substitute(dataset=dataset.id, posterior=posterior.id, job=job.id)
         config.write_text(text, encoding="utf-8")
-    environment = {**os.environ, "SCHEMATHESIS_HOOKS": "qa.fuzz.checks", "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "SCHEMATHESIS_HOOKS": "qa.inputs.fuzz.checks", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(config), "run", f"{url}/openapi.json"]
     command += ["--header", f"Authorization: Bearer {key}"]
     return subprocess.run(
