@@ -12,9 +12,9 @@ import sys
 
 os.environ.setdefault("HOSTILE_SCALE", "16")  # before anything reads it
 
-from qa.hostile.caps import MOST_BYTES, MOST_SECONDS  # the scale holds from its import on
 from qa.hostile.case import KINDS  # likewise
 from qa.hostile.run import Victim, attacked, table  # likewise
+from qa.inputs.hostile.bodies.caps import MOST_BYTES, MOST_SECONDS  # the scale holds from its import on
 
 
 def main() -> int:

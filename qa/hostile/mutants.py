@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import httpx
 
 from qa.hostile.case import KINDS
-from qa.hostile.mutations import good
+from qa.inputs.hostile.bodies.mutations import good
 from service.cli.main import listen
 from service.uploads.registry import Apart, Limits, reader_of
 from service.uploads.sandbox import child

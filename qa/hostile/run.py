@@ -13,10 +13,10 @@ from typing import IO, Self
 
 from hypothesis import HealthCheck, Phase, given, settings
 
-from qa.hostile.attacks import ATTACKS
 from qa.hostile.case import Told
-from qa.hostile.mutations import bodies
 from qa.hostile.verdict import faults
+from qa.inputs.hostile.bodies.catalog import ATTACKS
+from qa.inputs.hostile.bodies.mutations import bodies
 
 HANGS_SECONDS = 120.0
 

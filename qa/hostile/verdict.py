@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qa.hostile.caps import MOST_BYTES, MOST_SECONDS
+from qa.inputs.hostile.bodies.caps import MOST_BYTES, MOST_SECONDS
 from service.schemas.problems import MEDIA_TYPE
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import httpx
 import numpy as np
 import pytest
 
-from qa.hostile.bombs import ABORTING_PARQUET, arrow_schema_bomb, npz_labels_bomb, parquet_footer_bomb
+from qa.inputs.hostile.bodies.bombs import ABORTING_PARQUET, arrow_schema_bomb, npz_labels_bomb, parquet_footer_bomb
 from service.encoding.arrow import ARROW, PARQUET
 from tests.conftest import until
 from tests.system.conftest import ended, running

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import chain
 
-from qa.hostile.attacks_npy import npy_attacks, npz_attacks
-from qa.hostile.attacks_tables import arrow_attacks, parquet_attacks
-from qa.hostile.attacks_text import csv_attacks, json_attacks
+from qa.inputs.hostile.bodies.npy import npy_attacks, npz_attacks
+from qa.inputs.hostile.bodies.tables import arrow_attacks, parquet_attacks
+from qa.inputs.hostile.bodies.text import csv_attacks, json_attacks
 
 ATTACKS = list(chain(npy_attacks(), npz_attacks(), csv_attacks(), json_attacks(), arrow_attacks(), parquet_attacks()))

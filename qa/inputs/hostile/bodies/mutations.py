@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from qa.hostile.attacks_npy import X, deflated, headed, named, saved
-from qa.hostile.attacks_tables import frame, packed, streamed, with_words
+from qa.inputs.hostile.bodies.npy import X, deflated, headed, named, saved
+from qa.inputs.hostile.bodies.tables import frame, packed, streamed, with_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable

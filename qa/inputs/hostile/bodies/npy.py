@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qa.hostile.caps import MAX_BODY, MAX_INFLATED
 from qa.hostile.case import Attack
+from qa.inputs.hostile.bodies.caps import MAX_BODY, MAX_INFLATED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

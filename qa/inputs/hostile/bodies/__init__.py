@@ -1,0 +1,1 @@
+"""Hostile bodies: made by hand, by mutation, and bombs."""
