@@ -160,8 +160,8 @@ SEED ?= $(shell date +%s)
 MUTANTS ?= --bodies 5000
 
 hostile: setup
-	$(BIN)/python -m qa.hostile $(HOSTILE)
-	$(BIN)/python -m qa.hostile.mutants --seed $(SEED) $(MUTANTS)
+	$(BIN)/python -m qa.inputs.hostile $(HOSTILE)
+	$(BIN)/python -m qa.inputs.hostile.mutants --seed $(SEED) $(MUTANTS)
 
 audit: $(VENV)-audit/.installed
 	$(VENV)-audit/bin/python -m qa.audit

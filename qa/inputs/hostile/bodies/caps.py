@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-VARIABLE = "HOSTILE_SCALE"  # 1 in the tests; `python -m qa.hostile` takes more
+VARIABLE = "HOSTILE_SCALE"  # 1 in the tests; `python -m qa.inputs.hostile` takes more
 SCALE = int(os.environ.get(VARIABLE, "1"))
 
 MAX_BODY, MAX_INFLATED, MAX_JSON = SCALE * 2**20, SCALE * 2**21, SCALE * 2**16

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qa.hostile.case import Attack
 from qa.inputs.hostile.bodies.caps import MAX_BODY, MAX_INFLATED
+from qa.inputs.hostile.case import Attack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from qa.hostile.case import Attack
 from qa.inputs.hostile.bodies.caps import MAX_BODY, MAX_INFLATED
 from qa.inputs.hostile.bodies.npy import Payload
+from qa.inputs.hostile.case import Attack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,7 +8,7 @@ from qa.inputs.hostile.bodies.caps import MOST_BYTES, MOST_SECONDS
 from service.schemas.problems import MEDIA_TYPE
 
 if TYPE_CHECKING:
-    from qa.hostile.case import Told
+    from qa.inputs.hostile.case import Told
 
 
 def faults(told: Told, *, taken: bool | None = None) -> list[str]:

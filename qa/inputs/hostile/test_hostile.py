@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from qa.hostile.case import KINDS, Told
-from qa.hostile.service import Service
-from qa.hostile.verdict import faults
 from qa.inputs.hostile.bodies.catalog import ATTACKS
 from qa.inputs.hostile.bodies.mutations import bodies, good
+from qa.inputs.hostile.case import KINDS, Told
+from qa.inputs.hostile.service import Service
+from qa.inputs.hostile.verdict import faults
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""`python -m qa.hostile.child FOLDER`: uploads what comes on standard input, in a process that may die of it.
+"""`python -m qa.inputs.hostile.child FOLDER`: uploads what comes on standard input, in a process that may die of it.
 
 A case is a line of JSON, {"reader", "query", "bytes"}, and the body; the answer is a line of JSON, a `Told`.
 """
@@ -10,7 +10,7 @@ import resource
 import sys
 from pathlib import Path
 
-from qa.hostile.service import Service, encoded
+from qa.inputs.hostile.service import Service, encoded
 
 MOST_MEMORY = 6 * 2**30  # addresses of the whole process: so that what is not bounded ends here, and not the machine
 

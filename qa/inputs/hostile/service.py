@@ -11,8 +11,8 @@ from typing import Self
 
 import httpx
 
-from qa.hostile.case import KINDS, Told
 from qa.inputs.hostile.bodies.caps import MAX_BODY, MAX_INFLATED, MAX_JSON, MOST_BYTES
+from qa.inputs.hostile.case import KINDS, Told
 from service.app import create_app
 from service.uploads.sandbox.processes import Ended, ReaderProcesses
 from worker.base.settings import Settings

@@ -12,14 +12,14 @@ import sys
 
 os.environ.setdefault("HOSTILE_SCALE", "16")  # before anything reads it
 
-from qa.hostile.case import KINDS  # likewise
-from qa.hostile.run import Victim, attacked, table  # likewise
 from qa.inputs.hostile.bodies.caps import MOST_BYTES, MOST_SECONDS  # the scale holds from its import on
+from qa.inputs.hostile.case import KINDS  # likewise
+from qa.inputs.hostile.run import Victim, attacked, table  # likewise
 
 
 def main() -> int:
     """Run it and print the table."""
-    parser = argparse.ArgumentParser(prog="python -m qa.hostile", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m qa.inputs.hostile", description=__doc__)
     parser.add_argument("--examples", type=int, default=2000, help="bodies by chance of each reader")
     parser.add_argument("--readers", nargs="+", choices=KINDS, default=list(KINDS))
     chosen = parser.parse_args()

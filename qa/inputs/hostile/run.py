@@ -13,10 +13,10 @@ from typing import IO, Self
 
 from hypothesis import HealthCheck, Phase, given, settings
 
-from qa.hostile.case import Told
-from qa.hostile.verdict import faults
 from qa.inputs.hostile.bodies.catalog import ATTACKS
 from qa.inputs.hostile.bodies.mutations import bodies
+from qa.inputs.hostile.case import Told
+from qa.inputs.hostile.verdict import faults
 
 HANGS_SECONDS = 120.0
 
@@ -65,7 +65,7 @@ class Victim:
 
     def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
         if self._process is None:
-            command = [sys.executable, "-m", "qa.hostile.child", self._folder.name]
+            command = [sys.executable, "-m", "qa.inputs.hostile.child", self._folder.name]
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
             )

@@ -1,4 +1,4 @@
-"""`python -m qa.hostile.mutants --seed WORD`: good bodies with some bytes changed, each read as an upload is.
+"""`python -m qa.inputs.hostile.mutants --seed WORD`: good bodies with some bytes changed, each read as an upload is.
 
 All bodies are read in processes with the limits of a reader, some hundred in each, because a fork a body takes longer
 than the body. Those that end a process, and some others, then go over HTTP to an API process. The program ends with 1
@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from qa.hostile.case import KINDS
 from qa.inputs.hostile.bodies.mutations import good
+from qa.inputs.hostile.case import KINDS
 from service.cli.main import listen
 from service.uploads.registry import Apart, Limits, reader_of
 from service.uploads.sandbox import child
@@ -211,7 +211,7 @@ def shown(name: str, row: Row) -> str:
 
 def main() -> int:
     """Run it and print the table."""
-    parser = argparse.ArgumentParser(prog="python -m qa.hostile.mutants", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m qa.inputs.hostile.mutants", description=__doc__)
     parser.add_argument("--seed", required=True, help="a word: other words, other bodies")
     parser.add_argument("--bodies", type=int, default=5000, help="of each reader")
     parser.add_argument(
