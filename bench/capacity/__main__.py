@@ -13,8 +13,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.capacity import engine, laws, limits, operations, picture, scenarios, tables, validation
-from bench.capacity.queueing_model import MEASURED, Model
+from bench.capacity import engine, limits, operations, picture, scenarios, tables
+from bench.capacity.model import laws, validation
+from bench.capacity.model.queueing_model import MEASURED, Model
 from bench.machine import machine
 from docs.figures.methods.tables import put
 

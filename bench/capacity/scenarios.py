@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bench.capacity.plan import Demand, plan
-from bench.capacity.queueing_model import Shape
+from bench.capacity.model.plan import Demand, plan
+from bench.capacity.model.queueing_model import Shape
 from bench.capacity.simulation import Simulation
 from bench.capacity.stations import Setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bench.capacity.queueing_model import Model
+    from bench.capacity.model.queueing_model import Model
 
 POSTERIORS = 1_000_000
 WORKERS = (1, 10, 30, 100, 300, 1_000)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bench.capacity.plan import NETWORK, reading
+from bench.capacity.model.plan import NETWORK, reading
 from bench.capacity.stations import Job, Kept, Line, Outcome
 from worker.base.settings import Settings
 from worker.jobs.priority_scripts import MOST_PASSED
@@ -23,7 +23,7 @@ from worker.records.draws import DrawsSpec, shard_seconds
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bench.capacity.queueing_model import Cost, Model
+    from bench.capacity.model.queueing_model import Cost, Model
     from bench.capacity.stations import Setting, Steps
 
 GROUP = 4  # draws that a first single draw leaves in the cache

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bench.capacity.plan import Demand
+    from bench.capacity.model.plan import Demand
     from worker.records.draws import DrawsSpec
 
 

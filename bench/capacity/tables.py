@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.capacity.plan import Demand, job_bytes, plan, record_bytes
-from bench.capacity.queueing_model import MEASURED, Model, Shape
+from bench.capacity.model.plan import Demand, job_bytes, plan, record_bytes
+from bench.capacity.model.queueing_model import MEASURED, Model, Shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bench.capacity.queueing_model import Cost
+    from bench.capacity.model.queueing_model import Cost
 
 RESULTS = Path(__file__).with_name("results.json")
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "scaling.md"

@@ -7,8 +7,8 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from bench.capacity.plan import BUSY, Demand, Plan, plan
-from bench.capacity.queueing_model import Model, Shape
+from bench.capacity.model.plan import BUSY, Demand, Plan, plan
+from bench.capacity.model.queueing_model import Model, Shape
 
 if TYPE_CHECKING:
     from worker.base.settings import Settings

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from bench.capacity import tables
-from bench.capacity.cost_law import Law, product
-from bench.capacity.fitting import fitted
-from bench.capacity.plan import BUSY, Demand, plan, reading
-from bench.capacity.queueing_model import METERS, Model, Shape
+from bench.capacity.model.cost_law import Law, product
+from bench.capacity.model.fitting import fitted
+from bench.capacity.model.plan import BUSY, Demand, plan, reading
+from bench.capacity.model.queueing_model import METERS, Model, Shape
 from bench.capacity.scenarios import LOAD, simulated
 from bench.capacity.simulation import Simulation
 from bench.capacity.stations import Kept, Line, Setting

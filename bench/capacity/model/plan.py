@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bench.capacity.queueing_model import Cost, Shape, tasks
+from bench.capacity.model.queueing_model import Cost, Shape, tasks
 
 if TYPE_CHECKING:
-    from bench.capacity.queueing_model import Model
+    from bench.capacity.model.queueing_model import Model
 
 BUSY = 0.7  # of its time that a process is planned to work: at more, waiting grows quickly
 NETWORK = 1.25e9  # bytes a second of a link of 10 Gbit

@@ -6,9 +6,9 @@ import statistics
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from bench.capacity.cost_law import Law
-from bench.capacity.fitting import fitted
-from bench.capacity.queueing_model import METERS, Model, Shape
+from bench.capacity.model.cost_law import Law
+from bench.capacity.model.fitting import fitted
+from bench.capacity.model.queueing_model import METERS, Model, Shape
 from glle_engine.graph.neighbors import KD_TREE_MAX_FEATURES
 
 if TYPE_CHECKING:

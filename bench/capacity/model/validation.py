@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 import httpx
 
 from bench.capacity.deployment import running
+from bench.capacity.model.plan import Demand
+from bench.capacity.model.queueing_model import Shape
 from bench.capacity.operations import Measured, fitted_posterior
-from bench.capacity.plan import Demand
-from bench.capacity.queueing_model import Shape
 from bench.capacity.simulation import Simulation
 from bench.capacity.stations import Setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bench.capacity.queueing_model import Model
+    from bench.capacity.model.queueing_model import Model
 
 SHAPE = Shape(n=3_000, k=10, p=2, d=3)
 SINGLES, JOBS, READS = 40, 6, 60

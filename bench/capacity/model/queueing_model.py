@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
-from bench.capacity.cost_law import Law
+from bench.capacity.model.cost_law import Law
 from glle_engine.graph.neighbors import KD_TREE_MAX_FEATURES
 
 MEASURED = Path(__file__).with_name("measured.json")

@@ -1,0 +1,1 @@
+"""The capacity model: laws of cost, their fits, plans and validation."""
