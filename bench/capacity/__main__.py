@@ -13,7 +13,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.capacity import engine, limits, operations, picture, scenarios, tables
+from bench.capacity import picture, scenarios, tables
+from bench.capacity.measure import engine, limits, operations
 from bench.capacity.model import laws, validation
 from bench.capacity.model.queueing_model import MEASURED, Model
 from bench.machine import machine

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from bench.capacity.deployment import running
+from bench.capacity.measure.deployment import running
+from bench.capacity.measure.operations import Measured, fitted_posterior
 from bench.capacity.model.plan import Demand
 from bench.capacity.model.queueing_model import Shape
-from bench.capacity.operations import Measured, fitted_posterior
 from bench.capacity.simulation import Simulation
 from bench.capacity.stations import Setting
 

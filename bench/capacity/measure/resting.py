@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import redis
 
-    from bench.capacity.deployment import Deployment
+    from bench.capacity.measure.deployment import Deployment
 
 SECONDS = 10.0
 _NAMES = re.compile(r"(post|job|ds|emb)_[0-9a-f]+|worker-\d+|(?<=:)[0-9a-f-]{20,}")

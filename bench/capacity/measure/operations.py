@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import numpy as np
 
-from bench.capacity import resting
-from bench.capacity.deployment import running
-from bench.capacity.engine import data_of
+from bench.capacity.measure import resting
+from bench.capacity.measure.deployment import running
+from bench.capacity.measure.engine import data_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from bench.capacity.deployment import Deployment
+    from bench.capacity.measure.deployment import Deployment
 
 SETTINGS = (  # n, k, p, d
     (500, 10, 2, 3), (1_000, 20, 3, 8), (2_000, 8, 3, 64), (5_000, 10, 2, 3), (8_000, 12, 2, 8), (20_000, 10, 2, 3)

@@ -24,7 +24,7 @@ from worker.operations.embedded_redis import Server, cache_server, queue_server
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 TICK = os.sysconf("SC_CLK_TCK")
 READY_SECONDS = 60.0
 CACHE_BYTES = 4 * 2**30

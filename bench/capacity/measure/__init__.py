@@ -1,0 +1,1 @@
+"""Measurements of the costs that the capacity model is fitted to."""
