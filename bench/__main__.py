@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from bench import draws, fits, memory, parallel, serving, stages
-from bench.machine import machine
-from bench.picture import picture
-from bench.table import compare, markdown, print_table, save, show
+from bench.report.machine import machine
+from bench.report.picture import picture
+from bench.report.table import compare, markdown, print_table, save, show
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bench.table import Row
+    from bench.report.table import Row
 
 PARTS = ("draws", "fits", "parallel", "serving", "memory", "stages")
 

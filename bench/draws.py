@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from bench.data import posterior_of
 from bench.peers import by_dense, by_eigsh
-from bench.table import Row
-from bench.timing import in_turn
+from bench.report.table import Row
+from bench.report.timing import in_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from bench.timing import Pair
+    from bench.report.timing import Pair
     from glle_engine import Posterior
 
     Embed = Callable[[Posterior, NDArray[np.float64]], NDArray[np.float64]]

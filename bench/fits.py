@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from bench.data import data_of
 from bench.peers import fit_sklearn, fit_tapkee, has_tapkee
-from bench.table import Row
-from bench.timing import always, in_turn
+from bench.report.table import Row
+from bench.report.timing import always, in_turn
 from glle_engine import FitSpec, fit
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.posterior.fit import reference_embedding

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench.data import data_of
 from bench.peers import fit_sklearn
-from bench.table import Row
+from bench.report.table import Row
 from glle_engine import fit
 
 if TYPE_CHECKING:

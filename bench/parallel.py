@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bench.data import posterior_of
-from bench.table import Row
-from bench.timing import in_turn
+from bench.report.table import Row
+from bench.report.timing import in_turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bench.timing import Pair
+    from bench.report.timing import Pair
 
 GOAL = 1.9
 REPEATS = 5

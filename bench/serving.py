@@ -16,8 +16,8 @@ import numpy as np
 from bench.bare import running_bare
 from bench.data import data_of, posterior_of
 from bench.load import DIFFERENT, load
-from bench.table import Row
-from bench.timing import in_turn, seconds
+from bench.report.table import Row
+from bench.report.timing import in_turn, seconds
 from demo.service import running_service
 from glle import Client
 

@@ -17,7 +17,7 @@ from bench.capacity import picture, scenarios, tables
 from bench.capacity.measure import engine, limits, operations
 from bench.capacity.model import laws, validation
 from bench.capacity.model.queueing_model import MEASURED, Model
-from bench.machine import machine
+from bench.report.machine import machine
 from docs.figures.methods.tables import put
 
 if TYPE_CHECKING:

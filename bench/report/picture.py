@@ -12,7 +12,7 @@ from matplotlib import pyplot as plt
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bench.table import Row
+    from bench.report.table import Row
 
 STAGES = ("sample", "factor", "lanczos", "acceptance", "unpack", "finish")
 

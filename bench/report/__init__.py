@@ -1,0 +1,1 @@
+"""Machine, timing, tables and pictures of the benchmarks."""
