@@ -1,52 +1,36 @@
-# Two commands are enough: `make demo` and `make test`. Python 3.11 or newer is all they need.
+# A newcomer needs two commands, `make demo` and `make test`, and Python 3.11 or newer.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-# Hundreds of processes are started by the tests: none compiles what another has compiled.
+# The tests start hundreds of processes, which share compiled bytecode.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo up test chaos degraded soak test-compose test-scale test-ui ui-picture bench figures honesty methods lint format types openapi client-types fuzz lock clean test-drills test-hosts hostile test-storage capacity test-redis audit test-processors
+.PHONY: help setup demo up test test-ui test-compose lint docs bench generate lock clean
 
 help:
-	@echo "make demo          start everything, run the main job on real data, leave pictures in out/"
-	@echo "make test          the tests (some minutes)"
+	@echo "make demo          run the main job on real data; leaves pictures in out/"
+	@echo "make test          run the tests (some minutes)"
 	@echo "make up            serve on http://127.0.0.1:8000 until Ctrl-C"
-	@echo "make setup         the environment in .venv, from the lock file"
-	@echo "make lint types    ruff; mypy --strict"
-	@echo "make bench         figures beside their goals, side by side with others; a quarter of an hour"
-	@echo "make capacity      what everything costs, and what follows for large deployments: docs/scaling.md (half an hour)"
-	@echo "make figures       the pictures and numbers of docs/"
-	@echo "make honesty       the spread of draws against LLE's own sampling spread (twenty minutes)"
-	@echo "make methods       every method on the same data with the same scores: docs/methods.md (a quarter of an hour)"
-	@echo "make test-compose  the containers, for real (as root; installs a container engine)"
-	@echo "make test-hosts    several machines, made of network namespaces: throughput, faults, a rolling restart (as root)"
-	@echo "make test-redis    Redis behind sentinels, as a cluster, managed: masters killed (minutes)"
-	@echo "make chaos         processes killed -9 at random under 10,000 requests, and what must hold (minutes)"
-	@echo "make test-processors  the engine's fast tests with the kernels of other processors (minutes)"
-	@echo "make test-scale    n of 100,000 (minutes)"
-	@echo "make test-storage  a cache that is too small, with an object store behind it"
-	@echo "make test-drills   upgrades between versions, and backups put back (minutes)"
-	@echo "make test-ui       the explorer in the machine's own browser; pictures of it in out/ui/"
-	@echo "make ui-picture    the README's picture of the explorer"
-	@echo "make openapi       export openapi/openapi.json and docs/settings.md"
-	@echo "make client-types the Python client's types, from openapi/openapi.json"
-	@echo "make fuzz          every route with whatever its contract allows, and what it does not (minutes)"
-	@echo "make degraded      servers, disks and networks in trouble: right answers or 503 (minutes; as root all of it)"
-	@echo "make soak          half an hour at ten times the usual load: memory, descriptors, latency; out/soak/"
-	@echo "make hostile       every reader of uploads against bodies made to do harm (minutes)"
-	@echo "make audit         known vulnerabilities of all that is locked (AUDIT=required: also 1 where nobody can be asked)"
-	@echo "make lock          resolve the lock files anew (needs uv)"
+	@echo "make setup         create .venv from requirements/dev.lock"
+	@echo "make lint          ruff, mypy --strict, import contracts, vocabulary"
+	@echo "make test-ui       run the explorer's tests in the browser of this machine"
+	@echo "make test-compose  build and test the containers (as root; installs a container engine)"
+	@echo "make docs          build the documentation site in out/site/"
+	@echo "make bench         measure speed beside goals and peers (a quarter of an hour)"
+	@echo "make generate      write openapi.json, the client's types and the generated pages"
+	@echo "make lock          resolve requirements/*.lock again (needs uv)"
+	@echo "make -C qa         list the programs that test a whole deployment"
 
 setup: $(STAMP)
 
 $(STAMP): requirements/dev.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
+		{ echo "Python 3.11 or newer is required: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
-		{ rm -rf $(VENV); echo "No virtual environment could be made; on Debian: apt-get install python3-venv"; exit 1; }
+		{ rm -rf $(VENV); echo "Creating a virtual environment failed; on Debian: apt-get install python3-venv"; exit 1; }
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/dev.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@echo "Compiling (once)" && $(BIN)/python -m glle_engine.posterior.fingerprint
@@ -58,119 +42,42 @@ demo: setup
 up: setup
 	$(BIN)/glle up
 
-# Two at once, a file in one of them, in their order: files of few but long tests are not left for the end. BLAS with one thread each.
+# Two processes, one file each, in the order of the files, so that few but long tests do not come last. BLAS has one thread.
 test: setup
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
-
-test-compose: setup
-	bash tests/deploy/compose/run
-
-test-hosts: setup
-	$(BIN)/python -m qa.faults.hosts $(HOSTS)
-	$(BIN)/python -m pytest -m hosts tests/system
-
-test-redis: setup
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m redis qa/redis
-
-# PROCESSORS is passed to pytest.
-test-processors: setup
-	$(BIN)/python -m qa.processors.__main__ $(PROCESSORS)
-
-test-scale: setup
-	$(BIN)/python -m pytest -m scale tests/engine
-
-test-storage: setup
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m storage tests/system
-
-# CHAOS="--requests 300" is the small one.
-chaos: setup
-	$(BIN)/python -m qa.faults.chaos $(CHAOS)
-
-test-drills: setup
-	$(BIN)/python -m pytest -m drill qa/drills
 
 test-ui: $(VENV)/.ui
 	$(BIN)/python -m pytest -m ui tests/ui $(UI)
 
-ui-picture: $(VENV)/.ui
-	$(BIN)/python -m tests.ui.picture
-
-$(VENV)/.ui: $(STAMP) requirements/ui.lock
-	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/ui.lock
-	@touch $@
-
-bench: $(VENV)/.bench
-	$(BIN)/python -m bench $(BENCH)
-
-$(VENV)/.bench: $(STAMP) requirements/bench.lock
-	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/bench.lock
-	@touch $@
-
-capacity: $(VENV)/.bench
-	$(BIN)/python -m bench.capacity $(CAPACITY)
-
-figures: setup
-	$(BIN)/python -m docs.figures.published
-	$(BIN)/python -m docs.figures.frontier
-	$(BIN)/python -m docs.figures.adaptive
-
-honesty: setup
-	$(BIN)/python -m docs.figures.honesty
-
-methods: setup
-	$(BIN)/python -m docs.figures.methods
+test-compose: setup
+	bash tests/deploy/compose/run
 
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-
-format: setup
-	$(BIN)/ruff format .
-	$(BIN)/ruff check --fix .
-
-types: setup
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m qa.vocabulary
 	$(BIN)/mypy
 
-openapi: setup
+docs: $(VENV)/.docs
+	$(BIN)/mkdocs build --strict
+
+bench: $(VENV)/.bench
+	$(BIN)/python -m bench $(BENCH)
+
+generate: setup
 	$(BIN)/glle openapi
 	$(BIN)/glle settings --write
 	$(BIN)/python -m openapi.client_types
+	$(BIN)/python -m tests.docs.authorisation
 
-client-types: setup
-	$(BIN)/python -m openapi.client_types
+# Extras of some targets: .venv/.ui, .venv/.bench and .venv/.docs stand for requirements/ui.lock and so on.
+$(VENV)/.%: $(STAMP) requirements/%.lock
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/$*.lock
+	@touch $@
 
 LOCK := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-emit-index-url --no-emit-find-links --no-annotate --quiet
-
-FUZZ ?= --max-examples 100
-
-fuzz: setup
-	$(BIN)/python -m qa.inputs.fuzz $(FUZZ)
-
-degraded: setup
-	$(BIN)/python -m qa.faults.degraded $(DEGRADED)
-
-SOAK ?= --minutes 30
-
-soak: setup
-	$(BIN)/python -m qa.soak $(SOAK)
-
-HOSTILE ?= --examples 2000
-SEED ?= $(shell date +%s)
-MUTANTS ?= --bodies 5000
-
-hostile: setup
-	$(BIN)/python -m qa.inputs.hostile $(HOSTILE)
-	$(BIN)/python -m qa.inputs.hostile.mutants --seed $(SEED) $(MUTANTS)
-
-audit: $(VENV)-audit/.installed
-	$(VENV)-audit/bin/python -m qa.audit
-
-# Of its own: what audits the environment is no part of it.
-$(VENV)-audit/.installed: requirements/audit.lock
-	@test -x $(VENV)-audit/bin/python || $(PYTHON) -m venv $(VENV)-audit
-	$(VENV)-audit/bin/python -m pip install --quiet --require-hashes -r requirements/audit.lock
-	@touch $@
 
 lock:
 	$(LOCK) --extra service --extra client --extra fast --extra otel --extra demo --extra sklearn \
@@ -179,6 +86,7 @@ lock:
 		--extra tsne --extra sdp --extra pictures --group build --constraint requirements/dev.lock -o requirements/server.lock
 	$(LOCK) --extra bench --constraint requirements/dev.lock -o requirements/bench.lock
 	$(LOCK) --group ui --constraint requirements/dev.lock -o requirements/ui.lock
+	$(LOCK) --group docs --constraint requirements/dev.lock -o requirements/docs.lock
 	$(filter-out pyproject.toml,$(LOCK)) --group audit -o requirements/audit.lock
 
 clean:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-LOCKS = sorted(ROOT.glob("requirements*.lock"))
+LOCKS = sorted((ROOT / "requirements").glob("*.lock"))
 # Of each part of a licence expression, or of the words in which older packages say it. MPL: changes of its own files
 # are given away, of files beside them not.
 ALLOWED = re.compile(
