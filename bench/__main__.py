@@ -38,8 +38,8 @@ def main() -> None:
     options = parser.parse_args()
     warnings.filterwarnings("ignore", module="sklearn|scipy")  # a peer's own
     console = Console(width=200 if not Console().is_terminal else None)
-    told = machine()
-    console.print(told)
+    result = machine()
+    console.print(result)
     rows: list[Row] = []
     for row in _rows(options.parts, options.largest):
         show(console, row)
@@ -50,8 +50,8 @@ def main() -> None:
     if options.compare:
         compare(console, options.compare, rows)
     options.out.mkdir(parents=True, exist_ok=True)
-    save(options.out / "results.json", told, rows, profile)
-    (options.out / "table.md").write_text(f"```json\n{json.dumps(told, indent=1)}\n```\n\n{markdown(rows)}")
+    save(options.out / "results.json", result, rows, profile)
+    (options.out / "table.md").write_text(f"```json\n{json.dumps(result, indent=1)}\n```\n\n{markdown(rows)}")
     picture(options.out / "bench.png", rows, profile)
     goals = [row.reached for row in rows if row.reached is not None]
     console.print(f"{sum(goals)} of {len(goals)} goals reached. {options.out}/ has table.md, bench.png, results.json.")

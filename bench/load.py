@@ -32,8 +32,8 @@ def load(url: str, clients: int, seconds: float) -> dict[str, float]:
     command = [sys.executable, "-m", "bench.load", url, str(clients), str(seconds)]
     root = Path(__file__).resolve().parent.parent
     done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=root)  # noqa: S603 -- ourselves
-    told: dict[str, float] = json.loads(done.stdout)
-    return told
+    body: dict[str, float] = json.loads(done.stdout)
+    return body
 
 
 class _Client:

@@ -37,19 +37,19 @@ def rows(*, million: bool) -> Iterator[Row]:
         detail=detail,
     )
     if million:
-        told = _apart("glle", MILLION)
-        detail = {"fit s": told["fit"], "first draws s": told["first"]}
+        result = _apart("glle", MILLION)
+        detail = {"fit s": result["fit"], "first draws s": result["first"]}
         what = f"swiss_roll, n = {MILLION:,}"
         yield Row(
             f"peak memory of a fit and draws, {what}",
             "-",
-            told["peak"] / GIB,
+            result["peak"] / GIB,
             "GiB",
             8.0,
             at_least=False,
             detail=detail,
         )
-        yield Row(f"one draw of many, {what}", "-", told["draw"], "s", 4.0, at_least=False)
+        yield Row(f"one draw of many, {what}", "-", result["draw"], "s", 4.0, at_least=False)
 
 
 def _apart(which: str, n: int) -> dict[str, Any]:
@@ -57,8 +57,8 @@ def _apart(which: str, n: int) -> dict[str, Any]:
     command = [sys.executable, "-m", "bench.memory", which, str(n)]
     root = Path(__file__).resolve().parent.parent
     done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=root)  # noqa: S603 -- ourselves
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    body: dict[str, Any] = json.loads(done.stdout)
+    return body
 
 
 def _peak() -> int:
@@ -78,17 +78,17 @@ def main(which: str, n: int) -> None:
     before, started = _peak(), time.perf_counter()
     if which == "sklearn":
         fit_sklearn(X)
-        told = {"fit": time.perf_counter() - started, "extra": _peak() - before}
+        fields = {"fit": time.perf_counter() - started, "extra": _peak() - before}
     else:
         posterior = fit(X)
-        told = {"fit": time.perf_counter() - started, "extra": _peak() - before}
+        fields = {"fit": time.perf_counter() - started, "extra": _peak() - before}
         lanes = posterior.lane_solver.lanes if posterior.lane_solver else 1
         for name, first in (("first", 0), ("draw", lanes)):  # the first analyses and finds its memory
             started = time.perf_counter()
             for _ in posterior.draws(lanes, first=first):
                 pass
-            told[name] = (time.perf_counter() - started) / (1 if name == "first" else lanes)
-    print(json.dumps({**told, "peak": _peak()}))
+            fields[name] = (time.perf_counter() - started) / (1 if name == "first" else lanes)
+    print(json.dumps({**fields, "peak": _peak()}))
 
 
 if __name__ == "__main__":

@@ -83,21 +83,21 @@ def _cached(http: httpx.Client, url: str, posterior: str) -> Iterator[Row]:
             ours: list[dict[str, float]] = []
             theirs: list[dict[str, float]] = []
             for number in range(LOAD_ROUNDS + 1):
-                told = load(f"{url}/v1{path}", CLIENTS, LOAD_SECONDS), load(bare, CLIENTS, LOAD_SECONDS)
-                assert told[0]["bytes"] == told[1]["bytes"] == len(body)
+                result = load(f"{url}/v1{path}", CLIENTS, LOAD_SECONDS), load(bare, CLIENTS, LOAD_SECONDS)
+                assert result[0]["bytes"] == result[1]["bytes"] == len(body)
                 if number:  # the first one warms
-                    ours.append(told[0])
-                    theirs.append(told[1])
+                    ours.append(result[0])
+                    theirs.append(result[1])
     ratio = statistics.median(a["rate"] / b["rate"] for a, b in zip(ours, theirs, strict=True))
     detail = {
-        "ours, requests/s": statistics.median(told["rate"] for told in ours),
-        "theirs, requests/s": statistics.median(told["rate"] for told in theirs),
-        "ours p50 ms": statistics.median(told["p50"] for told in ours) * 1e3,
-        "theirs p99 ms": statistics.median(told["p99"] for told in theirs) * 1e3,
+        "ours, requests/s": statistics.median(result["rate"] for result in ours),
+        "theirs, requests/s": statistics.median(result["rate"] for result in theirs),
+        "ours p50 ms": statistics.median(result["p50"] for result in ours) * 1e3,
+        "theirs p99 ms": statistics.median(result["p99"] for result in theirs) * 1e3,
     }
     work = f"a cached draw of {DIFFERENT} by GET, npy, n = {N:,}, {CLIENTS} clients"
     yield Row(f"{work}: requests/s", "a bare Starlette route", ratio, "x", 0.7, detail=detail)
-    p99 = statistics.median(told["p99"] for told in ours) * 1e3
+    p99 = statistics.median(result["p99"] for result in ours) * 1e3
     yield Row(f"{work}: p99", "-", p99, "ms", 15.0, at_least=False)
 
 
@@ -124,9 +124,9 @@ def _small_fit(client: Client, http: httpx.Client) -> Row:
     for seed in range(-3, 15):
         dataset = client.dataset(data_of("swiss_roll", 500, seed=100 + seed)).id
         started = time.perf_counter()
-        told: dict[str, Any] = http.post("/posteriors?wait=60", json={"dataset": dataset}).raise_for_status().json()
+        body: dict[str, Any] = http.post("/posteriors?wait=60", json={"dataset": dataset}).raise_for_status().json()
         took = time.perf_counter() - started
-        assert "eigenvalues" in told, told
+        assert "eigenvalues" in body, body
         if seed >= 0:
             times.append(took)
     detail = {"slowest ms": max(times) * 1e3}

@@ -64,8 +64,8 @@ def _shown(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def _keep(name: str, told: object) -> None:
-    (RAW / f"{name}.json").write_text(json.dumps(told))
+def _keep(name: str, result: object) -> None:
+    (RAW / f"{name}.json").write_text(json.dumps(result))
 
 
 def _kept(name: str) -> Any:

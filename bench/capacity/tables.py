@@ -69,10 +69,10 @@ def tables() -> dict[str, str]:
 def engine(model: Model) -> str:
     """Return the engine's laws, with their errors."""
     rows = []
-    for name, told in ENGINE.items():
+    for name, label in ENGINE.items():
         law = model.laws[name]
         formula = " + ".join(f"{1e9 * value:.3g} {term}" for term, value in law.terms.items()).replace(" 1 ", " ")
-        rows.append([told, formula, law.settings, f"{law.median:.2f}", _worst(law.worst)])
+        rows.append([label, formula, law.settings, f"{law.median:.2f}", _worst(law.worst)])
     return _table(["stage", "nanoseconds of a processor", "settings", "median", "worst"], rows)
 
 
@@ -80,12 +80,12 @@ def operations(model: Model) -> str:
     """Return what each operation takes of each station, at 5,000 points."""
     shape = Shape(n=5_000)
     rows = []
-    for name, told in OPERATIONS.items():
+    for name, label in OPERATIONS.items():
         cost = _cost(model, name, shape)
         cells = [cost.worker_cpu, cost.api_cpu, cost.queue_cpu, cost.cache_cpu]
         rows.append(
             [
-                told,
+                label,
                 *(_number(1e3 * cell) for cell in cells),
                 _number(cost.queue_commands),
                 _number(cost.cache_commands),
@@ -99,12 +99,12 @@ def operations(model: Model) -> str:
 def errors(model: Model) -> str:
     """Return how far the service's laws are from what was left out of their fits."""
     rows = []
-    for name, told in OPERATIONS.items():
+    for name, label in OPERATIONS.items():
         cells = []
         for station in ("worker", "api", "queue", "cache"):
             law = model.laws[f"{name} {station}_cpu"]
             cells.append(f"{law.median:.2f}, {_worst(law.worst)}" if law.terms else "-")
-        rows.append([told, *cells])
+        rows.append([label, *cells])
     return _table(["median and worst of", "worker", "API", "queue", "cache"], rows)
 
 
@@ -121,8 +121,8 @@ def sizes(model: Model) -> str:
         "a fit, worker's seconds": lambda shape: model.cost("fit", shape).worker_cpu,
         "a draw of a job of 64, worker's ms": lambda shape: 1e3 * model.cost("job", shape, draws=64).worker_cpu / 64,
     }
-    for told, ask in asked.items():
-        rows.append([told, *(_number(ask(shape)) for shape in SHAPES)])
+    for label, ask in asked.items():
+        rows.append([label, *(_number(ask(shape)) for shape in SHAPES)])
     rows.append(["a posterior's records in the queue's server, bytes", *[f"{record_bytes(model):,.0f}"] * len(SHAPES)])
     rows.append(["a job's, until GLLE_JOB_TTL, bytes", *[f"{job_bytes(model):,.0f}"] * len(SHAPES)])
     return _table(["", *(f"n = {shape.n:,}, k = {shape.k}" for shape in SHAPES)], rows)
@@ -132,7 +132,7 @@ def full_first(model: Model) -> str:
     """Return for pure demands of each kind how many workers there are when something else is full, and what."""
     rows = []
     for shape in SHAPES:
-        for told, demand in (
+        for result, demand in (
             ("fits", Demand(shape=shape, fits=1)),
             ("jobs of 64 draws", Demand(shape=shape, draws=64)),
             ("first single draws", Demand(shape=shape, singles=1)),
@@ -141,7 +141,7 @@ def full_first(model: Model) -> str:
             one = next(one for one in plan(model, demand).stations if one.name != "connections")
             cost, most = plan(model, demand).cost, 1 / one.busy
             workers, api = cost.worker_cpu * most, cost.api_cpu * most
-            rows.append([f"{shape.n:,}", told, _number(most), _number(workers), _number(api), one.name])
+            rows.append([f"{shape.n:,}", result, _number(most), _number(workers), _number(api), one.name])
     return _table(["n", "what", "most a second", "busy workers then", "busy API processes then", "full"], rows)
 
 
@@ -152,7 +152,7 @@ def limits(rows: list[dict[str, Any]]) -> str:
         for row in rows
     ]
     commands = [_number(row["commands"]) if row["commands"] >= 1 else "-" for row in rows]
-    lines = [[*line, told] for line, told in zip(found, commands, strict=True)]
+    lines = [[*line, result] for line, result in zip(found, commands, strict=True)]
     return _table(["of", "question", "process ms", "server ms", "commands"], lines)
 
 

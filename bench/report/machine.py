@@ -13,24 +13,28 @@ LIBRARIES = ("numpy", "scipy", "numba", "scikit-learn", "tapkee", "redis", "fast
 
 def machine() -> dict[str, Any]:
     """Return processor, caches, memory and versions."""
-    told: dict[str, Any] = {"cores": os.cpu_count(), "system": platform.platform(), "python": platform.python_version()}
+    fields: dict[str, Any] = {
+        "cores": os.cpu_count(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+    }
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         lines = dict(line.split(":", 1) for line in cpuinfo.read_text().splitlines() if ":" in line)
         facts = {name.strip(): value.strip() for name, value in lines.items()}
-        told["processor"] = facts.get("model name", "unknown")
+        fields["processor"] = facts.get("model name", "unknown")
         flags = facts.get("flags", "").split()
-        told["vectors"] = "AVX-512" if "avx512f" in flags else "AVX2" if "avx2" in flags else "SSE"
+        fields["vectors"] = "AVX-512" if "avx512f" in flags else "AVX2" if "avx2" in flags else "SSE"
     caches = {}
     for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         level, kind = (index / "level").read_text().strip(), (index / "type").read_text().strip()
         if kind != "Instruction":
             caches[f"L{level}"] = (index / "size").read_text().strip()
-    told["caches"] = caches
-    told["memory_gib"] = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
-    told["libraries"] = {name: found for name in LIBRARIES if (found := _version(name))}
-    told["blas_threads"] = os.environ.get("OMP_NUM_THREADS")
-    return told
+    fields["caches"] = caches
+    fields["memory_gib"] = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+    fields["libraries"] = {name: found for name in LIBRARIES if (found := _version(name))}
+    fields["blas_threads"] = os.environ.get("OMP_NUM_THREADS")
+    return fields
 
 
 def _version(name: str) -> str | None:

@@ -74,10 +74,10 @@ def _number(value: float) -> str:
 def show(console: Console, row: Row) -> None:
     """Print a row as it comes."""
     work, against, figure, goal, verdict = row.cells()
-    told = ", ".join(f"{name} {_number(value)}" for name, value in row.detail.items() if isinstance(value, float))
+    label = ", ".join(f"{name} {_number(value)}" for name, value in row.detail.items() if isinstance(value, float))
     colour = {"reached": "green", "missed": "red", "": "default"}[verdict]
     ends = f" (goal {goal}: [{colour}]{verdict}[/])" if goal else ""
-    console.print(f"{work}, against {against}: [bold]{figure}[/]{ends}  [dim]{told}[/]", highlight=False)
+    console.print(f"{work}, against {against}: [bold]{figure}[/]{ends}  [dim]{label}[/]", highlight=False)
 
 
 def print_table(console: Console, rows: list[Row]) -> None:
@@ -96,8 +96,8 @@ def markdown(rows: list[Row]) -> str:
 
 def save(path: Path, machine: dict[str, Any], rows: list[Row], stages: list[dict[str, Any]]) -> None:
     """Write the run, so that another one can be compared with it."""
-    told = {"machine": machine, "rows": [asdict(row) for row in rows], "stages": stages}
-    path.write_text(json.dumps(told, indent=1) + "\n")
+    fields = {"machine": machine, "rows": [asdict(row) for row in rows], "stages": stages}
+    path.write_text(json.dumps(fields, indent=1) + "\n")
 
 
 def compare(console: Console, path: Path, rows: list[Row]) -> None:

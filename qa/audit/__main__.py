@@ -40,16 +40,16 @@ def main(command: Sequence[str] = PIP_AUDIT) -> int:
     return int(wanted == "required")
 
 
-def judged(told: Told, pins: dict[Pin, Locked], service: str) -> int:
+def judged(result: Told, pins: dict[Pin, Locked], service: str) -> int:
     """Print what was told of the pins, and return 1 unless each was looked at and is clean."""
-    for pin, vulnerabilities in sorted(told.vulnerable.items()):
+    for pin, vulnerabilities in sorted(result.vulnerable.items()):
         where = pins.get(pin, Locked(frozenset(), frozenset())).locks
         _loudly(*(f"{pin} ({', '.join(sorted(where))}): {one}" for one in vulnerabilities))
-    unasked = sorted(set(pins) - told.clean - set(told.vulnerable))
-    _loudly(*(f"{pin} was not looked at: {told.skipped.get(pin.name, 'no word of it')}" for pin in unasked))
-    counts = f"{len(told.clean)} clean, {len(told.vulnerable)} vulnerable, {len(unasked)} not looked at"
+    unasked = sorted(set(pins) - result.clean - set(result.vulnerable))
+    _loudly(*(f"{pin} was not looked at: {result.skipped.get(pin.name, 'no word of it')}" for pin in unasked))
+    counts = f"{len(result.clean)} clean, {len(result.vulnerable)} vulnerable, {len(unasked)} not looked at"
     print(f"{len(pins)} pins, by {service}: {counts}.")  # noqa: T201 # the command's output
-    return int(bool(told.vulnerable or unasked))
+    return int(bool(result.vulnerable or unasked))
 
 
 def _loudly(*lines: str) -> None:

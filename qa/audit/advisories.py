@@ -71,7 +71,7 @@ def told_by(service: str, parts: Sequence[dict[Pin, Locked]], command: Sequence[
         When pip-audit fails by itself.
 
     """
-    told = Told()
+    result = Told()
     with tempfile.TemporaryDirectory() as folder:
         asked, report = Path(folder) / "requirements.txt", Path(folder) / "report.json"
         for part in parts:
@@ -84,10 +84,10 @@ def told_by(service: str, parts: Sequence[dict[Pin, Locked]], command: Sequence[
                 last = ran.stderr.strip().rpartition("\n")[2]
                 kind = UnreachableError if NO_ANSWER.search(ran.stderr) else AuditError
                 raise kind(f"{service}: {last or f'pip-audit ended with {ran.returncode} and said nothing'}")
-            told.read(report.read_text(encoding="utf-8"))
-    if told.skipped and not told.clean and not told.vulnerable:
-        raise UnreachableError(f"{service}: it knows none of the packages: {next(iter(told.skipped.values()))}")
-    return told
+            result.read(report.read_text(encoding="utf-8"))
+    if result.skipped and not result.clean and not result.vulnerable:
+        raise UnreachableError(f"{service}: it knows none of the packages: {next(iter(result.skipped.values()))}")
+    return result
 
 
 def _described(vulnerability: dict[str, object]) -> str:

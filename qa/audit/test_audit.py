@@ -21,25 +21,26 @@ def command(does: str) -> tuple[str, ...]:
 def test_what_is_clean_ends_with_0(capsys: pytest.CaptureFixture[str]) -> None:
     """Every pin of every lock was looked at, other platforms' among them; pip-audit alone passes over those."""
     assert main(command("clean")) == 0
-    told = capsys.readouterr()
+    output = capsys.readouterr()
     assert (
-        told.out == f"{len(locked(LOCKS))} pins, by pypi: {len(locked(LOCKS))} clean, 0 vulnerable, 0 not looked at.\n"
+        output.out
+        == f"{len(locked(LOCKS))} pins, by pypi: {len(locked(LOCKS))} clean, 0 vulnerable, 0 not looked at.\n"
     )
-    assert told.err == ""
+    assert output.err == ""
 
 
 def test_a_vulnerability_ends_with_1_and_its_line(capsys: pytest.CaptureFixture[str]) -> None:
     """With the package, the lock files that have it, its names, and the version without it; for each version locked."""
     assert main(command("vulnerable")) == 1
-    told = capsys.readouterr()
+    output = capsys.readouterr()
     versions = sorted(pin.version for pin in locked(LOCKS) if pin.name == "numpy")
-    lines = told.err.splitlines()
+    lines = output.err.splitlines()
     assert len(versions) == 2
     assert [line.split()[0] for line in lines] == [f"numpy=={version}" for version in versions]
     for line in lines:
         assert "server.lock" in line
         assert line.endswith("PYSEC-1 CVE-1, mended in 99: Too many dimensions.")
-    assert " 2 vulnerable" in told.out
+    assert " 2 vulnerable" in output.out
 
 
 @pytest.mark.parametrize(
@@ -52,10 +53,10 @@ def test_nobody_to_ask_is_said_and_counts_as_asked_for(
     """An index that knows no package at all stands in for the real one: pip-audit ends with 0 there."""
     monkeypatch.setenv("AUDIT", audit)
     assert main(command(does)) == code
-    told = capsys.readouterr()
-    assert told.err.startswith("NOT AUDITED: no advisory service could be reached.\npypi: ")
-    assert "\nosv: " in told.err
-    assert told.out == ""
+    output = capsys.readouterr()
+    assert output.err.startswith("NOT AUDITED: no advisory service could be reached.\npypi: ")
+    assert "\nosv: " in output.err
+    assert output.out == ""
 
 
 def test_where_one_service_is_silent_another_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
@@ -67,9 +68,9 @@ def test_where_one_service_is_silent_another_is_asked(capsys: pytest.CaptureFixt
 def test_a_package_that_was_skipped_is_not_clean(capsys: pytest.CaptureFixture[str]) -> None:
     """Pip-audit ends with 0 there."""
     assert main(command("knows-not-all")) == 1
-    told = capsys.readouterr()
-    assert "was not looked at: Dependency not found on PyPI" in told.err
-    assert " 1 not looked at." in told.out
+    output = capsys.readouterr()
+    assert "was not looked at: Dependency not found on PyPI" in output.err
+    assert " 1 not looked at." in output.out
 
 
 def test_a_failure_of_its_own_is_not_taken_for_a_network_that_is_away(capsys: pytest.CaptureFixture[str]) -> None:

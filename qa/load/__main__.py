@@ -24,8 +24,8 @@ def main() -> int:
     print(f"{ledger.requests} requests, {ledger.received} arrays, {len(ledger.jobs)} jobs")  # noqa: T201 # the output
     for operation in ledger.operations():
         seconds = ledger.seconds(operation)
-        told = "  ".join(f"{name} {1000 * value:.0f} ms" for name, value in percentiles(seconds).items())
-        print(f"{operation:18} {len(seconds):6}  {told}")  # noqa: T201 # likewise
+        label = "  ".join(f"{name} {1000 * value:.0f} ms" for name, value in percentiles(seconds).items())
+        print(f"{operation:18} {len(seconds):6}  {label}")  # noqa: T201 # likewise
     for fault in (*ledger.faults, *ledger.errors()):
         print(fault)  # noqa: T201 # likewise
     return 1 if ledger.faults or ledger.errors() else 0

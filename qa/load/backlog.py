@@ -132,8 +132,8 @@ def main() -> int:
     asked = parser.parse_args()
     say = sys.stdout.write
     with tempfile.TemporaryDirectory() as folder:
-        told = {"GLLE_WORKERS": str(asked.workers), "GLLE_MAX_JOBS": "0", "GLLE_HEARTBEAT": "5"}
-        with running(Path(folder), **told) as up, httpx.Client(base_url=up.url, timeout=60) as client:
+        fields = {"GLLE_WORKERS": str(asked.workers), "GLLE_MAX_JOBS": "0", "GLLE_HEARTBEAT": "5"}
+        with running(Path(folder), **fields) as up, httpx.Client(base_url=up.url, timeout=60) as client:
             draw = f"{fitted(client, synthetic(client, 1000))}/draws/0"
             client.get(f"{draw}?wait=30").raise_for_status()
             began = time.monotonic()

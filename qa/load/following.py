@@ -56,10 +56,10 @@ class Follower:
     jobs: dict[str, Accepted] = field(default_factory=dict)  # that are followed
     about: dict[Content, list[Accepted]] = field(default_factory=dict)  # all of those about data sets of its own
 
-    def _fitted(self, made: Fit, told: dict[str, Any]) -> None:
-        id_ = told["id"]
+    def _fitted(self, made: Fit, result: dict[str, Any]) -> None:
+        id_ = result["id"]
         known = self.known[made.content]
-        if told["dataset"] != known.id or told["spec"]["n_neighbors"] != made.n_neighbors:
+        if result["dataset"] != known.id or result["spec"]["n_neighbors"] != made.n_neighbors:
             self.ledger.fault(f"{id_} is not what was asked for: {made}")
         known.fits[made] = id_
         self.ledger.came(f"/v1/posteriors/{id_}", made)
@@ -72,11 +72,11 @@ class Follower:
         answer = self.asker.ask("GET job", f"/v1/jobs/{job.id}?wait={self.rng.choice([0, 1])}")
         if answer is None or self._has_expired(answer, job) or not self._is(answer, job.made, 200):
             return
-        told = answer.json()
-        self.ledger.told(job, told, answer.extensions["asked_at"])
-        if told["status"] not in ENDED:
+        body = answer.json()
+        self.ledger.told(job, body, answer.extensions["asked_at"])
+        if body["status"] not in ENDED:
             return
-        if told["status"] == "succeeded" and not job.is_doomed:
+        if body["status"] == "succeeded" and not job.is_doomed:
             self.fetch(job)
         self.judge(job)
         self.jobs.pop(job.id, None)
@@ -115,9 +115,9 @@ class Follower:
                 del self.about[content]
 
     def _follow_later(self, answer: httpx.Response, made: Made) -> None:
-        told = answer.json()
-        job = self.ledger.accepted(told["id"], made)
-        self.ledger.told(job, told, answer.extensions["asked_at"])
+        body = answer.json()
+        job = self.ledger.accepted(body["id"], made)
+        self.ledger.told(job, body, answer.extensions["asked_at"])
         self.jobs[job.id] = job
         if content_of(made) in self.own:
             self.about.setdefault(content_of(made), []).append(job)
@@ -150,8 +150,8 @@ class Follower:
         if answer.headers["content-type"] == NPY:
             array = np.load(io.BytesIO(answer.content), allow_pickle=False)
         else:
-            told = answer.json()
-            array = np.array(told["data"], told["dtype"]).reshape(told["shape"])
+            body = answer.json()
+            array = np.array(body["data"], body["dtype"]).reshape(body["shape"])
         self.ledger.received_array(made, name, array)
 
     def arrays(self, answer: httpx.Response, made: Made) -> None:

@@ -26,8 +26,8 @@ def user(monkeypatch: pytest.MonkeyPatch) -> User:
 
     def gone(_: Asker, operation: str, path: str, **_options: object) -> httpx.Response:
         what = "embedding" if "coordinates" in operation else "job"
-        told = {"type": f"urn:glle:problem:{what}-not-found"}
-        return httpx.Response(404, json=told, request=httpx.Request("GET", f"http://127.0.0.1{path}"))
+        fields = {"type": f"urn:glle:problem:{what}-not-found"}
+        return httpx.Response(404, json=fields, request=httpx.Request("GET", f"http://127.0.0.1{path}"))
 
     monkeypatch.setattr(Asker, "ask", gone)
     ledger, rng = Ledger(ttl=TTL), random.Random(0)  # noqa: S311 # not for secrets
@@ -50,13 +50,13 @@ def _ago(seconds: float) -> str:
 )
 @pytest.mark.parametrize("action", ["_follow", "fetch", "_cancel"])
 def test_a_job_may_be_gone_its_time_after_its_end(
-    user: User, action: str, told: dict[str, object], asked: float, faults: int
+    user: User, action: str, result: dict[str, object], asked: float, faults: int
 ) -> None:
     """Not before: it had not ended when it was last told to be open."""
     user.own = [DATA]
     job = user.ledger.accepted("job_1", Fit(DATA, 8))
-    finished = told.get("finished")
-    body = {**told, "finished": None if finished is None else _ago(float(str(finished)))}
+    finished = result.get("finished")
+    body = {**result, "finished": None if finished is None else _ago(float(str(finished)))}
     user.ledger.told(job, body, time.time() - asked)
     user.jobs = {job.id: job}
     getattr(user, action)(*([job] if action == "fetch" else []))

@@ -47,13 +47,13 @@ class User(Follower):
             answer = self.asker.ask("POST dataset", "/v1/datasets", content=content.npy(), headers=headers)
         if answer is None or not self._is(answer, content, 200, 201):
             return
-        told = answer.json()
-        if told["n"] != content.n:
-            self.ledger.fault(f"{content} has {told['n']} points")
-        if content in self.known and self.known[content].id != told["id"]:
-            self.ledger.fault(f"{content} was {self.known[content].id} and is {told['id']}")
-        self.known.setdefault(content, Known(told["id"]))
-        self.ledger.came(f"/v1/datasets/{told['id']}", content)
+        body = answer.json()
+        if body["n"] != content.n:
+            self.ledger.fault(f"{content} has {body['n']} points")
+        if content in self.known and self.known[content].id != body["id"]:
+            self.ledger.fault(f"{content} was {self.known[content].id} and is {body['id']}")
+        self.known.setdefault(content, Known(body["id"]))
+        self.ledger.came(f"/v1/datasets/{body['id']}", content)
 
     def _fit(self) -> None:
         """Fit a posterior, waiting a moment or not at all."""

@@ -70,9 +70,9 @@ def test_missing_instructions_are_skipped_with_a_line(
     monkeypatch.setattr(__main__, "command", lambda _: ends_with("0"))
     monkeypatch.setattr(__main__, "processor_flags", lambda _: {"sse4_2", "avx"})
     assert __main__.main([]) == 0
-    told = capsys.readouterr().out
-    assert "Haswell: SKIPPED, this processor has no avx2, fma." in told
-    assert "SkylakeX: SKIPPED" in told
+    output = capsys.readouterr().out
+    assert "Haswell: SKIPPED, this processor has no avx2, fma." in output
+    assert "SkylakeX: SKIPPED" in output
     assert {"OPENBLAS_CORETYPE": "Haswell"} not in every_setting
     monkeypatch.undo()
     listed = tmp_path / "cpuinfo"

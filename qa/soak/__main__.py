@@ -68,7 +68,7 @@ def main() -> int:
     ]
     picture.draw(asked.out / "soak.png", sampler.samples, ledger.attempts, began, warm_up)
     last = sampler.samples[-1].servers
-    told = {
+    fields = {
         "minutes": asked.minutes,
         "rate": asked.rate,
         "requests": ledger.requests,
@@ -84,10 +84,10 @@ def main() -> int:
             for sample in sampler.samples
         ],
     }
-    (asked.out / "soak.json").write_text(json.dumps(told, indent=1))
+    (asked.out / "soak.json").write_text(json.dumps(fields, indent=1))
     lines = [judging.HEAD, *(verdict.line() for verdict in verdicts)]
-    lines.append(f"{ledger.requests} requests, {told['requests_per_second']:.1f} a second; {last}")
-    lines += [*ledger.faults[:20], *told["errors"][:20]]
+    lines.append(f"{ledger.requests} requests, {fields['requests_per_second']:.1f} a second; {last}")
+    lines += [*ledger.faults[:20], *fields["errors"][:20]]
     (asked.out / "soak.txt").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))  # noqa: T201 # the command's output
     is_well = all(verdict.is_flat for verdict in verdicts) and not ledger.faults and not ledger.errors()

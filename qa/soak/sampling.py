@@ -39,14 +39,16 @@ class Held:
         """Return what a process holds now; None when it has just ended."""
         folder = Path(f"/proc/{pid}")
         try:
-            told = {name: 1024 * int(kilobytes) for name, kilobytes in _FIELDS.findall(_read(folder / "smaps_rollup"))}
+            fields = {
+                name: 1024 * int(kilobytes) for name, kilobytes in _FIELDS.findall(_read(folder / "smaps_rollup"))
+            }
             fds = len(list((folder / "fd").iterdir()))
             threads = len(list((folder / "task").iterdir()))
         except (FileNotFoundError, ProcessLookupError):
             return None
-        if "Rss" not in told:  # a zombie
+        if "Rss" not in fields:  # a zombie
             return None
-        return cls(told["Rss"], told["Pss"], told["Private_Clean"] + told["Private_Dirty"], fds, threads)
+        return cls(fields["Rss"], fields["Pss"], fields["Private_Clean"] + fields["Private_Dirty"], fds, threads)
 
 
 @dataclass(frozen=True)
@@ -103,11 +105,11 @@ class Sampler:
         figures: dict[str, float] = {}
         for name, client in self._clients.items():
             with contextlib.suppress(redis.RedisError):
-                told = client.info()
-                figures[f"{name} keys"] = told.get("db0", {}).get("keys", 0)
-                figures[f"{name} used MiB"] = told["used_memory"] / MIB
-                figures[f"{name} clients"] = told["connected_clients"]
-                figures[f"{name} evicted"] = told["evicted_keys"]
+                result = client.info()
+                figures[f"{name} keys"] = result.get("db0", {}).get("keys", 0)
+                figures[f"{name} used MiB"] = result["used_memory"] / MIB
+                figures[f"{name} clients"] = result["connected_clients"]
+                figures[f"{name} evicted"] = result["evicted_keys"]
         with contextlib.suppress(redis.RedisError):
             figures["queue length"] = float(priority_scripts.length(self._clients["queue"], f"rq:queue:{NAME}"))
         return figures

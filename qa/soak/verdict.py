@@ -53,8 +53,8 @@ class Verdict:
     def line(self) -> str:
         """Return the line of the table."""
         span = f"[{100 * self.low:+6.1f}, {100 * self.high:+6.1f}]"
-        told = f"{self.first:10.2f} {self.second:10.2f} {100 * self.change:+7.1f} {span:>18}"
-        return f"{self.what:34} {self.unit:4} {told}  {'flat' if self.is_flat else 'NOT FLAT'}"
+        result = f"{self.first:10.2f} {self.second:10.2f} {100 * self.change:+7.1f} {span:>18}"
+        return f"{self.what:34} {self.unit:4} {result}  {'flat' if self.is_flat else 'NOT FLAT'}"
 
 
 HEAD = f"{'series':34} {'unit':4} {'1st half':>10} {'2nd half':>10} {'change%':>7} {'slope 95 %':>18}"

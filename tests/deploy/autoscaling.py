@@ -79,8 +79,8 @@ def main() -> None:
     print("| Asked for at once | by age: most workers, last begun | by length |\n|---|---|---|")  # noqa: T201 # the command's output
     for tasks, seconds in ((1500, 0.03), (200, 2.0), (40, 60.0)):
         age, length = played(tasks, seconds, by_age), played(tasks, seconds, by_length)
-        told = f"| {age.workers}, {age.seconds} s | {length.workers}, {length.seconds} s |"
-        print(f"| {tasks} tasks of {seconds:g} s {told}")  # noqa: T201 # the command's output
+        result = f"| {age.workers}, {age.seconds} s | {length.workers}, {length.seconds} s |"
+        print(f"| {tasks} tasks of {seconds:g} s {result}")  # noqa: T201 # the command's output
 
 
 if __name__ == "__main__":

@@ -68,8 +68,8 @@ def test_every_variable_is_explained_with_its_default() -> None:
 def test_what_the_containers_are_told_are_settings_with_their_defaults() -> None:
     """Every GLLE_ variable of a container is a setting; what is interpolated there defaults to its default."""
     settings = {name: str(default) for name, default, _ in table()}
-    told = {*SERVICES["api"]["environment"], *SERVICES["worker"]["environment"]}
-    assert {name for name in told if name.startswith("GLLE_")} <= settings.keys()
+    fields = {*SERVICES["api"]["environment"], *SERVICES["worker"]["environment"]}
+    assert {name for name in fields if name.startswith("GLLE_")} <= settings.keys()
     shared = DEFAULTS.keys() & settings.keys()
     assert {name: settings[name] for name in shared} == {name: DEFAULTS[name] for name in shared}
     assert "GLLE_JOB_TIMEOUT" in shared

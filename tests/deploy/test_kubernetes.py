@@ -176,13 +176,13 @@ def test_secrets_are_named_never_written() -> None:
 def test_what_the_pods_are_told_is_what_the_containers_are() -> None:
     """The same variables as docker-compose.yml, each a setting, with the same defaults; keys are asked for."""
     settings = {name: str(default) for name, default, _ in table()}
-    told = named("ConfigMap", "glle-settings")["data"]
-    variables = {row["name"] for pod in ("api", "worker") for row in main_container(pod)["env"]} | told.keys()
+    result = named("ConfigMap", "glle-settings")["data"]
+    variables = {row["name"] for pod in ("api", "worker") for row in main_container(pod)["env"]} | result.keys()
     assert {name for name in variables if name.startswith("GLLE_")} <= settings.keys()
     in_compose = COMPOSE["api"]["environment"].keys() | COMPOSE["worker"]["environment"].keys()
     assert variables == in_compose - {"GLLE_PUBLISHED"}  # of the machine's own addresses
     others = {"GLLE_AUTH": "required", "GLLE_LOG_FORMAT": "json"}
-    assert told == {name: others.get(name, COMPOSE_DEFAULTS[name]) for name in told}
+    assert result == {name: others.get(name, COMPOSE_DEFAULTS[name]) for name in result}
     threads = {row["name"]: row["value"] for row in main_container("worker")["env"] if "value" in row}
     assert threads == {name: COMPOSE["worker"]["environment"][name] for name in threads}
 

@@ -31,8 +31,8 @@ def test_page_has_every_method(kind: type) -> None:
             continue
         assert f"`{name}(" in SECTIONS[kind.__name__], name
         given = set(member.__code__.co_varnames[: member.__code__.co_argcount + member.__code__.co_kwonlyargcount])
-        (told,) = re.findall(rf"`{name}\((.*?)\)`", SECTIONS[kind.__name__])
-        assert {word for word in given - {"self", "cursor"} if not re.search(rf"\b{word}\b", told)} == set(), name
+        (matches,) = re.findall(rf"`{name}\((.*?)\)`", SECTIONS[kind.__name__])
+        assert {word for word in given - {"self", "cursor"} if not re.search(rf"\b{word}\b", matches)} == set(), name
 
 
 def test_page_has_every_error_with_its_statuses() -> None:
@@ -46,8 +46,8 @@ def test_page_has_every_error_with_its_statuses() -> None:
 
 def test_page_has_the_defaults_of_retries() -> None:
     """Those of the class."""
-    (told,) = re.findall(r"`Retries\((.*?)\)`", PAGE)
-    assert {name: float(value) for name, value in re.findall(r"(\w+)=([\d.]+)", told)} == {
+    (matches,) = re.findall(r"`Retries\((.*?)\)`", PAGE)
+    assert {name: float(value) for name, value in re.findall(r"(\w+)=([\d.]+)", matches)} == {
         name: getattr(Retries(), name) for name in ("deadline", "connect", "first", "longest")
     }
 
@@ -62,6 +62,6 @@ def test_page_has_every_command_and_exit_code() -> None:
         for action in [word for part in actions for word in part.choices]:
             assert re.search(rf"`(glle {name} )?{action}\b", SECTIONS["Commands"]), (name, action)
     codes = {connection.REFUSED, connection.MISUSED, connection.UNREACHABLE, connection.LATE, connection.INTERRUPTED, 0}
-    (told,) = re.findall(r"Exit codes: (.*)", PAGE)
-    assert {int(code) for code in re.findall(r"\d+", told)} == codes
+    (matches,) = re.findall(r"Exit codes: (.*)", PAGE)
+    assert {int(code) for code in re.findall(r"\d+", matches)} == codes
     assert {"datasets", "fit", "draw", "jobs"} <= set(re.findall(r"\w+", main._parser(Settings()).format_help()))

@@ -72,8 +72,8 @@ def test_journey_ends_with_draws(journeys: dict[str, tuple[str, Path]], ending: 
     """Each tells the ids and leaves two arrays, the single draw among the batch's."""
     if ending not in journeys:
         pytest.skip("curl, or node 18 or newer, is not installed")
-    told, folder = journeys[ending]
-    assert re.fullmatch(r"data set   ds_\w+\nposterior  post_\w+\ndraws      draw.npy draws.npy\n", told)
+    result, folder = journeys[ending]
+    assert re.fullmatch(r"data set   ds_\w+\nposterior  post_\w+\ndraws      draw.npy draws.npy\n", result)
     draw, draws = np.load(folder / "draw.npy"), np.load(folder / "draws.npy")
     assert (draw.shape, draws.shape) == ((300, 2), (3, 8, 300, 2))
     assert draw.tobytes() == draws[1, 7].tobytes()
@@ -81,7 +81,7 @@ def test_journey_ends_with_draws(journeys: dict[str, tuple[str, Path]], ending: 
 
 def test_journeys_leave_the_same_bits(journeys: dict[str, tuple[str, Path]]) -> None:
     """Whatever language asks: one data set, one posterior, one draw."""
-    assert len({told for told, _ in journeys.values()}) == 1
+    assert len({result for result, _ in journeys.values()}) == 1
     assert len({(folder / "draws.npy").read_bytes() for _, folder in journeys.values()}) == 1
 
 
@@ -112,12 +112,12 @@ def test_quickstart_commands_work(
     monkeypatch.chdir(tmp_path)
     lines = [line for block in blocks("sh") for line in block.splitlines() if line.startswith("glle ")]
     assert len(lines) == 4
-    told = "post_..."
+    result = "post_..."
     for line in lines:
-        words = shlex.split(line.replace("docs/", f"{ROOT}/docs/").replace("post_...", told), comments=True)
+        words = shlex.split(line.replace("docs/", f"{ROOT}/docs/").replace("post_...", result), comments=True)
         assert main.main(words[1:]) == 0
         output = capsys.readouterr().out
-        told = output.split()[0] if words[1] == "fit" else told
+        result = output.split()[0] if words[1] == "fit" else result
     assert np.load(tmp_path / "draws.npy").shape == (8, 300, 2)
 
 

@@ -69,8 +69,8 @@ def test_more_machines_are_as_much_faster_as_is_promised(words: str, name: str, 
 
 def test_machines_that_come_late_add_what_is_promised() -> None:
     """By the one job that is shown, whose bits are the engine's."""
-    told = TOLD["joined"]
+    result = TOLD["joined"]
     (promised,) = re.findall(r"twice as many at least ([\d.]+) times", TEXT)
-    assert told["then"] == 2 * told["hosts"]
-    assert told["after"] / told["before"] >= float(promised)
-    assert told["wrong"] == 0
+    assert result["then"] == 2 * result["hosts"]
+    assert result["after"] / result["before"] >= float(promised)
+    assert result["wrong"] == 0

@@ -64,11 +64,11 @@ class Deployment:
             found[f"{kind}_cpu"] = sum(cpu_seconds(process.pid) for process in processes)
         for name, client in (("queue", self.queue), ("cache", self.cache)):
             info: dict[str, Any] = client.info("everything")
-            commands = {what: told for what, told in info.items() if what.startswith("cmdstat_")}
+            commands = {what: label for what, label in info.items() if what.startswith("cmdstat_")}
             own = {what for what in commands if what.removeprefix("cmdstat_").partition("|")[0] in _META}
             found |= {
                 f"{name}_cpu": info["used_cpu_user"] + info["used_cpu_sys"],
-                f"{name}_commands": sum(told["calls"] for what, told in commands.items() if what not in own),
+                f"{name}_commands": sum(label["calls"] for what, label in commands.items() if what not in own),
                 f"{name}_in": info["total_net_input_bytes"],
                 f"{name}_out": info["total_net_output_bytes"],
                 f"{name}_aof": info.get("aof_current_size", 0),
@@ -99,8 +99,8 @@ def cpu_total(deployment: Deployment) -> float:
 
 def cpu_seconds(pid: int) -> float:
     """Return the processor seconds of a process and of its children that have ended, such as work-horses."""
-    told = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return sum(int(ticks) for ticks in told[11:15]) / TICK
+    result = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(int(ticks) for ticks in result[11:15]) / TICK
 
 
 @contextlib.contextmanager

@@ -60,8 +60,8 @@ class Measured:
 
     def post(self, path: str, **how: Any) -> dict[str, Any]:
         """Return the JSON of an answer."""
-        told: dict[str, Any] = self.http.post(path, **how).raise_for_status().json()
-        return told
+        body: dict[str, Any] = self.http.post(path, **how).raise_for_status().json()
+        return body
 
     def ended(self, job: dict[str, Any]) -> dict[str, Any]:
         """Return a job that has succeeded."""

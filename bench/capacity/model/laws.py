@@ -90,10 +90,10 @@ def _prepared(rows: Sequence[Row], engine: Model) -> list[Row]:
     # An API process that has its answer at hand asks no server anything: what there was is the meter's own question.
     asked_nothing = [row for row in rows if row["operation"].startswith("kept")]
     own = {what: statistics.median(row[what] * row["times"] for row in asked_nothing) for what in SERVERS}
-    for told in rows:
-        if told["operation"] == "idle":
+    for result in rows:
+        if result["operation"] == "idle":
             continue
-        row = told | {what: told[what] - own[what] / told["times"] for what in SERVERS}
+        row = result | {what: result[what] - own[what] / result["times"] for what in SERVERS}
         shape = Shape(n=row["n"], k=row["k"], p=row["p"], d=row["d"])
         draws = row.get("draws", 1)
         seconds = engine.fit_seconds(shape) if row["operation"] == "fit" else draws * engine.engine("lane", shape)

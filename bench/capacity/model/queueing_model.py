@@ -88,9 +88,9 @@ class Model:
     machine: dict[str, Any]
 
     @classmethod
-    def of(cls, told: dict[str, Any]) -> Self:
+    def of(cls, result: dict[str, Any]) -> Self:
         """Return the model that JSON tells."""
-        return cls({name: Law(**law) for name, law in told["laws"].items()}, told["sizes"], told["machine"])
+        return cls({name: Law(**law) for name, law in result["laws"].items()}, result["sizes"], result["machine"])
 
     @classmethod
     @cache

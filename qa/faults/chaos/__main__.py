@@ -132,8 +132,8 @@ def _printed(report: dict[str, Any]) -> int:
     print(f"all jobs had ended {report['seconds until all jobs had ended']} s after the last kill, or before\n")  # noqa: T201
     print(f"{'killed':14} {'times':>6}   seconds to the next success: p50, p95, most")  # noqa: T201
     for kind, times in report["kills"].items():
-        told = report["recovery"].get(kind, {})
-        print(f"{kind:14} {times:6}   {' '.join(f'{told.get(p, 0):8.2f}' for p in ('p50', 'p95', 'p100'))}")  # noqa: T201
+        result = report["recovery"].get(kind, {})
+        print(f"{kind:14} {times:6}   {' '.join(f'{result.get(p, 0):8.2f}' for p in ('p50', 'p95', 'p100'))}")  # noqa: T201
     print(f"\n{'keys of':28} {'count':>7} {'expire':>7}")  # noqa: T201
     for name, (count, expiring) in report["census"].items():
         print(f"{name:28} {count:7} {expiring:7}")  # noqa: T201

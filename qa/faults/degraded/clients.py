@@ -148,11 +148,11 @@ class Clients:
         found = {}
         with self._client() as client:
             for job in self.jobs - self.succeeded:
-                told = client.get(f"/v1/jobs/{job}")
-                if told.is_success and told.json()["status"] == "succeeded":
+                result = client.get(f"/v1/jobs/{job}")
+                if result.is_success and result.json()["status"] == "succeeded":
                     self.succeeded.add(job)
                 else:
-                    found[job] = told.text[:200]
+                    found[job] = result.text[:200]
         return found
 
     def damaged(self) -> list[str]:
@@ -280,7 +280,7 @@ def _outcome(got: httpx.Response) -> str:
         return "2xx"
     if got.headers.get("content-type") != "application/problem+json":
         return f"{got.status_code} without a problem"
-    told = got.json()
-    if got.status_code == 503 and told["remedy"] and got.headers.get("retry-after"):
+    body = got.json()
+    if got.status_code == 503 and body["remedy"] and got.headers.get("retry-after"):
         return "503"
-    return f"{got.status_code} {told['type'].rpartition(':')[2]}"
+    return f"{got.status_code} {body['type'].rpartition(':')[2]}"

@@ -119,8 +119,8 @@ def _rows(house: House, chosen: list[Situation], truth: Truth) -> list[Row]:
 
 def _told(row: Row) -> Row:
     _say(row.line())
-    told = [f"other: {count} x {what}" for what, count in row.other.items()]
-    for what in [*told, *row.wrong[:5], *row.lost[:5]]:
+    label = [f"other: {count} x {what}" for what, count in row.other.items()]
+    for what in [*label, *row.wrong[:5], *row.lost[:5]]:
         _say(f"    {what}")
     return row
 

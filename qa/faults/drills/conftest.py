@@ -102,9 +102,9 @@ class Deployment:
         found = Process(process, log)
         if announces:
             until(lambda: re.search(announces, log.read_text()) or process.poll() is not None, START_SECONDS)
-            told = re.search(announces, log.read_text())
-            assert told, log.read_text()
-            found.url = told[1]
+            matches = re.search(announces, log.read_text())
+            assert matches, log.read_text()
+            found.url = matches[1]
         return found
 
     def api(self, version: Version) -> Process:

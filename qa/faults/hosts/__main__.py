@@ -31,7 +31,7 @@ def main() -> int:
         print(f"qa.faults.hosts is skipped: {reason}", file=sys.stderr)
         return 0
     for signum in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(signum, lambda told, _: sys.exit(128 + told))  # by way of what cleans up
+        signal.signal(signum, lambda result, _: sys.exit(128 + result))  # by way of what cleans up
     with tempfile.TemporaryDirectory(prefix="glle-hosts-") as folder:
         try:
             return subprocess.run(

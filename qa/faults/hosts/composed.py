@@ -34,11 +34,11 @@ def services(**variables: str) -> dict[str, Service]:
     found = yaml.safe_load(FILE.read_text())["services"]
     return {
         name: Service(
-            command=_command(name, [filled(word) for word in told["command"]]),
-            environment={key: filled(value) for key, value in told.get("environment", {}).items()},
-            restarts=told["restart"] == "unless-stopped",
+            command=_command(name, [filled(word) for word in label["command"]]),
+            environment={key: filled(value) for key, value in label.get("environment", {}).items()},
+            restarts=label["restart"] == "unless-stopped",
         )
-        for name, told in found.items()
+        for name, label in found.items()
     }
 
 

@@ -45,8 +45,8 @@ class Kept:
 
     def start(self) -> None:
         """Start it."""
-        told = environment(self.service, self.data)
-        self.process = self.machine.start(self.service.command, told, self.folder, self.folder / "log")
+        result = environment(self.service, self.data)
+        self.process = self.machine.start(self.service.command, result, self.folder, self.folder / "log")
         self.started = time.monotonic()
 
     def look_after(self) -> None:

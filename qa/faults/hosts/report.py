@@ -47,7 +47,7 @@ HEAD = ("scenario", "jobs", "finished", "wrong bits", "failed requests", "503s",
 
 def table(rows: list[Row]) -> str:
     """Return the rows as a table."""
-    told = [
+    result = [
         (
             row.scenario + (f" ({row.left})" if row.left else ""),
             *(str(value) for value in (row.jobs, row.finished, row.wrong, row.failed, row.refused)),
@@ -56,7 +56,7 @@ def table(rows: list[Row]) -> str:
         )
         for row in rows
     ]
-    return aligned([HEAD, *told])
+    return aligned([HEAD, *result])
 
 
 def aligned(lines: list[tuple[str, ...]]) -> str:

@@ -91,8 +91,8 @@ def _throughput(here: Deployment, work: Work, name: str, runs: int, out: Path) -
     names = worker_names(max(hosts))
     _share(here, names, share)
     figures, alone = throughput(here, work, hosts, runs)
-    told = {"engine_seconds": alone, "share": share, "runs": [asdict(figure) for figure in figures]}
-    (out / f"{name}.json").write_text(json.dumps(told, indent=1) + "\n")
+    fields = {"engine_seconds": alone, "share": share, "runs": [asdict(figure) for figure in figures]}
+    (out / f"{name}.json").write_text(json.dumps(fields, indent=1) + "\n")
     print(figures_table(figures, alone, MANY_POINTS, share) + "\n", flush=True)
     if name == "crowd":
         came = joined(here, work, *hosts[-2:])

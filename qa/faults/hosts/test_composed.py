@@ -34,9 +34,9 @@ def test_what_can_be_set_is_set_as_words() -> None:
 def test_the_tests_own_settings_reach_no_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What is set where the tests run is not set on the machines."""
     monkeypatch.setenv("GLLE_HEARTBEAT", "1")
-    told = composed.environment(composed.services()["worker"], tmp_path)
-    assert "GLLE_HEARTBEAT" not in told
-    assert told["GLLE_DATA_DIR"] == str(tmp_path)
+    result = composed.environment(composed.services()["worker"], tmp_path)
+    assert "GLLE_HEARTBEAT" not in result
+    assert result["GLLE_DATA_DIR"] == str(tmp_path)
 
 
 @pytest.mark.parametrize("column", ["finished", "wrong", "failed", "left"])

@@ -116,5 +116,5 @@ def table(figures: list[Figure], alone: float, n: int, share: float) -> str:
                 f"{median(f.nbytes for f in mine) / DRAWS / 1000:.1f}",
             )
         )
-    told = f"{DRAWS} draws of {n} points, {pieces} shards; {share:g} of a core for each worker host"
-    return f"{told}; the engine alone: {alone:.2f} s of CPU\n{aligned(lines)}"
+    result = f"{DRAWS} draws of {n} points, {pieces} shards; {share:g} of a core for each worker host"
+    return f"{result}; the engine alone: {alone:.2f} s of CPU\n{aligned(lines)}"

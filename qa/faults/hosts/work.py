@@ -52,10 +52,10 @@ class Work:
         self._seeds = count(1)
         asked = {"name": "s_curve", "n": n, "noise": 0.05, "seed": n}
         dataset = self.told("POST", "/v1/datasets/synthetic", json=asked)["id"]
-        told = self.told("POST", "/v1/posteriors?wait=60", json={"dataset": dataset})
-        self.posterior: str = told["id"]
+        result = self.told("POST", "/v1/posteriors?wait=60", json={"dataset": dataset})
+        self.posterior: str = result["id"]
         values = np.load(io.BytesIO(self.asked("GET", f"/v1/datasets/{dataset}/data", headers=NPY).content))
-        self.alone: Posterior = glle_engine.fit_spec(values, FitSpec.from_dict(told["spec"]))
+        self.alone: Posterior = glle_engine.fit_spec(values, FitSpec.from_dict(result["spec"]))
 
     def asked(self, method: str, path: str, **more: Any) -> httpx.Response:
         """Return an answer; like any client, ask again where there is none, or 503 with Retry-After."""
@@ -80,8 +80,8 @@ class Work:
         seed = next(self._seeds)
         path = f"/v1/posteriors/{self.posterior}/draws"
         headers = {"Idempotency-Key": f"{self.posterior}-{seed}"}
-        told = self.told("POST", path, json={"count": draws, "seed": seed}, headers=headers)
-        return Job(told["id"], seed, draws, time.monotonic())
+        result = self.told("POST", path, json={"count": draws, "seed": seed}, headers=headers)
+        return Job(result["id"], seed, draws, time.monotonic())
 
     def done(self, job: Job) -> int:
         """Return how many draws are made."""

@@ -138,15 +138,15 @@ def watched(folder: Path, **services: tuple[int, tuple[str, ...]]) -> Iterator[d
             groups[name] = [master, *(Node(folder, *LOGIN, *lines, follow) for _ in range(replicas))]
             stack.enter_context(started(groups[name]))
             until(partial(_has, groups[name][0], replicas), 30)
-        told = [f"requirepass {SENTINEL_PASSWORD}", f"sentinel sentinel-pass {SENTINEL_PASSWORD}"]
+        result = [f"requirepass {SENTINEL_PASSWORD}", f"sentinel sentinel-pass {SENTINEL_PASSWORD}"]
         for name, nodes in groups.items():
-            told += [
+            result += [
                 f"sentinel monitor {name} 127.0.0.1 {nodes[0].port} 2",
                 f"sentinel auth-pass {name} {PASSWORD}",
                 f"sentinel down-after-milliseconds {name} {DOWN_MS}",
                 f"sentinel failover-timeout {name} 10000",
             ]
-        sentinels = [Node(folder, *told, password=SENTINEL_PASSWORD, mode="--sentinel") for _ in range(3)]
+        sentinels = [Node(folder, *result, password=SENTINEL_PASSWORD, mode="--sentinel") for _ in range(3)]
         stack.enter_context(started(sentinels))
         until(lambda: all(_knows(sentinel, groups) for sentinel in sentinels), 30)
         yield {name: Watched(name, nodes, sentinels) for name, nodes in groups.items()}
@@ -199,8 +199,8 @@ def clustered(
 
 
 def _info(node: Node) -> dict[str, str]:
-    told = node.command("CLUSTER", "INFO")
-    text = told if isinstance(told, bytes) else b""
+    result = node.command("CLUSTER", "INFO")
+    text = result if isinstance(result, bytes) else b""
     return dict(line.split(":", 1) for line in text.decode().split())
 
 

@@ -112,8 +112,8 @@ def test_doctor_looks_at_all_servers(settings: Settings) -> None:
     plain = settings.cache_url.replace("redis+cluster", "redis").rpartition(",")[0]
     for name in ("redis_url", "cache_url"):
         checks = {check.name: check for check in doctor.deployment(Settings(**{**vars(settings), name: plain}))}
-        told = checks["queue server" if name == "redis_url" else "cache server"]
-        assert (told.state, "Redis Cluster" in told.detail) == ("problem", True)
+        result = checks["queue server" if name == "redis_url" else "cache server"]
+        assert (result.state, "Redis Cluster" in result.detail) == ("problem", True)
 
 
 def test_a_cluster_cannot_have_the_queue(settings: Settings) -> None:

@@ -126,11 +126,11 @@ def test_all_of_it_works_with_the_rights_of_the_page(
 ) -> None:
     """Every kind of work with TLS and those rights: no server refused a command, though idle connections were cut."""
     urls, nodes, cuts = managed
-    told = {**urls, "GLLE_STORE_URL": f"file://{tmp_path}/objects", "GLLE_STORE_POSTERIORS": "always"}
-    with deployed(tmp_path, **told, GLLE_QUOTAS="default=requests:100000,jobs:1000") as (up, client):
+    fields = {**urls, "GLLE_STORE_URL": f"file://{tmp_path}/objects", "GLLE_STORE_POSTERIORS": "always"}
+    with deployed(tmp_path, **fields, GLLE_QUOTAS="default=requests:100000,jobs:1000") as (up, client):
         everything(client)
         worker_killed(up, client)
-        for name, value in told.items():
+        for name, value in fields.items():
             monkeypatch.setenv(name, value)
         commands(tmp_path)
         refused = [entry for node in nodes.values() for entry in node.client.acl_log()]

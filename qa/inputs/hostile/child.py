@@ -25,10 +25,10 @@ def main() -> None:
         while line := sys.stdin.buffer.readline():
             case = json.loads(line)
             body = sys.stdin.buffer.read(case["bytes"])
-            told = service.upload(case["reader"], body, case["query"])
+            result = service.upload(case["reader"], body, case["query"])
             if not service.takes_a_good_one():
                 raise SystemExit("the next good upload was refused")
-            sys.stdout.buffer.write(encoded(told))
+            sys.stdout.buffer.write(encoded(result))
             sys.stdout.buffer.flush()
 
 

@@ -91,16 +91,16 @@ def attacked(victim: Victim, reader: str, examples: int) -> Row:
     row = Row()
 
     def judge(name: str, body: bytes, query: dict[str, str], *, taken: bool | None) -> None:
-        told = victim.upload(reader, body, query)
+        result = victim.upload(reader, body, query)
         row.cases += 1
-        if isinstance(told, str):
+        if isinstance(result, str):
             row.answers["none"] += 1
-            row.bad.append(f"{reader}: {name}: {told}")
+            row.bad.append(f"{reader}: {name}: {result}")
             return
-        row.answers[str(told.status)] += 1
-        row.seconds, row.peak = max(row.seconds, told.seconds), max(row.peak, told.peak)
-        row.left += len(told.left)
-        row.bad += [f"{reader}: {name}: {fault}" for fault in faults(told, taken=taken)]
+        row.answers[str(result.status)] += 1
+        row.seconds, row.peak = max(row.seconds, result.seconds), max(row.peak, result.peak)
+        row.left += len(result.left)
+        row.bad += [f"{reader}: {name}: {fault}" for fault in faults(result, taken=taken)]
 
     for attack in ATTACKS:
         if attack.reader == reader:

@@ -68,10 +68,10 @@ class Service:
         seconds, peak = time.process_time() - started, max(0, _memory("VmHWM") - before)
         for ended in self._ended:  # the reader's are the body's, too
             seconds, peak = seconds + ended.seconds, max(peak, ended.peak)
-        told = answer.json()
-        code = told["type"].rpartition(":")[2] if "type" in told else ""
+        result = answer.json()
+        code = result["type"].rpartition(":")[2] if "type" in result else ""
         if answer.is_success:
-            for path in (self._folder / "datasets").glob(f"{told['id']}.*"):  # to delete it by a route takes a server
+            for path in (self._folder / "datasets").glob(f"{result['id']}.*"):  # to delete it by a route takes a server
                 path.unlink()
         return Told(answer.status_code, answer.headers["content-type"], code, seconds, peak, self._left())
 
@@ -101,6 +101,6 @@ def _memory(what: str) -> int:
     return int(found.split()[1]) * 1024
 
 
-def encoded(told: Told) -> bytes:
+def encoded(result: Told) -> bytes:
     """Return what came as a line."""
-    return json.dumps(told.to_dict()).encode() + b"\n"
+    return json.dumps(result.to_dict()).encode() + b"\n"

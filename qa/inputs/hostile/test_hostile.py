@@ -69,4 +69,4 @@ def test_what_is_wrong_is_seen() -> None:
         (Told(422, problem, "bad-cell", 0.1, 0, []), True),
         (Told(201, "application/json", "", 0.1, 0, []), False),
     ]
-    assert [len(faults(told, taken=taken)) for told, taken in wrong] == [1] * len(wrong)
+    assert [len(faults(result, taken=taken)) for result, taken in wrong] == [1] * len(wrong)

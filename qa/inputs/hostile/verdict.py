@@ -11,20 +11,20 @@ if TYPE_CHECKING:
     from qa.inputs.hostile.case import Told
 
 
-def faults(told: Told, *, taken: bool | None = None) -> list[str]:
+def faults(result: Told, *, taken: bool | None = None) -> list[str]:
     """Return what is wrong with an answer; `taken` is whether the body is good, None where either will do."""
-    refused = 400 <= told.status < 500
+    refused = 400 <= result.status < 500
     found = []
-    if not refused and told.status not in {200, 201}:
-        found.append(f"status {told.status} {told.code}")
+    if not refused and result.status not in {200, 201}:
+        found.append(f"status {result.status} {result.code}")
     elif taken is not None and taken == refused:
-        found.append(f"{'refused' if refused else 'taken'}: {told.status} {told.code}")
-    if refused and (told.media != MEDIA_TYPE or not told.code):
-        found.append(f"{told.media} for a problem")
-    if told.seconds > MOST_SECONDS:
-        found.append(f"{told.seconds:.1f} s of processor time")
-    if told.peak > MOST_BYTES:
-        found.append(f"{told.peak / 2**20:.0f} MB of memory")
-    if told.left:
-        found.append(f"left behind: {told.left}")
+        found.append(f"{'refused' if refused else 'taken'}: {result.status} {result.code}")
+    if refused and (result.media != MEDIA_TYPE or not result.code):
+        found.append(f"{result.media} for a problem")
+    if result.seconds > MOST_SECONDS:
+        found.append(f"{result.seconds:.1f} s of processor time")
+    if result.peak > MOST_BYTES:
+        found.append(f"{result.peak / 2**20:.0f} MB of memory")
+    if result.left:
+        found.append(f"left behind: {result.left}")
     return found

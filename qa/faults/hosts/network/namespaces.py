@@ -134,8 +134,8 @@ class Machine:
 
     def bytes_over_link(self) -> int:
         """Return how many bytes it has sent and received."""
-        (told,) = json.loads(run("ip", "-s", "-j", "link", "show", self.link))
-        return int(told["stats64"]["rx"]["bytes"] + told["stats64"]["tx"]["bytes"])
+        (body,) = json.loads(run("ip", "-s", "-j", "link", "show", self.link))
+        return int(body["stats64"]["rx"]["bytes"] + body["stats64"]["tx"]["bytes"])
 
     def cpu_seconds(self) -> float:
         """Return the processor time of its processes and of their children that have ended."""

@@ -222,11 +222,11 @@ def _pickled() -> bytes:
     """Return a stream with a column whose type was a pickle in older versions of pyarrow."""
     import pickle  # noqa: PLC0415 # written, never read
 
-    told = {
+    metadata = {
         b"ARROW:extension:name": b"arrow.py_extension_type",
         b"ARROW:extension:metadata": pickle.dumps(Payload()),
     }
-    schema = pa.schema([pa.field("x", pa.float64(), metadata=told)])
+    schema = pa.schema([pa.field("x", pa.float64(), metadata=metadata)])
     return streamed(pa.table([np.arange(6.0)], schema=schema))
 
 
@@ -237,7 +237,7 @@ def _footer(content: bytes) -> bytes:
 
 def _told_little(body: bytes, rows: int) -> bytes:
     """Return a Parquet file of zeros whose footer tells of a hundred rows."""
-    told = parquet.read_metadata(io.BytesIO(body)).row_group(0)
-    for old, new in ((rows, 100), (told.total_byte_size, 800)):
+    metadata = parquet.read_metadata(io.BytesIO(body)).row_group(0)
+    for old, new in ((rows, 100), (metadata.total_byte_size, 800)):
         body = lying(body, old, new)
     return body
