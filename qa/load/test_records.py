@@ -40,7 +40,7 @@ def _ago(seconds: float) -> str:
 
 
 @pytest.mark.parametrize(
-    ("told", "asked", "faults"),
+    ("result", "asked", "faults"),
     [
         ({"status": "running"}, TTL + 1, 0),
         ({"status": "running"}, TTL - 1, 1),
