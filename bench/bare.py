@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def running_bare(body: Path) -> Iterator[str]:
-    """Serve a file's bytes from a process of its own; yield the URL."""
+    """Serve a file's bytes from a separate process; yield the URL."""
     command = [sys.executable, "-m", "bench.bare", str(body)]
     root = Path(__file__).resolve().parent.parent
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root) as process:  # noqa: S603 -- ourselves

@@ -21,7 +21,7 @@ HEAD_END = b"\r\n\r\n"
 
 
 def load(url: str, clients: int, seconds: float) -> dict[str, float]:
-    """Ask for an address over and over from a process of its own; {} in it becomes 0, 1, ..., 63, and again 0.
+    """Ask for an address over and over from a separate process; {} in it becomes 0, 1, ..., 63, and again 0.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Peak memory of a fit, each in a process of its own; and a million points."""
+"""Peak memory of a fit, each in a separate process; and a million points."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def rows(*, million: bool) -> Iterator[Row]:
 
 
 def _apart(which: str, n: int) -> dict[str, Any]:
-    """Run `main` in a process of its own."""
+    """Run `main` in a separate process."""
     command = [sys.executable, "-m", "bench.memory", which, str(n)]
     root = Path(__file__).resolve().parent.parent
     done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=root)  # noqa: S603 -- ourselves

@@ -50,7 +50,7 @@ def rows() -> Iterator[Row]:
 
 
 def _job(http: httpx.Client, posterior: str, n: int, repeats: int, goal: float) -> Row:
-    """64 draws that nobody drew before, from the request to the array, against the same draws by the engine alone."""
+    """64 uncached draws, from the request to the array, against the same draws by the engine alone."""
     own = posterior_of("swiss_roll", n)
 
     def ask(number: int) -> None:
@@ -102,7 +102,7 @@ def _cached(http: httpx.Client, url: str, posterior: str) -> Iterator[Row]:
 
 
 def _first(http: httpx.Client, posterior: str) -> Row:
-    """Single draws whose lane groups nobody asked for before, then neighbours of theirs, which are there already."""
+    """Single draws of uncached lane groups, then cached draws of the same groups."""
     times: dict[str, list[float]] = {"first": [], "neighbour": []}
     for number in range(-3, 21):
         for what, index in (("first", 5_000 + 64 * (number + 3)), ("neighbour", 5_001 + 64 * (number + 3))):

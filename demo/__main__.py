@@ -131,7 +131,7 @@ def _uploaded(client: Client, points: int) -> list[Case]:
 
 
 def _follow(lines: Lines, title: str, work: Callable[[], T]) -> T:
-    """Run one piece of work behind a line of its own."""
+    """Run one piece of work behind a separate line."""
     task = lines.line = lines.display.add_task(title, total=None, stage="")
     result = work()
     total = lines.display.tasks[task].total or 1
@@ -151,7 +151,7 @@ def _fit(client: Client, case: Case) -> Posterior:
     posterior: Posterior = _timed(case, "fit", lambda: client.fit(case.dataset, method=case.method))
     again = _timed(case, "fit again", lambda: client.fit(case.dataset, method=case.method))
     assert again == posterior
-    case.seconds["fit on worker"] = posterior.told["seconds"]
+    case.seconds["fit on worker"] = posterior.metadata["seconds"]
     case.reference = posterior.arrays()["embedding"]
     return posterior
 

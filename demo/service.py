@@ -24,7 +24,7 @@ _READY = re.compile(r"ready at (http://\S+)")
 
 @contextmanager
 def running_service(workers: int) -> Iterator[str]:
-    """Run `glle up` with embedded servers and a data folder of its own; yield the URL.
+    """Run `glle up` with embedded servers and a separate data folder; yield the URL.
 
     Raises
     ------

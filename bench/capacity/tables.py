@@ -37,7 +37,7 @@ OPERATIONS = {
     "first": "a first single draw",
     "cached npy": "a draw from the cache, npy",
     "cached json": "the same, JSON",
-    "kept npy": "a draw at hand, npy",
+    "kept npy": "a draw in memory, npy",
     "poll": "GET a job",
     "list": "a page of posteriors",
     "ready": "GET /readyz, one worker",

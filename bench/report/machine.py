@@ -1,4 +1,4 @@
-"""What machine it is, for whoever reads the figures."""
+"""Description of the machine on which the figures were measured."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from qa.audit.advisories import PIP_AUDIT, SERVICES, AuditError, Told, UnreachableError, told_by
+from qa.audit.advisories import PIP_AUDIT, SERVICES, AuditError, AuditReport, UnreachableError, audit_report
 from qa.audit.locks import LOCKS, Locked, Pin, locked, rounds
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ AUDIT = ("optional", "required")
 
 
 def main(command: Sequence[str] = PIP_AUDIT) -> int:
-    """Ask, print what was told, and return the exit code."""
+    """Run the audit, print its report and return the exit code."""
     wanted = os.environ.get("AUDIT") or "optional"
     if wanted not in AUDIT:
         _loudly(f"AUDIT is {wanted!r}: one of {', '.join(AUDIT)}.")
@@ -29,7 +29,7 @@ def main(command: Sequence[str] = PIP_AUDIT) -> int:
     silent = []
     for service in SERVICES:
         try:
-            return judged(told_by(service, rounds(pins), command), pins, service)
+            return judged(audit_report(service, rounds(pins), command), pins, service)
         except UnreachableError as error:
             silent.append(str(error))
         except AuditError as error:
@@ -40,8 +40,8 @@ def main(command: Sequence[str] = PIP_AUDIT) -> int:
     return int(wanted == "required")
 
 
-def judged(result: Told, pins: dict[Pin, Locked], service: str) -> int:
-    """Print what was told of the pins, and return 1 unless each was looked at and is clean."""
+def judged(result: AuditReport, pins: dict[Pin, Locked], service: str) -> int:
+    """Print the report; return 1 unless every pin was audited and is clean."""
     for pin, vulnerabilities in sorted(result.vulnerable.items()):
         where = pins.get(pin, Locked(frozenset(), frozenset())).locks
         _loudly(*(f"{pin} ({', '.join(sorted(where))}): {one}" for one in vulnerabilities))
@@ -54,7 +54,7 @@ def judged(result: Told, pins: dict[Pin, Locked], service: str) -> int:
 
 def _loudly(*lines: str) -> None:
     for line in lines:
-        print(line, file=sys.stderr)  # noqa: T201 # likewise
+        print(line, file=sys.stderr)  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""pip-audit, asked: what it says of each pin, told apart from what it does not say.
+"""Reports of pip-audit: clean, vulnerable and unaudited pins, kept apart.
 
 It ends with 0 when it passed over every package, with 1 for a vulnerability as for a network that is not there, and its
 report is the only proof that anything was looked at.
@@ -40,7 +40,7 @@ class AuditError(RuntimeError):
 
 
 @dataclass
-class Told:
+class AuditReport:
     """What was said of the pins."""
 
     clean: set[Pin] = field(default_factory=set)
@@ -60,7 +60,7 @@ class Told:
                 self.clean.add(pin)
 
 
-def told_by(service: str, parts: Sequence[dict[Pin, Locked]], command: Sequence[str] = PIP_AUDIT) -> Told:
+def audit_report(service: str, parts: Sequence[dict[Pin, Locked]], command: Sequence[str] = PIP_AUDIT) -> AuditReport:
     """Return what an advisory service says of all parts.
 
     Raises
@@ -71,7 +71,7 @@ def told_by(service: str, parts: Sequence[dict[Pin, Locked]], command: Sequence[
         When pip-audit fails by itself.
 
     """
-    result = Told()
+    result = AuditReport()
     with tempfile.TemporaryDirectory() as folder:
         asked, report = Path(folder) / "requirements.txt", Path(folder) / "report.json"
         for part in parts:

@@ -1,4 +1,4 @@
-"""What stands in for pip-audit: its command line, report, words and exit codes, for a service that behaves as told.
+"""Stand-in for pip-audit with its command line, report and exit codes; the advisory service behaves as configured.
 
 Called with what the service does, before pip-audit's own arguments. As pip-audit does, it passes over what a marker
 says is not for this platform, and refuses two versions of one package.
@@ -35,7 +35,7 @@ def pinned(path: str) -> dict[str, str]:
     return found
 
 
-def told(does: str, name: str, version: str) -> dict[str, object]:
+def dependency(does: str, name: str, version: str) -> dict[str, object]:
     """Return what the report has of one package."""
     if does == "knows-none" or (does == "knows-not-all" and name == UNKNOWN):
         return {"name": name, "skip_reason": f"Dependency not found on PyPI and could not be audited: {name}"}
@@ -56,7 +56,7 @@ def main() -> None:
         sys.exit(SILENT.get(does, NO_NETWORK))
     if does == "broken":
         sys.exit("ERROR:pip_audit._cli:requirement idna==3.1 does not contain a hash")
-    report = [told(does, name, version) for name, version in pinned(chosen.requirement).items()]
+    report = [dependency(does, name, version) for name, version in pinned(chosen.requirement).items()]
     Path(chosen.output).write_text(json.dumps({"dependencies": report, "fixes": []}), encoding="utf-8")
     sys.exit(any(one.get("vulns") for one in report))
 

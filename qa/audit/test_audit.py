@@ -1,4 +1,4 @@
-"""Vulnerable, clean, not looked at, and nobody to ask: four things that the audit tells apart."""
+"""The audit distinguishes vulnerable, clean and unaudited packages, and an unreachable advisory service."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_vulnerability_ends_with_1_and_its_line(capsys: pytest.CaptureFixture[
     ("does", "audit", "code"),
     [("no-network", "", 0), ("no-time", "", 0), ("not-now", "required", 1), ("knows-none", "", 0)],
 )
-def test_nobody_to_ask_is_said_and_counts_as_asked_for(
+def test_an_unreachable_service_is_reported_and_fails_if_required(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], does: str, audit: str, code: int
 ) -> None:
     """An index that knows no package at all stands in for the real one: pip-audit ends with 0 there."""

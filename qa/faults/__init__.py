@@ -1,1 +1,1 @@
-"""A deployment under faults: killed processes, broken networks and disks, several machines, Redis topologies, upgrades."""
+"""A deployment under faults: killed processes, broken networks and disks, several machines, upgrades."""

@@ -25,9 +25,9 @@ def main() -> int:
     for operation in ledger.operations():
         seconds = ledger.seconds(operation)
         label = "  ".join(f"{name} {1000 * value:.0f} ms" for name, value in percentiles(seconds).items())
-        print(f"{operation:18} {len(seconds):6}  {label}")  # noqa: T201 # likewise
+        print(f"{operation:18} {len(seconds):6}  {label}")  # noqa: T201
     for fault in (*ledger.faults, *ledger.errors()):
-        print(fault)  # noqa: T201 # likewise
+        print(fault)  # noqa: T201
     return 1 if ledger.faults or ledger.errors() else 0
 
 

@@ -109,11 +109,11 @@ def _may_go_better(answer: httpx.Response) -> bool:
     if answer.status_code == 409:
         return bool(answer.json()["type"].endswith("idempotency-key-in-use"))
     if answer.status_code in AGAIN:
-        return not _is_told_of_a_job(answer)
+        return not _names_a_job(answer)
     return False
 
 
-def _is_told_of_a_job(answer: httpx.Response) -> bool:
+def _names_a_job(answer: httpx.Response) -> bool:
     try:
         return str(answer.json().get("type", "")).endswith("worker-lost")
     except ValueError:

@@ -54,7 +54,7 @@ class Follower:
     shared: list[Content]
     known: dict[Content, Known] = field(default_factory=dict)
     jobs: dict[str, Accepted] = field(default_factory=dict)  # that are followed
-    about: dict[Content, list[Accepted]] = field(default_factory=dict)  # all of those about data sets of its own
+    about: dict[Content, list[Accepted]] = field(default_factory=dict)  # all of those about data separate sets
 
     def _fitted(self, made: Fit, result: dict[str, Any]) -> None:
         id_ = result["id"]
@@ -73,7 +73,7 @@ class Follower:
         if answer is None or self._has_expired(answer, job) or not self._is(answer, job.made, 200):
             return
         body = answer.json()
-        self.ledger.told(job, body, answer.extensions["asked_at"])
+        self.ledger.record(job, body, answer.extensions["asked_at"])
         if body["status"] not in ENDED:
             return
         if body["status"] == "succeeded" and not job.is_doomed:
@@ -99,9 +99,9 @@ class Follower:
         return True
 
     def judge(self, job: Accepted) -> None:
-        """Say how a job may end: as nobody asked for, only when its workers were killed."""
+        """Check how a job ended; a failure is allowed only if its workers were killed."""
         if job.status == "cancelled" and not (job.is_cancelled or job.is_doomed):
-            self.ledger.fault(f"{job.id} was cancelled by nobody")
+            self.ledger.fault(f"{job.id} was cancelled without a request")
         is_right = job.is_doomed or job.error.endswith("worker-lost") or is_refused_alone(job.made, job.error)
         if job.status == "failed" and not is_right:
             self.ledger.fault(f"{job.id} failed with {job.error}: {job.made}")
@@ -117,7 +117,7 @@ class Follower:
     def _follow_later(self, answer: httpx.Response, made: Made) -> None:
         body = answer.json()
         job = self.ledger.accepted(body["id"], made)
-        self.ledger.told(job, body, answer.extensions["asked_at"])
+        self.ledger.record(job, body, answer.extensions["asked_at"])
         self.jobs[job.id] = job
         if content_of(made) in self.own:
             self.about.setdefault(content_of(made), []).append(job)

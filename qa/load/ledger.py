@@ -64,7 +64,7 @@ class Accepted:
     made
         What it is to make.
     status
-        What was last told of it, its `error` when it failed.
+        Its last reported state, its `error` when it failed.
     is_cancelled
         Whether the client asked to cancel it.
     is_doomed
@@ -105,7 +105,7 @@ class Ledger:
     arrays : dict
         By (what it is a function of, name of the array) the digests that came.
     faults : list of str
-        Answers that contradict what was told before.
+        Answers that contradict earlier answers.
 
     """
 
@@ -147,8 +147,8 @@ class Ledger:
                 self.fault(f"{id_} was accepted for {job.made}, and then for {made}")
             return job
 
-    def told(self, job: Accepted, body: dict[str, Any], asked_at: float = 0.0) -> None:
-        """Enter what was told of a job; one that has ended stays as it is, unless its result is made again.
+    def record(self, job: Accepted, body: dict[str, Any], asked_at: float = 0.0) -> None:
+        """Record the reported state of a job. An ended job keeps its state, unless its result is computed again.
 
         Parameters
         ----------

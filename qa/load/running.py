@@ -113,7 +113,7 @@ def _client(
                 return
             pace.wait(stop)
             user.act()
-    except BaseException as error:  # noqa: BLE001 # told by the thread that waits
+    except BaseException as error:  # noqa: BLE001 # raised by the waiting thread
         failures.append(error)
         stop.set()
     finally:
@@ -121,7 +121,7 @@ def _client(
 
 
 def user_of(load: Load, urls: list[str], ledger: Ledger, number: int = -1, stop: threading.Event | None = None) -> User:
-    """Return a client of a load by its number; one that is to have no data sets of its own has number -1."""
+    """Return a client of a load by its number; one that is to have no data separate sets has number -1."""
     rng = random.Random(f"{load.seed} {number}")  # noqa: S311 # not for secrets
     shared = [Content(1000 + i, is_synthetic=i % 2 == 0) for i in range(EVERYONES)]
     turn = FRESH if load.keeps is None else OWN

@@ -52,12 +52,12 @@ def _ago(seconds: float) -> str:
 def test_a_job_may_be_gone_its_time_after_its_end(
     user: User, action: str, result: dict[str, object], asked: float, faults: int
 ) -> None:
-    """Not before: it had not ended when it was last told to be open."""
+    """Not before: it was open in its last reported state."""
     user.own = [DATA]
     job = user.ledger.accepted("job_1", Fit(DATA, 8))
     finished = result.get("finished")
     body = {**result, "finished": None if finished is None else _ago(float(str(finished)))}
-    user.ledger.told(job, body, time.time() - asked)
+    user.ledger.record(job, body, time.time() - asked)
     user.jobs = {job.id: job}
     getattr(user, action)(*([job] if action == "fetch" else []))
     assert len(user.ledger.faults) == faults

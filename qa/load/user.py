@@ -1,4 +1,4 @@
-"""One user of the load: data sets of its own, and what it does with them."""
+"""One user of the load: data separate sets, and what it does with them."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class User(Follower):
         self.ledger.came(path, made)
 
     def _cancel(self) -> None:
-        """Cancel a job of this user's data: nobody else shares it."""
+        """Cancel a job on this user's data, which no other user shares."""
         mine = [job for job in self.jobs.values() if content_of(job.made) in self.own]
         if not mine:
             return
@@ -136,7 +136,7 @@ class User(Follower):
         if answer is None or self._has_expired(answer, job):
             return
         if self._is(answer, job.made, 200, 202):
-            self.ledger.told(job, answer.json(), answer.extensions["asked_at"])
+            self.ledger.record(job, answer.json(), answer.extensions["asked_at"])
 
     def _delete_dataset(self) -> None:
         """Delete a data set with all that was made of it; it is gone then."""

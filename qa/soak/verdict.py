@@ -1,4 +1,4 @@
-"""Whether a series is flat: the second half of what is measured against the first, by medians, noise told apart.
+"""Check that a series is flat: medians of its second half against its first half, allowing for noise.
 
 What is measured begins after the warm-up. Memory: the medians of both halves differ by 5 % at most; of resident bytes,
 because the share and the own bytes of a process change whenever it forks a work-horse. Descriptors and threads: the

@@ -37,7 +37,7 @@ def test_every_service_is_confined(name: str) -> None:
 
 
 def test_only_the_api_is_reachable_and_only_from_this_machine() -> None:
-    """The API alone publishes a port, on loopback unless told otherwise; the rest sees the inner network."""
+    """The API alone publishes a port, on loopback by default; the other services use the inner network."""
     assert [name for name, service in SERVICES.items() if "ports" in service] == ["api"]
     assert DEFAULTS["GLLE_BIND"] == "127.0.0.1"
     assert [name for name, service in SERVICES.items() if service["networks"] != ["inner"]] == ["api"]
@@ -45,10 +45,10 @@ def test_only_the_api_is_reachable_and_only_from_this_machine() -> None:
 
 
 def test_published_elsewhere_the_api_asks_for_keys() -> None:
-    """The API is told the address that it is published on: open on loopback, where the file is used as it is."""
+    """The API knows its published address; with the unchanged file it is open on loopback."""
     assert SERVICES["api"]["environment"]["GLLE_PUBLISHED"] == "${GLLE_BIND:-127.0.0.1}"
     assert AccessPolicy.of(Settings(host="0.0.0.0", published=DEFAULTS["GLLE_BIND"], data_dir="/nowhere")).is_open  # noqa: S104 # in the container
-    assert not AccessPolicy.of(Settings(host="0.0.0.0", published="0.0.0.0", data_dir="/nowhere")).is_open  # noqa: S104 # likewise
+    assert not AccessPolicy.of(Settings(host="0.0.0.0", published="0.0.0.0", data_dir="/nowhere")).is_open  # noqa: S104
 
 
 def test_a_stopping_worker_has_time_for_its_job() -> None:
@@ -65,7 +65,7 @@ def test_every_variable_is_explained_with_its_default() -> None:
     assert [name for name, line in listed.items() if DEFAULTS[name] not in line.split()] == []
 
 
-def test_what_the_containers_are_told_are_settings_with_their_defaults() -> None:
+def test_environment_of_the_containers_has_the_default_settings() -> None:
     """Every GLLE_ variable of a container is a setting; what is interpolated there defaults to its default."""
     settings = {name: str(default) for name, default, _ in table()}
     fields = {*SERVICES["api"]["environment"], *SERVICES["worker"]["environment"]}
@@ -96,7 +96,7 @@ def test_the_build_sees_no_more_than_it_copies() -> None:
 
 
 def test_markers_are_judged_by_the_python_of_the_image() -> None:
-    """The wheelhouse takes the entries for the Python it is told, whichever it runs on."""
+    """The wheelhouse takes the entries for the requested Python version, independent of the running one."""
     lock = "a==1 ; python_full_version < '3.11.3' \\\n    --hash=x \\\n    --hash=y\nb==2 \\\n    --hash=z\n"
     assert chosen(lock, "3.11.2").splitlines() == ["a==1 --hash=x --hash=y", "b==2 --hash=z"]
     assert chosen(lock, "3.11.3") == "b==2 --hash=z"

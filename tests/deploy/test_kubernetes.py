@@ -88,7 +88,7 @@ def test_custom_resources_have_what_theirs_ask_for() -> None:
 
 
 def test_every_file_is_applied() -> None:
-    """The base lists each of its files, a component each of its own."""
+    """The base and every component list each of their files."""
     for listing in FOLDER.rglob("kustomization.yaml"):
         beside = {path.name for path in listing.parent.glob("*.yaml")} - {listing.name}
         assert set(yaml.safe_load(listing.read_text())["resources"]) == beside, listing.parent.name
@@ -173,7 +173,7 @@ def test_secrets_are_named_never_written() -> None:
         assert keys[f"{server}-url"] == f"redis://:{keys[f'{server}-password']}@{server}:6379/0"
 
 
-def test_what_the_pods_are_told_is_what_the_containers_are() -> None:
+def test_environment_of_the_pods_is_that_of_the_containers() -> None:
     """The same variables as docker-compose.yml, each a setting, with the same defaults; keys are asked for."""
     settings = {name: str(default) for name, default, _ in table()}
     result = named("ConfigMap", "glle-settings")["data"]
@@ -249,7 +249,7 @@ def test_only_api_and_workers_reach_the_servers() -> None:
     assert pairs == {(source, target) for source in ("api", "worker") for target in ("queue", "cache")}
 
 
-def test_the_metric_is_one_that_is_told() -> None:
+def test_the_metric_is_one_that_is_exported() -> None:
     """Autoscaler, KEDA and adapter ask for the gauge of /metrics, by the same target."""
     metric = named("HorizontalPodAutoscaler", "worker")["spec"]["metrics"][0]["external"]
     name, target = metric["metric"]["name"], metric["target"]["value"]

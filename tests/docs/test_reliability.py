@@ -13,7 +13,7 @@ from docs.figures.reliability import kept, tables
 from docs.figures.reliability.__main__ import PAGE
 
 TEXT = PAGE.read_text(encoding="utf-8")
-TOLD = kept.read()
+REPORT = kept.read()
 PROMISED = [
     (command, row)
     for cell in re.findall(r"\| ((?:chaos|degraded|hosts|soak): [^|]+?) \|$", TEXT, re.MULTILINE)
@@ -26,18 +26,18 @@ PROMISED = [
 def rows_of(command: str) -> dict[str, Any]:
     """Return the rows of a command's report by their names."""
     if command == "chaos":
-        return {row["name"]: row for row in TOLD["chaos"]["checks"]}
+        return {row["name"]: row for row in REPORT["chaos"]["checks"]}
     if command == "hosts":
-        return {row["scenario"]: row for row in TOLD["faults"]}
+        return {row["scenario"]: row for row in REPORT["faults"]}
     if command == "degraded":
-        return {row["name"]: row for row in TOLD["degraded"]}
-    return {row["what"]: row for row in TOLD["soak"]["verdicts"]}
+        return {row["name"]: row for row in REPORT["degraded"]}
+    return {row["what"]: row for row in REPORT["soak"]["verdicts"]}
 
 
-@pytest.mark.parametrize("name", tables.all_of(TOLD))
+@pytest.mark.parametrize("name", tables.all_of(REPORT))
 def test_tables_are_those_of_the_reports(name: str) -> None:
     """A figure that was changed by hand, or not written after a run, is seen."""
-    assert between(TEXT, name) == tables.all_of(TOLD)[name]
+    assert between(TEXT, name) == tables.all_of(REPORT)[name]
 
 
 @pytest.mark.parametrize(("command", "row"), PROMISED)
@@ -61,7 +61,7 @@ def test_every_row_is_promised(command: str) -> None:
 )
 def test_more_machines_are_as_much_faster_as_is_promised(words: str, name: str, hosts: int) -> None:
     """The medians of the runs, against one machine's."""
-    runs = TOLD[name]["runs"]
+    runs = REPORT[name]["runs"]
     one, more = (median(run["seconds"] for run in runs if run["hosts"] == number) for number in (1, hosts))
     (promised,) = re.findall(rf"at least ([\d.]+){re.escape(words)}", TEXT)
     assert one / more >= float(promised)
@@ -69,7 +69,7 @@ def test_more_machines_are_as_much_faster_as_is_promised(words: str, name: str, 
 
 def test_machines_that_come_late_add_what_is_promised() -> None:
     """By the one job that is shown, whose bits are the engine's."""
-    result = TOLD["joined"]
+    result = REPORT["joined"]
     (promised,) = re.findall(r"twice as many at least ([\d.]+) times", TEXT)
     assert result["then"] == 2 * result["hosts"]
     assert result["after"] / result["before"] >= float(promised)

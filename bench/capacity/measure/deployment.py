@@ -1,4 +1,4 @@
-"""The service as processes of its own, each with a meter: what it took of the processor, sent, and keeps."""
+"""The service as separate processes, each with a meter: what it took of the processor, sent, and keeps."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Deployment:
         )
 
     def calm(self) -> None:
-        """Wait until the workers have told what they counted: a task's end is told before its last words."""
+        """Wait until the workers have written their counters, which happens after the end of a task."""
         before = -1.0
         while (now := cpu_total(self)) - before > 2 / TICK:
             before = now

@@ -39,7 +39,7 @@ def rows(largest: int) -> Iterator[Row]:
     context = multiprocessing.get_context("fork")
     grid = product([n for n in SIZES if n <= largest], NEIGHBORS, COMPONENTS, FEATURES)
     chosen = [setting for number, setting in enumerate(grid) if setting[0] < LARGE or number % 2]
-    with context.Pool(1, maxtasksperchild=1) as apart:  # a peak of its own for each
+    with context.Pool(1, maxtasksperchild=1) as apart:  # a separate peak for each
         for setting in chosen:
             yield apart.apply(_measured, (setting, apart.apply(_seed, (setting,))))
 

@@ -27,7 +27,7 @@ def fitted(rows: Sequence[Mapping[str, float]], what: str, terms: Sequence[str],
     rows
         Settings, each with the cost `what` that was measured there.
     least
-        What cannot be told from nothing: settings with less are left out, and where most have less, it is nothing.
+        Smallest cost that differs from zero. Settings below it are left out; if most are below it, the cost is zero.
 
     """
     known = [row for row in rows if row[what] > least]

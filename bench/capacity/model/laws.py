@@ -32,7 +32,7 @@ ENGINE: dict[str, tuple[str, ...]] = {
 }
 MEDIA = ("npy", "json", "csv")
 ASKED = ("upload", "poll", "describe", "list", "ready")
-# What is below cannot be told from nothing: ticks of a processor's clock, a heartbeat meanwhile.
+# Smaller costs do not differ from zero: one clock tick of the processor, one heartbeat in between.
 LEAST = {
     "worker_cpu": 2e-3, "api_cpu": 2e-4, "queue_cpu": 2e-5, "cache_cpu": 2e-5, "queue_commands": 0.2, "queue_in": 100,
     "queue_out": 3000, "queue_aof": 100, "cache_commands": 0.2, "cache_in": 100, "cache_out": 3000,
@@ -87,7 +87,7 @@ def model(engine: Sequence[Row], service: dict[str, list[Row]], machine: dict[st
 def _prepared(rows: Sequence[Row], engine: Model) -> list[Row]:
     """Return operations with what their costs may depend on."""
     found = []
-    # An API process that has its answer at hand asks no server anything: what there was is the meter's own question.
+    # An API process with the answer in memory sends no command; the count is the meter's own command.
     asked_nothing = [row for row in rows if row["operation"].startswith("kept")]
     own = {what: statistics.median(row[what] * row["times"] for row in asked_nothing) for what in SERVERS}
     for result in rows:

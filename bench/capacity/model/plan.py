@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 BUSY = 0.7  # of its time that a process is planned to work: at more, waiting grows quickly
 NETWORK = 1.25e9  # bytes a second of a link of 10 Gbit
-CLIENTS = 10_000  # that a Redis server lets in unless its configuration says more
+CLIENTS = 10_000  # default limit of a Redis server (maxclients)
 API_CONNECTIONS = 44  # of an API process to each server at most: 40 threads, listeners, a lock's
 HORSE_CONNECTIONS = 4  # of a working worker and its work-horse to each server
 JOB_SECONDS = 7 * 86400  # GLLE_JOB_TTL
@@ -28,7 +28,7 @@ class Demand:
     ----------
     fits, draws, singles, reads, kept
         A second: fits of new data sets, draws in jobs, first single draws, draws read from the cache, and draws that
-        an API process has at hand.
+        an API process has in memory.
     job
         Draws of a job.
     posteriors, draws_kept

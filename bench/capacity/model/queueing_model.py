@@ -114,7 +114,7 @@ class Model:
         Parameters
         ----------
         operation
-            upload, fit, job (of `draws` draws), first (a draw nobody asked for), ``cached``, ``kept`` and ``result``
+            upload, fit, job (of `draws` draws), first (a draw that is not cached), ``cached``, ``kept`` and ``result``
             with npy, json or csv, poll, describe, list, ready.
         more
             `draws`; `tasks`, where they are not as many as one worker makes of it; `bytes` of the answer or the body.

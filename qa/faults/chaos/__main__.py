@@ -88,7 +88,7 @@ def _under_fire(asked: Asked, up: Up, mark: str) -> dict[str, Any]:
     rows += [row, checks.files(up.log.parent / "data"), _stopped(up, mark)]
     rows.append(checks.Row("work-horses without a worker while it ran", killer.looks, sorted(map(str, killer.strays))))
     failed = Counter(job.error for job in ledger.jobs.values() if job.status == "failed")
-    rows.append(checks.Row("kinds of process that nobody killed", len(KINDS), _spared(killer)))
+    rows.append(checks.Row("kinds of process that were not killed", len(KINDS), _spared(killer)))
     return {
         "requests": ledger.requests,
         "attempts": len(ledger.attempts),

@@ -76,7 +76,7 @@ class Census:
             key = text(raw)
             owner, match = _owner(key, owners)
             if owner is None:
-                self.leaks.append(f"{key}: nobody's")
+                self.leaks.append(f"{key}: no owner")
                 continue
             seconds = client.ttl(key)
             if seconds == -2:  # expired just now

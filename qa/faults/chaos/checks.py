@@ -59,7 +59,7 @@ def ended(client: redis.Redis, ledger: Ledger, last: float) -> tuple[list[Row], 
 
 def results(user: User, jobs: list[Accepted]) -> Row:
     """Ask for jobs and their results; what came goes into the ledger."""
-    row = Row("jobs and results, as they are told at the end", len(jobs))
+    row = Row("jobs and results, as reported at the end", len(jobs))
     before = len(user.ledger.faults)
     for job in jobs:
         for _ in range(60):  # a result that was lost with the cache is made again
@@ -67,7 +67,7 @@ def results(user: User, jobs: list[Accepted]) -> Row:
             if answer is None or answer.status_code != 200:
                 row.violations.append(f"{job.id}: {answer}")
                 break
-            user.ledger.told(job, answer.json())
+            user.ledger.record(job, answer.json())
             if job.status not in ENDED:
                 continue
             if job.status != "succeeded" or job.is_doomed or user.fetch(job):
@@ -123,7 +123,7 @@ def bits(ledger: Ledger) -> list[Row]:
 
 
 def wrong(ledger: Ledger) -> list[Row]:
-    """Return what was told under fire that should not have been."""
+    """Return the answers under load that no client should have received."""
     errors = [f"{error.operation} {error.status} {error.code}" for error in ledger.errors()]
     return [
         Row("wrong answers", ledger.requests, list(ledger.faults)),
@@ -163,7 +163,7 @@ def files(folder: Path) -> Row:
 
 
 def _open_jobs(client: redis.Redis) -> list[tuple[str, str]]:
-    """Return the jobs that have not ended, from their records alone: nobody looks, so nothing is repaired by looks."""
+    """Return the jobs that have not ended, by reading records only, because a request for a job may repair it."""
     found = []
     try:
         for raw in client.scan_iter(match="glle:job:*", count=1000):

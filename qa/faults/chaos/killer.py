@@ -1,4 +1,4 @@
-"""Who kills: with a seed of its own, after random numbers of requests, each kind of process once, then any.
+"""Who kills: with a separate seed, after random numbers of requests, each kind of process once, then any.
 
 Requests and not seconds: so a busy machine, on which a process takes longer to come back, is no other test.
 """
@@ -35,7 +35,7 @@ class Kill:
 
 @dataclass
 class Killer:
-    """Kills processes below a head until it is told to stop, and looks for strays meanwhile.
+    """Kills processes below a head until it is stopped, and looks for strays meanwhile.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class Killer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Kill one more, of a kind that is always there, and then nobody: what is counted from the last kill begins."""
+        """Kill one more, of a kind that is always there, and stop. Checks count from this last kill."""
         self._stop.set()
         self._thread.join()
         lasting = [kind for kind in SHARES if kind != "work-horse"]

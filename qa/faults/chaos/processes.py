@@ -20,7 +20,7 @@ class Process:
 
 
 def tree(head: int) -> list[Process]:
-    """Return the processes below the head, those whose kind can be told by now."""
+    """Return the processes below the head, if their kind is known by now."""
     found = []
     for child in _children(head):
         kind = _kind(child)

@@ -47,7 +47,7 @@ def test_another_bit_is_found(made: Content | Fit | Draws | Summary | Embedding)
 
 
 def test_a_leak_of_each_kind_is_found(stores: Stores) -> None:
-    """A key of nobody, one that should expire, one that should not, those about what is gone, members of nothing."""
+    """A key without an owner, one that should expire, one that should not, those about what is gone, members of nothing."""
     stores.jobs.create(kind="fit", claim="c", posterior="post_1", spec={}, total=1)
     alive = {"post_1", "ds_1"}
     stores.client.set("glle:posterior:post_1", "there")
@@ -56,7 +56,7 @@ def test_a_leak_of_each_kind_is_found(stores: Stores) -> None:
     whole.members(stores.client, alive)
     assert whole.leaks == []
     assert whole.counts["jobs: record"] == 1
-    stores.client.set("glle:nobody", 1)
+    stores.client.set("glle:orphan", 1)
     stores.client.set("glle:claim:kept", 1)
     stores.client.set("glle:posterior:post_1", "there", ex=100)
     stores.client.set("glle:calibration:post_2", 1)
@@ -72,7 +72,7 @@ def test_a_leak_of_each_kind_is_found(stores: Stores) -> None:
         "glle:calibration:post_2: of what is not there",
         "glle:claim:kept: should expire",
         "glle:jobs: job_gone has no record",
-        "glle:nobody: nobody's",
+        "glle:orphan: no owner",
         "glle:open: job_gone has ended",
         "glle:posterior:post_1: should not expire",
     ]

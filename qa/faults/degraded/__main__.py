@@ -27,7 +27,7 @@ def main() -> int:
     options.add_argument("word", nargs="?", default="", help="only situations whose names have it")
     options.add_argument("--out", type=Path, help="folder for the table as JSON, and for the logs")
     chosen = options.parse_args()
-    if _ALONE not in os.environ and _may_mount():  # in a namespace of its own, so that no mount outlives it
+    if _ALONE not in os.environ and _may_mount():  # in a separate namespace, so that no mount outlives it
         command = ["unshare", "--mount", "--propagation", "private", sys.executable, "-m", "qa.faults.degraded"]
         return subprocess.run([*command, *sys.argv[1:]], env={**os.environ, _ALONE: "1"}, check=False).returncode
     with tempfile.TemporaryDirectory(prefix="glle-degraded-") as folder:

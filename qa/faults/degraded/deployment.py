@@ -1,4 +1,4 @@
-"""A deployment by its parts: two Redis servers, each behind a proxy or a network of its own, an API and workers."""
+"""A deployment by its parts: two Redis servers, each behind a proxy or a separate network, an API and workers."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def reads(house: House) -> Iterator[Answer]:
 
 
 def _read(house: House, client: httpx.Client, path: str, right: bytes) -> Answer:
-    """Read slowly, while the cache loses everything, twice; ask again as long as it is told to wait."""
+    """Read slowly, while the cache loses everything, twice; ask again after each Retry-After."""
     started, outcome, wrong = time.monotonic(), "202", ""
     while outcome == "202" and time.monotonic() < started + 3 * SECONDS:
         try:

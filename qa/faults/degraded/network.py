@@ -1,4 +1,4 @@
-"""A network that loses packets: the servers in a namespace of their own, at the other end of a pair of interfaces."""
+"""A network that loses packets: the servers in a separate namespace, at the other end of a pair of interfaces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A TCP proxy in front of a server, which misbehaves as it is told."""
+"""TCP proxy in front of a server, with faults on request."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class Proxy:
 
 
 def _reset(sock: socket.socket) -> None:
-    """Close a socket so that its peer sees a reset, whoever reads from it."""
+    """Close a socket so that its peer sees a reset."""
     with contextlib.suppress(OSError):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         sock.shutdown(socket.SHUT_RDWR)

@@ -99,7 +99,7 @@ def run(folder: Path, word: str, *, alone: bool) -> list[Row]:
         with small_disks(near) if alone else nullcontext(), House(near) as house:
             rows += _rows(house, chosen, truth)
             if word in LARGE:
-                rows.append(_told(_large(house)))
+                rows.append(_announced(_large(house)))
     if not (alone and can_lose()):
         _say("Lost packets were skipped: they need root, and nft.")
     elif "network".startswith(word.partition(":")[0]):
@@ -114,10 +114,10 @@ def run(folder: Path, word: str, *, alone: bool) -> list[Row]:
 
 def _rows(house: House, chosen: list[Situation], truth: Truth) -> list[Row]:
     clients = Clients(house.url, truth)
-    return [_told(_row(house, clients, situation)) for situation in chosen]
+    return [_announced(_row(house, clients, situation)) for situation in chosen]
 
 
-def _told(row: Row) -> Row:
+def _announced(row: Row) -> Row:
     _say(row.line())
     label = [f"other: {count} x {what}" for what, count in row.other.items()]
     for what in [*label, *row.wrong[:5], *row.lost[:5]]:
@@ -148,7 +148,7 @@ def _row(house: House, clients: Clients, situation: Situation) -> Row:
     allowed = {"2xx", "503", *(("507 storage-full",) if situation.name.startswith("data folder") else ())}
     other = Counter(f"{answer.kind}: {answer.outcome}" for answer in every if answer.outcome not in allowed)
     if situation.refuses and all(answer.outcome == "2xx" for answer in during):
-        other["nobody was refused: there was no trouble"] = 1
+        other["no request was refused: the fault had no effect"] = 1
     kinds: dict[str, Counter[str]] = {}
     for answer in during:
         kinds.setdefault(answer.kind, Counter())[answer.outcome] += 1

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Situation:
     """A trouble by name: `trouble` makes it, and makes good again what it made.
 
-    It lasts some `seconds`, in which so many `threads` ask; where it `refuses`, some of them must be told 503 or 507.
+    It lasts some `seconds`, in which so many `threads` ask; where it `refuses`, some of them must get 503 or 507.
     """
 
     name: str
@@ -191,7 +191,7 @@ def smaller_than_said(house: House) -> Iterator[None]:
 
 
 def full_disk(which: str) -> Callable[[House], AbstractContextManager[None]]:
-    """Return the trouble of a full disk, a small one of its own: of the queue's log, or of the data."""
+    """Return the trouble of a full disk, a separate small one: of the queue's log, or of the data."""
 
     @contextmanager
     def trouble(house: House) -> Iterator[None]:

@@ -29,7 +29,7 @@ BEFORE = "1990f51"  # the last commit before records had versions
 
 @dataclass(frozen=True)
 class Version:
-    """A version of the program: where it lies, how it is run, and what it is told."""
+    """A version of the program: its folder, module and environment."""
 
     name: str
     root: Path = ROOT
@@ -52,7 +52,7 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Version:
     if known.returncode:
         pytest.skip("The history of the repository is not here.")
     root = tmp_path_factory.mktemp("earlier")
-    tar = subprocess.run(["git", "-C", str(ROOT), "archive", BEFORE], check=True, capture_output=True)  # noqa: S607 # likewise
+    tar = subprocess.run(["git", "-C", str(ROOT), "archive", BEFORE], check=True, capture_output=True)  # noqa: S607
     subprocess.run(["tar", "x", "-C", str(root)], input=tar.stdout, check=True)  # noqa: S607 # the machine's tar
     environment = {**os.environ, "PYTHONPATH": str(root)}
     subprocess.run([sys.executable, "-m", "glle_engine.lanes"], cwd=root, env=environment, check=True)  # compiles once

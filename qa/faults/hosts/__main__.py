@@ -1,6 +1,6 @@
 """Runs the tests on several machines: python -m qa.faults.hosts [--only NAME ...] [--out FOLDER].
 
-Needs Linux, and root or user namespaces: everything happens in namespaces of its own, so that all that it makes
+Needs Linux, and root or user namespaces: everything happens in separate namespaces, so that all that it makes
 (processes, networks, mounts) ends with it, however it ends.
 """
 

@@ -117,9 +117,9 @@ class Deployment:
             kept.machine.vanish()
 
     def shut_down(self, name: str, seconds: float = 60.0) -> None:
-        """Have a machine be gone, after its process was told to stop."""
+        """Remove a machine after stopping its process."""
         with self._lock:
-            kept = self.kept.pop(name)  # nobody starts it again
+            kept = self.kept.pop(name)  # it is not started again
         assert kept.process is not None
         kept.process.terminate()
         kept.process.wait(seconds)

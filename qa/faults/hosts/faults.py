@@ -71,24 +71,24 @@ def faults(here: Deployment, work: Work) -> Iterator[tuple[str, Callable[[], Row
         here.kept[name].machine.throttle(rate)
         return time.monotonic()
 
-    def told(name: str, make: Callable[[], float], *, begun: bool = True) -> tuple[str, Callable[[], Row]]:
+    def scenario(name: str, make: Callable[[], float], *, begun: bool = True) -> tuple[str, Callable[[], Row]]:
         return name, lambda: row(name, make, begun=begun)
 
-    yield told("nothing", time.monotonic)
-    yield told("worker vanishes in a job", lambda: vanished("worker-1"))
-    yield told("idle worker vanishes, then a job", lambda: vanished("worker-2"), begun=False)
-    yield told("worker cut off for 5 s", lambda: cut("worker-1", 5))
-    yield told("worker cut off for 40 s", lambda: cut("worker-2", 40))
-    yield told("queue cut off for 5 s", lambda: cut("queue", 5))
-    yield told("queue cut off for 40 s", lambda: cut("queue", 40))
-    yield told("cache cut off for 5 s", lambda: cut("cache", 5))
-    yield told("cache cut off for 40 s", lambda: cut("cache", 40))
-    yield told("queue vanishes, back in 5 s", lambda: power_cut("queue", 5))
-    yield told("cache vanishes, back in 5 s", lambda: power_cut("cache", 5))
-    yield told("worker's link loses 5 %", lambda: lossy("worker-3", 5))
-    yield told("queue's link loses 5 %", lambda: lossy("queue", 5))
-    yield told("cache's link loses 5 %", lambda: lossy("cache", 5))
-    yield told("worker's link: 2 Mbit/s", lambda: narrow("worker-3", "2mbit"))
+    yield scenario("nothing", time.monotonic)
+    yield scenario("worker vanishes in a job", lambda: vanished("worker-1"))
+    yield scenario("idle worker vanishes, then a job", lambda: vanished("worker-2"), begun=False)
+    yield scenario("worker cut off for 5 s", lambda: cut("worker-1", 5))
+    yield scenario("worker cut off for 40 s", lambda: cut("worker-2", 40))
+    yield scenario("queue cut off for 5 s", lambda: cut("queue", 5))
+    yield scenario("queue cut off for 40 s", lambda: cut("queue", 40))
+    yield scenario("cache cut off for 5 s", lambda: cut("cache", 5))
+    yield scenario("cache cut off for 40 s", lambda: cut("cache", 40))
+    yield scenario("queue vanishes, back in 5 s", lambda: power_cut("queue", 5))
+    yield scenario("cache vanishes, back in 5 s", lambda: power_cut("cache", 5))
+    yield scenario("worker's link loses 5 %", lambda: lossy("worker-3", 5))
+    yield scenario("queue's link loses 5 %", lambda: lossy("queue", 5))
+    yield scenario("cache's link loses 5 %", lambda: lossy("cache", 5))
+    yield scenario("worker's link: 2 Mbit/s", lambda: narrow("worker-3", "2mbit"))
 
 
 def _as_it_was(here: Deployment) -> str:

@@ -44,7 +44,7 @@ class Joined:
     draws: int
     wrong: int
 
-    def told(self) -> str:
+    def report(self) -> str:
         """Return it as a sentence."""
         return (
             f"{self.draws} draws by {self.hosts} worker hosts: {self.before:.1f} draws/s; by {self.then}, from draw "

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 APIS = ("api-1", "api-2")
 DRAWS = 1024
-SECONDS = 1800.0  # the load's end, if nobody ends it before
+SECONDS = 1800.0  # longest duration of the load
 PATIENCE = 300.0  # for a process to start, on a machine that is busy with other things
 BEFORE, AFTER = 5.0, 5.0  # seconds of load around it
 
@@ -77,7 +77,7 @@ def _still_open(work: Work, ledger: Ledger) -> int:
     """Return how many of the load's jobs do not end in half a minute."""
 
     def is_open(id_: str) -> bool:
-        return str(work.told("GET", f"/v1/jobs/{id_}")["status"]) in OPEN
+        return str(work.request_json("GET", f"/v1/jobs/{id_}")["status"]) in OPEN
 
     left = set(ledger.jobs)
     deadline = time.monotonic() + 30

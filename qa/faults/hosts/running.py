@@ -97,7 +97,7 @@ def _throughput(here: Deployment, work: Work, name: str, runs: int, out: Path) -
     if name == "crowd":
         came = joined(here, work, *hosts[-2:])
         (out / "joined.json").write_text(json.dumps(asdict(came), indent=1) + "\n")
-        print(came.told() + "\n", flush=True)
+        print(came.report() + "\n", flush=True)
         assert came.wrong == 0, came
     _share(here, names, WHOLE)
     here.have_workers(*WORKERS)

@@ -52,7 +52,7 @@ def throughput(here: Deployment, work: Work, hosts: tuple[int, ...], runs: int) 
     for many in hosts:
         names = worker_names(many)
         here.have_workers(*names)
-        for _ in range(WARM_UPS):  # each has the posterior at hand then
+        for _ in range(WARM_UPS):  # each worker then has the posterior in memory
             work.status(work.start(DRAWS), 300)
         figures += [_measured(here, work, names) for _ in range(runs)]
     return figures, median(work.engine_seconds(DRAWS) for _ in range(3))

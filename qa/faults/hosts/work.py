@@ -38,7 +38,7 @@ class Job:
 
 
 class Work:
-    """Draws jobs on one posterior, each with a seed of its own, so that none finds another's draws.
+    """Draws jobs on one posterior, each with a separate seed, so that none finds another's draws.
 
     Parameters
     ----------
@@ -51,8 +51,8 @@ class Work:
         self.url = url
         self._seeds = count(1)
         asked = {"name": "s_curve", "n": n, "noise": 0.05, "seed": n}
-        dataset = self.told("POST", "/v1/datasets/synthetic", json=asked)["id"]
-        result = self.told("POST", "/v1/posteriors?wait=60", json={"dataset": dataset})
+        dataset = self.request_json("POST", "/v1/datasets/synthetic", json=asked)["id"]
+        result = self.request_json("POST", "/v1/posteriors?wait=60", json={"dataset": dataset})
         self.posterior: str = result["id"]
         values = np.load(io.BytesIO(self.asked("GET", f"/v1/datasets/{dataset}/data", headers=NPY).content))
         self.alone: Posterior = glle_engine.fit_spec(values, FitSpec.from_dict(result["spec"]))
@@ -70,7 +70,7 @@ class Work:
             assert time.monotonic() < deadline, f"{method} {path}: no answer in two minutes"
             time.sleep(0.2)
 
-    def told(self, method: str, path: str, **more: Any) -> dict[str, Any]:
+    def request_json(self, method: str, path: str, **more: Any) -> dict[str, Any]:
         """Return an answer that is JSON."""
         found: dict[str, Any] = self.asked(method, path, **more).json()
         return found
@@ -80,17 +80,17 @@ class Work:
         seed = next(self._seeds)
         path = f"/v1/posteriors/{self.posterior}/draws"
         headers = {"Idempotency-Key": f"{self.posterior}-{seed}"}
-        result = self.told("POST", path, json={"count": draws, "seed": seed}, headers=headers)
+        result = self.request_json("POST", path, json={"count": draws, "seed": seed}, headers=headers)
         return Job(result["id"], seed, draws, time.monotonic())
 
     def done(self, job: Job) -> int:
         """Return how many draws are made."""
-        return int(self.told("GET", f"/v1/jobs/{job.id}")["progress"]["done"])
+        return int(self.request_json("GET", f"/v1/jobs/{job.id}")["progress"]["done"])
 
     def status(self, job: Job, seconds: float) -> str:
         """Wait for a job's end, and return how it is then."""
         deadline = time.monotonic() + seconds
-        while (status := str(self.told("GET", f"/v1/jobs/{job.id}?wait=2")["status"])) in OPEN:
+        while (status := str(self.request_json("GET", f"/v1/jobs/{job.id}?wait=2")["status"])) in OPEN:
             if time.monotonic() > deadline:
                 break
         return status

@@ -1,4 +1,4 @@
-"""What the tests of topologies share: a load that notes every answer, followers, and the figures told at the end."""
+"""Fixtures of the topology tests: a load that records every answer, followers, and the figures at the end."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FIGURES: list[tuple[str, str]] = []
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is here: it takes a minute, so it has a target of its own."""
+    """Mark what is here: it takes a minute, so it has a separate target."""
     for item in items:
         if "qa/redis/" in item.path.as_posix():
             item.add_marker(pytest.mark.redis)

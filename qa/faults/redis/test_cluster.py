@@ -103,7 +103,7 @@ def test_what_is_about_a_subject_is_forgotten_on_all_servers(stores: Stores, ser
 
 
 def test_doctor_looks_at_all_servers(settings: Settings) -> None:
-    """Memory is added up; the queue's server is told to be one of a cluster when it is."""
+    """Memory is added up; a queue server that belongs to a cluster is reported."""
     checks = {check.name: check for check in doctor.deployment(settings)}
     assert checks["cache server"].state != "problem", "a busy machine's round trips may be slow"
     assert checks["cache policy"].state == "ok"

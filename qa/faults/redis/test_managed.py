@@ -150,7 +150,7 @@ def test_doctor_copes_without_config(managed: Managed) -> None:
 
 
 def test_rights_are_no_more_than_the_service_needs(managed: Managed) -> None:
-    """With them nobody empties or reconfigures a server, or reads another program's keys."""
+    """They allow neither flushing nor reconfiguring a server, nor reading another program's keys."""
     urls, _, _ = managed
     settings = Settings(redis_url=urls["GLLE_REDIS_URL"], cache_url=urls["GLLE_CACHE_URL"])
     for client in (connect_queue(settings), connect_cache(settings)):
@@ -171,7 +171,7 @@ def test_rights_are_no_more_than_the_service_needs(managed: Managed) -> None:
     queue.close()
 
 
-def test_without_its_certificate_nobody_gets_in(managed: Managed) -> None:
+def test_a_client_without_certificate_is_refused(managed: Managed) -> None:
     """The authority that signed the server's is checked, and the client's is asked for."""
     urls, _, _ = managed
     for url in (re.sub(r"&ssl_certfile=.*", "", urls["GLLE_REDIS_URL"]), urls["GLLE_REDIS_URL"].partition("?")[0]):

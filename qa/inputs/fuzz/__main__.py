@@ -21,7 +21,7 @@ def main() -> int:
         print(done.stdout, done.stderr, sep="\n")  # noqa: T201 # the command's output
         faults = broken(up.url, key)
         if done.returncode or faults:
-            print(up.log.read_text(), *faults, sep="\n")  # noqa: T201 # likewise
+            print(up.log.read_text(), *faults, sep="\n")  # noqa: T201
     return done.returncode or bool(faults)
 
 

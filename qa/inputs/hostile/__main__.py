@@ -13,8 +13,8 @@ import sys
 os.environ.setdefault("HOSTILE_SCALE", "16")  # before anything reads it
 
 from qa.inputs.hostile.bodies.caps import MOST_BYTES, MOST_SECONDS  # the scale holds from its import on
-from qa.inputs.hostile.case import KINDS  # likewise
-from qa.inputs.hostile.run import Victim, attacked, table  # likewise
+from qa.inputs.hostile.case import KINDS
+from qa.inputs.hostile.run import Victim, attacked, table
 
 
 def main() -> int:
@@ -26,9 +26,9 @@ def main() -> int:
     with Victim() as victim:
         rows = {reader: attacked(victim, reader, chosen.examples) for reader in chosen.readers}
     print(table(rows))  # noqa: T201 # the command's output
-    print(f"Allowed: {MOST_SECONDS:g} s of processor time, {MOST_BYTES / 2**20:.0f} MB.")  # noqa: T201 # likewise
+    print(f"Allowed: {MOST_SECONDS:g} s of processor time, {MOST_BYTES / 2**20:.0f} MB.")  # noqa: T201
     bad = [line for row in rows.values() for line in row.bad]
-    print(*bad[:50], sep="\n")  # noqa: T201 # likewise
+    print(*bad[:50], sep="\n")  # noqa: T201
     return int(bool(bad))
 
 

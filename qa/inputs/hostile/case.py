@@ -19,7 +19,7 @@ _SLOW = {
     "line ends alone",
     "carriage returns alone",
     "very many columns",
-    "words told by their differences",
+    "words encoded by their differences",
     "very many members",
     "one wide letter, then numbers",
 }
@@ -57,7 +57,7 @@ class Attack:
 
 
 @dataclass(frozen=True)
-class Told:
+class Outcome:
     """What a body came to.
 
     Parameters

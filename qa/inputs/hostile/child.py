@@ -1,6 +1,6 @@
 """`python -m qa.inputs.hostile.child FOLDER`: uploads what comes on standard input, in a process that may die of it.
 
-A case is a line of JSON, {"reader", "query", "bytes"}, and the body; the answer is a line of JSON, a `Told`.
+A case is a line of JSON, {"reader", "query", "bytes"}, and the body; the answer is a line of JSON, a `Outcome`.
 """
 
 from __future__ import annotations

@@ -228,7 +228,7 @@ def main() -> int:
             sent = over_http(chosen.seed, reader, [*row.deadly, *numbers[: chosen.http]], folder)
             print(shown(reader, row), shown(f"{reader} over HTTP", sent), sep="\n", flush=True)  # noqa: T201 # the command's output
             bad += row.bad + sent.bad
-    print(*bad[:50], sep="\n")  # noqa: T201 # likewise
+    print(*bad[:50], sep="\n")  # noqa: T201
     return int(bool(bad))
 
 

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from qa.inputs.hostile.bodies.catalog import ATTACKS
 from qa.inputs.hostile.bodies.mutations import bodies
-from qa.inputs.hostile.case import Told
+from qa.inputs.hostile.case import Outcome
 from qa.inputs.hostile.verdict import faults
 
 HANGS_SECONDS = 120.0
@@ -49,7 +49,7 @@ class Victim:
         self._end()
         self._folder.cleanup()
 
-    def upload(self, reader: str, body: bytes, query: dict[str, str]) -> Told | str:
+    def upload(self, reader: str, body: bytes, query: dict[str, str]) -> Outcome | str:
         """Return what came of a body, or how the process ended of it."""
         taking, telling = self._pipes()
         try:
@@ -59,7 +59,7 @@ class Victim:
         except BrokenPipeError:
             line = b""
         if line:
-            return Told(**json.loads(line))
+            return Outcome(**json.loads(line))
         ended = self._end()
         return f"no answer in {HANGS_SECONDS:g} s" if line is None else f"the process ended with {ended}"
 

@@ -12,7 +12,7 @@ from typing import Self
 import httpx
 
 from qa.inputs.hostile.bodies.caps import MAX_BODY, MAX_INFLATED, MAX_JSON, MOST_BYTES
-from qa.inputs.hostile.case import KINDS, Told
+from qa.inputs.hostile.case import KINDS, Outcome
 from service.app import create_app
 from service.uploads.sandbox.processes import Ended, ReaderProcesses
 from worker.base.settings import Settings
@@ -55,7 +55,7 @@ class Service:
         self._readers.close()
         self._runner.close()
 
-    def upload(self, reader: str, body: bytes, query: dict[str, str] | None = None) -> Told:
+    def upload(self, reader: str, body: bytes, query: dict[str, str] | None = None) -> Outcome:
         """Upload a body; return what came of it. Data sets that it made are deleted again."""
         _forget_peak()
         self._ended.clear()
@@ -73,14 +73,14 @@ class Service:
         if answer.is_success:
             for path in (self._folder / "datasets").glob(f"{result['id']}.*"):  # to delete it by a route takes a server
                 path.unlink()
-        return Told(answer.status_code, answer.headers["content-type"], code, seconds, peak, self._left())
+        return Outcome(answer.status_code, answer.headers["content-type"], code, seconds, peak, self._left())
 
     def takes_a_good_one(self) -> bool:
         """Say whether the next upload that is good is taken."""
         return self.upload("csv", GOOD).status == 201
 
     def _left(self) -> list[str]:
-        """Return the files of the data folder, but for the one that writers lock: it is nobody's upload."""
+        """Return the files of the data folder, except the lock file, which is not an upload."""
         there = {str(path.relative_to(self._folder)) for path in self._folder.rglob("*") if path.is_file()}
         return sorted(there - {"datasets.lock"})
 
@@ -101,6 +101,6 @@ def _memory(what: str) -> int:
     return int(found.split()[1]) * 1024
 
 
-def encoded(result: Told) -> bytes:
+def encoded(result: Outcome) -> bytes:
     """Return what came as a line."""
     return json.dumps(result.to_dict()).encode() + b"\n"

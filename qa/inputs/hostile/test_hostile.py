@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from qa.inputs.hostile.bodies.catalog import ATTACKS
 from qa.inputs.hostile.bodies.mutations import bodies, good
-from qa.inputs.hostile.case import KINDS, Told
+from qa.inputs.hostile.case import KINDS, Outcome
 from qa.inputs.hostile.service import Service
 from qa.inputs.hostile.verdict import faults
 
@@ -40,7 +40,7 @@ def test_bodies_made_by_hand_are_refused(service: Service, reader: str) -> None:
 
 
 @pytest.mark.parametrize("reader", KINDS)
-@pytest.mark.filterwarnings("ignore")  # likewise
+@pytest.mark.filterwarnings("ignore")
 def test_bodies_made_by_chance_are_tables_or_problems(service: Service, reader: str) -> None:
     """Good bodies are taken; whatever is changed in them, the answer is a table or a problem of the client's."""
     assert [service.upload(reader, body).status for body in good(reader)[:1]] == [201]
@@ -59,14 +59,14 @@ def test_bodies_made_by_chance_are_tables_or_problems(service: Service, reader: 
 def test_what_is_wrong_is_seen() -> None:
     """Each fault of an answer is one by itself."""
     problem = "application/problem+json"
-    assert faults(Told(422, problem, "bad-cell", 0.1, 0, []), taken=False) == []
+    assert faults(Outcome(422, problem, "bad-cell", 0.1, 0, []), taken=False) == []
     wrong = [
-        (Told(500, problem, "internal-error", 0.1, 0, []), None),
-        (Told(422, "text/plain", "bad-cell", 0.1, 0, []), None),
-        (Told(422, problem, "bad-cell", 100.0, 0, []), None),
-        (Told(422, problem, "bad-cell", 0.1, 2**40, []), None),
-        (Told(422, problem, "bad-cell", 0.1, 0, ["incoming/x"]), None),
-        (Told(422, problem, "bad-cell", 0.1, 0, []), True),
-        (Told(201, "application/json", "", 0.1, 0, []), False),
+        (Outcome(500, problem, "internal-error", 0.1, 0, []), None),
+        (Outcome(422, "text/plain", "bad-cell", 0.1, 0, []), None),
+        (Outcome(422, problem, "bad-cell", 100.0, 0, []), None),
+        (Outcome(422, problem, "bad-cell", 0.1, 2**40, []), None),
+        (Outcome(422, problem, "bad-cell", 0.1, 0, ["incoming/x"]), None),
+        (Outcome(422, problem, "bad-cell", 0.1, 0, []), True),
+        (Outcome(201, "application/json", "", 0.1, 0, []), False),
     ]
     assert [len(faults(result, taken=taken)) for result, taken in wrong] == [1] * len(wrong)

@@ -8,10 +8,10 @@ from qa.inputs.hostile.bodies.caps import MOST_BYTES, MOST_SECONDS
 from service.schemas.problems import MEDIA_TYPE
 
 if TYPE_CHECKING:
-    from qa.inputs.hostile.case import Told
+    from qa.inputs.hostile.case import Outcome
 
 
-def faults(result: Told, *, taken: bool | None = None) -> list[str]:
+def faults(result: Outcome, *, taken: bool | None = None) -> list[str]:
     """Return what is wrong with an answer; `taken` is whether the body is good, None where either will do."""
     refused = 400 <= result.status < 500
     found = []

@@ -21,7 +21,7 @@ API = "http://127.0.0.1:8000"
 def engine() -> Iterator[Engine]:
     """Yield a container engine that knows the stand-in images."""
     if "ENGINE_FOLDER" not in os.environ:
-        pytest.fail("The engine needs namespaces of its own: bash tests/deploy/compose/run", pytrace=False)
+        pytest.fail("The engine needs separate namespaces: bash tests/deploy/compose/run", pytrace=False)
     with started(Path(os.environ["ENGINE_FOLDER"]), os.environ["ENGINE_CGROUP"]) as engine:
         import_standins(engine, Path(os.environ["STANDIN_BASE"]), Path(os.environ["STANDIN_WHEELS"]))
         yield engine

@@ -119,7 +119,7 @@ def started(folder: Path, cgroup: str) -> Iterator[Engine]:
     command += ["--exec-opt=native.cgroupdriver=cgroupfs", "--log-level=warn"]
     log = folder / "dockerd.log"
     with log.open("w") as out:
-        # A session of its own: Ctrl-C reaches the tests, which then take the service down in order.
+        # A separate session: Ctrl-C reaches the tests, which then take the service down in order.
         daemon = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
 
     def ready() -> bool:

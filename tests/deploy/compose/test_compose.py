@@ -96,7 +96,7 @@ def test_every_container_is_healthy(stack: Engine) -> None:
 
 
 def test_redis_answers_on_the_inner_network_only(stack: Engine) -> None:
-    """Nobody but the service's own containers reaches a Redis server; the API listens on loopback."""
+    """Only the service's containers reach a Redis server; the API listens on loopback."""
     (queue,) = stack.containers("queue")
     address = stack.inspect(queue)["NetworkSettings"]["Networks"]["glle_inner"]["IPAddress"]
     ping = ("timeout", "3", "redis-cli", "-h", address, "ping")

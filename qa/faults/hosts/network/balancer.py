@@ -19,7 +19,7 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Balancer:
-    """Passes connections on, byte by byte, in a thread of its own.
+    """Passes connections on, byte by byte, in a separate thread.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class Balancer:
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         found = await self._connected()
-        if found is None:  # nobody is ready: the client sees a connection that closes
+        if found is None:  # no process is ready: close the client's connection
             writer.close()
             return
         there, back = found

@@ -98,7 +98,7 @@ class Machine:
         self.processes.clear()
 
     def vanish(self) -> None:
-        """Be gone, as by a power cut: nobody is told, not even by the end of a connection."""
+        """Vanish as in a power cut: no connection is closed."""
         run("ip", "link", "del", self.link)
         self.kill()
         run("ip", "netns", "del", self.name)
@@ -159,7 +159,7 @@ class Network:
         run("ip", "link", "set", BRIDGE, "up")
 
     def machine(self, name: str, quota: Path | None = None) -> Machine:
-        """Return a machine with an address of its own; one that vanished has the one that it had."""
+        """Return a machine with a separate address; one that vanished has the one that it had."""
         if name not in self.addresses:
             self.addresses[name] = f"{SUBNET}.{next(self._numbers)}"
         made = Machine(name, self.addresses[name], quota)

@@ -24,7 +24,7 @@ def made(name: str, share: float) -> Path | None:
         if is_first:
             (folder / "cpu.cfs_period_us").write_text(str(PERIOD))
             (folder / "cpu.cfs_quota_us").write_text(quota)
-            (folder / "cpu.shares").write_text("262144")  # the most there is; a process of nobody's group has 1,024
+            (folder / "cpu.shares").write_text("262144")  # the maximum; a process outside of any group has 1,024
         else:
             (folder / "cpu.max").write_text(f"{quota} {PERIOD}")
             (folder / "cpu.weight").write_text("10000")

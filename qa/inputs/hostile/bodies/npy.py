@@ -44,7 +44,7 @@ class Payload:
     """What says that it was unpickled."""
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        """Return a call that nobody survives."""
+        """Return a call that ends the process."""
         import os  # noqa: PLC0415 # the pickle names it, and nothing else does
 
         return os._exit, (66,)

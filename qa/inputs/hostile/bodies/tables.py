@@ -135,11 +135,11 @@ def parquet_attacks() -> Iterator[Attack]:
         yield pq(f"a bomb by {compression}", lambda c=compression: packed(zeros, compression=c))  # type: ignore[misc] # bound now, not when it is called
     yield pq(
         "one page of which the footer tells little",
-        lambda: _told_little(packed(zeros, compression="zstd", **whole), rows),
+        lambda: _understated(packed(zeros, compression="zstd", **whole), rows),
     )
     yield pq(
         "pages of which the footer tells little",
-        lambda: _told_little(packed(zeros, compression="zstd"), rows),
+        lambda: _understated(packed(zeros, compression="zstd"), rows),
         taken=None,
     )
     yield pq("one long word, many rows", lambda: packed(with_words(MAX_BODY // 32, [_LONG])), label="l")
@@ -149,7 +149,7 @@ def parquet_attacks() -> Iterator[Attack]:
         label="l",
     )
     yield pq(
-        "words told by their differences",
+        "words encoded by their differences",
         lambda: packed(
             frame(2000, l=[_LONG[:8192]] * 2000),
             use_dictionary=False,
@@ -158,7 +158,7 @@ def parquet_attacks() -> Iterator[Attack]:
         label="l",
     )
     yield pq(
-        "lengths of words told by their differences",
+        "lengths of words encoded by their differences",
         lambda: packed(
             frame(6, l=list("abcdef")),
             use_dictionary=False,
@@ -235,7 +235,7 @@ def _footer(content: bytes) -> bytes:
     return b"PAR1" + content + struct.pack("<I", len(content)) + b"PAR1"
 
 
-def _told_little(body: bytes, rows: int) -> bytes:
+def _understated(body: bytes, rows: int) -> bytes:
     """Return a Parquet file of zeros whose footer tells of a hundred rows."""
     metadata = parquet.read_metadata(io.BytesIO(body)).row_group(0)
     for old, new in ((rows, 100), (metadata.total_byte_size, 800)):
