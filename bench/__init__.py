@@ -1,1 +1,1 @@
-"""What `make bench` runs: each figure beside its goal, measured side by side in one run."""
+"""Benchmarks of `make bench`: each figure beside its goal, measured side by side in one run."""

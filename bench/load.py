@@ -37,7 +37,7 @@ def load(url: str, clients: int, seconds: float) -> dict[str, float]:
 
 
 class _Client:
-    """One connection, with one request under way."""
+    """A connection with one request in flight."""
 
     def __init__(self, host: str, port: int, requests: Iterator[bytes]) -> None:
         self.socket = socket.create_connection((host, port))

@@ -1,4 +1,4 @@
-"""What others do for the same: scikit-learn's LLE and its eigenproblem, tapkee, and a dense eigenproblem a draw."""
+"""Peers: scikit-learn's LLE and its eigenproblem, tapkee, and a dense eigenproblem per draw."""
 
 from __future__ import annotations
 

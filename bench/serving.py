@@ -1,4 +1,4 @@
-"""What HTTP, the queue and the cache add to the engine: the whole service, started for this."""
+"""Overhead of HTTP, queue and cache over the engine, measured on a running service."""
 
 from __future__ import annotations
 

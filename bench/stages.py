@@ -1,4 +1,4 @@
-"""Where the time goes: a draw's stages, and a fit's, by number of points."""
+"""Time of each stage of a draw and of a fit, by number of points."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 @dataclass
 class Case:
-    """One data set under one method, and what came of it."""
+    """A data set under one method, with its results."""
 
     name: str
     method: Literal["em", "direct"]

@@ -43,7 +43,7 @@ class _Line(Bar):
 
     @property
     def shown(self) -> bool:
-        """Whether a line is there."""
+        """Return whether a line is shown."""
         return self._lines.line is not None
 
     def tell(self, progress: ProgressOut) -> None:

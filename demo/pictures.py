@@ -27,7 +27,7 @@ TITLES = {
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """One data set of a picture.
+    """Data set of one picture.
 
     Attributes
     ----------

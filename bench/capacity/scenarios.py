@@ -34,7 +34,7 @@ MIXES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """One run.
+    """Result of one scenario.
 
     Attributes
     ----------

@@ -30,7 +30,7 @@ GROUP = 4  # draws that a first single draw leaves in the cache
 
 
 class Simulation:
-    """One run."""
+    """Result of one simulation."""
 
     def __init__(self, model: Model, setting: Setting) -> None:
         self._model, self._setting, self._demand = model, setting, setting.demand

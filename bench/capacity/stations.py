@@ -1,4 +1,4 @@
-"""What a simulation is made of: lines that serve in order, a cache that evicts, jobs, and what came of it all."""
+"""Parts of the simulation: stations that serve in order, a cache that evicts, jobs, and the result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Line:
-    """One server that serves in order; `busy` seconds of its time were used."""
+    """Station that serves in order; `busy` seconds of its time were used."""
 
     servers: list[float]
     busy: float = 0.0
@@ -92,7 +92,7 @@ class Job:
 
 @dataclass
 class Outcome:
-    """What came of it: waits by kind of request, the share of its time each station was busy, and what was evicted."""
+    """Result: waiting times by kind of request, utilization of each station, evictions."""
 
     waits: dict[str, list[float]]
     asked: int

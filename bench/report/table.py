@@ -18,7 +18,7 @@ MISSING = "the peer is not installed"
 
 @dataclass(frozen=True)
 class Row:
-    """One figure, beside its goal.
+    """A figure beside its goal.
 
     Attributes
     ----------
@@ -46,14 +46,14 @@ class Row:
 
     @property
     def reached(self) -> bool | None:
-        """Whether the goal is reached; None where there is none, or no figure."""
+        """Return whether the goal is reached, or None without a goal or a figure."""
         if self.figure is None or self.goal is None:
             return None
         return self.figure >= self.goal if self.at_least else self.figure <= self.goal
 
     @property
     def of_goal(self) -> float | None:
-        """How much of the goal is reached, 1 being all of it."""
+        """Return the fraction of the goal that is reached."""
         if self.figure is None or self.goal is None:
             return None
         return self.figure / self.goal if self.at_least else self.goal / self.figure

@@ -41,7 +41,7 @@ class AuditError(RuntimeError):
 
 @dataclass
 class AuditReport:
-    """What was said of the pins."""
+    """Findings about the pins."""
 
     clean: set[Pin] = field(default_factory=set)
     vulnerable: dict[Pin, list[str]] = field(default_factory=dict)

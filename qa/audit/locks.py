@@ -1,4 +1,4 @@
-"""What the lock files pin, for every platform, in rounds that pip-audit takes whole."""
+"""Pins of the lock files, for every platform, in rounds that pip-audit accepts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Pin:
 
 @dataclass(frozen=True)
 class Locked:
-    """Where a pin stands, and the hashes of its files there."""
+    """Lock files that contain a pin, and the hashes of its files."""
 
     locks: frozenset[str]
     hashes: frozenset[str]

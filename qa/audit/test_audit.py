@@ -30,7 +30,7 @@ def test_what_is_clean_ends_with_0(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_vulnerability_ends_with_1_and_its_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """With the package, the lock files that have it, its names, and the version without it; for each version locked."""
+    """The report names the package, its lock files, its advisories and the fixed version, for each locked version."""
     assert main(command("vulnerable")) == 1
     output = capsys.readouterr()
     versions = sorted(pin.version for pin in locked(LOCKS) if pin.name == "numpy")
@@ -74,13 +74,13 @@ def test_a_package_that_was_skipped_is_not_clean(capsys: pytest.CaptureFixture[s
 
 
 def test_a_failure_of_its_own_is_not_taken_for_a_network_that_is_away(capsys: pytest.CaptureFixture[str]) -> None:
-    """It ends with 1, and says why."""
+    """The exit code is 1 and the reason is printed."""
     assert main(command("broken")) == 1
     assert "does not contain a hash" in capsys.readouterr().err
 
 
 def test_another_word_than_required_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a slip does not switch it off."""
+    """A misspelled value does not switch the check off."""
     monkeypatch.setenv("AUDIT", "requierd")
     assert main(command("clean")) == 2
 

@@ -55,7 +55,7 @@ def queue_jobs(up: Up, dataset: str, count: int) -> list[str]:
 
 
 class Asked:
-    """What was asked: seconds of each kind of request, to the client and in the API, and how often each status came."""
+    """Measurements: seconds of each kind of request, at the client and in the API, and the counts of statuses."""
 
     def __init__(self) -> None:
         self.seconds: defaultdict[str, list[float]] = defaultdict(list)

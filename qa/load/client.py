@@ -1,4 +1,4 @@
-"""One client: its requests, tried again as docs/client.md says, and each attempt in the ledger."""
+"""A client: its requests, retried as docs/client.md describes, with each attempt in the ledger."""
 
 from __future__ import annotations
 

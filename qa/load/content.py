@@ -1,4 +1,4 @@
-"""What the clients of a load ask for, as values: each is everything that its arrays are a function of."""
+"""Contents that clients request, as values that determine every array."""
 
 from __future__ import annotations
 

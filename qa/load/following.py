@@ -1,4 +1,4 @@
-"""What becomes of what was asked for: jobs followed to their end, and what they made entered into the ledger."""
+"""Follows jobs to their end and enters their results into the ledger."""
 
 from __future__ import annotations
 

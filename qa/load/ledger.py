@@ -1,4 +1,4 @@
-"""What a service has promised and sent, as its clients saw it."""
+"""Ledger of a service's promises and results, as its clients saw them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ENDED = frozenset({"cancelled", "succeeded", "failed"})
 
 @dataclass(frozen=True)
 class Attempt:
-    """One request on the wire.
+    """A request on the wire.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class Attempt:
 
     @property
     def is_error(self) -> bool:
-        """Whether no client should see it: an error of the service that does not say when to come back."""
+        """Return whether clients should never see it: a service error without Retry-After."""
         return self.status >= 500 and not (self.status == 503 and self.may_retry)
 
 

@@ -19,7 +19,7 @@ FRESH = 500  # in a short one
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """How much is asked, and how.
+    """Rate and mix of a load.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What the engine alone says of what is asked for."""
+"""Reference results of the contents of a load."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ DISCONNECTED = "urn:glle:problem:disconnected-graph"
 
 
 def test_a_refusal_is_right_where_the_engine_refuses_too() -> None:
-    """Of a data set that falls apart, and for that reason alone."""
+    """Each part comes from a disconnected data set, and fails only for that reason."""
     apart, whole = Fit(Content(10414), 8), Fit(Content(1), 8)
     assert is_refused_alone(apart, DISCONNECTED)
     assert not is_refused_alone(whole, DISCONNECTED)

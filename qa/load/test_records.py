@@ -66,7 +66,7 @@ def test_a_job_may_be_gone_its_time_after_its_end(
 
 @pytest.mark.parametrize(("asked", "faults"), [(TTL + 1, 0), (TTL - 1, 1)])
 def test_an_embedding_may_be_gone_its_time_after_it_was_asked_for(user: User, asked: float, faults: int) -> None:
-    """It is not asked for again then."""
+    """After that, it is not requested again."""
     made, known = Embedding(DATA, next(iter(METHODS))), user.known[DATA]
     known.embeddings[made], known.embeddings_at[made] = "/v1/embeddings/emb_1", time.time() - asked
     user._read_embedding()
@@ -75,7 +75,7 @@ def test_an_embedding_may_be_gone_its_time_after_it_was_asked_for(user: User, as
 
 
 def test_without_a_time_everything_must_be_kept(user: User) -> None:
-    """As where records are kept for days."""
+    """With a retention of days, a job must be kept."""
     user.ledger.ttl = float("inf")
     job = user.ledger.accepted("job_1", Fit(DATA, 8))
     user.jobs = {job.id: job}

@@ -1,4 +1,4 @@
-"""One user of the load: data separate sets, and what it does with them."""
+"""A user of the load: separate data sets, and the operations on them."""
 
 from __future__ import annotations
 

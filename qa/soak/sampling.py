@@ -1,4 +1,4 @@
-"""What each process of a deployment holds, and what its servers hold, every few seconds."""
+"""Samples of the memory of each process and server of a deployment, every few seconds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MIB = 2**20
 
 @dataclass(frozen=True)
 class Held:
-    """What a process holds: bytes resident, its share of them, its own of them; descriptors and threads."""
+    """Sample of a process: resident, proportional and unique bytes; descriptors and threads."""
 
     rss: int
     pss: int
@@ -53,7 +53,7 @@ class Held:
 
 @dataclass(frozen=True)
 class Sample:
-    """All processes by name, and figures of the servers by name, at `at` seconds since the beginning."""
+    """Samples of all processes and servers by name, at `at` seconds from the start."""
 
     at: float
     processes: dict[str, Held]

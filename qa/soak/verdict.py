@@ -31,7 +31,7 @@ _MIB = 2**20
 
 @dataclass(frozen=True)
 class Verdict:
-    """One series: medians of both halves, change from one to the other, its slope over the whole, and whether flat."""
+    """A series: medians of both halves, their change, the slope, and whether it is flat."""
 
     what: str
     unit: str

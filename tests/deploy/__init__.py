@@ -1,1 +1,1 @@
-"""What is deployed with: manifests for Kubernetes."""
+"""Tests of the deployment files: docker-compose, Dockerfile, Kubernetes manifests."""

@@ -27,7 +27,7 @@ def desired(current: int, metric: float, target: float = TARGET) -> int:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a backlog: the most workers at once, and when the last task was begun (s)."""
+    """Result of a backlog: most workers at once, and start of the last task (s)."""
 
     workers: int
     seconds: int

@@ -1,4 +1,4 @@
-"""What docker-compose.yml, the Dockerfile and the locks promise, without an engine."""
+"""Promises of docker-compose.yml, the Dockerfile and the lock files, without a container engine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def pins(lock: str) -> set[str]:
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_every_service_is_confined(name: str) -> None:
-    """No service has a writable root, a capability, a way to gain one, or the user root."""
+    """No service has a writable root file system, a capability, a way to gain one, or runs as root."""
     service = SERVICES[name]
     assert service["read_only"] is True
     assert service["cap_drop"] == ["ALL"]
@@ -87,7 +87,7 @@ def test_the_image_installs_what_the_tests_ran_with() -> None:
 
 
 def test_the_build_sees_no_more_than_it_copies() -> None:
-    """What .dockerignore lets through is what the Dockerfile copies."""
+    """.dockerignore admits exactly the files that the Dockerfile copies."""
     ignore = (ROOT / ".dockerignore").read_text().splitlines()
     let_through = {line.removeprefix("!") for line in ignore if line.startswith("!")}
     copies = re.findall(r"^COPY (?!--)(.+) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)

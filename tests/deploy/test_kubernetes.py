@@ -64,7 +64,7 @@ def main_container(pod: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("document", NATIVE, ids=lambda one: f"{one['kind']}-{one['metadata']['name']}")
 def test_manifests_fit_the_schema(document: dict[str, Any]) -> None:
-    """Each is what Kubernetes knows, without a field that it does not."""
+    """Each manifest follows the schema of Kubernetes, without unknown fields."""
     assert kubernetes_validate.validate(document, VERSION, strict=True) == VERSION
 
 
@@ -102,7 +102,7 @@ def test_everything_lands_in_one_namespace() -> None:
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not here")
 def test_base_and_components_are_built_together(tmp_path: Path) -> None:
-    """As docs/kubernetes.md lists them, with every component: all of it in one namespace."""
+    """Every component of docs/kubernetes.md builds, all in one namespace."""
     page = (ROOT / "docs" / "kubernetes.md").read_text()
     listing = "\n".join(re.findall(r"^    ((?:resources|components): .+)$", page, re.MULTILINE))
     assert {path.parent.name for path in FOLDER.glob("components/*/kustomization.yaml")} == set(
@@ -133,7 +133,7 @@ def test_an_object_store_is_reached_by_who_uses_it() -> None:
 
 @pytest.mark.parametrize("pod", PODS.values(), ids=PODS)
 def test_every_pod_is_confined(pod: dict[str, Any]) -> None:
-    """No user root, no writable root, no capability, no way to gain one, no token of the cluster's."""
+    """No pod runs as root, has a writable root file system, a capability, a way to gain one, or a cluster token."""
     context = pod["securityContext"]
     assert (context["runAsNonRoot"], context["seccompProfile"]) == (True, {"type": "RuntimeDefault"})
     assert context["runAsUser"] > 0
@@ -243,7 +243,7 @@ def allowed(source: str, target: str) -> bool:
 
 
 def test_only_api_and_workers_reach_the_servers() -> None:
-    """Of all pairs of pods these four; the API is reached from everywhere, and nothing else is."""
+    """Of all pairs of pods, these four may connect; only the API is reachable from outside."""
     pods = ("api", "worker", "queue", "cache", "stranger")
     pairs = {(source, target) for source in pods for target in pods if source != target and allowed(source, target)}
     assert pairs == {(source, target) for source in ("api", "worker") for target in ("queue", "cache")}

@@ -1,4 +1,4 @@
-"""What a fit and a draw cost the engine: processor seconds by stage, peak memory, bytes; a process for each setting."""
+"""Costs of fits and draws in the engine: processor seconds by stage, peak memory and bytes, one process per setting."""
 
 from __future__ import annotations
 

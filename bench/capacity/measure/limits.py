@@ -1,4 +1,4 @@
-"""What grows with what is stored: the same questions of few and of very many records, workers and data sets."""
+"""Costs that grow with stored data: the same calls with few and with many records, workers and data sets."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ end
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What one question took: milliseconds of this process and of the servers, and commands.
+    """Cost of one call: milliseconds of this process and of the servers, and commands.
 
     Attributes
     ----------

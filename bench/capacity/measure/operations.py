@@ -1,4 +1,4 @@
-"""What the service adds to the engine: each operation of a client, over HTTP, against the meters of all processes."""
+"""Costs of the service beside the engine: each client operation over HTTP, metered in all processes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Row = dict[str, Any]
 
 @dataclass
 class Measured:
-    """One client of a deployment, and what its operations took.
+    """A client of a deployment, with the costs of its operations.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What is there when nothing is asked: records by kind, connections, memory of processes, commands of who waits."""
+"""Costs of an idle deployment: records by kind, connections, memory of processes, commands of waiting clients."""
 
 from __future__ import annotations
 

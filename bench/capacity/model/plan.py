@@ -22,7 +22,7 @@ SHARD_POINTS = 2**20  # a piece of a posterior, as the cache has it
 
 @dataclass(frozen=True, kw_only=True)
 class Demand:
-    """What clients ask for, of posteriors of one shape.
+    """Demand of clients on posteriors of one shape.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class Demand:
 
 @dataclass(frozen=True, kw_only=True)
 class Station:
-    """One thing that there is only one of.
+    """A resource that exists only once.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class Station:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What serves a demand.
+    """Deployment that serves a demand.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class Plan:
 
     @property
     def fits(self) -> bool:
-        """Whether nothing is more than `BUSY` of what it can do."""
+        """Return whether every resource is used below `BUSY` of its capacity."""
         return self.stations[0].busy <= BUSY
 
 

@@ -32,7 +32,7 @@ class Shape:
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """What an operation takes.
+    """Cost of one operation.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ Expiry = Literal["always", "never", "when ended"]
 
 @dataclass(frozen=True)
 class Owner:
-    """Who owns the keys of a pattern, and whether they expire; group `about` of the pattern is what one is about."""
+    """Owner of the keys of a pattern, and whether they expire; group `about` of the pattern is the subject."""
 
     name: str
     pattern: str
@@ -64,7 +64,7 @@ CACHE = (
 
 @dataclass
 class Census:
-    """How many keys each owner has, and those that should not be there, with the reason."""
+    """Number of keys of each owner, and unexpected keys with the reason."""
 
     counts: Counter[str] = field(default_factory=Counter)
     expiring: Counter[str] = field(default_factory=Counter)

@@ -1,4 +1,4 @@
-"""What must hold after the chaos: each check is a row, how many were looked at and what was found wrong."""
+"""Checks after the chaos: each is a row with the number of checked items and the violations."""
 
 from __future__ import annotations
 

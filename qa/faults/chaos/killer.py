@@ -1,4 +1,4 @@
-"""Who kills: with a separate seed, after random numbers of requests, each kind of process once, then any.
+"""Killer with its own seed: after random numbers of requests, each kind of process once, then random ones.
 
 Requests and not seconds: so a busy machine, on which a process takes longer to come back, is no other test.
 """

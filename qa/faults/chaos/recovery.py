@@ -1,4 +1,4 @@
-"""How long it takes from a kill until what the killed process was for succeeds again, as clients saw it."""
+"""Recovery times: from a kill until clients see the same function succeed again."""
 
 from __future__ import annotations
 

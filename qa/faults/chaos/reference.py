@@ -1,4 +1,4 @@
-"""What a service should have sent, computed by the engine in this process: alone, and in its own order."""
+"""Reference results, computed by the engine in this process, one at a time."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ FIT = Fit(Content(0), 8)
     ],
 )  # fmt: skip
 def test_another_bit_is_found(made: Content | Fit | Draws | Summary | Embedding) -> None:
-    """What is the engine's is passed; an array of which the last bit of one number differs is named."""
+    """Results of the engine pass; an array with one flipped bit is named."""
     ledger = Ledger()
     for name, array in computed(made).items():
         ledger.received_array(made, name, array)
@@ -47,7 +47,7 @@ def test_another_bit_is_found(made: Content | Fit | Draws | Summary | Embedding)
 
 
 def test_a_leak_of_each_kind_is_found(stores: Stores) -> None:
-    """A key without an owner, one that should expire, one that should not, those about what is gone, members of nothing."""
+    """Keys without an owner, with a missing or unexpected expiry, about a removed subject, and stale index members."""
     stores.jobs.create(kind="fit", claim="c", posterior="post_1", spec={}, total=1)
     alive = {"post_1", "ds_1"}
     stores.client.set("glle:posterior:post_1", "there")
@@ -104,7 +104,7 @@ def test_what_is_left_is_found(tmp_path: Path) -> None:
 
 
 def test_errors_are_those_that_do_not_say_when_to_come_back() -> None:
-    """No answer, and 503 with Retry-After, are what a client bears; a plain 503 and a 500 are not."""
+    """Clients accept no answer and 503 with Retry-After, but neither a plain 503 nor a 500."""
     ledger = Ledger()
     for status, may_retry in ((0, False), (200, False), (404, False), (503, True), (503, False), (500, False)):
         ledger.attempted(Attempt("GET job", status, 0.0, 0.1, "", may_retry))

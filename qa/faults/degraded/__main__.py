@@ -1,4 +1,4 @@
-"""`python -m qa.faults.degraded`: everything that can go wrong with servers, disks and network, and what clients see of it.
+"""`python -m qa.faults.degraded`: faults of servers, disks and network, and the answers that clients get.
 
 It prints a table, and ends with 1 unless nothing was wrong, nothing lost, every answer 2xx or 503 (507 of a full data
 folder), and all of it was well again by itself.

@@ -32,7 +32,7 @@ class WrongError(AssertionError):
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of one request: ``2xx``, ``503``, or in words what else."""
+    """Outcome of one request: ``2xx``, ``503``, or a description."""
 
     kind: str
     outcome: str

@@ -1,4 +1,4 @@
-"""What is right: what the engine computes alone, bit for bit."""
+"""Reference results: the bits that the engine computes alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass
 class Truth:
-    """What the engine computes alone."""
+    """Reference results of the engine."""
 
     X: Array = field(default_factory=lambda: manifolds.make("s_curve", N, seed=3).X)
     known: dict[tuple[int, int], bytes] = field(default_factory=dict)

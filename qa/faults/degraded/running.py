@@ -1,4 +1,4 @@
-"""One situation after the other, in one deployment, and the table of what came of it."""
+"""Runs all situations in one deployment and tabulates the outcomes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _HEAD = ("situation", "2xx", "503", "other", "wrong", "lost", "worst s", "livez 
 
 @dataclass(frozen=True)
 class Row:
-    """What came of one situation."""
+    """Outcome of one situation."""
 
     name: str
     good: int

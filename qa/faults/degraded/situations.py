@@ -1,4 +1,4 @@
-"""What is made to go wrong, and made good again."""
+"""Situations: each breaks a part of the deployment and repairs it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Situation:
 
 @contextmanager
 def nothing(house: House) -> Iterator[None]:
-    """All is well."""
+    """Situation without a fault."""
     yield
 
 

@@ -107,7 +107,7 @@ def mixed_load(clients: list[httpx.Client], posteriors: list[str], count: int) -
 
 
 def test_newer_records_are_refused_by_the_older_version_and_left_as_they_are(deployment: Deployment) -> None:
-    """In the middle of an upgrade, or once it was taken back; what the older version wrote, both read."""
+    """Both versions read the older version's data, during an upgrade and after its rollback."""
     new = later("formats")
     with deployment.api(NOW).client() as old_api, deployment.api(new).client() as new_api:
         deployment.worker(NOW)

@@ -1,4 +1,4 @@
-"""What docker-compose.yml starts, read from the file itself: commands, environments, restarts."""
+"""Services of docker-compose.yml, read from the file: commands, environments, restarts."""
 
 from __future__ import annotations
 

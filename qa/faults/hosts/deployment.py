@@ -62,7 +62,7 @@ class Kept:
 
 @dataclass
 class Deployment:
-    """What runs where.
+    """Placement of processes on machines.
 
     Parameters
     ----------

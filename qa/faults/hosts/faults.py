@@ -1,4 +1,4 @@
-"""What is broken, one thing at a time, in the middle of a job."""
+"""Faults, one at a time, in the middle of a job."""
 
 from __future__ import annotations
 

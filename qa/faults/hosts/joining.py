@@ -1,4 +1,4 @@
-"""What more machines add that come while a job runs, as an autoscaler has them come."""
+"""Speed-up by worker hosts that join during a job, as under an autoscaler."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECONDS = 600.0
 
 @dataclass(frozen=True)
 class Joined:
-    """One job, and the worker hosts that came in its midst.
+    """A job, and the worker hosts that joined during it.
 
     Parameters
     ----------

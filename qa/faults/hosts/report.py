@@ -1,4 +1,4 @@
-"""What came of it: rows that are printed, and kept as JSON."""
+"""Report of a run: rows for the terminal and for a JSON file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Row:
-    """What a fault came to.
+    """Outcome of one fault.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class Row:
 
     @property
     def is_good(self) -> bool:
-        """Whether every column that must be zero is."""
+        """Return whether every column that must be zero is zero."""
         return self.jobs == self.finished and not (self.wrong or self.failed or self.left)
 
 

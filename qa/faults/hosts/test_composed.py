@@ -1,4 +1,4 @@
-"""What the machines are given is what docker-compose.yml says."""
+"""The machines get the commands and the environment of docker-compose.yml."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from worker.base.settings import Settings
 
 
 def test_processes_are_those_of_the_file() -> None:
-    """Each service is a process that is here, with the options and the addresses of the file."""
+    """Each service is a process with the options and addresses of the file."""
     found = composed.services()
     assert set(found) == {"api", "worker", "queue", "cache"}
     assert all(service.restarts and Path(service.command[0]).exists() for service in found.values())
@@ -32,7 +32,7 @@ def test_what_can_be_set_is_set_as_words() -> None:
 
 
 def test_the_tests_own_settings_reach_no_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What is set where the tests run is not set on the machines."""
+    """Settings of the test process do not reach the machines."""
     monkeypatch.setenv("GLLE_HEARTBEAT", "1")
     result = composed.environment(composed.services()["worker"], tmp_path)
     assert "GLLE_HEARTBEAT" not in result
@@ -41,7 +41,7 @@ def test_the_tests_own_settings_reach_no_process(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("column", ["finished", "wrong", "failed", "left"])
 def test_a_column_that_must_be_zero_and_is_not_is_bad(column: str) -> None:
-    """Each of them alone; refusals are honest, and none."""
+    """Each column is checked separately; refusals are allowed."""
     good = Row("s", jobs=1, finished=1, wrong=0, failed=0, refused=7, slowest=1.0, heal=2.0)
     assert good.is_good
     spoilt: dict[str, Any] = {"finished": 0, "wrong": 1, "failed": 1, "left": "a worker is missing"}

@@ -1,4 +1,4 @@
-"""What more machines add: a job of 256 draws by so many of them, each with a share of a core."""
+"""Throughput by number of machines: a job of 256 draws, each machine with a share of a core."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SERVERS = ("queue", "cache")
 
 @dataclass(frozen=True)
 class Figure:
-    """One job.
+    """Result of one job.
 
     Parameters
     ----------

@@ -56,7 +56,7 @@ def figure() -> Callable[[str, object], None]:
 
 @dataclass
 class Answers:
-    """What a load was answered: jobs that were accepted, statuses, and when each came."""
+    """Answers to a load: accepted jobs, statuses, and the time of each."""
 
     accepted: list[str] = field(default_factory=list)
     statuses: list[tuple[float, int]] = field(default_factory=list)

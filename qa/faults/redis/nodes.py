@@ -29,7 +29,7 @@ LOGIN = (f"requirepass {PASSWORD}", f"masterauth {PASSWORD}", "repl-diskless-syn
 
 
 class Node:
-    """One server process on a separate port; started again it is the same node."""
+    """Server process on a separate port; a restart keeps its identity."""
 
     def __init__(self, folder: Path, *lines: str, password: str | None = PASSWORD, mode: str = "") -> None:
         self.port = free_port()

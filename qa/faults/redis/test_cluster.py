@@ -85,7 +85,7 @@ def test_arrays_lie_on_all_servers_and_come_back(stores: Stores, servers: tuple[
 
 
 def test_what_is_about_a_subject_is_forgotten_on_all_servers(stores: Stores, servers: tuple[Node, list[Node]]) -> None:
-    """By its index, which lies on one of them, and without it; what is about another stays."""
+    """Entries of a subject are removed with and without the index of their node; other subjects keep theirs."""
     cache, masters = stores.cache, servers[1][:3]
     for is_indexed in (True, False):
         for subject in ("c", "d"):
@@ -117,7 +117,7 @@ def test_doctor_looks_at_all_servers(settings: Settings) -> None:
 
 
 def test_a_cluster_cannot_have_the_queue(settings: Settings) -> None:
-    """It is refused before anything starts, with what can."""
+    """The queue on a cluster is refused at start, with the alternatives."""
     with pytest.raises(SettingsError, match="GLLE_REDIS_URL cannot be a cluster"):
         Stores.connect(Settings(redis_url=settings.cache_url, cache_url=settings.cache_url))
 

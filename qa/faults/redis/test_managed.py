@@ -141,7 +141,7 @@ def test_all_of_it_works_with_the_rights_of_the_page(
 
 
 def test_doctor_copes_without_config(managed: Managed) -> None:
-    """It asks for nothing that those rights do not have, and finds both policies."""
+    """The doctor works with the restricted user and finds both eviction policies."""
     urls, nodes, _ = managed
     settings = Settings(redis_url=urls["GLLE_REDIS_URL"], cache_url=urls["GLLE_CACHE_URL"])
     checks = {check.name: check.state for check in doctor.deployment(settings)}

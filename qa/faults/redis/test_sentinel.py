@@ -81,7 +81,7 @@ def test_cache_master_killed_in_the_middle_of_a_job(behind: Behind, figure: Call
 def test_nothing_is_lost_by_a_master_that_lives_on(
     behind: Behind, figure: Callable[[str, object], None], tmp_path: Path
 ) -> None:
-    """Where all replicas must have a job: the old master accepts none that the promoted replica does not know."""
+    """If all replicas must confirm a job, the old master accepts no job that the promoted replica lacks."""
     _, client, services, posterior = behind
     queue = services["queue"]
     before = queue.master()

@@ -1,4 +1,4 @@
-"""One run of schemathesis against a running service that has a data set, a posterior and a job already."""
+"""A run of schemathesis against a service that already has a data set, a posterior and a job."""
 
 from __future__ import annotations
 

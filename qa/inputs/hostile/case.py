@@ -52,13 +52,13 @@ class Attack:
 
     @property
     def is_slow(self) -> bool:
-        """Whether it takes a good part of a second to make or to read, however small the caps."""
+        """Return whether making or reading it takes a large part of a second with any limits."""
         return self.name in _SLOW
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a body came to.
+    """Outcome of one body.
 
     Parameters
     ----------

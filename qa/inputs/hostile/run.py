@@ -23,7 +23,7 @@ HANGS_SECONDS = 120.0
 
 @dataclass
 class Row:
-    """What the bodies of one reader came to."""
+    """Outcomes of the bodies of one parser."""
 
     cases: int = 0
     answers: Counter[str] = field(default_factory=Counter)

@@ -57,7 +57,7 @@ def test_bodies_made_by_chance_are_tables_or_problems(service: Service, reader: 
 
 
 def test_what_is_wrong_is_seen() -> None:
-    """Each fault of an answer is one by itself."""
+    """Each fault of an answer is found separately."""
     problem = "application/problem+json"
     assert faults(Outcome(422, problem, "bad-cell", 0.1, 0, []), taken=False) == []
     wrong = [

@@ -1,4 +1,4 @@
-"""What must be true of every answer to a hostile body."""
+"""Conditions that every answer to a hostile body must meet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How large a body is large: the caps of the service that is attacked, and what a body may cost it."""
+"""Size limits of the attacked service, and the allowed cost of a body."""
 
 from __future__ import annotations
 

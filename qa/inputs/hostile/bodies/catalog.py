@@ -1,4 +1,4 @@
-"""All bodies that are made by hand."""
+"""All handmade bodies."""
 
 from __future__ import annotations
 

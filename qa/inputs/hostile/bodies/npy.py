@@ -41,7 +41,7 @@ def shaped(shape: str, descr: str = "'<f8'", order: str = "False", values: bytes
 
 
 class Payload:
-    """What says that it was unpickled."""
+    """Marker object that shows that it was unpickled."""
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         """Return a call that ends the process."""
