@@ -60,7 +60,7 @@ def busy(client: httpx.Client, over: threading.Event, seen: list[int]) -> None:
 
 @pytest.mark.parametrize("arrays", [True, False])
 def test_a_folder_that_is_lost_comes_back(tmp_path: Path, *, arrays: bool) -> None:
-    """A backup with arrays restores everything; without arrays, cached results are computed again with the same bits."""
+    """A backup with arrays restores everything; without, cached results are computed again with the same bits."""
     seen: list[int] = []
     with tree(NOW, tmp_path) as client:
         data = synthetic(client, 200)
