@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bench.data import data_of
-from bench.peers import fit_sklearn, fit_tapkee, has_tapkee
+from bench.engine.peers import fit_sklearn, fit_tapkee, has_tapkee
 from bench.report.table import Row
 from bench.report.timing import always, in_turn
 from glle_engine import FitSpec, fit

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.data import data_of
-from bench.peers import fit_sklearn
+from bench.engine.peers import fit_sklearn
 from bench.report.table import Row
 from glle_engine import fit
 
@@ -54,7 +54,7 @@ def rows(*, million: bool) -> Iterator[Row]:
 
 def _apart(which: str, n: int) -> dict[str, Any]:
     """Run `main` in a separate process."""
-    command = [sys.executable, "-m", "bench.memory", which, str(n)]
+    command = [sys.executable, "-m", "bench.engine.memory", which, str(n)]
     root = Path(__file__).resolve().parent.parent
     done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=root)  # noqa: S603 -- ourselves
     body: dict[str, Any] = json.loads(done.stdout)

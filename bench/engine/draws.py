@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from bench.data import posterior_of
-from bench.peers import by_dense, by_eigsh
+from bench.engine.peers import by_dense, by_eigsh
 from bench.report.table import Row
 from bench.report.timing import in_turn
 
