@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from bench import serving
 from bench.engine import draws, fits, memory, parallel, stages
 from bench.report.machine import machine
 from bench.report.picture import picture
 from bench.report.table import compare, markdown, print_table, save, show
+from bench.service import serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

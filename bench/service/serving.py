@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import numpy as np
 
-from bench.bare import running_bare
 from bench.data import data_of, posterior_of
-from bench.load import DIFFERENT, load
 from bench.report.table import Row
 from bench.report.timing import in_turn, seconds
+from bench.service.bare import running_bare
+from bench.service.load import DIFFERENT, load
 from demo.service import running_service
 from glle import Client
 

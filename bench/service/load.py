@@ -29,7 +29,7 @@ def load(url: str, clients: int, seconds: float) -> dict[str, float]:
         "rate", requests a second; "p50" and "p99", seconds; "bytes" of a body.
 
     """
-    command = [sys.executable, "-m", "bench.load", url, str(clients), str(seconds)]
+    command = [sys.executable, "-m", "bench.service.load", url, str(clients), str(seconds)]
     root = Path(__file__).resolve().parent.parent
     done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=root)  # noqa: S603 -- ourselves
     body: dict[str, float] = json.loads(done.stdout)

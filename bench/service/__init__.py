@@ -1,0 +1,1 @@
+"""Benchmarks of the service: HTTP, queue and cache over the engine."""
