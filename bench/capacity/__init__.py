@@ -1,1 +1,1 @@
-"""`make capacity`: what everything costs, by real processes; laws of it, a simulation, and docs/scaling.md."""
+"""Capacity model: measured costs of real processes, fitted laws, a simulation, and docs/scaling.md. `python -m bench.capacity`"""

@@ -31,7 +31,7 @@ MANY = (1_000_000, 1_000, 100_000)  # posteriors, workers, data sets
 
 def main() -> None:
     """Do the parts asked for, in their order; what is measured is kept in out/capacity/."""
-    parser = argparse.ArgumentParser(prog="make capacity", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.capacity", description=__doc__)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to do (everything)")
     parser.add_argument("--largest", type=int, default=50_000, help="leave out what has more points (%(default)s)")
     parser.add_argument("--many", type=int, nargs=3, default=MANY, help="posteriors, workers, data sets (%(default)s)")

@@ -55,7 +55,7 @@ def rows(*, million: bool) -> Iterator[Row]:
 def _apart(which: str, n: int) -> dict[str, Any]:
     """Run `main` in a separate process."""
     command = [sys.executable, "-m", "bench.engine.memory", which, str(n)]
-    root = Path(__file__).resolve().parent.parent
+    root = Path(__file__).resolve().parents[2]
     done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=root)  # noqa: S603 -- ourselves
     body: dict[str, Any] = json.loads(done.stdout)
     return body

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def running_bare(body: Path) -> Iterator[str]:
     """Serve a file's bytes from a separate process; yield the URL."""
     command = [sys.executable, "-m", "bench.service.bare", str(body)]
-    root = Path(__file__).resolve().parent.parent
+    root = Path(__file__).resolve().parents[2]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root) as process:  # noqa: S603 -- ourselves
         assert process.stdout is not None
         try:

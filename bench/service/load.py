@@ -30,7 +30,7 @@ def load(url: str, clients: int, seconds: float) -> dict[str, float]:
 
     """
     command = [sys.executable, "-m", "bench.service.load", url, str(clients), str(seconds)]
-    root = Path(__file__).resolve().parent.parent
+    root = Path(__file__).resolve().parents[2]
     done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=root)  # noqa: S603 -- ourselves
     body: dict[str, float] = json.loads(done.stdout)
     return body

@@ -1,1 +1,1 @@
-"""`make audit`: what is locked, against what is known of its faults."""
+"""`make -C qa audit`: what is locked, against what is known of its faults."""

@@ -1,4 +1,4 @@
-"""`make audit`: the known vulnerabilities of everything that the lock files pin, for every platform.
+"""`make -C qa audit`: the known vulnerabilities of everything that the lock files pin, for every platform.
 
 It ends with 1 where there is one, and where a package was not looked at. Where no advisory service can be reached it
 says so on stderr and ends with 0; with AUDIT=required in the environment, with 1.

@@ -1,4 +1,4 @@
-"""`make test-processors`: the engine's fast tests under the kernels of other processors.
+"""`make -C qa processors`: the engine's fast tests under the kernels of other processors.
 
 Each setting is an environment in which OpenBLAS, or numpy, computes as on an older processor. A setting whose
 instructions this processor lacks is skipped with a line. A setting that the libraries ignore is a failure. Arguments

@@ -1,1 +1,1 @@
-"""Real processes killed at random under a mixed load: `python -m qa.faults.chaos`, or `make chaos`."""
+"""Real processes killed at random under a mixed load: `python -m qa.faults.chaos`, or `make -C qa chaos`."""

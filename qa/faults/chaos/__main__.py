@@ -1,4 +1,4 @@
-"""`make chaos`: `glle up` under a mixed load, while whatever it is made of is killed -9 at random.
+"""`make -C qa chaos`: `glle up` under a mixed load, while whatever it is made of is killed -9 at random.
 
 It prints what was killed, how soon the service was back, and a row for each thing that must hold; the same goes to
 `<out>/chaos.json`. The exit code is 1 when a violation was found.

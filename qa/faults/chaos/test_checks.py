@@ -1,4 +1,4 @@
-"""The checks of `make chaos` find what they look for."""
+"""The checks of `make -C qa chaos` find what they look for."""
 
 from __future__ import annotations
 

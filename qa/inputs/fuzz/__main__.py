@@ -1,4 +1,4 @@
-"""`make fuzz`: a service on a free port, with embedded servers and small limits, fuzzed.
+"""`make -C qa fuzz`: a service on a free port, with embedded servers and small limits, fuzzed.
 
 It exits as schemathesis does, and with 1 when a job failed by a fault of the service.
 """

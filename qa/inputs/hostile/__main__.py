@@ -1,4 +1,4 @@
-"""`make hostile`: every reader against bodies made by hand and bodies made by chance, at large caps.
+"""`make -C qa hostile`: every reader against bodies made by hand and bodies made by chance, at large caps.
 
 It ends with 1 where an answer is no problem of the client's, something died or hung, took more time or memory than the
 caps account for, or left a file.

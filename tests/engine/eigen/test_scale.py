@@ -1,4 +1,4 @@
-"""A hundred thousand points: `make test-scale`."""
+"""A hundred thousand points: `make -C qa scale`."""
 
 from __future__ import annotations
 
