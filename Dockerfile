@@ -1,4 +1,4 @@
-# One image for the API and for the workers: the same program, told apart by its first argument.
+# One image for API and workers; the first argument selects the program.
 ARG PYTHON_IMAGE=python:3.11-slim-bookworm
 
 FROM ${PYTHON_IMAGE} AS build
