@@ -1,4 +1,4 @@
-"""A small run against the parsers, in this process; `make -C qa hostile` is the large run in a separate process.
+"""A small run against the parsers, in this process; `make -C qa hostile` is the large one, in a separate process."""
 
 from __future__ import annotations
 
