@@ -1,4 +1,4 @@
-"""One client: its requests, tried again as docs/client.md says, and each attempt in the ledger."""
+"""One client: its requests, tried again as docs/reference/client.md says, and each attempt in the ledger."""
 
 from __future__ import annotations
 
