@@ -1,4 +1,4 @@
-"""Measure what everything costs, fit the model, simulate, and write docs/scaling.md; parts, or all."""
+"""Measure what everything costs, fit the model, simulate, and write docs/how-to/scaling.md; parts, or all."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 PARTS = ("engine", "service", "fit", "limits", "simulation", "validation", "page")
 RAW = Path("out/capacity")
-PICTURE = tables.PAGE.with_name("images") / "scaling.png"
+PICTURE = tables.PAGE.parents[1] / "images" / "scaling.png"
 MANY = (1_000_000, 1_000, 100_000)  # posteriors, workers, data sets
 
 

@@ -1,4 +1,4 @@
-"""The tables of docs/scaling.md, each from what was measured and kept."""
+"""The tables of docs/how-to/scaling.md, each from what was measured and kept."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from bench.capacity.model.queueing_model import Cost
 
 RESULTS = Path(__file__).with_name("results.json")
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "scaling.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "scaling.md"
 SHAPES = (Shape(n=500), Shape(n=5_000), Shape(n=20_000), Shape(n=50_000, k=12))
 ENGINE = {
     "fit_neighbors tree": "neighbours, d <= 15",

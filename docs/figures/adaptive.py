@@ -1,4 +1,4 @@
-"""What adaptive neighbourhoods do on sheets whose turns come close: the table of docs/posterior.md."""
+"""What adaptive neighbourhoods do on sheets whose turns come close: the table of docs/explanation/posterior.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trust against diversity over the scale, for both kinds of noise: the picture and table of docs/posterior.md."""
+"""Trust and diversity over the scale, for both kinds of noise: figure and table of docs/explanation/posterior.md."""
 
 from __future__ import annotations
 

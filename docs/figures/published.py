@@ -1,4 +1,4 @@
-"""What the published equations do: the numbers and the picture of docs/published.md (`make figures`)."""
+"""What the published equations do: the numbers and the picture of docs/explanation/published.md (`make figures`)."""
 
 from __future__ import annotations
 

@@ -18,8 +18,9 @@ the clients ask for is a function of the seed; what is drawn is a function of th
 `qa.faults.chaos.reference` can compute it again.
 
 `Load` says how much: a number of requests, or of seconds; a rate, or as fast as they come; and whether a request
-without an answer is tried again, as docs/client.md says that a client should. With several URLs a client goes to the
-next one when it gets no answer. `Load(keeps=10000)` is for long runs: data sets come from a limited number for each
-client, so that live ones are few and everything the ledger keeps stays bounded; of attempts the last so many are kept.
+without an answer is tried again, as docs/reference/client.md says that a client should. With several URLs a client
+goes to the next one when it gets no answer. `Load(keeps=10000)` is for long runs: data sets come from a limited number
+for each client, so that live ones are few and everything the ledger keeps stays bounded; of attempts the last so many
+are kept.
 `run(..., stop=event)` ends early. `python -m qa.load --url ... --seconds 60 --rate 20` prints what came.
 """

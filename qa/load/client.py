@@ -1,4 +1,4 @@
-"""A client: its requests, retried as docs/client.md describes, with each attempt in the ledger."""
+"""A client: its requests, retried as docs/reference/client.md describes, with each attempt in the ledger."""
 
 from __future__ import annotations
 

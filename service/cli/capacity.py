@@ -1,4 +1,4 @@
-"""`glle capacity`: what a demand needs, by the costs that were measured (docs/scaling.md)."""
+"""`glle capacity`: what a demand needs, by the costs that were measured (docs/how-to/scaling.md)."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def lines(demand: Demand, found: Plan) -> list[str]:
     more = f"it is full at {1 / first.busy:,.1f} times this demand"
     if found.fits:
         return [*said, f"Full first, of what there is one: the {first.name}; {more}."]
-    return [*said, f"Too much for one {first.name}: {more}, and planned for {BUSY:.0%} of that. See docs/scaling.md."]
+    return [*said, f"Too much for one {first.name}: {more}, planned for {BUSY:.0%} of it. See docs/how-to/scaling.md."]
 
 
 def _bytes(count: float) -> str:

@@ -102,7 +102,7 @@ def _parser(settings: Settings) -> argparse.ArgumentParser:
     listing = commands.add_parser("settings", help="list the settings")
     what = listing.add_mutually_exclusive_group()
     what.add_argument("--current", action="store_true", help="what holds in this environment, passwords hidden")
-    what.add_argument("--write", action="store_true", help="write docs/settings.md, their documentation")
+    what.add_argument("--write", action="store_true", help="write docs/reference/settings.md, their documentation")
     listing.set_defaults(run=_settings)
     asking.add(commands)
     return parser

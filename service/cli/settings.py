@@ -1,4 +1,4 @@
-"""`glle settings`: the table of settings as text, as what holds now, and as docs/settings.md."""
+"""`glle settings`: the table of settings as text, as what holds now, and as docs/reference/settings.md."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from worker.base.settings import Settings, rows, table
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "settings.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "settings.md"
 
 _HEAD = """# Settings
 
@@ -43,7 +43,7 @@ def current(environ: Mapping[str, str]) -> str:
 
 
 def page() -> str:
-    """Return docs/settings.md."""
+    """Return docs/reference/settings.md."""
     lines = []
     for row in rows():
         one_of = f" One of {', '.join(f'`{choice}`' for choice in row.choices)}." if row.choices else ""

@@ -1,7 +1,7 @@
 """Routes that will go: how one is marked, and the headers that every answer of it then has.
 
 `Deprecation` (RFC 9745) says since when, `Sunset` (RFC 8594) from when on it may not answer any more, and `Link` what
-comes instead. docs/api-policy.md has how long that takes.
+comes instead. docs/reference/api-policy.md has how long that takes.
 """
 
 from __future__ import annotations

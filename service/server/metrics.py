@@ -1,7 +1,7 @@
 """Prometheus metrics of the deployment: few labels, nothing that grows with the users.
 
 What happens is counted in Redis (`worker.observability.counters`), what is there is asked for at each scrape: so the numbers are those
-of all processes together, whichever of them is asked. docs/operations.md lists them.
+of all processes together, whichever of them is asked. docs/how-to/operations.md lists them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The autoscaler's arithmetic, played through: what the age of the oldest task asks for, and what the queue's length.
 
-python -m tests.deploy.autoscaling      prints the table of docs/kubernetes.md
+python -m tests.deploy.autoscaling      prints the table of docs/how-to/kubernetes.md
 """
 
 from __future__ import annotations

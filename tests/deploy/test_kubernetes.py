@@ -102,8 +102,8 @@ def test_everything_lands_in_one_namespace() -> None:
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not here")
 def test_base_and_components_are_built_together(tmp_path: Path) -> None:
-    """Every component of docs/kubernetes.md builds, all in one namespace."""
-    page = (ROOT / "docs" / "kubernetes.md").read_text()
+    """Every component of docs/how-to/kubernetes.md builds, all in one namespace."""
+    page = (ROOT / "docs" / "how-to" / "kubernetes.md").read_text()
     listing = "\n".join(re.findall(r"^    ((?:resources|components): .+)$", page, re.MULTILINE))
     assert {path.parent.name for path in FOLDER.glob("components/*/kustomization.yaml")} == set(
         re.findall(r"components/([\w-]+)", listing)
@@ -121,7 +121,7 @@ def test_base_and_components_are_built_together(tmp_path: Path) -> None:
 
 
 def test_an_object_store_is_reached_by_who_uses_it() -> None:
-    """API and workers, outside the cluster alone, where docs/storage.md has the store's URL a setting."""
+    """API and workers, outside the cluster alone, where docs/how-to/storage.md has the store's URL a setting."""
     policy = named("NetworkPolicy", "to-object-store")["spec"]
     (rule,) = policy["egress"]
     assert policy["podSelector"]["matchExpressions"][0]["values"] == ["api", "worker"]
@@ -253,7 +253,7 @@ def test_the_metric_is_one_that_is_exported() -> None:
     """Autoscaler, KEDA and adapter ask for the gauge of /metrics, by the same target."""
     metric = named("HorizontalPodAutoscaler", "worker")["spec"]["metrics"][0]["external"]
     name, target = metric["metric"]["name"], metric["target"]["value"]
-    assert f"| `{name}` | gauge | queue |" in (ROOT / "docs" / "operations.md").read_text()
+    assert f"| `{name}` | gauge | queue |" in (ROOT / "docs" / "how-to" / "operations.md").read_text()
     (trigger,) = next(one["spec"]["triggers"] for _, one in ALL if one["kind"] == "ScaledObject")
     assert trigger["metadata"]["query"] == f"max({name})"
     assert trigger["metadata"]["threshold"] == target

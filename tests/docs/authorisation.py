@@ -1,4 +1,4 @@
-"""Who may ask what: one rule, and the page docs/authorisation.md that it makes of the contract.
+"""Who may ask what: one rule, and the page docs/reference/authorisation.md that it makes of the contract.
 
 `python -m tests.docs.authorisation` writes the page.
 """
@@ -13,7 +13,7 @@ from service.cli import main
 from service.middleware.access_policy import METRICS, OPEN_PATHS
 from worker.tenancy.api_keys import SCOPES
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "authorisation.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "authorisation.md"
 PATHS = json.loads(main.CONTRACT.read_text(encoding="utf-8"))["paths"]
 # What is deleted comes last, so that everything else is asked of what is there.
 OPERATIONS = sorted(
@@ -25,7 +25,7 @@ Outcome = Literal["open", "401", "403", "404", "yes"]
 _HEAD = """# Who may ask what
 
 Written by `python -m tests.docs.authorisation` from the contract and one rule, and checked against the service route
-by route (`tests/service/middleware/test_authorisation.py`). Keys, scopes and tenants are explained in [keys.md](keys.md).
+by route (`tests/service/middleware/test_authorisation.py`). See [API keys](../how-to/keys.md).
 
 The rule: open paths tell nothing of anyone's data. Everything else needs a key, else 401. GET needs the scope read, all
 other methods write; a key without it is 403. What belongs to another tenant is 404, as if it were not there; lists show

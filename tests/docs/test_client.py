@@ -1,4 +1,4 @@
-"""docs/client.md names whatever the client and its commands have."""
+"""docs/reference/client.md names whatever the client and its commands have."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from service.cli import main
 from tests.system.conftest import ROOT
 from worker.base.settings import Settings
 
-PAGE = (ROOT / "docs" / "client.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "client.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (\w+).*?\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
 
 

@@ -1,4 +1,4 @@
-"""docs/equations.md names a file, a function and a test that exist, for every equation and every method."""
+"""docs/reference/equations.md names a file, a function and a test that exist, for every equation and every method."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FIRST, LAST = 7, 43  # LLE's constraint, and the last equation of the paper
 ROWS = [
     [cell.strip() for cell in line.strip("|").split(" | ")]
-    for line in (ROOT / "docs" / "equations.md").read_text(encoding="utf-8").splitlines()
+    for line in (ROOT / "docs" / "reference" / "equations.md").read_text(encoding="utf-8").splitlines()
     if line.startswith("| ") and not line.startswith(("| paper", "| method"))
 ]
 

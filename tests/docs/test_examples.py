@@ -43,7 +43,7 @@ def node_is_there() -> bool:
 
 def blocks(language: str) -> list[str]:
     """Return the code of the quickstart."""
-    text = (ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "tutorials" / "quickstart.md").read_text(encoding="utf-8")
     return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 

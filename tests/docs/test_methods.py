@@ -1,4 +1,4 @@
-"""docs/methods.md has a row for whatever method and score there is."""
+"""docs/reference/methods.md has a row for whatever method and score there is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from docs.figures.methods import likelihood, rows, tables
 from glle_engine.methods import METHODS
 from glle_engine.metrics.registry import SCORES
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "methods.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "methods.md").read_text(encoding="utf-8")
 
 
 def test_the_lists_are_those_of_the_registries() -> None:

@@ -1,4 +1,4 @@
-"""docs/operations.md against what is there."""
+"""docs/how-to/operations.md against what is there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from worker.stores import Stores
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "operations.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture

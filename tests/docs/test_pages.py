@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-TABLES = "".join((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("service.md", "threat-model.md"))
+TABLES = "".join(
+    (ROOT / "docs" / page).read_text(encoding="utf-8")
+    for page in ("reference/service.md", "explanation/threat-model.md")
+)
 NAMED = re.findall(r"`(tests/\S+?\.py)::(\w+)`", TABLES)
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 @pytest.mark.parametrize(("file", "name"), NAMED)

@@ -1,4 +1,4 @@
-"""docs/reliability.md promises what the reports of its commands show, and nothing else."""
+"""docs/explanation/reliability.md promises what the reports of its commands show, and nothing else."""
 
 from __future__ import annotations
 

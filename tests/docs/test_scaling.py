@@ -44,7 +44,7 @@ def test_a_fit_finds_the_law_and_tells_its_error() -> None:
 
 
 def test_the_page_says_what_was_measured() -> None:
-    """Each table of docs/scaling.md is that of the results as they are kept."""
+    """Each table of docs/how-to/scaling.md is that of the results as they are kept."""
     page = tables.PAGE.read_text(encoding="utf-8")
     for name, table in tables.tables().items():
         assert between(page, name) == table, f"{name}: python -m bench.capacity --parts page"

@@ -179,7 +179,7 @@ def newer(what: str, version: int, own: int) -> ProblemError:
         "written-by-newer-version",
         503,
         f"{what} is of format {version}; this version of glle reads formats up to {own}.",
-        "Finish the upgrade: run the newer version here, too (docs/upgrades.md). Nothing was changed.",
+        "Finish the upgrade: run the newer version here, too (docs/how-to/upgrades.md). Nothing was changed.",
         format=version,
         newest=own,
     )
@@ -196,7 +196,7 @@ def _too_old(what: str, version: int, own: int) -> ProblemError:
         "written-by-older-version",
         503,
         f"{what} is of format {version}; this version of glle reads format {own}, and cannot migrate it.",
-        "Upgrade by way of a version in between, as docs/upgrades.md says. Nothing was changed.",
+        "Upgrade by way of a version in between, as docs/how-to/upgrades.md says. Nothing was changed.",
         format=version,
         own=own,
     )

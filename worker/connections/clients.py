@@ -45,7 +45,7 @@ def connect_queue(settings: Settings, seconds: float = ANSWER_SECONDS, retry: Re
     if where.kind == "cluster":
         raise SettingsError(
             "GLLE_REDIS_URL cannot be a cluster: a task and its job change together, on one server. "
-            "Name one server, or one that sentinels know (docs/redis.md); GLLE_CACHE_URL may be a cluster."
+            "Name one server, or one that sentinels know (docs/how-to/redis.md); GLLE_CACHE_URL may be a cluster."
         )
     options = {"socket_timeout": seconds, "socket_read_size": RECORD_SIZE}
     return _connect(where, "GLLE_REDIS_URL", options, retry or RetryPolicy(0.0))

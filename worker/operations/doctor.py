@@ -120,7 +120,7 @@ def _server(name: str, client: redis.Redis, variable: str) -> Generator[Check, N
 def _of_a_cluster(name: str, variable: str) -> Check:
     remedy = "Write its URL as redis+cluster://host1:6379,host2:6379."
     if variable == "GLLE_REDIS_URL":
-        remedy = "Use one server, or one that sentinels know: a task and its job change together (docs/redis.md)."
+        remedy = "Use one server, or one behind sentinels: a task and its job change together (docs/how-to/redis.md)."
     return Check(name, "problem", f"{variable} names one server of a Redis Cluster.", remedy)
 
 
@@ -205,7 +205,7 @@ def _workers(here: Stores) -> Iterator[Check]:
         "engine versions",
         "ok" if len(versions) == 1 else "warning",
         f"Workers and this command: {', '.join(sorted(versions))}.",
-        "Bring all to one version (docs/upgrades.md): the older ones refuse what only the newer can read.",
+        "Bring all to one version (docs/how-to/upgrades.md): the older ones refuse what only the newer can read.",
     )
     unpinned = [name for name, (_, threads) in zip(names, fields, strict=True) if threads != b"1"]
     yield _judged(
@@ -240,7 +240,7 @@ def _other_queues(here: Stores) -> Iterator[Check]:
                 f"backlog of {state.name}",
                 "warning",
                 f"It is another version's: {state.length} tasks wait, {len(state.workers)} workers are alive.",
-                "Keep workers of that version until it is empty; see docs/upgrades.md.",
+                "Keep workers of that version until it is empty; see docs/how-to/upgrades.md.",
             )
 
 

@@ -1,4 +1,4 @@
-"""Measure, print every row and the tables of docs/honesty.md, and draw docs/images/honesty.png."""
+"""Measure, print every row and the tables of docs/explanation/honesty.md, and draw docs/images/honesty.png."""
 
 from __future__ import annotations
 

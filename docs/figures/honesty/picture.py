@@ -1,4 +1,4 @@
-"""The picture of docs/honesty.md: every setting a dot, the goals shaded, the ceiling of the truth marked."""
+"""Figure of docs/explanation/honesty.md: a dot for each setting, the goals shaded, the ceiling marked."""
 
 from __future__ import annotations
 

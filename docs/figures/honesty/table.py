@@ -1,4 +1,4 @@
-"""The tables of docs/honesty.md: what the candidates do, what could be reached at all, how often the goals are met."""
+"""Tables of docs/explanation/honesty.md: the candidates, the reachable limit, and how often the goals are met."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Every method on the same data with the same scores: the tables and pictures of docs/methods.md (`make methods`)."""
+"""Tables and figures of docs/reference/methods.md: every method, same data, same scores (`make methods`)."""

@@ -1,4 +1,4 @@
-"""Measure every method, and write the tables of docs/methods.md and its pictures."""
+"""Measure every method, and write the tables of docs/reference/methods.md and its pictures."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def measure(parts: list[str], data: Path, wanted: list[str]) -> None:
 
 def write(data: Path) -> None:
     """Write what is known: the tables between the markers of the page, and the pictures."""
-    page, images = DOCS / "methods.md", DOCS / "images"
+    page, images = DOCS / "reference" / "methods.md", DOCS / "images"
     tables.put(page, "methods", tables.listing())
     tables.put(page, "scores", tables.score_listing())
     if measured := rows.kept(KEPT / "compare.jsonl"):

@@ -1,4 +1,4 @@
-"""The pictures of docs/methods.md."""
+"""The pictures of docs/reference/methods.md."""
 
 from __future__ import annotations
 

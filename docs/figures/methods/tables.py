@@ -1,4 +1,4 @@
-"""The tables of docs/methods.md, each between two markers: of the registry alone, and of what was measured."""
+"""Tables of docs/reference/methods.md, each between two markers: from the registry, and from measurements."""
 
 from __future__ import annotations
 

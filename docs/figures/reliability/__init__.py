@@ -1,1 +1,1 @@
-"""What the chaos, the degraded servers, the machines and the soak came to: the tables of docs/reliability.md."""
+"""Tables of docs/explanation/reliability.md: chaos, degraded servers, several machines and the soak test."""

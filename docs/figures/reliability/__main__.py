@@ -1,4 +1,4 @@
-"""Write the tables of docs/reliability.md from what `make chaos degraded test-hosts soak` left in out/.
+"""Write the tables of docs/explanation/reliability.md from what `make chaos degraded test-hosts soak` left in out/.
 
     python -m docs.figures.reliability            # what is there in out/ takes the place of what was kept
     python -m docs.figures.reliability --page     # the tables alone, from what was kept
@@ -15,7 +15,7 @@ from pathlib import Path
 from docs.figures.methods.tables import put
 from docs.figures.reliability import kept, tables
 
-PAGE = Path(__file__).resolve().parents[2] / "reliability.md"
+PAGE = Path(__file__).resolve().parents[2] / "explanation" / "reliability.md"
 
 
 def main() -> None:

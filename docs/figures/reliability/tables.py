@@ -1,4 +1,4 @@
-"""The tables of docs/reliability.md."""
+"""The tables of docs/explanation/reliability.md."""
 
 from __future__ import annotations
 

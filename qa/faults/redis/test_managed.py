@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 IDLE_SECONDS = 3.0
-PAGE = (ROOT / "docs" / "redis.md").read_text()
+PAGE = (ROOT / "docs" / "how-to" / "redis.md").read_text()
 RULES = dict(re.findall(r"^    user (glle-\w+) on >PASSWORD (.+)$", PAGE, re.MULTILINE))
 
 
@@ -103,7 +103,7 @@ Managed = tuple[dict[str, str], dict[str, Node], list[list[int]]]
 
 @pytest.fixture(scope="module")
 def managed(tmp_path_factory: pytest.TempPathFactory, certificates: Path) -> Iterator[Managed]:
-    """Both servers as a provider has them, with the users of docs/redis.md; their URLs."""
+    """Both servers as a provider has them, with the users of docs/how-to/redis.md; their URLs."""
     folder = tmp_path_factory.mktemp("managed")
     nodes, urls = {}, {}
     for name, lines in (("queue", QUEUE), ("cache", CACHE)):

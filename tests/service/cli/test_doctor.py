@@ -222,5 +222,5 @@ def test_tasks_in_another_versions_queue_are_told(stores: Stores) -> None:
     stores.client.rpush("rq:queue:glle-0", "waits")
     checks = found(inside.deployment(stores.settings))
     assert checks["backlog of glle-0"].state == "warning"
-    assert "docs/upgrades.md" in checks["backlog of glle-0"].remedy
+    assert "docs/how-to/upgrades.md" in checks["backlog of glle-0"].remedy
     assert "backlog of glle-1" not in checks

@@ -59,7 +59,7 @@ def test_current_settings_show_no_password(capsys: pytest.CaptureFixture[str], m
 
 
 def test_settings_page_is_up_to_date(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """docs/settings.md is what `glle settings --write` writes."""
+    """docs/reference/settings.md is what `glle settings --write` writes."""
     assert settings_page.PAGE.read_text(encoding="utf-8") == settings_page.page()
     monkeypatch.setattr(settings_page, "PAGE", tmp_path / "settings.md")
     assert main.main(["settings", "--write"]) == 0

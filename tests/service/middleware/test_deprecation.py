@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SINCE = datetime(2026, 1, 2, tzinfo=UTC)
 SUNSET = SINCE + timedelta(days=400)
-POLICY = Path(__file__).parents[3] / "docs" / "api-policy.md"
+POLICY = Path(__file__).parents[3] / "docs" / "reference" / "api-policy.md"
 
 
 def tiny_app() -> FastAPI:

@@ -145,7 +145,7 @@ def test_what_a_newer_version_wrote_is_refused_and_left_alone(stores: Stores, ki
             reader(stores)
         problem = refused.value.problem
         assert (problem.code, problem.status) == ("written-by-newer-version", 503)
-        assert "docs/upgrades.md" in problem.remedy
+        assert "docs/how-to/upgrades.md" in problem.remedy
     assert held(stores, kind) == before
 
 

@@ -306,7 +306,11 @@ def test_the_store_has_an_end(settings: Settings, tmp_path: Path, stores: Stores
 
 @pytest.mark.parametrize(
     ("url", "told"),
-    [("nonsense://x", "no URL"), ("s3://key:pass@bucket", "has a password"), ("smb://host/x", "docs/storage.md")],
+    [
+        ("nonsense://x", "no URL"),
+        ("s3://key:pass@bucket", "has a password"),
+        ("smb://host/x", "docs/how-to/storage.md"),
+    ],
 )
 def test_a_url_that_cannot_be_used_is_refused_at_the_start(url: str, told: str) -> None:
     """With what to do, and without the password."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from worker.observability.counters import Counters
     from worker.storage.array_cache import Array
 
-# Read back at 50 MB/s after a tenth of a second, which a store across a network does: docs/storage.md has the figures.
+# A store across a network reads at 50 MB/s after 0.1 s: docs/how-to/storage.md has the figures.
 READ_BYTES_PER_SECOND = 50e6
 READ_SECONDS = 0.1
 
