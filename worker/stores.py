@@ -17,9 +17,9 @@ from worker.jobs.queue import TaskQueue
 from worker.jobs.store import JobStore
 from worker.observability.counters import Counters
 from worker.storage.datasets import DatasetStore
+from worker.storage.free_space import QueueSpace
 from worker.storage.object_store.store import ObjectStore
 from worker.storage.posteriors import PosteriorStore
-from worker.storage.queue_space import QueueSpace
 from worker.storage.tiered_cache import TieredCache
 from worker.tenancy.api_keys import KeyStore
 from worker.tenancy.quotas import JobLimits, Quota, Quotas

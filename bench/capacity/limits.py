@@ -20,9 +20,9 @@ from worker.execution.worker import MAINTAINED, GlleWorker
 from worker.jobs.rq_types import NAME, SERIALIZER, SafeJob, SafeQueue
 from worker.operations.embedded_redis import cache_server, queue_server
 from worker.operations.health import queue_states, readiness
+from worker.records.cache_entry import Entry
 from worker.records.draws import DrawKey
 from worker.records.ids import digest
-from worker.storage.array_cache import Entry
 from worker.storage.datasets import Dataset
 from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores

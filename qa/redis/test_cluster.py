@@ -14,7 +14,8 @@ from qa.redis.nodes import CACHE, PASSWORD, QUEUE, Node, cluster_url, clustered,
 from tests.conftest import until
 from worker.base.settings import Settings, SettingsError
 from worker.operations import doctor
-from worker.storage.array_cache import PIECE, Entry
+from worker.records.cache_entry import Entry
+from worker.storage.array_cache import PIECE
 from worker.stores import Stores
 
 if TYPE_CHECKING:

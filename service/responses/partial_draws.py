@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from service.encoding.arrays import Dtype
     from service.responses.streaming import Streams
     from worker.jobs.store import Job
+    from worker.records.cache_entry import Entry
     from worker.records.draws import DrawsSpec
-    from worker.storage.array_cache import Entry
     from worker.stores import Stores
 
 READ_BYTES = 2**20  # of draws read in one round trip

@@ -43,10 +43,10 @@ from worker.analyses.posterior_analyses import (
 )
 from worker.base.numerics import numbers_for
 from worker.jobs.store import Job
+from worker.records.cache_entry import entry_bytes
 from worker.records.dataset import Array
 from worker.records.draws import draw_seconds
 from worker.records.priority import Terms, quick_fit
-from worker.storage.array_cache import entry_bytes
 from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
 

@@ -23,8 +23,8 @@ from worker.analyses.comparison import ComparisonSpec
 from worker.analyses.embedding import Judgement
 from worker.base.problems import Problem, ProblemError
 from worker.jobs.store import Job
+from worker.records.cache_entry import entry_bytes
 from worker.records.priority import Terms
-from worker.storage.array_cache import entry_bytes
 from worker.storage.datasets import Dataset
 from worker.stores import Stores
 

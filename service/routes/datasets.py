@@ -42,7 +42,7 @@ from service.uploads.spool import received
 from worker.base.problems import refuse
 from worker.records.labels import is_called
 from worker.storage.datasets import Array, Dataset, Table
-from worker.storage.disk_space import require_room
+from worker.storage.free_space import require_room
 from worker.stores import Stores
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"])

@@ -40,10 +40,10 @@ from service.submission.validation import (
 from worker.base.numerics import numbers_for
 from worker.base.versions import queue_name
 from worker.jobs.store import Job
+from worker.records.cache_entry import Entry
 from worker.records.draws import AUTO, CHAINS, DrawsSpec, shard_seconds
 from worker.records.ids import digest
 from worker.records.priority import Terms
-from worker.storage.array_cache import Entry
 from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
 

@@ -25,8 +25,8 @@ from worker.analyses.embedding import EmbeddingSpec
 from worker.analyses.embedding_records import EmbeddingRecord
 from worker.base.problems import Problem, ProblemError
 from worker.jobs.store import Job
+from worker.records.cache_entry import Entry
 from worker.records.priority import Terms
-from worker.storage.array_cache import Entry
 from worker.stores import Stores
 
 router = APIRouter(prefix="/v1/embeddings", tags=["embeddings"])

@@ -23,7 +23,7 @@ from prometheus_client.registry import Collector
 import glle_engine
 from worker.observability.counters import BUCKETS
 from worker.operations.health import queue_states
-from worker.storage.disk_space import existing
+from worker.storage.free_space import existing
 from worker.storage.object_store.index import ObjectIndex
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from glle_engine import Draw, Posterior
     from glle_engine.base.progress import OnProgress
     from worker.jobs.store import Kind
+    from worker.records.cache_entry import Array, Entry
     from worker.records.draws import DrawKey
-    from worker.storage.array_cache import Array, Entry
 
 
 class Desk(Protocol):

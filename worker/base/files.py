@@ -10,6 +10,7 @@ import errno
 import fcntl
 import os
 import tempfile
+import threading
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 PREFIX = ".unfinished-"  # of the names of temporary files
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
 _NO_FOLDER_FSYNC = {errno.EINVAL, errno.ENOTSUP}  # some network and FUSE file systems
+# numpy has Python parse npy headers; two threads at once may get a SystemError in Python 3.11 (python/cpython#106905).
+NPY_HEADER_LOCK = threading.Lock()
 
 
 def size(path: Path) -> int:
@@ -87,6 +90,17 @@ def private_file(path: Path) -> Iterator[IO[str]]:
         if _is_exposed(os.fstat(file.fileno())):  # an earlier version obeyed the umask
             os.fchmod(file.fileno(), FILE_MODE)
         yield file
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of this file, made with its folder when absent; wait while another process holds it.
+
+    The file is its owner's alone, because any user who can open it could hold its lock for ever.
+    """
+    with private_file(path) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @contextlib.contextmanager

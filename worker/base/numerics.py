@@ -7,6 +7,12 @@ work of one kind never meets work of another. An API process has no kind; it cho
 
 from __future__ import annotations
 
+import platform
+import socket
+
+import numpy as np
+import scipy  # type: ignore[import-untyped, unused-ignore] # typed where its stubs are installed
+
 import glle_engine
 
 _SEPARATOR = "+"
@@ -45,3 +51,16 @@ def numbers_for(numbers: str) -> str:
     They are the same within this version. Work on results of another version is this version's, which refuses it.
     """
     return numbers if is_of_this_version(numbers) else glle_engine.NUMBERS
+
+
+def provenance() -> dict[str, str]:
+    """Return the versions and the machine of this process."""
+    return {
+        "engine": glle_engine.__version__,
+        "numbers": own_numbers(),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "host": socket.gethostname(),
+    }

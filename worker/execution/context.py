@@ -17,9 +17,9 @@ from worker.base.problems import ProblemError, refuse
 from worker.base.versions import require_own_numbers
 from worker.execution.draws import cached_draw, draw_and_cache, group_size
 from worker.execution.telemetry import stage
+from worker.records.cache_entry import Entry
 from worker.records.draws import draws_bytes
 from worker.records.ids import content_sha256
-from worker.storage.array_cache import Entry
 from worker.storage.datasets import not_found
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from worker.analyses.base import AnalysisSpec
     from worker.jobs.store import Job
+    from worker.records.cache_entry import Array
     from worker.records.draws import DrawKey
-    from worker.storage.array_cache import Array
     from worker.storage.posteriors import PosteriorRecord
     from worker.stores import Stores
 

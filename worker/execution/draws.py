@@ -12,9 +12,9 @@ from glle_engine import Draw, Posterior
 from worker.base.numerics import own_numbers
 from worker.base.problems import refuse
 from worker.execution.telemetry import drew, stage
+from worker.records.cache_entry import Entry
 from worker.records.draws import DrawKey
 from worker.records.ids import content_sha256
-from worker.storage.array_cache import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

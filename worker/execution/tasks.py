@@ -22,6 +22,7 @@ from glle_engine import FitSpec, Posterior
 from glle_engine.base.progress import StageClock
 from worker.analyses.registry import analysis_of
 from worker.base.clock import now_iso
+from worker.base.numerics import provenance
 from worker.base.problems import internal_error, problem_of, timed_out
 from worker.base.versions import require_own_numbers
 from worker.execution.background_writer import Behind
@@ -31,7 +32,6 @@ from worker.execution.draws import drawn, group_size, store_draws, with_neighbor
 from worker.execution.telemetry import Watch, fitted, stage, watched
 from worker.jobs.store import Cancelled, Job, job_key
 from worker.records.draws import DrawsSpec
-from worker.records.provenance import provenance
 from worker.storage.datasets import not_found
 from worker.storage.posteriors import ARRAYS, PosteriorRecord
 from worker.stores import Stores, stores

@@ -24,8 +24,7 @@ from worker.jobs.index import INDEX, JobIndex
 from worker.jobs.shards import count_field
 from worker.records.draws import CHAINS
 from worker.records.ids import index_member, member_name, new_job_id, text
-from worker.records.inline_points import POINTS, inline_fields, inline_points
-from worker.records.job import FIELDS, OPEN, Job, Kind, Status, job_key, job_of
+from worker.records.job import FIELDS, OPEN, POINTS, Job, Kind, Status, inline_fields, inline_points, job_key, job_of
 from worker.records.priority import ANY_TIME, Terms
 from worker.records.tenants import DEFAULT, own
 from worker.tenancy.quotas import JobLimits, too_many_jobs, too_many_of_all
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
     from worker.base.problems import Problem, ProblemError
     from worker.records.dataset import Array
-    from worker.storage.queue_space import QueueSpace
+    from worker.storage.free_space import QueueSpace
 
 __all__ = ["OPEN", "Cancelled", "Job", "JobStore", "Kind", "Status", "job_key"]
 
@@ -126,7 +125,7 @@ class JobStore:
         numbers
             The bits that its results are to have, which name the queue of its tasks; None for the pinned kind.
         points
-            Points that came with the request, under the id of a data set that there need not be (`worker.records.inline_points`).
+            Points that came with the request, under the id of a data set that there need not be (`worker.records.job`).
 
         Returns
         -------

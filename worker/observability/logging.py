@@ -9,14 +9,15 @@ import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from worker.observability.redaction import redacted
 from worker.observability.request_context import JOB_ID, REQUEST_ID
 from worker.observability.tracing import TRACING
+from worker.records.ids import KEY_ID_BYTES, KEY_PREFIX
 
 if TYPE_CHECKING:
     from worker.base.settings import Settings
 
 log = logging.getLogger("glle")
+_KEY = re.compile(rf"({KEY_PREFIX}_[0-9a-f]{{{2 * KEY_ID_BYTES}}})_[\w-]+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -69,6 +70,11 @@ def announce(text: str, settings: Settings) -> None:
         record = log.makeRecord(log.name, logging.INFO, "", 0, text, (), None)
         text = JsonLines().format(record)
     print(text, file=sys.stderr, flush=True)  # noqa: T201 # the command's output
+
+
+def redacted(text: str) -> str:
+    """Replace the secret of each API key in a text by ``***``; the key's id stays."""
+    return _KEY.sub(r"\1_***", text)
 
 
 def _printable(text: str) -> str:

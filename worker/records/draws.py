@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from glle_engine.linalg import LANES
 from worker.base.versions import named
-from worker.storage.array_cache import entry_bytes
+from worker.records.cache_entry import entry_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

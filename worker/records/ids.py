@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 DIGEST = 32  # hex digits: 128 bits, no collision by chance
+KEY_PREFIX = "glle"  # of a bearer key: <prefix>_<id>_<secret>
+KEY_ID_BYTES = 6
 
 
 def digest(*parts: Any) -> str:

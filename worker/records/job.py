@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
+import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
 
 from worker.base.clock import now_ms
 from worker.base.problems import Problem
 from worker.base.versions import FIRST_NUMBERS, FIRST_QUEUE, MEMBER, opened, unreadable
 from worker.records.draws import CHAINS
 from worker.records.ids import text
-from worker.records.inline_points import IS_INLINE
 from worker.records.tenants import DEFAULT
 
 if TYPE_CHECKING:
     from worker.records.priority import Priority
+
+    Array = np.ndarray[Any, np.dtype[Any]]
 
 Kind = Literal[
     "fit",
@@ -31,6 +37,7 @@ Kind = Literal[
 ]
 Status = Literal["queued", "running", "cancelling", "cancelled", "succeeded", "failed"]
 
+POINTS, IS_INLINE = "inline", "is_inline"  # fields of the record: the points, and that there are some
 OPEN = ("queued", "running", "cancelling")
 
 FIELDS = (
@@ -201,3 +208,21 @@ def _read(record: dict[str, Any]) -> Job:
         digests="digests" in record,
         is_inline=bool(record.get(IS_INLINE)),
     )
+
+
+def inline_fields(points: Array | None) -> dict[str, str]:
+    """Return the fields of a job's record for its points (m, d), none where it has none.
+
+    They are text, because records are; packed they take some tenth more than the request did.
+    """
+    if points is None:
+        return {}
+    buffer = io.BytesIO()
+    np.save(buffer, points, allow_pickle=False)
+    return {POINTS: base64.b64encode(zlib.compress(buffer.getvalue())).decode(), IS_INLINE: "1"}
+
+
+def inline_points(raw: bytes | str) -> Array:
+    """Return the points of a record."""
+    array: Array = np.load(io.BytesIO(zlib.decompress(base64.b64decode(raw))), allow_pickle=False)
+    return array

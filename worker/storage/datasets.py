@@ -12,9 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 import numpy as np
 
 from worker.base.clock import now_iso
-from worker.base.file_lock import locked
-from worker.base.files import remove_abandoned, restrict_folder, sync_folder, temporary
-from worker.base.npy_headers import ALONE
+from worker.base.files import NPY_HEADER_LOCK, locked, remove_abandoned, restrict_folder, sync_folder, temporary
 from worker.base.problems import ProblemError, refuse
 from worker.base.versions import written
 from worker.records.dataset import Array, Content, Dataset, Table, record_of
@@ -293,7 +291,7 @@ class DatasetStore:
             raise not_found(id_)
         try:
             self._intact.require(dataset)
-            with ALONE:
+            with NPY_HEADER_LOCK:
                 return np.load(self._path(id_, suffix), mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
         except FileNotFoundError:
             raise not_found(id_) from None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import redis
 
-    from worker.storage.array_cache import Entry
+    from worker.records.cache_entry import Entry
     from worker.storage.tiered_cache import TieredCache
 
 _INDEX = "glle:posteriors"

@@ -11,7 +11,8 @@ import logging
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from worker.base.problems import ProblemError
-from worker.storage.array_cache import ArrayCache, Entry
+from worker.records.cache_entry import Entry
+from worker.storage.array_cache import ArrayCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     import redis
 
     from worker.observability.counters import Counters
-    from worker.storage.array_cache import Array
+    from worker.records.cache_entry import Array
     from worker.storage.object_store.index import Stored
     from worker.storage.object_store.store import ObjectStore
 

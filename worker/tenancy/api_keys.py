@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from worker.base.clock import iso, now_iso, now_ms
-from worker.base.file_lock import locked
-from worker.base.files import temporary
+from worker.base.files import locked, temporary
 from worker.base.problems import ProblemError, refuse
 from worker.base.versions import MEMBER, opened, stamped
+from worker.records.ids import KEY_ID_BYTES, KEY_PREFIX
 from worker.records.tenants import is_name
 
 if TYPE_CHECKING:
@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 Scope = Literal["read", "write", "admin"]
 
 SCOPES: tuple[Scope, ...] = ("read", "write", "admin")  # each includes those before it
-PREFIX = "glle"
 SECRET_BYTES = 32
-ID_BYTES = 6
 LOOK_SECONDS = 1.0
 _NOBODYS = hashlib.sha256(b"").hexdigest()  # an unknown id takes as long as a wrong secret
 
@@ -111,7 +109,7 @@ class KeyStore:
             raise refuse("invalid-tenant", 422, f"{tenant!r} is no name of a tenant.", remedy)
         secret = secrets.token_urlsafe(SECRET_BYTES)
         key = Key(
-            id=secrets.token_hex(ID_BYTES),
+            id=secrets.token_hex(KEY_ID_BYTES),
             tenant=tenant,
             name=name,
             scopes=SCOPES[: max(SCOPES.index(scope) for scope in scopes) + 1],
@@ -209,7 +207,7 @@ class KeyStore:
         """Return the key of what a bearer says, or None; how long that takes tells nothing of the secret."""
         prefix, _, rest = spoken.partition("_")
         id_, _, secret = rest.partition("_")
-        key = self._look().get(id_) if prefix == PREFIX else None
+        key = self._look().get(id_) if prefix == KEY_PREFIX else None
         told, good = hashlib.sha256(secret.encode()).hexdigest(), False
         for kept in key.secrets if key is not None else (Secret(sha256=_NOBODYS),):
             good |= hmac.compare_digest(kept.sha256, told) and _is_to_come(kept.until)
@@ -269,7 +267,7 @@ def _kept(secret: str) -> Secret:
 
 
 def _spoken(key: Key, secret: str) -> str:
-    return f"{PREFIX}_{key.id}_{secret}"
+    return f"{KEY_PREFIX}_{key.id}_{secret}"
 
 
 def _in(span: timedelta) -> str:

@@ -12,9 +12,8 @@ from service.uploads.disk_array import Appended, check_inflated
 from service.uploads.label_columns import MOST_LABEL, Labels, no_such_column
 from service.uploads.limits import check_names
 from worker.base.problems import ProblemError, refuse
-from worker.storage.bad_values import REMEDIES, BadRows, bad_cell
 from worker.storage.datasets import Table
-from worker.storage.validation import EXACT
+from worker.storage.validation import EXACT, REMEDIES, BadRows, bad_cell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

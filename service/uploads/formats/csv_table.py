@@ -14,8 +14,8 @@ from service.uploads.formats.csv_lines import Lines
 from service.uploads.label_columns import Labels, no_such_column
 from service.uploads.limits import check_names
 from worker.base.problems import ProblemError, refuse
-from worker.storage.bad_values import REMEDIES, BadRows, bad_cell
 from worker.storage.datasets import Table
+from worker.storage.validation import REMEDIES, BadRows, bad_cell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,9 +11,8 @@ import numpy as np
 from service.uploads.label_columns import text_labels
 from service.uploads.limits import check_names
 from worker.base.problems import ProblemError, refuse
-from worker.storage.bad_values import REMEDIES, BadRows, bad_cell
 from worker.storage.datasets import Table
-from worker.storage.validation import EXACT
+from worker.storage.validation import EXACT, REMEDIES, BadRows, bad_cell
 
 if TYPE_CHECKING:
     from service.uploads.label_columns import Apart

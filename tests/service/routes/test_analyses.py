@@ -22,8 +22,8 @@ from worker.analyses.posterior_analyses import ReconstructionsSpec
 from worker.base.problems import ProblemError
 from worker.execution import tasks
 from worker.execution.draws import draw_and_cache
+from worker.records.cache_entry import Entry
 from worker.records.draws import DrawKey, DrawsSpec
-from worker.storage.array_cache import Entry
 from worker.stores import Stores
 
 if TYPE_CHECKING:

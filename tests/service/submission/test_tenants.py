@@ -12,7 +12,7 @@ from service.cli import main
 from service.middleware.access_policy import OPEN_PATHS
 from tests.service.keyed import Had, bearer, had_by
 from worker.analyses.posterior_analyses import CalibrationSpec, calibration_facts
-from worker.storage.array_cache import Entry
+from worker.records.cache_entry import Entry
 from worker.storage.posteriors import PosteriorRecord
 
 if TYPE_CHECKING:

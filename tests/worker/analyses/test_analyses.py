@@ -31,8 +31,8 @@ from worker.execution import context as desk
 from worker.execution import draws as drawing
 from worker.execution import tasks
 from worker.jobs.store import Job, Kind
+from worker.records.cache_entry import Entry
 from worker.records.draws import AUTO
-from worker.storage.array_cache import Entry
 from worker.storage.datasets import Table
 
 if TYPE_CHECKING:

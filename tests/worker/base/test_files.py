@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 from glle_engine.base import npz
-from worker.base.file_lock import locked
-from worker.base.files import make_folder, private_file, restrict_folder, sync_folder, temporary
+from worker.base.files import locked, make_folder, private_file, restrict_folder, sync_folder, temporary
 from worker.base.problems import ProblemError
 from worker.storage.datasets import DatasetStore, Table
 from worker.tenancy.api_keys import KeyStore

@@ -19,9 +19,9 @@ from worker.base.problems import ProblemError
 from worker.operations.backup.archive import Archive, Writer
 from worker.operations.backup.dump import KINDS, Chosen, take
 from worker.operations.backup.restore import restore
+from worker.records.cache_entry import Entry
 from worker.records.draws import DrawKey
 from worker.records.ids import posterior_id
-from worker.storage.array_cache import Entry
 from worker.storage.datasets import Table
 from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from worker.base.files import PREFIX, temporary
-from worker.base.npy_headers import ALONE
+from worker.base.files import NPY_HEADER_LOCK, PREFIX, temporary
 from worker.base.problems import ProblemError
 from worker.storage import datasets, validation
 from worker.storage.datasets import DatasetStore, Table, all_points_equal
@@ -242,10 +241,10 @@ def test_headers_are_parsed_one_at_a_time(store: DatasetStore, monkeypatch: pyte
     load, held = np.load, []
 
     def seen(*arguments: Any, **options: Any) -> Any:
-        held.append(ALONE.locked())
+        held.append(NPY_HEADER_LOCK.locked())
         return load(*arguments, **options)
 
     monkeypatch.setattr(np, "load", seen)
     assert store.values(dataset.id).shape == X.shape
     assert held == [True]
-    assert not ALONE.locked()
+    assert not NPY_HEADER_LOCK.locked()

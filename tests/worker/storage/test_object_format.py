@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
-from worker.storage.array_cache import Entry
+from worker.records.cache_entry import Entry
 from worker.storage.object_store import lazy_array, object_format
 from worker.storage.object_store.lazy_array import Payload, SlicedArray
 from worker.storage.object_store.object_format import Head, Packed, TornError

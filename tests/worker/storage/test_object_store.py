@@ -13,7 +13,7 @@ import pytest
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings, SettingsError, rows
 from worker.operations.store_sweep import sweep
-from worker.storage.array_cache import Entry
+from worker.records.cache_entry import Entry
 from worker.storage.object_store import backend, store
 from worker.storage.object_store.backend import Bucket
 from worker.storage.object_store.index import born

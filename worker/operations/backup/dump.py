@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from worker.operations.backup.archive import Writer
-    from worker.storage.array_cache import Array
+    from worker.records.cache_entry import Array
     from worker.stores import Stores
 
 CACHED = ("posterior", "draw", "result")  # what the keys of the cache's entries begin with; then what they are about

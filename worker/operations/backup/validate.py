@@ -12,7 +12,7 @@ from worker.records.dataset import EXTRAS, Content, Dataset, record_of
 from worker.records.tenants import dataset_id, is_name
 
 if TYPE_CHECKING:
-    from worker.storage.array_cache import Array
+    from worker.records.cache_entry import Array
 
 VALUES = {"float64": "<f8", "float32": "<f4"}
 

@@ -24,7 +24,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from worker.storage.array_cache import Entry
+    from worker.records.cache_entry import Entry
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 
 from worker.base.problems import ProblemError, refuse
-from worker.storage.array_cache import Entry
+from worker.records.cache_entry import Entry
 from worker.storage.object_store.backend import PIECE, Bucket
 from worker.storage.object_store.index import ObjectIndex, Stored, subject_of
 from worker.storage.object_store.lazy_array import Payload, SlicedArray
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from worker.base.settings import Settings
     from worker.observability.counters import Counters
-    from worker.storage.array_cache import Array
+    from worker.records.cache_entry import Array
 
 # Read back at 50 MB/s after a tenth of a second, which a store across a network does: docs/storage.md has the figures.
 READ_BYTES_PER_SECOND = 50e6
