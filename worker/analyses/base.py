@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from glle_engine import NUMBERS
-from worker.base.versions import named
+from worker.base.versions import versioned
 from worker.records.ids import digest
 
 if TYPE_CHECKING:
@@ -105,4 +105,4 @@ class AnalysisSpec:
 
 def results_prefix(subject: str) -> str:
     """Return what the cache keys of all results about a posterior, or a data set, begin with."""
-    return named("entry", f"result:{subject}:")
+    return versioned(f"result:{subject}:")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 from worker.base.clock import iso, now_iso, now_ms
 from worker.base.numerics import numbers_of
 from worker.base.problems import refuse, too_late
-from worker.base.versions import named, queue_name, require_own_version, stamped
+from worker.base.versions import queue_name, require_own_version, stamp, versioned
 from worker.jobs import lua_scripts
 from worker.jobs.index import INDEX, JobIndex
 from worker.jobs.shards import count_field
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["OPEN", "Cancelled", "Job", "JobStore", "Kind", "Status", "job_key"]
 
 LISTED = 100  # records that a list reads in one round trip
-_STATS = named("counts", "glle:jobs:entered")
+_STATS = versioned("glle:jobs:entered")
 
 
 class Cancelled(Exception):  # noqa: N818 # not an error: the user's wish
@@ -152,7 +152,7 @@ class JobStore:
             args=[
                 job_key(""), new, index_member(created, new), self._ttl, f",{','.join(reuse)},", *_told(terms),
                 limits.open, limits.all_open, limits.ended, int(self._room is not None and self._room.is_full),
-                tenant, now_ms(), *_flat(stamped("job", fields)),
+                tenant, now_ms(), *_flat(stamp(fields)),
             ],
         ).decode()  # fmt: skip
         if (refusal := self._refusal(holder)) is not None:

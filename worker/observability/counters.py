@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 import redis
 
-from worker.base.versions import named
+from worker.base.versions import versioned
 from worker.records.ids import text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 BUCKETS = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 600.0)  # seconds; one more bucket has what is longer
-KEY = named("counts", "glle:counts")
+KEY = versioned("glle:counts")
 _BETWEEN = "\t"
 
 # KEYS: record. ARGV: field. Returns 1 to who comes first; a record that has expired is not made again.

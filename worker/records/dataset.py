@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from worker.base.versions import read
+from worker.base.versions import load_record
 from worker.records.tenants import DEFAULT
 
 if TYPE_CHECKING:
@@ -93,8 +93,8 @@ class Dataset:
 
 
 def record_of(id_: str, raw: bytes) -> Dataset:
-    """Return a record as it was written; raises as `worker.base.versions.read`."""
-    return read("dataset", f"The record of data set {id_}", raw, lambda told: Dataset(**told))
+    """Return a record as it was written; raises as `worker.base.versions.load_record`."""
+    return load_record(f"The record of data set {id_}", raw, lambda told: Dataset(**told))
 
 
 class Content:

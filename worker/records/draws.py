@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from glle_engine.linalg import LANES
-from worker.base.versions import named
+from worker.base.versions import versioned
 from worker.records.cache_entry import entry_bytes
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def shard_seconds(n: int, p: int, total: int, most: float) -> float:
 
 def cache_prefix(posterior: str) -> str:
     """Return what the cache keys of all draws of a posterior begin with."""
-    return named("entry", f"draw:{posterior}:")
+    return versioned(f"draw:{posterior}:")
 
 
 @dataclass(frozen=True, kw_only=True)

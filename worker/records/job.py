@@ -13,7 +13,7 @@ import numpy as np
 
 from worker.base.clock import now_ms
 from worker.base.problems import Problem
-from worker.base.versions import FIRST_NUMBERS, FIRST_QUEUE, MEMBER, opened, unreadable
+from worker.base.versions import FIRST_NUMBERS, FIRST_QUEUE, MEMBER, check_schema, unreadable
 from worker.records.draws import CHAINS
 from worker.records.ids import text
 from worker.records.tenants import DEFAULT
@@ -158,14 +158,14 @@ def job_of(values: list[Any]) -> Job | None:
     Raises
     ------
     ProblemError
-        As `worker.base.versions.opened`.
+        As `worker.base.versions.check_schema`.
 
     """
     record = {name: text(raw) for name, raw in zip(FIELDS, values, strict=True) if raw is not None}
     if "id" not in record:
         return None
     try:
-        return _read(opened("job", f"The record of job {record['id']}", record))
+        return _read(check_schema(f"The record of job {record['id']}", record))
     except (ValueError, KeyError, TypeError) as error:
         raise unreadable(f"The record of job {record['id']}") from error
 

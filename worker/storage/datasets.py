@@ -14,7 +14,7 @@ import numpy as np
 from worker.base.clock import now_iso
 from worker.base.files import NPY_HEADER_LOCK, locked, remove_abandoned, restrict_folder, sync_folder, temporary
 from worker.base.problems import ProblemError, refuse
-from worker.base.versions import written
+from worker.base.versions import dump_record
 from worker.records.dataset import Array, Content, Dataset, Table, record_of
 from worker.records.labels import renamed
 from worker.records.tenants import DEFAULT, dataset_id
@@ -149,7 +149,7 @@ class DatasetStore:
 
     def _write(self, dataset: Dataset) -> None:
         with temporary(self._folder) as file:
-            file.write(written("dataset", dataset.to_dict()).encode())
+            file.write(dump_record(dataset.to_dict()).encode())
             file.publish(self._path(dataset.id, ".json"))
 
     def get(self, id_: str) -> Dataset | None:

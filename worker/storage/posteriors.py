@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from glle_engine import Posterior
 from worker.base.problems import refuse
-from worker.base.versions import FIRST_NUMBERS, named, read, written
+from worker.base.versions import FIRST_NUMBERS, dump_record, load_record, versioned
 from worker.records.ids import DIGEST, content_sha256, index_member, member_name, text
 from worker.records.labels import renamed
 from worker.records.tenants import DEFAULT, own
@@ -96,13 +96,13 @@ class PosteriorRecord:
 
 
 def record_of(id_: str, raw: str | bytes) -> PosteriorRecord:
-    """Return a record as it was written; raises as `worker.base.versions.read`."""
-    return read("posterior", f"The record of posterior {id_}", raw, lambda told: PosteriorRecord(**told))
+    """Return a record as it was written; raises as `worker.base.versions.load_record`."""
+    return load_record(f"The record of posterior {id_}", raw, lambda told: PosteriorRecord(**told))
 
 
 def calibration_of(id_: str, raw: str | bytes) -> dict[str, Any]:
-    """Return a calibration as it was written; raises as `worker.base.versions.read`."""
-    return read("calibration", f"The calibration of posterior {id_}", raw, dict)
+    """Return a calibration as it was written; raises as `worker.base.versions.load_record`."""
+    return load_record(f"The calibration of posterior {id_}", raw, dict)
 
 
 class PosteriorStore:
@@ -195,7 +195,7 @@ class PosteriorStore:
             if while_running is not None and self._client.hget(while_running, "status") != b"running":
                 return False
             pipeline.multi()
-            pipeline.set(_key(record.id), written("posterior", record.to_dict()))
+            pipeline.set(_key(record.id), dump_record(record.to_dict()))
             pipeline.zadd(own(_INDEX, record.tenant), {_member(record): 0})
             pipeline.sadd(_of_dataset(record.dataset), record.id)
             return True
@@ -216,7 +216,7 @@ class PosteriorStore:
         def change(pipeline: redis.client.Pipeline) -> PosteriorRecord:
             record = renamed(self.fetch(id_), changes)
             pipeline.multi()
-            pipeline.set(_key(id_), written("posterior", record.to_dict()))
+            pipeline.set(_key(id_), dump_record(record.to_dict()))
             return record
 
         # Done again if the record changed meanwhile.
@@ -276,7 +276,7 @@ class PosteriorStore:
 
         The first one stays: `auto` is one number for everyone, whatever machine or cache comes later.
         """
-        self._client.set(_calibration_key(id_), written("calibration", found), nx=True)
+        self._client.set(_calibration_key(id_), dump_record(found), nx=True)
         return self.calibration(id_) or found
 
     def calibration(self, id_: str) -> dict[str, Any] | None:
@@ -363,4 +363,4 @@ def _of_dataset(dataset: str) -> str:
 
 
 def _cache_key(id_: str) -> str:
-    return named("entry", f"posterior:{id_}")
+    return versioned(f"posterior:{id_}")

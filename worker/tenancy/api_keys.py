@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from worker.base.clock import iso, now_iso, now_ms
 from worker.base.files import locked, temporary
 from worker.base.problems import ProblemError, refuse
-from worker.base.versions import MEMBER, opened, stamped
+from worker.base.versions import MEMBER, check_schema, stamp
 from worker.records.ids import KEY_ID_BYTES, KEY_PREFIX
 from worker.records.tenants import is_name
 
@@ -244,15 +244,15 @@ class KeyStore:
 
 
 def keys_of(raw: bytes) -> dict[str, Key]:
-    """Return the keys of a file by their ids; raises as `worker.base.versions.opened`, ValueError, KeyError, TypeError."""
+    """Return the keys of a file by their ids; raises as `worker.base.versions.check_schema`, ValueError, KeyError, TypeError."""
     told = json.loads(raw)
-    told = opened("keys", "The file of the keys", {"keys": told} if isinstance(told, list) else told)
+    told = check_schema("The file of the keys", {"keys": told} if isinstance(told, list) else told)
     return {key["id"]: Key.from_dict(key) for key in told["keys"]}
 
 
 def keys_text(keys: dict[str, Key]) -> str:
     """Return the file of these keys: a list, which from version 2 on has the version beside it."""
-    told = stamped("keys", {"keys": [asdict(key) for key in keys.values()]})
+    told = stamp({"keys": [asdict(key) for key in keys.values()]})
     return json.dumps(told if MEMBER in told else told["keys"], indent=1)
 
 

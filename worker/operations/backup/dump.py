@@ -12,7 +12,7 @@ import numpy as np
 
 from worker.analyses.embedding_records import record_of as embedding_of
 from worker.base.clock import now_ms
-from worker.base.versions import named
+from worker.base.versions import versioned
 from worker.operations.backup.records import ended_jobs
 from worker.records.ids import text
 from worker.records.job import job_from
@@ -166,7 +166,7 @@ def _cached(here: Stores) -> Iterator[str]:
 
 
 def _own(key: str) -> str:
-    return named("entry", key)
+    return versioned(key)
 
 
 def _as_npy(array: Array) -> io.BytesIO:

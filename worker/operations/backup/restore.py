@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from worker.analyses.embedding_records import EmbeddingRecord
 from worker.analyses.embedding_records import record_of as embedding_of
 from worker.base.clock import now_ms
-from worker.base.versions import named
+from worker.base.versions import versioned
 from worker.operations.backup.archive import Archive, damaged
 from worker.operations.backup.dump import CACHED, KINDS, Chosen
 from worker.operations.backup.records import put_job
@@ -218,7 +218,7 @@ class _Restoring:
             self._here.keys.put(mine)
 
     def _entry(self, line: dict[str, Any]) -> str:
-        key, meta, members = named("entry", str(line["key"])), line.get("meta"), line.get("arrays")
+        key, meta, members = versioned(str(line["key"])), line.get("meta"), line.get("arrays")
         if not isinstance(meta, dict) or not isinstance(members, dict):
             raise damaged("an entry of the cache is none")
         if not all(str(member) in self._archive for member in members.values()):

@@ -23,7 +23,7 @@ def dataset_in(archive: Archive, id_: str) -> Dataset:
     Raises
     ------
     ProblemError
-        ``backup-unreadable``, and as `worker.base.versions.read`.
+        ``backup-unreadable``, and as `worker.base.versions.load_record`.
 
     """
     if archive.size(f"datasets/{id_}.json") > LINE:

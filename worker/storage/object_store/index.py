@@ -18,7 +18,7 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Self
 
-from worker.base.versions import VERSIONS, named
+from worker.base import versions
 from worker.records.ids import digest, text
 
 if TYPE_CHECKING:
@@ -91,13 +91,13 @@ class Stored:
 
     def told(self) -> str:
         """Return it as the index keeps it."""
-        return json.dumps({"layout": VERSIONS["stored"], **asdict(self)})
+        return json.dumps({"layout": versions.SCHEMA, **asdict(self)})
 
     @classmethod
     def read(cls, raw: bytes | None) -> Self | None:
         """Return the inverse of `told`, None for None, and for what another version of the index says."""
         told = {} if raw is None else json.loads(raw)
-        return cls(**told) if told.pop("layout", None) == VERSIONS["stored"] else None
+        return cls(**told) if told.pop("layout", None) == versions.SCHEMA else None
 
     @classmethod
     def new(cls, key: str, *, size: int, start: int, ttl: int, cached: bool) -> Self:
@@ -109,7 +109,7 @@ class Stored:
 
 def subject_of(key: str) -> str:
     """Return whose a key is: the posterior, or the data set, that it is about."""
-    return key.removeprefix(named("entry", "")).split(":", 2)[1]
+    return key.removeprefix(versions.versioned("")).split(":", 2)[1]
 
 
 def born(path: str) -> float | None:
