@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from worker.observability.request_context import JOB_ID, REQUEST_ID
-from worker.observability.tracing import TRACING
+from worker.observability.tracing import trace_id
 from worker.records.ids import KEY_ID_BYTES, KEY_PREFIX
 
 if TYPE_CHECKING:
@@ -88,5 +88,5 @@ def _time(record: logging.LogRecord) -> str:
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
     """Return where a line comes from, and what its writer gave as `extra={"fields": ...}`."""
-    known = {"request_id": REQUEST_ID.get(), "job_id": JOB_ID.get(), "trace_id": TRACING.trace_id()}
+    known = {"request_id": REQUEST_ID.get(), "job_id": JOB_ID.get(), "trace_id": trace_id()}
     return {name: value for name, value in known.items() if value} | getattr(record, "fields", {})
