@@ -147,12 +147,10 @@ def _of_posteriors(here: Stores, count: int) -> Iterator[Question]:
         record = _record(count + 1 + number)
         here.posteriors.record(record)
         small = Entry({}, {"embedding": np.zeros((2, 2))})
-        keys = [
-            DrawKey(0, index, 1.0, "posterior", "procrustes").cache_key(record.drawn_from) for index in range(DRAWS)
-        ]
+        keys = [DrawKey(0, index, 1.0, "posterior", "procrustes").cache_key(record.arrays_id) for index in range(DRAWS)]
         here.cache.put_many(dict.fromkeys(keys, small))
         here.posteriors.delete(record)
-        assert not any(here.cache.present(keys))
+        assert not any(here.cache.contains(keys))
 
     yield _asked(here, "posteriors", count, f"delete one with {DRAWS} draws", delete)
 

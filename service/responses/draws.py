@@ -49,7 +49,7 @@ def draws_response(
     Parameters
     ----------
     posterior
-        The name of its arrays: `PosteriorRecord.drawn_from`.
+        The name of its arrays: `PosteriorRecord.arrays_id`.
     again
         Has made again what is evicted while it is sent.
 

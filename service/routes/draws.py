@@ -163,7 +163,7 @@ def _asked(here: Stores, id_: str, body: DrawsIn) -> tuple[PosteriorRecord, Draw
 def _drawn(here: Stores, record: PosteriorRecord, spec: DrawsSpec) -> Entry | None:
     """Return a single draw from the cache, at the number that is known for its scale."""
     spec = _numbered(here, record.id, spec)
-    return None if spec.is_auto else here.cache.view(spec.key(0).cache_key(record.drawn_from))
+    return None if spec.is_auto else here.cache.view(spec.key(0).cache_key(record.arrays_id))
 
 
 def _numbered(here: Stores, id_: str, spec: DrawsSpec) -> DrawsSpec:

@@ -17,7 +17,7 @@ from fastapi import Header
 from worker.base.problems import ProblemError, refuse
 from worker.base.versions import dump_record, load_record
 from worker.records.ids import digest, text
-from worker.records.tenants import DEFAULT, own
+from worker.records.tenants import DEFAULT, tenant_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -135,7 +135,7 @@ def content_digest(file: IO[bytes]) -> str:
 
 def _name(here: Stores, key: str) -> str:
     """Return where what is known of a key is kept: a tenant's keys are its own."""
-    return own(f"glle:idempotency:{digest(key)}", here.tenant or DEFAULT)
+    return tenant_key(f"glle:idempotency:{digest(key)}", here.tenant or DEFAULT)
 
 
 def _swap(client: redis.Redis, name: str, expected: str, state: str, seconds: int, *, or_nothing: bool = False) -> bool:

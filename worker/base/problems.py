@@ -143,7 +143,7 @@ def worker_lost(job: str, times: int) -> Problem:
     )
 
 
-def left_behind(job: str, numbers: str, own: str) -> Problem:
+def orphaned_job(job: str, numbers: str, own: str) -> Problem:
     """Return the problem of a job that was begun for an engine of which no worker is left."""
     return Problem(
         code="other-numbers",
@@ -166,7 +166,7 @@ def no_worker_of_kind(job: str, numbers: str, live: list[str]) -> Problem:
     )
 
 
-def too_late(job: str, deadline: str) -> Problem:
+def deadline_exceeded(job: str, deadline: str) -> Problem:
     """Return the problem of a job that had not ended by its deadline."""
     return Problem(
         code="deadline-exceeded",

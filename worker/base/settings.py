@@ -240,7 +240,7 @@ def table() -> list[tuple[str, Any, str]]:
     return [(row.variable, row.default, row.help) for row in rows()]
 
 
-def unknown(environ: Mapping[str, str]) -> list[str]:
+def unknown_variables(environ: Mapping[str, str]) -> list[str]:
     """Return the `GLLE_*` variables of `environ` that no setting reads, a misspelling most likely."""
     known = {name for name, _, _ in table()}
     return sorted(name for name in environ if name.startswith(PREFIX) and name not in known)

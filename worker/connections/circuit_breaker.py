@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 AWAY_SECONDS = 0.5  # for which a server that did not answer is not asked again
 
 
-class AwayError(redis.ConnectionError):
+class CircuitOpenError(redis.ConnectionError):
     """The server did not answer a moment ago, and was not asked again."""
 
 
@@ -77,6 +77,6 @@ class CircuitBreaker(Retry):
         with self._lock:
             now = time.monotonic()
             if now < self._away_until:
-                raise AwayError("It did not answer a moment ago.")
+                raise CircuitOpenError("It did not answer a moment ago.")
             if self._away_until:  # this one tries; another, should nothing be heard of it
                 self._away_until = now + 2 * self._seconds

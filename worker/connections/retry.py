@@ -34,7 +34,7 @@ class RetryPolicy(Retry):
     Parameters
     ----------
     seconds
-        Time after which a failure is raised; before it, whatever `passes` is tried again.
+        Time after which a failure is raised; before it, whatever `is_transient` is tried again.
 
     """
 
@@ -55,7 +55,7 @@ class RetryPolicy(Retry):
             try:
                 return do()
             except (redis.RedisError, RedisClusterException, OSError) as error:
-                if not passes(error) or (is_retryable is not None and not is_retryable(error)):
+                if not is_transient(error) or (is_retryable is not None and not is_retryable(error)):
                     raise
                 failures += 1
                 fail(*((error, failures) if with_failure_count else (error,)))
@@ -64,7 +64,7 @@ class RetryPolicy(Retry):
                 time.sleep(self._backoff.compute(failures))
 
 
-def passes(error: Exception) -> bool:
+def is_transient(error: Exception) -> bool:
     """Say whether a failure passes by itself: a server that is away or changes, not a command or a password refused."""
     if isinstance(error, _FOR_GOOD):
         return False

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass
-class Spread:
+class Histogram:
     """A histogram of seconds."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS) + 1))
@@ -117,16 +117,16 @@ class Counters:
         """Return True once for a record and a name, however many ask; False when the record is gone."""
         return bool(self._first(keys=[record], args=[name]))
 
-    def read(self) -> tuple[dict[Series, int], dict[Series, Spread]]:
+    def read(self) -> tuple[dict[Series, int], dict[Series, Histogram]]:
         """Return all counters and all histograms, by name and labels."""
         counters: dict[Series, int] = {}
-        spreads: dict[Series, Spread] = {}
+        spreads: dict[Series, Histogram] = {}
         for raw, count in sorted(self._client.hgetall(KEY).items()):
             *series, part = text(raw).split(_BETWEEN)
             if part == "n":
                 counters[tuple(series)] = int(count)
                 continue
-            spread = spreads.setdefault(tuple(series), Spread())
+            spread = spreads.setdefault(tuple(series), Histogram())
             if part == "us":
                 spread.seconds = int(count) / 1e6
             else:

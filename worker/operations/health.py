@@ -20,7 +20,7 @@ from worker.jobs.live_workers import WorkerState, at_work, own_queues
 from worker.jobs.rq_types import NAME
 from worker.records.ids import text
 from worker.storage import free_space
-from worker.storage.free_space import existing, free_bytes, no_room_for_work, probe
+from worker.storage.free_space import disk_refusal, free_bytes, nearest_existing, probe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -203,7 +203,7 @@ def _workers(queue: QueueState, *, is_served: bool) -> Check:
 
 def data_folder(folder: Path) -> Check:
     """Check by writing that data sets can be written, or their folder made."""
-    name, nearest = "data folder", existing(folder)
+    name, nearest = "data folder", nearest_existing(folder)
     try:
         _probed(nearest, int(time.monotonic() / PROBE_SECONDS))
     except OSError as error:
@@ -226,7 +226,7 @@ def _probed(folder: Path, period: int) -> None:
 def disk_space(settings: Settings) -> Check:
     """Check that uploads, and the embedded queue server, have room."""
     name, free = "disk space", free_bytes(Path(settings.data_dir))
-    if (refusal := no_room_for_work(settings)) is not None:
+    if (refusal := disk_refusal(settings)) is not None:
         problem = refusal.problem
         return Check(name, "problem", problem.detail, problem.remedy, problem.code)
     if free < settings.disk_reserve:

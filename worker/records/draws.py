@@ -32,7 +32,7 @@ class DrawKey:
     align: str
 
     def cache_key(self, posterior: str) -> str:
-        """Return where its embedding is cached; `posterior` names its arrays (`PosteriorRecord.drawn_from`)."""
+        """Return where its embedding is cached; `posterior` names its arrays (`PosteriorRecord.arrays_id`)."""
         return f"{cache_prefix(posterior)}{self.seed}:{self.index}:{self.scale!r}:{self.source}:{self.align}"
 
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class Named(Protocol):
+class Labeled(Protocol):
     """A record with a name and tags."""
 
     @property
@@ -21,16 +21,16 @@ class Named(Protocol):
         """The tags, in the order given."""
 
 
-R = TypeVar("R", bound=Named)
+R = TypeVar("R", bound=Labeled)
 
 
-def renamed(record: R, changes: dict[str, Any]) -> R:
+def with_labels(record: R, changes: dict[str, Any]) -> R:
     """Return a record with a JSON merge patch (RFC 7396) of `name` and `tags`: null takes away, the absent stays."""
     unset: dict[str, Any] = {"name": None, "tags": []}
     known = {member: unset[member] if value is None else value for member, value in changes.items()}
     return replace(record, **known)  # type: ignore[type-var] # every record is a dataclass
 
 
-def is_called(record: Named, name: str | None, tags: Sequence[str]) -> bool:
+def matches_labels(record: Labeled, name: str | None, tags: Sequence[str]) -> bool:
     """Say whether a record has this name, where one is given, and all these tags."""
     return (name is None or record.name == name) and set(tags) <= set(record.tags)

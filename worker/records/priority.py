@@ -47,12 +47,12 @@ class Terms:
 ANY_TIME = Terms()
 
 
-def quick_draws(spec: DrawsSpec, seconds: float) -> bool:
+def is_quick_draws(spec: DrawsSpec, seconds: float) -> bool:
     """Say whether draws take no longer than a shard may."""
     return not spec.is_auto and spec.seconds <= seconds
 
 
-def quick_fit(n: int, d: int, spec: dict[str, Any]) -> bool:
+def is_quick_fit(n: int, d: int, spec: dict[str, Any]) -> bool:
     """Say whether the fit of n points with d features takes no longer than a shard may."""
     return (
         n <= QUICK_POINTS

@@ -10,12 +10,12 @@ DEFAULT = "default"  # whoever comes without a key, and the owner of records fro
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 
 
-def is_name(text: str) -> bool:
+def is_tenant_name(text: str) -> bool:
     """Say whether a tenant may be called so; the name becomes part of Redis keys and file names."""
     return _NAME.fullmatch(text) is not None
 
 
-def own(name: str, tenant: str) -> str:
+def tenant_key(name: str, tenant: str) -> str:
     """Return the Redis name under which a tenant has what the default one has under `name`."""
     return name if tenant == DEFAULT else f"glle:tenant:{tenant}:{name.removeprefix('glle:')}"
 

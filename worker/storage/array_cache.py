@@ -211,7 +211,7 @@ class ArrayCache:
             return None
         return Entry(head["meta"], arrays)
 
-    def present(self, keys: list[str]) -> list[bool]:
+    def contains(self, keys: list[str]) -> list[bool]:
         """Say for each key whether it is there."""
         with self._client.pipeline(transaction=False) as pipeline:
             for key in keys:
@@ -222,9 +222,9 @@ class ArrayCache:
         """Forget an entry, if it is there."""
         self._client.unlink(key)
 
-    def begin(self, subject: str) -> None:
+    def create_index(self, subject: str) -> None:
         """Know from now on by name what is cached about a subject; nothing is yet."""
-        self._index.begin(subject)
+        self._index.create(subject)
 
     def forget(self, subject: str) -> None:
         """Forget every entry about a subject: each whose key is `<kind>:<subject>:...`."""
@@ -285,7 +285,7 @@ class CacheIndex:
         self._client = client
         self._ttl = ttl
 
-    def begin(self, subject: str) -> None:
+    def create(self, subject: str) -> None:
         """Begin the index of a subject about which there is nothing yet."""
         with self._client.pipeline() as together:
             together.sadd(_index(subject), _NOBODY)

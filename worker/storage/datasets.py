@@ -16,10 +16,10 @@ from worker.base.files import NPY_HEADER_LOCK, locked, remove_abandoned, restric
 from worker.base.problems import ProblemError, refuse
 from worker.base.versions import dump_record
 from worker.records.dataset import Array, Content, Dataset, Table, record_of
-from worker.records.labels import renamed
+from worker.records.labels import with_labels
 from worker.records.tenants import DEFAULT, dataset_id
-from worker.storage.dataset_catalog import RECORD, SUFFIXES, Catalogue
-from worker.storage.integrity import Intact
+from worker.storage.dataset_catalog import RECORD, SUFFIXES, DatasetCatalog
+from worker.storage.integrity import IntegrityChecker
 from worker.storage.validation import BLOCK, checked_blocks
 from worker.tenancy.quotas import too_many_bytes
 
@@ -57,12 +57,12 @@ class DatasetStore:
         folder: Path,
         tenant: str | None = None,
         most_bytes: int = 0,
-        catalogue: Catalogue | None = None,
-        intact: Intact | None = None,
+        catalogue: DatasetCatalog | None = None,
+        intact: IntegrityChecker | None = None,
     ) -> None:
         self._folder = folder
-        self._catalogue = catalogue or Catalogue(folder)
-        self._intact = intact or Intact(folder)
+        self._catalogue = catalogue or DatasetCatalog(folder)
+        self._intact = intact or IntegrityChecker(folder)
         self._tenant = tenant
         self._most_bytes = most_bytes
 
@@ -129,7 +129,7 @@ class DatasetStore:
         return dataset_id(_sha256(table, _stored_dtype(table), table.extras), self._tenant or DEFAULT)
 
     def rename(self, id_: str, changes: dict[str, Any]) -> Dataset:
-        """Change name and tags, as `worker.records.labels.renamed` does, and return the record.
+        """Change name and tags, as `worker.records.labels.with_labels` does, and return the record.
 
         Raises
         ------
@@ -140,7 +140,7 @@ class DatasetStore:
         with self._alone():
             if (known := self.get(id_)) is None:
                 raise not_found(id_)
-            self._write(dataset := renamed(known, changes))
+            self._write(dataset := with_labels(known, changes))
         return dataset
 
     def _alone(self) -> AbstractContextManager[None]:
@@ -191,7 +191,7 @@ class DatasetStore:
         """
         return self._load(id_, ".npy")
 
-    def beside(self, dataset: Dataset) -> dict[str, Array]:
+    def load_extras(self, dataset: Dataset) -> dict[str, Array]:
         """Return the arrays beside the values, those of `labels` (n,), `color` (n,), `coordinates` (n, 2) that exist.
 
         Raises

@@ -30,14 +30,14 @@ RETRY_SECONDS = 30
 _REMEDY = "Delete data sets that are no longer needed, enlarge the disk of GLLE_DATA_DIR, or lower GLLE_DISK_RESERVE."
 
 
-def existing(folder: Path) -> Path:
+def nearest_existing(folder: Path) -> Path:
     """Return a folder, or the nearest one above it that exists: folders are made with the first data."""
     return next(place for place in (folder, *folder.absolute().parents) if place.exists())
 
 
 def free_bytes(folder: Path) -> int:
     """Return the bytes that this process can still write on the disk of a folder."""
-    return shutil.disk_usage(existing(folder)).free
+    return shutil.disk_usage(nearest_existing(folder)).free
 
 
 def probe(folder: Path) -> None:
@@ -63,7 +63,7 @@ def require_room(folder: Path, nbytes: int, reserve: int) -> None:
         raise refuse("storage-full", 507, detail, _REMEDY, free=free, needed=nbytes, reserve=reserve)
 
 
-def no_room_for_work(settings: Settings) -> ProblemError | None:
+def disk_refusal(settings: Settings) -> ProblemError | None:
     """Return the refusal of new work where the queue's log has no room to grow, or None."""
     folder, least = Path(settings.data_dir), settings.disk_reserve // 2
     if not least or not (folder / ADDRESSES).exists() or (free := free_bytes(folder)) >= least:
@@ -117,7 +117,7 @@ class DiskReserve:
         return free_bytes(self._path.parent)
 
 
-class QueueSpace:
+class QueueCapacity:
     """The room on a queue server for new work.
 
     Parameters
@@ -138,7 +138,7 @@ class QueueSpace:
     @property
     def is_full(self) -> bool:
         """Whether more than the high-water mark is in use, as seen within the last second, or the disk is too full."""
-        if no_room_for_work(self._settings) is not None:
+        if disk_refusal(self._settings) is not None:
             return True
         if (now := time.monotonic()) >= self._look_again:
             self._look_again = now + LOOK_SECONDS
@@ -160,7 +160,7 @@ class QueueSpace:
 
     def refusal(self) -> ProblemError:
         """Return the refusal of new work."""
-        if (refusal := no_room_for_work(self._settings)) is not None:
+        if (refusal := disk_refusal(self._settings)) is not None:
             return refusal
         high_water = self._settings.queue_high_water
         return refuse(

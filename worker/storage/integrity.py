@@ -32,7 +32,7 @@ PIECE = 2**22  # bytes hashed at a time
 Status = tuple[tuple[int, int, int], ...]  # inode, size, time of change in ns of each file
 
 
-class Intact:
+class IntegrityChecker:
     """Verification of the data sets of one folder, with a memory of those that were found intact.
 
     Parameters

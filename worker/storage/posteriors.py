@@ -9,8 +9,8 @@ from glle_engine import Posterior
 from worker.base.problems import refuse
 from worker.base.versions import FIRST_NUMBERS, dump_record, load_record, versioned
 from worker.records.ids import DIGEST, content_sha256, index_member, member_name, text
-from worker.records.labels import renamed
-from worker.records.tenants import DEFAULT, own
+from worker.records.labels import with_labels
+from worker.records.tenants import DEFAULT, tenant_key
 from worker.tenancy.quotas import too_many_posteriors
 
 if TYPE_CHECKING:
@@ -81,14 +81,14 @@ class PosteriorRecord:
         return self.provenance.get(ARRAYS)
 
     @property
-    def drawn_from(self) -> str:
+    def arrays_id(self) -> str:
         """The name of its arrays in the cache keys of draws: the id, and the digest where it is known."""
         return self.id if self.arrays_sha256 is None else f"{self.id}:{self.arrays_sha256[:DIGEST]}"
 
     @property
     def state(self) -> str:
         """A name that changes with its content: an id that was deleted may be fitted again."""
-        return f"{self.drawn_from} {self.created}"
+        return f"{self.arrays_id} {self.created}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as a JSON-able dictionary."""
@@ -142,7 +142,7 @@ class PosteriorStore:
             ``quota-exceeded``.
 
         """
-        if self._most and self._client.zcard(own(_INDEX, self._tenant or DEFAULT)) >= self._most:
+        if self._most and self._client.zcard(tenant_key(_INDEX, self._tenant or DEFAULT)) >= self._most:
             raise too_many_posteriors(self._tenant, self._most)
 
     def cache(self, id_: str, posterior: Posterior, seconds: float = 0.0) -> str:
@@ -173,7 +173,7 @@ class PosteriorStore:
                 recorded=record.arrays_sha256,
                 found=found,
             )
-        keep = self._cache.keep_made(seconds, sum(array.nbytes for array in arrays.values()))
+        keep = self._cache.tier_by_cost(seconds, sum(array.nbytes for array in arrays.values()))
         metadata = {"head": head, "sha256": content_sha256({**head, ARRAYS: found}, {}), ARRAYS: found}
         self._cache.put(_cache_key(id_), metadata, arrays, keep)
         return found
@@ -196,13 +196,13 @@ class PosteriorStore:
                 return False
             pipeline.multi()
             pipeline.set(_key(record.id), dump_record(record.to_dict()))
-            pipeline.zadd(own(_INDEX, record.tenant), {_member(record): 0})
+            pipeline.zadd(tenant_key(_INDEX, record.tenant), {_member(record): 0})
             pipeline.sadd(_of_dataset(record.dataset), record.id)
             return True
 
         is_new = self.get(record.id) is None
         if is_new:
-            self._cache.begin(record.id)
+            self._cache.create_index(record.id)
         watched = [_key(record.id)] if while_running is None else [_key(record.id), while_running]
         # Done again if one of them changed meanwhile.
         is_there = bool(self._client.transaction(write, *watched, value_from_callable=True))  # type: ignore[arg-type] # of a callable with a value
@@ -211,10 +211,10 @@ class PosteriorStore:
         return is_there
 
     def rename(self, id_: str, changes: dict[str, Any]) -> PosteriorRecord:
-        """Change name and tags, as `worker.records.labels.renamed` does, and return the record; raises as `fetch`."""
+        """Change name and tags, as `worker.records.labels.with_labels` does, and return the record; raises as `fetch`."""
 
         def change(pipeline: redis.client.Pipeline) -> PosteriorRecord:
-            record = renamed(self.fetch(id_), changes)
+            record = with_labels(self.fetch(id_), changes)
             pipeline.multi()
             pipeline.set(_key(id_), dump_record(record.to_dict()))
             return record
@@ -258,7 +258,7 @@ class PosteriorStore:
 
         None in place of a record that is gone.
         """
-        index = own(_INDEX, self._tenant or DEFAULT)
+        index = tenant_key(_INDEX, self._tenant or DEFAULT)
         upper = "+" if before is None else f"({before}"
         while members := [text(raw) for raw in self._client.zrevrangebylex(index, upper, "-", start=0, num=100)]:
             ids = [member_name(member) for member in members]
@@ -314,10 +314,10 @@ class PosteriorStore:
             return None
         return Posterior.from_parts(entry.meta["head"], entry.arrays)
 
-    def drawn_from(self, id_: str) -> str:
+    def arrays_id(self, id_: str) -> str:
         """Return the name of a posterior's arrays in the cache keys of draws; its id where there is no record."""
         record = self.get(id_)
-        return id_ if record is None else record.drawn_from
+        return id_ if record is None else record.arrays_id
 
     def state(self, id_: str) -> str | None:
         """Return the `state` of a record, None where there is none."""
@@ -328,7 +328,7 @@ class PosteriorStore:
         """Forget a posterior, its draws, and what was made of them."""
         with self._client.pipeline() as pipeline:
             pipeline.delete(_key(record.id))
-            pipeline.zrem(own(_INDEX, record.tenant), _member(record))
+            pipeline.zrem(tenant_key(_INDEX, record.tenant), _member(record))
             pipeline.srem(_of_dataset(record.dataset), record.id)
             pipeline.execute()
         self.forget(record.id)

@@ -64,7 +64,7 @@ def _refused(values: Array, start: int, dtype: np.dtype[Any], names: list[str] |
         if found is None:
             row, column = (int(i) for i in np.argwhere(bad)[0])
             value = str((block if code == "not-finite" else raw)[row, column])
-            found = bad_cell(code, value, start + row, column, names=names, remedy=REMEDIES[code])
+            found = bad_value(code, value, start + row, column, names=names, remedy=REMEDIES[code])
     assert found is not None
     return bad_rows.told(found)
 
@@ -92,7 +92,7 @@ class BadRows:
         return ProblemError(replace(problem, detail=problem.detail + more, details=details))
 
 
-def bad_cell(code: str, value: str, row: int, column: int, *, names: list[str] | None, remedy: str) -> ProblemError:
+def bad_value(code: str, value: str, row: int, column: int, *, names: list[str] | None, remedy: str) -> ProblemError:
     """Return the problem of one value of a body; `row` and `column` count from 0. A long value is told in part."""
     value = value[:SHOWN]
     where = f"row {row + 1}, column {column + 1}" + (f" ({names[column]})" if names else "")

@@ -24,7 +24,7 @@ from worker.base.files import locked, temporary
 from worker.base.problems import ProblemError, refuse
 from worker.base.versions import MEMBER, check_schema, stamp
 from worker.records.ids import KEY_ID_BYTES, KEY_PREFIX
-from worker.records.tenants import is_name
+from worker.records.tenants import is_tenant_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -104,7 +104,7 @@ class KeyStore:
             ``invalid-tenant``, ``keys-unreadable``, ``keys-unwritable``.
 
         """
-        if not is_name(tenant):
+        if not is_tenant_name(tenant):
             remedy = "Use small letters, digits and hyphens, at most 40, a letter or digit first."
             raise refuse("invalid-tenant", 422, f"{tenant!r} is no name of a tenant.", remedy)
         secret = secrets.token_urlsafe(SECRET_BYTES)
@@ -177,7 +177,7 @@ class KeyStore:
         """Return the keys, the oldest first."""
         return sorted(self._look().values(), key=lambda key: (key.created, key.id))
 
-    def any_was_made(self) -> bool:
+    def has_key_file(self) -> bool:
         """Say whether there ever was a key: revoking the last one opens nothing."""
         self._look()
         return self._seen is not None
@@ -220,7 +220,7 @@ class KeyStore:
         try:
             stat = self.path.stat()
             if (seen := (stat.st_ino, stat.st_mtime_ns, stat.st_size)) != self._seen:
-                self._keys, self._seen = keys_of(self.path.read_bytes()), seen
+                self._keys, self._seen = parse_keys(self.path.read_bytes()), seen
         except FileNotFoundError:
             self._keys, self._seen = {}, None
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -235,7 +235,7 @@ class KeyStore:
                 self._look_again = 0.0
                 keys = change(self._look())
                 self._look_again = 0.0
-                file.write(keys_text(keys).encode())
+                file.write(format_keys(keys).encode())
                 file.publish(self.path)
         except OSError as error:
             remedy = "Run the command as the service's user, with its GLLE_DATA_DIR."
@@ -243,14 +243,14 @@ class KeyStore:
         return keys
 
 
-def keys_of(raw: bytes) -> dict[str, Key]:
+def parse_keys(raw: bytes) -> dict[str, Key]:
     """Return the keys of a file by their ids; raises as `worker.base.versions.check_schema`, ValueError, KeyError, TypeError."""
     told = json.loads(raw)
     told = check_schema("The file of the keys", {"keys": told} if isinstance(told, list) else told)
     return {key["id"]: Key.from_dict(key) for key in told["keys"]}
 
 
-def keys_text(keys: dict[str, Key]) -> str:
+def format_keys(keys: dict[str, Key]) -> str:
     """Return the file of these keys: a list, which from version 2 on has the version beside it."""
     told = stamp({"keys": [asdict(key) for key in keys.values()]})
     return json.dumps(told if MEMBER in told else told["keys"], indent=1)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from worker.base.problems import refuse
 from worker.base.settings import Settings, SettingsError
-from worker.records.tenants import is_name
+from worker.records.tenants import is_tenant_name
 
 if TYPE_CHECKING:
     from worker.base.problems import ProblemError
@@ -77,7 +77,7 @@ class Quotas:
         for part in filter(None, settings.quotas.split()):
             tenant, _, told = part.partition("=")
             found = [_ONE.fullmatch(one) for one in told.split(",")]
-            if not is_name(tenant) or not all(found) or tenant in self._others:
+            if not is_tenant_name(tenant) or not all(found) or tenant in self._others:
                 remedy = "Write it as tenant=bytes:5000000000,jobs:20 other=requests:600, each tenant once."
                 raise SettingsError(f"GLLE_QUOTAS: {part!r} cannot be read. {remedy}")
             self._others[tenant] = replace(self._everybodys, **{one[1]: int(one[2]) for one in found if one})
@@ -106,7 +106,7 @@ def too_many_jobs(tenant: str | None, allowed: int) -> ProblemError:
     return _exceeded("jobs", detail, remedy, JOB_SECONDS, allowed=allowed)
 
 
-def too_many_of_all(allowed: int) -> ProblemError:
+def too_many_jobs_overall(allowed: int) -> ProblemError:
     """Return the refusal of a job beyond those of all tenants that wait or run."""
     return refuse(
         "too-many-jobs",

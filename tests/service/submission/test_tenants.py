@@ -174,7 +174,7 @@ def test_a_tenants_deletions_leave_the_others(guarded: httpx.Client, stores: Sto
     assert guarded.get(f"/v1/posteriors/{bob.posterior}/draws/0", headers=bob.headers).status_code == 200
     assert stores.posteriors.calibration(alice.posterior) is None
     assert stores.posteriors.calibration(bob.posterior) == {"scale": 2.0}
-    assert stores.cache.present([spec.cache_key(had.posterior) for had in (alice, bob)]) == [False, True]
+    assert stores.cache.contains([spec.cache_key(had.posterior) for had in (alice, bob)]) == [False, True]
 
 
 def _entry() -> tuple[dict[str, Any], dict[str, Any]]:

@@ -102,7 +102,7 @@ def test_a_stored_data_set_survives_a_power_cut(disk: Disk) -> None:
     with disk.after_power_cut() as root:
         assert _store(root).get(dataset.id) == dataset
         np.testing.assert_array_equal(_store(root).values(dataset.id), X)
-        assert _store(root).beside(dataset)["labels"].tolist() == ["a"] * 50
+        assert _store(root).load_extras(dataset)["labels"].tolist() == ["a"] * 50
 
 
 def test_a_deleted_data_set_stays_deleted_after_a_power_cut(disk: Disk) -> None:

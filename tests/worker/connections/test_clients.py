@@ -18,7 +18,7 @@ from rq.timeouts import JobTimeoutException
 from worker.base.settings import Settings, SettingsError, rows
 from worker.connections.circuit_breaker import CircuitBreaker
 from worker.connections.clients import connect_cache, connect_queue
-from worker.connections.retry import RetryPolicy, passes
+from worker.connections.retry import RetryPolicy, is_transient
 from worker.connections.urls import address
 from worker.stores import Stores
 
@@ -146,7 +146,7 @@ def test_a_request_has_little_patience() -> None:
         RetryPolicy(0.0).call_with_retry(server.ask, server.hang_up)
     assert server.failures == 3
     assert time.monotonic() - began < 5
-    assert not passes(ValueError())
+    assert not is_transient(ValueError())
 
 
 def test_workers_are_patient_and_requests_are_not(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def test_missing_is_none(stores: Stores) -> None:
     stores.cache.put("there", {}, {})
     assert stores.cache.get("nowhere") is None
     assert stores.cache.head("nowhere") is None
-    assert stores.cache.present(["there", "nowhere"]) == [True, False]
+    assert stores.cache.contains(["there", "nowhere"]) == [True, False]
 
 
 def test_value_without_arrays(stores: Stores) -> None:
@@ -102,7 +102,7 @@ def test_forgetting_spares_others(stores: Stores) -> None:
     for key in ("draw:a:1", "draw:a:2", "draw:ab:1"):
         stores.cache.put(key, {}, {})
     stores.cache.forget("a")
-    assert stores.cache.present(["draw:a:1", "draw:a:2", "draw:ab:1"]) == [False, False, True]
+    assert stores.cache.contains(["draw:a:1", "draw:a:2", "draw:ab:1"]) == [False, False, True]
 
 
 def test_more_than_half_the_budget_is_refused(stores: Stores) -> None:
@@ -112,7 +112,7 @@ def test_more_than_half_the_budget_is_refused(stores: Stores) -> None:
         stores.cache.put("huge", {}, {"x": np.zeros(stores.cache.budget // 16 + 1)})
     assert caught.value.problem.code == "cache-too-small"
     assert "GLLE_CACHE_BYTES" in caught.value.problem.remedy
-    assert stores.cache.present(["small", "huge"]) == [True, False]
+    assert stores.cache.contains(["small", "huge"]) == [True, False]
 
 
 def test_head_must_be_finite(stores: Stores) -> None:
@@ -212,7 +212,7 @@ def left(stores: Stores) -> set[str]:
 
 def test_what_is_known_by_name_is_not_looked_for(stores: Stores, scans: list[str]) -> None:
     """Small and large entries of a subject go, with its index; another's stay; no look through all keys."""
-    stores.cache.begin("post_1")
+    stores.cache.create_index("post_1")
     for key in KEYS:
         stores.cache.put(key, {}, LARGE if key.startswith("result") else {})
     stores.cache.forget("post_1")
@@ -222,7 +222,7 @@ def test_what_is_known_by_name_is_not_looked_for(stores: Stores, scans: list[str
 
 def test_without_an_index_all_keys_are_looked_through(stores: Stores, scans: list[str]) -> None:
     """One that was evicted is not begun again by what comes later: it would not have what came before."""
-    stores.cache.begin("post_1")
+    stores.cache.create_index("post_1")
     stores.cache.put(KEYS[0], {}, {})
     stores.cache.client.delete("keys:post_1")
     for key in KEYS[1:]:
@@ -235,7 +235,7 @@ def test_without_an_index_all_keys_are_looked_through(stores: Stores, scans: lis
 
 def test_an_index_is_kept_as_long_as_its_entries(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """It expires, later with each entry; one of too many keys is given up."""
-    stores.cache.begin("post_1")
+    stores.cache.create_index("post_1")
     assert stores.cache.client.expire("keys:post_1", 10)
     stores.cache.put(KEYS[0], {}, {})
     assert stores.cache.client.ttl("keys:post_1") > 10

@@ -17,7 +17,7 @@ from worker.operations.backup.records import ended_jobs
 from worker.records.ids import text
 from worker.records.job import job_from
 from worker.storage.posteriors import record_of as posterior_of
-from worker.tenancy.api_keys import keys_text
+from worker.tenancy.api_keys import format_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -77,7 +77,7 @@ def take(here: Stores, archive: Writer, chosen: Chosen) -> dict[str, int]:
         _jobs(here, write, chosen, taken)
     if chosen.keys:
         kept = {key.id: key for key in here.keys.all() if chosen.has(key.tenant)}
-        raw = keys_text(kept).encode()
+        raw = format_keys(kept).encode()
         archive.add("keys.json", io.BytesIO(raw), len(raw))
         taken.counts["keys"] = len(kept)
     if chosen.arrays:
