@@ -13,12 +13,17 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True)
 class Entry:
-    """A value of the cache: the writer's JSON-able `meta` and its `arrays`."""
+    """Value of the array cache: JSON-able metadata and arrays by name."""
 
     meta: dict[str, Any]
     arrays: dict[str, Array]
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        return sum(array.nbytes for array in self.arrays.values())
+
 
 def entry_bytes(*shapes: tuple[int, ...]) -> int:
-    """Return the bytes of an entry of float64 arrays of these shapes, its head generously included."""
+    """Return an upper bound of the bytes of an entry with float64 arrays of these shapes."""
     return 2048 + 8 * sum(math.prod(shape) for shape in shapes)
