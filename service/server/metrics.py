@@ -97,7 +97,7 @@ class Metrics:
         for (method, route, status), (*counts, seconds) in answers.items():
             known = method if method in _METHODS else "(other)"  # a client's word: it may be any
             self._counts.add("http_requests", known, route, str(status), by=int(sum(counts)))
-            self._counts.spread("http_seconds", known, route, counts=counts, seconds=seconds)
+            self._counts.observe_counts("http_seconds", known, route, counts=counts, seconds=seconds)
         if hits:
             self._counts.add("cache_reads", "memory", "hit", by=hits)
         self._counts.flush()

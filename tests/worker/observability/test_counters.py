@@ -79,7 +79,7 @@ def test_threads_lose_no_count(stores: Stores) -> None:
 def test_forked_child_does_not_count_again(stores: Stores) -> None:
     """What a parent has not flushed yet is forgotten by its child."""
     stores.counts.add("draws", "lanes")
-    stores.counts.forget()
+    stores.counts.clear()
     assert stores.counts.flush()
     assert stores.client.exists(KEY) == 0
 
