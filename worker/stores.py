@@ -17,9 +17,9 @@ from worker.jobs.queue import TaskQueue
 from worker.jobs.store import JobStore
 from worker.observability.counters import Counters
 from worker.storage.datasets import DatasetStore
+from worker.storage.free_space import QueueCapacity
 from worker.storage.object_store.store import ObjectStore
 from worker.storage.posteriors import PosteriorStore
-from worker.storage.queue_space import QueueSpace
 from worker.storage.tiered_cache import TieredCache
 from worker.tenancy.api_keys import KeyStore
 from worker.tenancy.quotas import JobLimits, Quota, Quotas
@@ -48,7 +48,7 @@ class Stores:
     counts: Counters
     keys: KeyStore
     quotas: Quotas
-    room: QueueSpace
+    room: QueueCapacity
     tenant: str | None = None
 
     @classmethod
@@ -80,7 +80,7 @@ class Stores:
             counts=counts,
             objects=ObjectStore.of(settings, client, counts),
         )
-        room = QueueSpace(client, settings)
+        room = QueueCapacity(client, settings)
         quotas = Quotas(settings)
         jobs = JobStore(client, ttl=settings.job_ttl, room=room)
         return cls(

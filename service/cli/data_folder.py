@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from service.cli.start_error import StartError
 from worker.base.files import private_file, temporary
 from worker.operations.embedded_redis import cache_server, queue_server
-from worker.storage.disk_space import ADDRESSES
+from worker.storage.free_space import ADDRESSES
 from worker.stores import Stores
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import numpy as np
 import glle_engine
 from glle.cli import VARIABLES
 from glle_engine import manifolds
-from worker.base.settings import unknown
+from worker.base.settings import unknown_variables
 from worker.operations import doctor
 from worker.operations.health import Check
 
@@ -32,7 +32,7 @@ _MARKS = {"ok": "ok", "warning": "warning", "problem": "PROBLEM"}
 
 def examine(settings: Settings, environ: Mapping[str, str], url: str | None) -> Iterator[Check]:
     """Yield all checks; with a URL also those of the service there."""
-    misspelt = sorted(set(unknown(environ)) - VARIABLES)
+    misspelt = sorted(set(unknown_variables(environ)) - VARIABLES)
     if misspelt:
         remedy = "Correct or remove them; `glle settings` lists what there is."
         yield Check("settings", "warning", f"No settings: {', '.join(misspelt)}.", remedy)

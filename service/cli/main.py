@@ -20,7 +20,7 @@ from service.cli.options import add_flags, settings_of
 from service.cli.start_error import StartError
 from service.middleware.access_policy import AccessPolicy
 from worker.base.problems import ProblemError
-from worker.base.settings import Settings, SettingsError, unknown
+from worker.base.settings import Settings, SettingsError, unknown_variables
 from worker.observability import logging, tracing
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ CONTRACT = Path(__file__).resolve().parents[2] / "openapi" / "openapi.json"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code."""
-    for name in sorted(set(unknown(os.environ)) - asking.VARIABLES):
+    for name in sorted(set(unknown_variables(os.environ)) - asking.VARIABLES):
         _say(f"{name} is no setting and has no effect; `glle settings` lists them.")
     try:
         chosen = _parser(Settings.from_env()).parse_args(arguments)

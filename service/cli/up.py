@@ -28,7 +28,7 @@ from service.cli.supervisor import READY_SECONDS, Child, Started, pipe_is_up, re
 from worker.execution import process_guard
 from worker.observability import logging
 from worker.operations.embedded_redis import Server, ServerError, cache_server, queue_server
-from worker.storage.disk_space import DiskReserve
+from worker.storage.free_space import DiskReserve
 from worker.stores import Stores
 
 if TYPE_CHECKING:

@@ -68,7 +68,7 @@ class AccessPolicy:
     @property
     def is_open(self) -> bool:
         """Whether no key is asked for: on loopback, until the first is made."""
-        return self._off or not (self._required or self._store.any_was_made())
+        return self._off or not (self._required or self._store.has_key_file())
 
     @property
     def is_shut(self) -> bool:

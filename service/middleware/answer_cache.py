@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode
 
 import redis
+from opentelemetry.trace import get_current_span
 from starlette.concurrency import run_in_threadpool
 
 from service.encoding.compression import LEAST, VARY, accepts_gzip, gzip_tag, gzipped
@@ -24,7 +25,6 @@ from service.encoding.ranges import deliver, header
 from service.middleware.authentication import tenant_of
 from service.schemas.problems import answer as refused
 from service.schemas.problems import redis_away
-from worker.observability.tracing import TRACING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -199,8 +199,9 @@ class CachedAnswer:
             return
         if answer is not None:
             scope["route"] = answer.route
-            if TRACING.is_on:
-                TRACING.answers(method, getattr(answer.route, "path", ""))
+            span, path = get_current_span(), getattr(answer.route, "path", "")
+            span.update_name(f"{method} {path}")
+            span.set_attribute("http.route", path)
             given = header(scope, b"if-none-match")
             if given and answer.is_among(given):
                 headers = [(name, value) for name, value in answer.headers if name != b"content-length"]

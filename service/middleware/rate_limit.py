@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import redis
 from starlette.concurrency import run_in_threadpool
 
-from worker.records.tenants import own
+from worker.records.tenants import tenant_key
 from worker.tenancy.quotas import too_many_requests
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Rate:
         raise too_many_requests(tenant, most, math.ceil(seconds))
 
     def _take(self, tenant: str, most: int) -> tuple[int, int]:
-        taken, milliseconds = self._script(keys=[own("glle:rate", tenant)], args=[most, max(1, most // 60)])
+        taken, milliseconds = self._script(keys=[tenant_key("glle:rate", tenant)], args=[most, max(1, most // 60)])
         return int(taken), int(milliseconds)
 
     def _take_alone(self, tenant: str, most: int) -> tuple[int, int]:

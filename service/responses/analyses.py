@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fastapi import Request
 
     from worker.analyses.base import AnalysisSpec
-    from worker.storage.array_cache import Entry
+    from worker.records.cache_entry import Entry
 
 # Of a summary, a row a draw. In JSON they are its `spectrum`, where null says that a gap is not known.
 _SPECTRUM = ("eigenvalues", "relative_gaps", "agreement")

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from service.responses.analyses import Wanted
+    from worker.records.cache_entry import Entry
     from worker.records.draws import DrawKey, DrawsSpec
-    from worker.storage.array_cache import Entry
     from worker.storage.tiered_cache import TieredCache
 
 MEDIA = (JSON, NPY, NPZ, ARROW, CSV)
@@ -49,7 +49,7 @@ def draws_response(
     Parameters
     ----------
     posterior
-        The name of its arrays: `PosteriorRecord.drawn_from`.
+        The name of its arrays: `PosteriorRecord.arrays_id`.
     again
         Has made again what is evicted while it is sent.
 

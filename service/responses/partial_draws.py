@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from service.encoding.arrays import Dtype
     from service.responses.streaming import Streams
     from worker.jobs.store import Job
+    from worker.records.cache_entry import Entry
     from worker.records.draws import DrawsSpec
-    from worker.storage.array_cache import Entry
     from worker.stores import Stores
 
 READ_BYTES = 2**20  # of draws read in one round trip
@@ -49,8 +49,8 @@ async def as_they_come(here: Stores, streams: Streams, job: Job, spec: DrawsSpec
         When the job fails or is cancelled, draws are evicted faster than they are sent, or the service stops.
 
     """
-    drawn_from = await run_in_threadpool(here.posteriors.drawn_from, job.subject)
-    keys = [key.cache_key(drawn_from) for key in spec.draws()]
+    arrays_id = await run_in_threadpool(here.posteriors.arrays_id, job.subject)
+    keys = [key.cache_key(arrays_id) for key in spec.draws()]
     together = max(1, READ_BYTES // (8 * spec.n * spec.p))
     sent = 0
     for _ in range(_ATTEMPTS):

@@ -12,7 +12,7 @@ from service.responses.conditional import client_has_it, immutable_headers
 if TYPE_CHECKING:
     from fastapi import Request
 
-    from worker.storage.array_cache import Entry
+    from worker.records.cache_entry import Entry
 
 
 def picture_response(request: Request, entry: Entry) -> Response:

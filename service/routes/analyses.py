@@ -43,10 +43,10 @@ from worker.analyses.posterior_analyses import (
 )
 from worker.base.numerics import numbers_for
 from worker.jobs.store import Job
+from worker.records.cache_entry import entry_bytes
 from worker.records.dataset import Array
 from worker.records.draws import draw_seconds
-from worker.records.priority import Terms, quick_fit
-from worker.storage.array_cache import entry_bytes
+from worker.records.priority import Terms, is_quick_fit
 from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
 
@@ -247,7 +247,7 @@ async def advice(body: AdviceIn, here: Here, wait: Wait = 0.0, deadline: Deadlin
 def _quick(here: Stores, record: PosteriorRecord, count: int) -> bool:
     """Say whether a summary takes a moment: few draws of a posterior whose fit takes a moment, too."""
     seconds = count * draw_seconds(record.n, record.spec["n_components"])
-    return quick_fit(record.n, record.d, record.spec) and seconds <= here.settings.shard_seconds
+    return is_quick_fit(record.n, record.d, record.spec) and seconds <= here.settings.shard_seconds
 
 
 def _transform(here: Stores, id_: str, body: TransformIn, deadline: float | None, key: str | None) -> Job:

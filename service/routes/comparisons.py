@@ -23,8 +23,8 @@ from worker.analyses.comparison import ComparisonSpec
 from worker.analyses.embedding import Judgement
 from worker.base.problems import Problem, ProblemError
 from worker.jobs.store import Job
+from worker.records.cache_entry import entry_bytes
 from worker.records.priority import Terms
-from worker.storage.array_cache import entry_bytes
 from worker.storage.datasets import Dataset
 from worker.stores import Stores
 
@@ -68,7 +68,7 @@ def _compare(here: Stores, body: ComparisonIn, deadline: float | None, key: str 
     def made() -> Job:
         require_not_all_equal(here, dataset)
         spec, costs = _tried(here, dataset, body, plans, judged, Allowance.of(here.settings, deadline))
-        if not all(here.cache.present([spec.cache_key(dataset.id)])):
+        if not all(here.cache.contains([spec.cache_key(dataset.id)])):
             require_affordable_together(costs, Allowance.of(here.settings, deadline))
         job = analysis_job(here, spec, posterior=None, terms=Terms.within(deadline))
         for row in spec.methods:
@@ -114,7 +114,7 @@ def _tried(
     ]
     engine = here.queue.numbers_for_new()
     spec = ComparisonSpec(dataset=dataset.id, methods=tuple(rows), align=body.align, engine=engine, **asdict(judged))
-    there = here.cache.present([spec.embedding(row).recipe.cache_key for row in rows])
+    there = here.cache.contains([spec.embedding(row).recipe.cache_key for row in rows])
     costs = []
     for row, plan, known in zip(rows, plans, there, strict=True):
         try:

@@ -40,9 +40,9 @@ from service.submission.validation import require_dataset
 from service.uploads.registry import Apart, Limits, reader_of
 from service.uploads.spool import received
 from worker.base.problems import refuse
-from worker.records.labels import is_called
+from worker.records.labels import matches_labels
 from worker.storage.datasets import Array, Dataset, Table
-from worker.storage.disk_space import require_room
+from worker.storage.free_space import require_room
 from worker.stores import Stores
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
@@ -148,7 +148,7 @@ async def list_datasets(
     A page looks at 1,000 records at most: with a filter it may be short, or empty, and `next` goes on.
     """
     found = here.datasets.newest(position(cursor))
-    called = ((at, one if is_called(one, name, tag) else None) for at, one in found)
+    called = ((at, one if matches_labels(one, name, tag) else None) for at, one in found)
     return await listed(
         request, called, limit, lambda items, at: DatasetPage(items=list(map(DatasetOut.of, items)), next=at)
     )
@@ -199,7 +199,7 @@ def get_data(
     stack = Stack.of(values, dtype)
     if media == NPY:
         return npy_response(stack, headers)
-    beside = {name: chosen.take(array) for name, array in here.datasets.beside(dataset).items()}
+    beside = {name: chosen.take(array) for name, array in here.datasets.load_extras(dataset).items()}
     if media in {CSV, ARROW}:
         return table_response(_table(dataset, values, beside, dtype), media, headers)
     if media == NPZ:
@@ -303,7 +303,7 @@ def _added(here: Stores, table: Table) -> tuple[Dataset, bool]:
     dataset, new = here.datasets.add(table)
     if new:
         with contextlib.suppress(redis.RedisError):  # then deleting it looks through the whole cache
-            here.cache.begin(dataset.id)
+            here.cache.create_index(dataset.id)
     return dataset, new
 
 

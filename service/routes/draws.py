@@ -40,10 +40,10 @@ from service.submission.validation import (
 from worker.base.numerics import numbers_for
 from worker.base.versions import queue_name
 from worker.jobs.store import Job
+from worker.records.cache_entry import Entry
 from worker.records.draws import AUTO, CHAINS, DrawsSpec, shard_seconds
 from worker.records.ids import digest
 from worker.records.priority import Terms
-from worker.storage.array_cache import Entry
 from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
 
@@ -163,7 +163,7 @@ def _asked(here: Stores, id_: str, body: DrawsIn) -> tuple[PosteriorRecord, Draw
 def _drawn(here: Stores, record: PosteriorRecord, spec: DrawsSpec) -> Entry | None:
     """Return a single draw from the cache, at the number that is known for its scale."""
     spec = _numbered(here, record.id, spec)
-    return None if spec.is_auto else here.cache.view(spec.key(0).cache_key(record.drawn_from))
+    return None if spec.is_auto else here.cache.view(spec.key(0).cache_key(record.arrays_id))
 
 
 def _numbered(here: Stores, id_: str, spec: DrawsSpec) -> DrawsSpec:

@@ -25,8 +25,8 @@ from worker.analyses.embedding import EmbeddingSpec
 from worker.analyses.embedding_records import EmbeddingRecord
 from worker.base.problems import Problem, ProblemError
 from worker.jobs.store import Job
+from worker.records.cache_entry import Entry
 from worker.records.priority import Terms
-from worker.storage.array_cache import Entry
 from worker.stores import Stores
 
 router = APIRouter(prefix="/v1/embeddings", tags=["embeddings"])
@@ -214,7 +214,7 @@ def _embed(here: Stores, body: EmbeddingIn, deadline: float | None, key: str | N
     )
 
     def made() -> Job:
-        if not any(here.cache.present([spec.recipe.cache_key, spec.cache_key(dataset.id)])):
+        if not any(here.cache.contains([spec.recipe.cache_key, spec.cache_key(dataset.id)])):
             require_affordable(plan.method, dataset.n, dataset.d, plan.spec, Allowance.of(here.settings, deadline))
             require_not_all_equal(here, dataset)
         terms = Terms.within(deadline, _priority(here, plan, dataset.n, dataset.d))

@@ -231,5 +231,5 @@ def _draws(here: Stores, job: Job, wanted: Wanted) -> Response:
         return accepted(made_again(here, job))
     # Evicted: made again, and what is there is kept.
     again = partial_of(wait_for_it_again, here, job)
-    drawn_from = here.posteriors.drawn_from(job.subject)
-    return drawn.draws_response(here.cache, drawn_from, spec, wanted, again) or accepted(made_again(here, job))
+    arrays_id = here.posteriors.arrays_id(job.subject)
+    return drawn.draws_response(here.cache, arrays_id, spec, wanted, again) or accepted(made_again(here, job))

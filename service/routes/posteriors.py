@@ -25,8 +25,8 @@ from worker.base.numerics import numbers_for
 from worker.base.problems import refuse
 from worker.jobs.store import Job
 from worker.records.ids import posterior_id
-from worker.records.labels import is_called
-from worker.records.priority import Priority, Terms, quick_fit
+from worker.records.labels import matches_labels
+from worker.records.priority import Priority, Terms, is_quick_fit
 from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
 
@@ -85,7 +85,7 @@ async def list_posteriors(
     A page looks at 1,000 records at most: with a filter it may be short, or empty, and `next` goes on.
     """
     found = here.posteriors.listed(position(cursor))
-    called = ((at, one if one is not None and is_called(one, name, tag) else None) for at, one in found)
+    called = ((at, one if one is not None and matches_labels(one, name, tag) else None) for at, one in found)
     return await listed(
         request, called, limit, lambda items, at: PosteriorPage(items=list(map(PosteriorOut.of, items)), next=at)
     )
@@ -214,7 +214,7 @@ def _posterior_or_job(
 
 def _priority(n: int, d: int, spec: dict[str, Any]) -> Priority:
     """Return ``interactive`` for what takes a moment: someone looks at it, most likely."""
-    return "interactive" if quick_fit(n, d, spec) else "batch"
+    return "interactive" if is_quick_fit(n, d, spec) else "batch"
 
 
 def _fit(here: Stores, id_: str, dataset: str, spec: dict[str, Any], numbers: str, terms: Terms) -> Job:

@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from service.schemas.base import CommandIn
 from service.schemas.problems import ProblemOut
-from worker.storage.array_cache import Entry
+from worker.records.cache_entry import Entry
 
 _DATASET = "ds_127ecc1c5da53ccc7b4b569022a22285"
 _LABEL = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,59}$"  # names a member of an npz file, and columns

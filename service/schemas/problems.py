@@ -18,7 +18,7 @@ from starlette.routing import compile_path
 
 from glle_engine import GlleError
 from worker.base.problems import Problem, ProblemError
-from worker.observability.redaction import redacted
+from worker.observability.logging import redacted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

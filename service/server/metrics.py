@@ -23,7 +23,7 @@ from prometheus_client.registry import Collector
 import glle_engine
 from worker.observability.counters import BUCKETS
 from worker.operations.health import queue_states
-from worker.storage.disk_space import existing
+from worker.storage.free_space import nearest_existing
 from worker.storage.object_store.index import ObjectIndex
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class Metrics:
         for (method, route, status), (*counts, seconds) in answers.items():
             known = method if method in _METHODS else "(other)"  # a client's word: it may be any
             self._counts.add("http_requests", known, route, str(status), by=int(sum(counts)))
-            self._counts.spread("http_seconds", known, route, counts=counts, seconds=seconds)
+            self._counts.observe_counts("http_seconds", known, route, counts=counts, seconds=seconds)
         if hits:
             self._counts.add("cache_reads", "memory", "hit", by=hits)
         self._counts.flush()
@@ -132,7 +132,7 @@ class _Deployment(Collector):
         count, size = self._stores.datasets.usage()
         yield _gauge("glle_datasets", "Data sets.", count)
         yield _gauge("glle_dataset_bytes", "Bytes of the data sets on disk.", size)
-        free = shutil.disk_usage(existing(Path(self._stores.settings.data_dir))).free
+        free = shutil.disk_usage(nearest_existing(Path(self._stores.settings.data_dir))).free
         yield _gauge("glle_data_free_bytes", "Bytes free where the data sets are.", free)
 
     def _queue(self) -> list[Metric]:

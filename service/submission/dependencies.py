@@ -121,7 +121,7 @@ def analysis_job(
         numbers=numbers_for(spec.engine),
         points=points,
     )
-    if not created and job.status == "succeeded" and not all(here.cache.present([spec.cache_key(subject)])):
+    if not created and job.status == "succeeded" and not all(here.cache.contains([spec.cache_key(subject)])):
         return made_again(here, job, terms)
     return job
 

@@ -15,9 +15,9 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 from fastapi import Header
 
 from worker.base.problems import ProblemError, refuse
-from worker.base.versions import read, written
+from worker.base.versions import dump_record, load_record
 from worker.records.ids import digest, text
-from worker.records.tenants import DEFAULT, own
+from worker.records.tenants import DEFAULT, tenant_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,12 +99,12 @@ def remembered(
     name, asked = _name(here, key), digest(*request)
     if here.room.is_full and not here.client.exists(name):  # what is remembered is answered
         raise here.room.refusal()
-    claim = written("idempotency", {"asked": asked, "claim": secrets.token_hex(8)})
+    claim = dump_record({"asked": asked, "claim": secrets.token_hex(8)})
     while not _swap(here.client, name, "", claim, CLAIM_SECONDS):
         known = text(here.client.get(name) or "")
         if not known:  # freed just now
             continue
-        state = read("idempotency", f"What is known of the Idempotency-Key {key!r}", known, dict)
+        state = load_record(f"What is known of the Idempotency-Key {key!r}", known, dict)
         if state["asked"] != asked:
             raise _reused(key)
         if "made" not in state:
@@ -118,7 +118,7 @@ def remembered(
     except BaseException:
         here.client.eval(_RELEASE, 1, name, claim)
         raise
-    remembering = written("idempotency", {"asked": asked, "made": answers.name(made)})
+    remembering = dump_record({"asked": asked, "made": answers.name(made)})
     # Nothing: it took longer than the claim.
     _swap(here.client, name, claim, remembering, here.settings.idempotency_ttl, or_nothing=True)
     return made
@@ -135,7 +135,7 @@ def content_digest(file: IO[bytes]) -> str:
 
 def _name(here: Stores, key: str) -> str:
     """Return where what is known of a key is kept: a tenant's keys are its own."""
-    return own(f"glle:idempotency:{digest(key)}", here.tenant or DEFAULT)
+    return tenant_key(f"glle:idempotency:{digest(key)}", here.tenant or DEFAULT)
 
 
 def _swap(client: redis.Redis, name: str, expected: str, state: str, seconds: int, *, or_nothing: bool = False) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.methods import method
 from service.schemas.resources import COUNTER
-from worker.storage.array_cache import entry_bytes
+from worker.records.cache_entry import entry_bytes
 
 if TYPE_CHECKING:
     from glle_engine.methods import Method, MethodSpec

@@ -8,7 +8,7 @@ from glle_engine.base.errors import InvalidParameterError
 from service.schemas.resources import COUNTER
 from worker.base.problems import ProblemError, refuse
 from worker.records.draws import draws_bytes
-from worker.records.priority import quick_draws
+from worker.records.priority import is_quick_draws
 from worker.storage.datasets import all_points_equal, not_found
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def require_sample(
 
 def require_quick(spec: DrawsSpec, seconds: float) -> None:
     """Raise the problem of draws that would make others wait too long, longer than this, if they went first."""
-    if not quick_draws(spec, seconds):
+    if not is_quick_draws(spec, seconds):
         why = "their scale may still be to be calibrated" if spec.is_auto else f"they take some {spec.seconds:.1f} s"
         raise refuse(
             "not-interactive",

@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from worker.base.files import restrict_folder
 from worker.base.problems import ProblemError, refuse
-from worker.storage.disk_space import require_room
+from worker.storage.free_space import require_room
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

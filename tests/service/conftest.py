@@ -90,7 +90,7 @@ def stores(_served: tuple[Stores, FastAPI, httpx.Client]) -> Stores:
     stores, app, _ = _served
     app.state.recent.clear()
     app.state.metrics.taken()
-    stores.counts.forget()
+    stores.counts.clear()
     stores.client.flushall()
     stores.cache._client.flushall()
     shutil.rmtree(stores.settings.data_dir, ignore_errors=True)

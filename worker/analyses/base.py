@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from glle_engine import NUMBERS
-from worker.base.versions import named
+from worker.base.versions import versioned
 from worker.records.ids import digest
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from glle_engine import Draw, Posterior
     from glle_engine.base.progress import OnProgress
     from worker.jobs.store import Kind
+    from worker.records.cache_entry import Array, Entry
     from worker.records.draws import DrawKey
-    from worker.storage.array_cache import Array, Entry
 
 
 class Desk(Protocol):
@@ -105,4 +105,4 @@ class AnalysisSpec:
 
 def results_prefix(subject: str) -> str:
     """Return what the cache keys of all results about a posterior, or a data set, begin with."""
-    return named("entry", f"result:{subject}:")
+    return versioned(f"result:{subject}:")

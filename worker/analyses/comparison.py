@@ -15,14 +15,14 @@ from worker.analyses.base import AnalysisSpec
 from worker.analyses.embedding import EmbeddingSpec, truth_of
 from worker.base.problems import problem_of
 from worker.jobs.store import Cancelled
-from worker.storage.array_cache import Entry
+from worker.records.cache_entry import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from worker.analyses.base import Desk
     from worker.base.problems import Problem
-    from worker.storage.array_cache import Array
+    from worker.records.cache_entry import Array
 
 Target = Literal["first", "truth"]
 

@@ -15,13 +15,13 @@ from glle_engine import NUMBERS, GlleError
 from glle_engine.methods import METHODS, method
 from glle_engine.metrics.registry import score
 from worker.analyses.base import AnalysisSpec, results_prefix
+from worker.records.cache_entry import Entry
 from worker.records.ids import digest
-from worker.storage.array_cache import Entry
 
 if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
     from worker.analyses.base import Desk
-    from worker.storage.array_cache import Array
+    from worker.records.cache_entry import Array
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ import redis
 
 from worker.analyses.embedding import EmbeddingSpec, Recipe
 from worker.base.problems import refuse
-from worker.base.versions import read, written
+from worker.base.versions import dump_record, load_record
 from worker.jobs.index import NOTED
 from worker.records.ids import text
 from worker.records.job import job_key
@@ -71,7 +71,7 @@ class EmbeddingStore:
     def note(self, recipe: Recipe, job: str) -> None:
         """Write the record of an embedding that a job is to make."""
         record = EmbeddingRecord(recipe=recipe, job=job, tenant=self._tenant or DEFAULT)
-        args: list[str | int] = [written("embedding", asdict(record)), self._ttl, NOTED + recipe.id]
+        args: list[str | int] = [dump_record(asdict(record)), self._ttl, NOTED + recipe.id]
         self._client.eval(_NOTE, 2, _key(recipe.id), job_key(job), *args)
 
     def all(self) -> Iterator[tuple[str, str, int]]:
@@ -90,7 +90,7 @@ class EmbeddingStore:
 
     def put(self, record: EmbeddingRecord, left: int) -> bool:
         """Write a record as it was, kept for so many milliseconds; return whether there was none."""
-        raw = written("embedding", asdict(record))
+        raw = dump_record(asdict(record))
         return bool(self._client.set(_key(record.recipe.id), raw, px=left, nx=True))
 
     def fetch(self, id_: str) -> EmbeddingRecord:
@@ -118,12 +118,12 @@ class EmbeddingStore:
 
 
 def record_of(id_: str, raw: str | bytes) -> EmbeddingRecord:
-    """Return a record as it was written; raises as `worker.base.versions.read`."""
+    """Return a record as it was written; raises as `worker.base.versions.load_record`."""
 
     def made(told: dict[str, Any]) -> EmbeddingRecord:
         return EmbeddingRecord(**{**told, "recipe": Recipe(**told["recipe"])})
 
-    return read("embedding", f"The record of embedding {id_}", raw, made)
+    return load_record(f"The record of embedding {id_}", raw, made)
 
 
 def _key(id_: str) -> str:

@@ -14,8 +14,8 @@ from glle_engine.posterior.out_of_sample import Extension, extend, reconstruct
 from glle_engine.posterior.selection import advise
 from glle_engine.posterior.summary import summarize
 from worker.analyses.base import AnalysisSpec
+from worker.records.cache_entry import Array, Entry
 from worker.records.draws import DrawKey
-from worker.storage.array_cache import Array, Entry
 
 if TYPE_CHECKING:
     from glle_engine import Posterior

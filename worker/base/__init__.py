@@ -1,4 +1,4 @@
-"""Foundations: settings, problems (failures as values), versions of stored formats, files, times.
+"""Foundations: settings, problems (failures as values), versions of stored data, files, times.
 
 Imports no other package of `worker`. Start with `settings` and `problems`.
 """

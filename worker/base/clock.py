@@ -1,4 +1,4 @@
-"""Times as the records write them: ISO 8601, UTC, milliseconds."""
+"""Times of the records: ISO 8601, UTC, milliseconds."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 
 
 def now_iso() -> str:
-    """Return the present moment, such as ``2025-03-01T12:00:00.000Z``."""
+    """Return the current time, such as ``2025-03-01T12:00:00.000Z``."""
     return iso(now_ms())
 
 
 def iso(ms: int) -> str:
-    """Return a moment given in milliseconds since 1970."""
+    """Format a time given in milliseconds since 1970."""
     moment = datetime.fromtimestamp(ms // 1000, UTC).replace(microsecond=ms % 1000 * 1000)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 

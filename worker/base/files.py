@@ -1,6 +1,6 @@
-"""Files that are whole or absent, on disk before an answer says so, and readable by their owner alone.
+"""Durable, atomic, private files.
 
-A rename is durable only after an fsync of its folder; without it a power cut brings the old file back, or none.
+A rename is durable only after an fsync of its folder: without it, a power cut can undo the rename.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import errno
 import fcntl
 import os
 import tempfile
+import threading
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -17,13 +18,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-PREFIX = ".unfinished-"  # of the names of temporary files
+PREFIX = ".unfinished-"  # of temporary file names
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
 _NO_FOLDER_FSYNC = {errno.EINVAL, errno.ENOTSUP}  # some network and FUSE file systems
+# Python 3.11 may raise SystemError if two threads parse npy headers at once (python/cpython#106905).
+NPY_HEADER_LOCK = threading.Lock()
 
 
 def size(path: Path) -> int:
-    """Return the bytes of a file, 0 where there is none."""
+    """Return the bytes of a file, 0 if it does not exist."""
     try:
         return path.stat().st_size
     except FileNotFoundError:
@@ -31,14 +34,14 @@ def size(path: Path) -> int:
 
 
 class Temporary:
-    """A file being written, readable by its owner alone; `publish` gives it its name, whole."""
+    """Unnamed file that `publish` gives its name."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self.write = file.write
 
     def publish(self, path: Path) -> None:
-        """Replace the file at `path`, and return once content and name survive a power cut."""
+        """Replace the file at `path`; afterwards content and name survive a power cut."""
         self._file.flush()
         os.fsync(self._file.fileno())
         Path(self._file.name).replace(path)
@@ -58,42 +61,53 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder, and missing ones above it, durable and open to their owner alone, whatever the umask."""
+    """Make a folder and its missing parents, durable and private whatever the umask."""
     if folder.is_dir():
         return
     make_folder(folder.absolute().parent)
-    with contextlib.suppress(FileExistsError):  # made meanwhile by another process
+    with contextlib.suppress(FileExistsError):  # another process made it meanwhile
         folder.mkdir(mode=FOLDER_MODE)
     sync_folder(folder.absolute().parent)
 
 
 def restrict_folder(folder: Path) -> None:
-    """Make a folder as `make_folder` does; close one that an earlier version left open to others."""
+    """Make a folder, or make an existing one private."""
     make_folder(folder)
     if _is_exposed(folder.stat()):
         folder.chmod(FOLDER_MODE)
 
 
 def _is_exposed(status: os.stat_result) -> bool:
-    """Say whether others can open a file of this process's user; the modes of another's files are not ours to set."""
+    """Return whether other users can open a file of this user."""
     return bool(status.st_mode & 0o077) and status.st_uid == os.geteuid()
 
 
 @contextlib.contextmanager
 def private_file(path: Path) -> Iterator[IO[str]]:
-    """Open a file for writing, made when absent, that its owner alone can open."""
+    """Open a private file for writing; create it and its folder if missing."""
     make_folder(path.parent)
     with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE), "w") as file:
-        if _is_exposed(os.fstat(file.fileno())):  # an earlier version obeyed the umask
+        if _is_exposed(os.fstat(file.fileno())):  # an earlier version used the umask
             os.fchmod(file.fileno(), FILE_MODE)
         yield file
 
 
 @contextlib.contextmanager
-def temporary(folder: Path) -> Iterator[Temporary]:
-    """Yield a temporary file in `folder`, gone afterwards unless it was published.
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a file across processes; wait for another holder.
 
-    It is locked for as long: so `remove_abandoned` can tell a file whose writer was killed.
+    The file is private, because any user able to open it could hold its lock forever.
+    """
+    with private_file(path) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@contextlib.contextmanager
+def temporary(folder: Path) -> Iterator[Temporary]:
+    """Yield a temporary file in `folder`; remove it at the end unless it was published.
+
+    The file stays locked meanwhile, so that `remove_abandoned` recognizes the file of a killed writer.
     """
     file = _locked(folder)
     try:
@@ -104,21 +118,21 @@ def temporary(folder: Path) -> Iterator[Temporary]:
 
 
 def remove_abandoned(folder: Path) -> int:
-    """Remove the temporary files of a folder whose writers were killed; return how many."""
-    found = 0
+    """Remove the temporary files of killed writers from a folder; return their number."""
+    removed = 0
     for path in folder.glob(PREFIX + "*"):
         with contextlib.suppress(FileNotFoundError, BlockingIOError), path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             path.unlink()
-            found += 1
-    return found
+            removed += 1
+    return removed
 
 
 def _locked(folder: Path) -> IO[bytes]:
-    """Return a new temporary file, locked; one that was taken for abandoned before it was is made anew."""
+    """Return a new locked temporary file."""
     while True:
         file = tempfile.NamedTemporaryFile(dir=folder, prefix=PREFIX, delete=False)  # noqa: SIM115 # the caller closes it
         fcntl.flock(file, fcntl.LOCK_EX)
         if os.fstat(file.fileno()).st_nlink:
             return file
-        file.close()
+        file.close()  # `remove_abandoned` took it before the lock

@@ -1,12 +1,19 @@
-"""Failures as values: one problem object (RFC 9457) that a job's record and an HTTP answer share."""
+"""Failures as values: the RFC 9457 problem object of job records and HTTP answers."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 from glle_engine import GlleError
-from worker.base.quoting import quotable, shortened
+
+MOST_TEXT = 2000  # characters of a text; the longest remedy has some 300
+MOST_MEMBERS = 100  # of a list or an object
+MOST_DEPTH = 6  # of nested lists and objects
+MOST_TOTAL = 32_768  # characters of all texts and numbers together
+CUT = "truncated"  # member of shortened details
+_MOST_BITS = 128  # of an integer: seeds have 64
 
 TYPE_PREFIX = "urn:glle:problem:"
 
@@ -23,22 +30,20 @@ TITLES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """What went wrong, and what to do about it.
+    """Failure with its remedy, as finite JSON of bounded size.
 
     Parameters
     ----------
     code
         Stable kebab-case name; `type` is ``urn:glle:problem:<code>``.
     status
-        The HTTP status it is answered with.
+        HTTP status.
     detail
-        A sentence on this occurrence.
+        Sentence on this occurrence.
     remedy
-        A sentence on what the user can do.
+        Sentence on what the user can do.
     details
-        Facts: sizes, positions, the smallest k that would do.
-
-    All of it is finite JSON of bounded size (`worker.base.quoting`), whatever it quotes.
+        Facts: sizes, positions, the smallest sufficient k.
 
     """
 
@@ -55,16 +60,16 @@ class Problem:
 
     @property
     def title(self) -> str:
-        """The same for every occurrence of a code."""
+        """Title of the code."""
         return TITLES.get(self.code, self.code.replace("-", " ").capitalize())
 
     @property
     def is_internal(self) -> bool:
-        """Whether it is an error of the project itself."""
+        """Whether the project itself is at fault."""
         return self.code == "internal-error"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the members of the problem+json object."""
+        """Return the problem+json object."""
         return {
             "type": TYPE_PREFIX + self.code,
             "title": self.title,
@@ -76,7 +81,7 @@ class Problem:
 
     @classmethod
     def from_dict(cls, value: dict[str, Any]) -> Self:
-        """Return the problem of `to_dict`'s object."""
+        """Return the inverse of `to_dict`."""
         return cls(
             code=str(value["type"]).removeprefix(TYPE_PREFIX),
             status=value["status"],
@@ -87,12 +92,12 @@ class Problem:
 
     @classmethod
     def from_engine(cls, error: GlleError) -> Self:
-        """Return an engine's refusal as a 422."""
+        """Return an engine's error as a 422."""
         return cls(code=error.code, status=422, detail=error.message, remedy=error.remedy, details=error.details)
 
 
 class ProblemError(Exception):
-    """Carries a `Problem` to whoever answers or records it."""
+    """Exception with a `Problem`."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.detail)
@@ -100,55 +105,53 @@ class ProblemError(Exception):
 
 
 def refuse(code: str, status: int, detail: str, remedy: str, **details: Any) -> ProblemError:
-    """Return the exception of a new `Problem`, to be raised."""
+    """Return the exception of a new `Problem`, for the caller to raise."""
     return ProblemError(Problem(code=code, status=status, detail=detail, remedy=remedy, details=details))
 
 
 def problem_of(error: Exception) -> Problem:
-    """Return the problem of an error that ended a piece of work."""
+    """Return the problem of an error that ended a task."""
     if isinstance(error, GlleError):
         return Problem.from_engine(error)
     if isinstance(error, ProblemError):
         return error.problem
-    if isinstance(error, MemoryError):
-        return out_of_memory(str(error))
-    return internal_error(error)
+    return out_of_memory(str(error)) if isinstance(error, MemoryError) else internal_error(error)
 
 
 def timed_out(seconds: int) -> Problem:
-    """Return the problem of a task that took too long."""
+    """Return the problem of a task over its time limit."""
     return Problem(
         code="job-timeout",
         status=422,
         detail=f"A task of the job took more than {seconds} s and was stopped.",
-        remedy="Use fewer points or neighbours, or raise GLLE_JOB_TIMEOUT. Draws that were made are kept.",
+        remedy="Use fewer points or neighbours, or raise GLLE_JOB_TIMEOUT. Finished draws are kept.",
         details={"seconds": seconds},
     )
 
 
 def worker_lost(job: str, times: int) -> Problem:
-    """Return the problem of a task whose workers died again and again."""
+    """Return the problem of a task whose workers died repeatedly."""
     return Problem(
         code="worker-lost",
         status=503,
         detail=f"The workers of job {job} died, or had no answer from a server, {times} times in a row.",
-        remedy="Look into the workers' log: most often the machine has too little memory for the data set.",
+        remedy="Read the workers' log. The usual cause is too little memory for the data set.",
     )
 
 
-def left_behind(job: str, numbers: str, own: str) -> Problem:
-    """Return the problem of a job that was begun for an engine of which no worker is left."""
+def orphaned_job(job: str, numbers: str, own: str) -> Problem:
+    """Return the problem of a job whose numerics version has no worker any more."""
     return Problem(
         code="other-numbers",
         status=409,
-        detail=f"Job {job} was begun for engine {numbers}, of which no worker is left; here is {own}.",
-        remedy="Send the request that created it again: the results of this engine have ids of their own.",
+        detail=f"Job {job} was created for numerics version {numbers}, which has no worker any more; this is {own}.",
+        remedy="Send the request that created it again: results of this version have separate ids.",
         details={"numbers": numbers, "own": own},
     )
 
 
 def no_worker_of_kind(job: str, numbers: str, live: list[str]) -> Problem:
-    """Return the problem of a job whose bits no live worker makes."""
+    """Return the problem of a job whose numerics kind has no live worker."""
     return Problem(
         code="no-worker-of-kind",
         status=503,
@@ -159,19 +162,19 @@ def no_worker_of_kind(job: str, numbers: str, live: list[str]) -> Problem:
     )
 
 
-def too_late(job: str, deadline: str) -> Problem:
-    """Return the problem of a job that had not ended by its deadline."""
+def deadline_exceeded(job: str, deadline: str) -> Problem:
+    """Return the problem of a job past its deadline."""
     return Problem(
         code="deadline-exceeded",
         status=504,
         detail=f"Job {job} had not ended at {deadline}, its deadline.",
-        remedy="Ask again with a longer deadline, or without one. Draws that were made are kept.",
+        remedy="Send the request again with a later deadline, or without one. Finished draws are kept.",
         details={"deadline": deadline},
     )
 
 
 def out_of_memory(message: str) -> Problem:
-    """Return the problem of a task that its worker had no memory for."""
+    """Return the problem of a task that needs more memory than its worker has."""
     return Problem(
         code="out-of-memory",
         status=422,
@@ -181,12 +184,78 @@ def out_of_memory(message: str) -> Problem:
 
 
 def internal_error(error: Exception) -> Problem:
-    """Return the problem of a task that met an error of the project's own."""
-    details: dict[str, Any] = {"exception": type(error).__name__}
+    """Return the problem of an unexpected exception in a task."""
     return Problem(
         code="internal-error",
         status=500,
-        detail="A worker met an error that it should not have met.",
-        remedy="Try again; if it stays, report it with the workers' log.",
-        details=details,
+        detail="A worker met an unexpected error.",
+        remedy="Try again; if the error persists, report it with the workers' log.",
+        details={"exception": type(error).__name__},
     )
+
+
+def shortened(text: str, most: int = MOST_TEXT) -> str:
+    """Return at most `most` characters of a text, and a note on the rest."""
+    return text if len(text) <= most else f"{text[:most]}... ({len(text) - most:,} more characters)"
+
+
+def quotable(details: dict[str, Any]) -> dict[str, Any]:
+    """Return facts as finite JSON of bounded size; `truncated` is true if a part is missing.
+
+    A number that is not finite becomes the text ``inf``, ``-inf`` or ``nan``, because JSON has none. An array becomes
+    lists, and any other object its text.
+    """
+    quoter = _Quoter()
+    quoted: dict[str, Any] = quoter.quote(details, 0)
+    return {**quoted, CUT: True} if quoter.has_cut else quoted
+
+
+class _Quoter:
+    """Conversion of one object within a budget of characters."""
+
+    def __init__(self) -> None:
+        self.has_cut = False
+        self._budget = MOST_TOTAL
+
+    def quote(self, value: Any, depth: int) -> Any:
+        """Return a value as finite JSON."""
+        if value is None or isinstance(value, bool):
+            return value
+        if hasattr(value, "dtype"):  # of numpy
+            if value.size > MOST_TOTAL:
+                self.has_cut = True
+                value = value.reshape(-1)[:MOST_MEMBERS]
+            value = value.tolist()
+        if isinstance(value, int | float):
+            return self._number(value)
+        if isinstance(value, dict | list | tuple | set | frozenset):
+            return self._nested(value, depth)
+        return self._text(value if isinstance(value, str) else str(value))
+
+    def _nested(self, value: Any, depth: int) -> Any:
+        if depth > MOST_DEPTH:
+            self.has_cut = True
+            return "..."
+        if isinstance(value, dict):
+            pairs = self._members(list(value.items()))
+            return {self._text(str(name)): self.quote(member, depth + 1) for name, member in pairs}
+        return [self.quote(member, depth + 1) for member in self._members(list(value))]
+
+    def _number(self, value: float) -> int | float | str:
+        self._budget -= 20
+        if isinstance(value, int):
+            return int(value) if value.bit_length() <= _MOST_BITS else f"an integer of {value.bit_length():,} bits"
+        return float(value) if math.isfinite(value) else str(float(value))
+
+    def _text(self, text: str) -> str:
+        most = max(0, min(MOST_TEXT, self._budget))
+        self.has_cut |= len(text) > most
+        self._budget -= min(len(text), most)
+        return shortened(text, most)
+
+    def _members(self, members: list[Any]) -> list[Any]:
+        """Return the first members, none without budget."""
+        most = MOST_MEMBERS if self._budget > 0 else 0
+        self.has_cut |= len(members) > most
+        self._budget -= min(len(members), most)
+        return members[:most]

@@ -1,27 +1,16 @@
-"""The formats of everything that outlives a process, and their versions: the one place where they are named.
+"""Versions of stored data: one schema version for all records and files, one numerics version for all results.
 
-What is read may have been written by another version of the program, before an upgrade, during one, or before it was
-taken back. So each format has a version, and whoever reads
-
-- reads his own version;
-- migrates an older one, where `MIGRATIONS` says how, and refuses it where it does not;
-- refuses a newer one with a problem that says the remedy, and neither changes nor deletes it.
-
-A version that is not told is 1, and 1 is never told: so records of before there were versions, and the programs that
-wrote them, are versions like any other. A version is raised by whoever changes a format so that an older program would
-misread it, or could not read it at all.
-
-What is found by name carries its version there, so that two versions live side by side: the entries of the array cache
-(each is made anew where it is missing), the counts, and the queue. The queue's name stands for all that a worker has
-to understand, and for the engine's numbers: a worker is never given a task that it cannot do.
+Another version of the program may have written a record, before, during or after an upgrade. A reader refuses a schema
+newer than `SCHEMA` or older than `OLDEST_SCHEMA`, and changes nothing. Cache keys and queue names carry the schema, so
+two versions run side by side; the queue name also carries the numerics version `glle_engine.NUMBERS`.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from glle_engine import NUMBERS
+from glle_engine import NUMBERS, __version__
 from worker.base.numerics import is_of_this_version, kind_of, own_numbers
 from worker.base.problems import refuse
 
@@ -30,61 +19,33 @@ if TYPE_CHECKING:
 
     from worker.base.problems import ProblemError
 
-Format = Literal[
-    "job",
-    "task",
-    "dataset",
-    "posterior",
-    "calibration",
-    "embedding",
-    "keys",
-    "idempotency",
-    "entry",
-    "stored",
-    "counts",
-    "backup",
-]
-Told = dict[str, Any]
-
-VERSIONS: dict[Format, int] = {
-    "job": 1,  # the hash of a job, its spec and its error
-    "task": 1,  # the arguments of RQ's tasks
-    "dataset": 1,  # the .json beside the .npy
-    "posterior": 1,
-    "calibration": 1,
-    "embedding": 1,
-    "keys": 1,  # keys.json
-    "idempotency": 1,  # what is known of an Idempotency-Key, the digest of the request included
-    "entry": 1,  # of the array cache: its layout, and what is in it
-    "stored": 1,  # of the object store: an entry of its index; `path` is in every version. Objects tell their own
-    "counts": 1,
-    "backup": 1,
-}
-MEMBER = "format"  # of a record that is not of version 1
-
-# (format, version) -> what makes the next version's record of such a one.
-MIGRATIONS: dict[tuple[Format, int], Callable[[Told], Told]] = {}
-
-_FOR_WORKERS: tuple[Format, ...] = ("job", "task", "dataset", "posterior", "calibration", "embedding")
-FIRST_NUMBERS = "0.1.0"  # of what does not tell them
+SCHEMA = 1  # of records in Redis, files, cache entries and backups; docs/how-to/upgrades.md lists the releases
+OLDEST_SCHEMA = 1  # the oldest schema whose records this version reads
+MEMBER = "format"  # member of a record with its schema; absent in schema 1
+FIRST_NUMBERS = "0.1.0"  # of records without numerics version
 FIRST_QUEUE = "glle"
 
+Record = dict[str, Any]
 T = TypeVar("T")
 
 
-def stamped(kind: Format, told: Told) -> Told:
-    """Return a record as it is written: with its version, unless that is 1."""
-    version = VERSIONS[kind]
-    return told if version == 1 else {**told, MEMBER: version}
+def stamp(record: Record) -> Record:
+    """Add the schema to a record; schema 1 has no member, so that its records stay as they are."""
+    return record if SCHEMA == 1 else {**record, MEMBER: SCHEMA}
 
 
-def written(kind: Format, told: Told) -> str:
-    """Return the JSON of a record, with its version."""
-    return json.dumps(stamped(kind, told), allow_nan=False)
+def dump_record(record: Record) -> str:
+    """Return a record as JSON with its schema."""
+    return json.dumps(stamp(record), allow_nan=False)
 
 
-def opened(kind: Format, what: str, told: Told) -> Told:
-    """Return a record without its version, and as this version has it; `what` names it in a refusal.
+def check_schema(name: str, record: Record) -> Record:
+    """Return a record without its schema member.
+
+    Parameters
+    ----------
+    name
+        The record's name in a refusal.
 
     Raises
     ------
@@ -92,57 +53,43 @@ def opened(kind: Format, what: str, told: Told) -> Told:
         ``written-by-newer-version``, ``written-by-older-version``, ``record-unreadable``.
 
     """
-    told = dict(told)
-    version, own = _number(told.pop(MEMBER, 1)), VERSIONS[kind]
-    if version is None:
-        raise unreadable(what)
-    if version > own:
-        raise newer(what, version, own)
-    while version < own:
-        if (migrate := MIGRATIONS.get((kind, version))) is None:
-            raise _too_old(what, version, own)
-        told, version = migrate(told), version + 1
-    return told
+    record = dict(record)
+    schema = _parse_schema(record.pop(MEMBER, 1))
+    if schema is None:
+        raise unreadable(name)
+    if not OLDEST_SCHEMA <= schema <= SCHEMA:
+        raise _other_schema(name, schema)
+    return record
 
 
-def read(kind: Format, what: str, raw: str | bytes, make: Callable[[Told], T]) -> T:
-    """Return what `make` makes of a record in JSON; raises as `opened`."""
+def load_record(name: str, raw: str | bytes, convert: Callable[[Record], T]) -> T:
+    """Return a converted JSON record; raises as `check_schema`."""
     try:
-        told = json.loads(raw)
+        record = json.loads(raw)
     except (ValueError, RecursionError) as error:
-        raise unreadable(what) from error
-    if not isinstance(told, dict):
-        raise unreadable(what)
-    told = opened(kind, what, told)
+        raise unreadable(name) from error
+    if not isinstance(record, dict):
+        raise unreadable(name)
+    record = check_schema(name, record)
     try:
-        return make(told)
+        return convert(record)
     except (ValueError, KeyError, TypeError) as error:
-        raise unreadable(what) from error
+        raise unreadable(name) from error
 
 
-def named(kind: Format, name: str) -> str:
-    """Return a name under which only this version of a format is found."""
-    version = VERSIONS[kind]
-    return name if version == 1 else f"v{version}:{name}"
+def versioned(key: str) -> str:
+    """Return a Redis key that only this schema uses."""
+    return key if SCHEMA == 1 else f"v{SCHEMA}:{key}"
 
 
-def queue_name(numbers: str | None = None) -> str:
-    """Return the name of the queue of which this version's workers can do every task, to the last bit.
-
-    Parameters
-    ----------
-    numbers
-        Those of the workers (`worker.base.numerics`); None for the pinned kind.
-
-    """
-    generation = 1 + sum(VERSIONS[kind] - 1 for kind in _FOR_WORKERS)  # grows with each of them: no name comes again
-    numbers = NUMBERS if numbers is None else numbers
-    first = generation == 1 and numbers == FIRST_NUMBERS
-    return FIRST_QUEUE if first else f"{FIRST_QUEUE}-{generation}-{numbers}"
+def queue_name(numbers: str = NUMBERS) -> str:
+    """Return the queue of the workers with this schema and these numerics (`worker.base.numerics`)."""
+    is_first = SCHEMA == 1 and numbers == FIRST_NUMBERS
+    return FIRST_QUEUE if is_first else f"{FIRST_QUEUE}-{SCHEMA}-{numbers}"
 
 
 def numbers_of_queue(name: str) -> str | None:
-    """Return the numbers of the workers of a queue of this version, None for a queue of another version."""
+    """Return the numerics of a queue's workers, None for a queue of another version."""
     if name == queue_name():
         return NUMBERS
     numbers = name.split("-", 2)[-1]
@@ -150,61 +97,54 @@ def numbers_of_queue(name: str) -> str | None:
     return numbers if is_own else None
 
 
-def require_own_numbers(what: str, numbers: str) -> None:
-    """Raise ``other-numbers`` for work whose results would not have the bits that its id stands for."""
+def require_own_numbers(name: str, numbers: str) -> None:
+    """Raise ``other-numbers`` unless this process computes the bits that `numbers` names."""
     if numbers != own_numbers():
-        raise _other_numbers(what, numbers, own_numbers())
+        raise _other_numbers(name, numbers, own_numbers())
 
 
-def require_own_version(what: str, numbers: str) -> None:
-    """Raise ``other-numbers`` for work that no worker of this version could do, of whatever numerics kind."""
+def require_own_version(name: str, numbers: str) -> None:
+    """Raise ``other-numbers`` if `numbers` is of another version, of whatever numerics kind."""
     if not is_of_this_version(numbers):
-        raise _other_numbers(what, numbers, NUMBERS)
+        raise _other_numbers(name, numbers, NUMBERS)
 
 
-def _other_numbers(what: str, numbers: str, own: str) -> ProblemError:
+def unreadable(name: str) -> ProblemError:
+    """Return the refusal of a damaged record."""
+    remedy = "It was not changed. Restore it from a backup (`glle restore`), or delete it."
+    return refuse("record-unreadable", 500, f"{name} is damaged, or of another program.", remedy)
+
+
+def _other_schema(name: str, schema: int) -> ProblemError:
+    is_newer = schema > SCHEMA
+    return refuse(
+        "written-by-newer-version" if is_newer else "written-by-older-version",
+        503,
+        f"{name} has schema {schema}; this version, glle {__version__}, reads schemas {OLDEST_SCHEMA} to {SCHEMA}.",
+        "Finish the upgrade: run the newer version on this machine too (docs/how-to/upgrades.md). Nothing was changed."
+        if is_newer
+        else "Run a version that reads both schemas first (docs/how-to/upgrades.md lists them). Nothing was changed.",
+        format=schema,
+        oldest=OLDEST_SCHEMA,
+        newest=SCHEMA,
+    )
+
+
+def _other_numbers(name: str, numbers: str, own: str) -> ProblemError:
     return refuse(
         "other-numbers",
         409,
-        f"{what} has the numbers of engine {numbers}; those of this one, {own}, differ in bits.",
-        "Ask for it anew with the same data set and parameters: it gets an id of its own. What is cached is kept.",
+        f"{name} has numerics version {numbers}; this version is {own}, whose results differ in bits.",
+        "Send the original request again with the same data set and parameters: the result gets another id. "
+        "Cached results stay readable.",
         numbers=numbers,
         own=own,
     )
 
 
-def newer(what: str, version: int, own: int) -> ProblemError:
-    """Return the refusal of what a newer version of the program has written."""
-    return refuse(
-        "written-by-newer-version",
-        503,
-        f"{what} is of format {version}; this version of glle reads formats up to {own}.",
-        "Finish the upgrade: run the newer version here, too (docs/how-to/upgrades.md). Nothing was changed.",
-        format=version,
-        newest=own,
-    )
-
-
-def unreadable(what: str) -> ProblemError:
-    """Return the refusal of a record that no version has written so."""
-    remedy = "It was left as it is: put it back from a backup (`glle restore`), or delete it."
-    return refuse("record-unreadable", 500, f"{what} is damaged, or of another program.", remedy)
-
-
-def _too_old(what: str, version: int, own: int) -> ProblemError:
-    return refuse(
-        "written-by-older-version",
-        503,
-        f"{what} is of format {version}; this version of glle reads format {own}, and cannot migrate it.",
-        "Upgrade by way of a version in between, as docs/how-to/upgrades.md says. Nothing was changed.",
-        format=version,
-        own=own,
-    )
-
-
-def _number(told: object) -> int | None:
-    """Return a version as it was told, None when it is none; Redis' hashes have text."""
-    if isinstance(told, bool) or not isinstance(told, int | str):
+def _parse_schema(value: object) -> int | None:
+    """Return a schema as an integer, or None if it is not one; Redis hashes hold text."""
+    if isinstance(value, bool) or not isinstance(value, int | str):
         return None
-    text = str(told)
+    text = str(value)
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 and int(text) > 0 else None

@@ -1,8 +1,7 @@
-"""A circuit breaker: a server that does not answer is waited for by one who asks, not by everyone who comes after.
+"""Circuit breaker for an unresponsive Redis server.
 
-A request holds a thread while it waits, and there are few: were each to wait for a server that is silent, requests that
-need nothing of it would wait, too. So a call that met no answer is the last one for a moment; who asks meanwhile is
-told at once, and after the moment one of them tries again.
+Requests hold one of few threads while they wait. If each waited for a silent server, requests without need of it would
+wait too. So after a call without an answer further calls fail at once, until one of them may try again.
 """
 
 from __future__ import annotations
@@ -18,22 +17,20 @@ from redis.retry import Retry
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-AWAY_SECONDS = 0.5  # for which a server that did not answer is not asked again
+AWAY_SECONDS = 0.5  # pause after a call without an answer
 
 
-class AwayError(redis.ConnectionError):
-    """The server did not answer a moment ago, and was not asked again."""
+class CircuitOpenError(redis.ConnectionError):
+    """Call refused because the server did not answer a moment ago."""
 
 
 class CircuitBreaker(Retry):
-    """Tries a broken connection again at once, a silent server not before a moment has passed.
-
-    One for all connections of a client: redis-py copies what it is given, and gets this very one.
+    """Circuit breaker for all connections of one client; broken connections are retried at once.
 
     Parameters
     ----------
     seconds
-        The client's socket timeout: how long one who tries again may take before another may.
+        The client's socket timeout, an upper bound of a trial's duration.
 
     """
 
@@ -42,41 +39,42 @@ class CircuitBreaker(Retry):
         self._seconds = seconds
         self._lock = threading.Lock()
         self._away_until = 0.0
-        self._here = threading.local()  # whether this thread is within a call already: a call connects by another
+        self._thread = threading.local()  # `is_calling`: a call connects by a nested call
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Return this object: redis-py copies its policy, and all connections share one state."""
         return self
 
     def call_with_retry(self, do: Callable[[], Any], *arguments: Any, **options: Any) -> Any:
-        """Call `do` as redis-py has it called.
+        """Call `do` with redis-py's retries.
 
         Raises
         ------
-        AwayError
-            At once, where the server did not answer somebody else just now.
+        CircuitOpenError
+            At once, if the server did not answer a moment ago.
 
         """
-        if getattr(self._here, "within", False):
+        if getattr(self._thread, "is_calling", False):
             return super().call_with_retry(do, *arguments, **options)
-        self._require_near()
-        self._here.within = True
+        self._require_closed()
+        self._thread.is_calling = True
         try:
-            found = super().call_with_retry(do, *arguments, **options)
+            answer = super().call_with_retry(do, *arguments, **options)
         except (redis.ConnectionError, redis.TimeoutError, OSError):
             self._away_until = time.monotonic() + AWAY_SECONDS
             raise
         except BaseException:
-            self._away_until = 0.0  # it answered: with an error
+            self._away_until = 0.0  # the server answered with an error
             raise
         finally:
-            self._here.within = False
+            self._thread.is_calling = False
         self._away_until = 0.0
-        return found
+        return answer
 
-    def _require_near(self) -> None:
+    def _require_closed(self) -> None:
         with self._lock:
             now = time.monotonic()
             if now < self._away_until:
-                raise AwayError("It did not answer a moment ago.")
-            if self._away_until:  # this one tries; another, should nothing be heard of it
+                raise CircuitOpenError("The Redis server did not answer a moment ago.")
+            if self._away_until:  # this call tries; if it hangs, another one tries later
                 self._away_until = now + 2 * self._seconds

@@ -1,7 +1,7 @@
-"""A Redis Cluster as the array cache uses it: a client like that of one server.
+"""Redis Cluster client with the interface of a client of one server, for the array cache.
 
-It is connected at the first command, whatever fails is a `redis.RedisError`, and a transaction is one for each key: a
-value of the cache is one key, and keys lie on different servers.
+It connects at the first command, and each failure is a `redis.RedisError`. A transaction covers the commands of one
+key: a value of the cache is one key, and keys are spread over the servers.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ if TYPE_CHECKING:
     from redis.retry import Retry
 
 
-_ADDED_UP = ("used_memory", "maxmemory", "evicted_keys")  # over the servers of a cluster
+_TOTALS = ("used_memory", "maxmemory", "evicted_keys")  # of INFO: summed over the servers
 _PRIMARIES = "primaries"
 
-Noted = tuple[str, tuple[Any, ...], dict[str, Any]]  # a command of a pipeline
+Command = tuple[str, tuple[Any, ...], dict[str, Any]]  # name, arguments, options
 
 
 class Cluster:
-    """A client of a cluster.
+    """Client of a cluster.
 
     Parameters
     ----------
     connect
-        Makes redis-py's client, which asks a node for all the others.
-    patience
-        With nodes that are away or change.
+        Returns redis-py's client, which discovers the nodes.
+    retry
+        Retry policy for unreachable or changing nodes.
 
     """
 
-    def __init__(self, connect: Callable[[], RedisCluster], patience: Retry) -> None:
+    def __init__(self, connect: Callable[[], RedisCluster], retry: Retry) -> None:
         self._connect = connect
-        self._patience = patience
+        self._retry = retry
         self._lock = threading.Lock()
-        self._made: RedisCluster | None = None
+        self._cluster: RedisCluster | None = None
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        """Return a command of redis-py's."""
+        """Return a command of redis-py's client."""
 
         def command(*arguments: Any, **options: Any) -> Any:
             return self.do(lambda cluster: getattr(cluster, name)(*arguments, **options))
@@ -54,97 +54,97 @@ class Cluster:
         return command
 
     def do(self, work: Callable[[RedisCluster], Any]) -> Any:
-        """Return what `work` does with redis-py's client, again while nodes are away or change."""
+        """Return the result of `work` with redis-py's client; retry while nodes are unreachable or change."""
         try:
-            return self._patience.call_with_retry(lambda: work(self._client()), self._ask_anew)
-        except RedisClusterException as error:  # it is no RedisError
+            return self._retry.call_with_retry(lambda: work(self._client()), self._refresh_topology)
+        except RedisClusterException as error:  # not a RedisError
             raise redis.ConnectionError(str(error)) from error
 
-    def pipeline(self, *, transaction: bool = True) -> _Commands:
-        """Return commands to do together; those of one key in one transaction, if one is asked for."""
-        return _Commands(self, transaction=transaction)
+    def pipeline(self, *, transaction: bool = True) -> _Pipeline:
+        """Return a pipeline; with `transaction` the commands of each key are one transaction."""
+        return _Pipeline(self, transaction=transaction)
 
     def scan_iter(self, **options: Any) -> Iterator[bytes]:
         """Return the keys of all servers."""
         return iter(self.do(lambda cluster: list(cluster.scan_iter(**options))))
 
     def info(self, *sections: str) -> dict[str, Any]:
-        """Return what one of the servers says of itself, memory and evictions added up over all that hold arrays."""
-        told = self.do(lambda cluster: cluster.info(*sections, target_nodes=_PRIMARIES))
-        each = [told] if "redis_version" in told else list(told.values())
-        totals = {name: sum(int(one.get(name, 0)) for one in each) for name in _ADDED_UP}
-        policies = sorted({str(one["maxmemory_policy"]) for one in each if "maxmemory_policy" in one})
-        return {**each[0], **totals, "maxmemory_policy": ", ".join(policies)}
+        """Return INFO of one server, with memory and evictions summed over all primaries."""
+        reply = self.do(lambda cluster: cluster.info(*sections, target_nodes=_PRIMARIES))
+        servers = [reply] if "redis_version" in reply else list(reply.values())
+        totals = {name: sum(int(server.get(name, 0)) for server in servers) for name in _TOTALS}
+        policies = sorted({str(server["maxmemory_policy"]) for server in servers if "maxmemory_policy" in server})
+        return {**servers[0], **totals, "maxmemory_policy": ", ".join(policies)}
 
     def ping(self) -> Any:
-        """Ask all servers that hold arrays whether they answer."""
+        """Ping all primaries."""
         return self.do(lambda cluster: cluster.ping(target_nodes=_PRIMARIES))
 
     def time(self) -> Any:
-        """Return the time of one of the servers."""
+        """Return the time of one server."""
         return self.do(lambda cluster: cluster.get_default_node().redis_connection.time())  # type: ignore[no-untyped-call] # redis-py's
 
     def close(self) -> None:
         """Close the connections."""
-        if self._made is not None:
-            self._made.close()
+        if self._cluster is not None:
+            self._cluster.close()
 
-    def _ask_anew(self, _: Exception) -> None:
-        """Ask who has which keys now; redis-py does not after every failure of a transaction."""
-        if self._made is not None:
+    def _refresh_topology(self, _: Exception) -> None:
+        """Discover the nodes again, which redis-py omits after some failures of a transaction."""
+        if self._cluster is not None:
             with suppress(RedisClusterException, redis.RedisError):
-                self._made.nodes_manager.initialize()
+                self._cluster.nodes_manager.initialize()
 
     def _client(self) -> RedisCluster:
         with self._lock:
-            if self._made is None:
-                self._made = self._connect()
-            return self._made
+            if self._cluster is None:
+                self._cluster = self._connect()
+            return self._cluster
 
 
-class _Commands:
-    """Commands noted, and sent together; noted, because redis-py's pipeline can be sent but once."""
+class _Pipeline:
+    """Recorded commands, because a retry needs them again and redis-py sends its pipeline once."""
 
     def __init__(self, cluster: Cluster, *, transaction: bool) -> None:
         self._cluster = cluster
         self._transaction = transaction
-        self._noted: list[Noted] = []
+        self._commands: list[Command] = []
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._noted = []
+        self._commands = []
 
     def __getattr__(self, name: str) -> Callable[..., None]:
-        def note(*arguments: Any, **options: Any) -> None:
-            self._noted.append((name, arguments, options))
+        def record(*arguments: Any, **options: Any) -> None:
+            self._commands.append((name, arguments, options))
 
-        return note
+        return record
 
     def execute(self) -> list[Any]:
-        """Send the commands; return what they returned, without transactions in their order."""
+        """Send the commands; return the replies, in the order of the commands unless there are transactions."""
         if not self._transaction:
-            return self._send(self._noted)
-        of: defaultdict[Any, list[Noted]] = defaultdict(list)
-        for noted in self._noted:
-            of[_key(noted)].append(noted)
-        return [answer for together in of.values() for answer in self._send(together)]
+            return self._send(self._commands)
+        by_key: defaultdict[Any, list[Command]] = defaultdict(list)
+        for command in self._commands:
+            by_key[_key(command)].append(command)
+        return [reply for commands in by_key.values() for reply in self._send(commands)]
 
-    def _send(self, noted: list[Noted]) -> list[Any]:
+    def _send(self, commands: list[Command]) -> list[Any]:
         def send(cluster: RedisCluster) -> list[Any]:
-            with cluster.pipeline(transaction=self._transaction) as together:  # type: ignore[no-untyped-call] # redis-py's
-                for name, arguments, options in noted:
-                    if name == "eval":  # its pipeline bars the method; the command is one like others
-                        together.execute_command("EVAL", *arguments)
+            with cluster.pipeline(transaction=self._transaction) as pipeline:  # type: ignore[no-untyped-call] # redis-py's
+                for name, arguments, options in commands:
+                    if name == "eval":  # redis-py's pipeline has no such method
+                        pipeline.execute_command("EVAL", *arguments)
                     else:
-                        getattr(together, name)(*arguments, **options)
-                return list(together.execute())
+                        getattr(pipeline, name)(*arguments, **options)
+                return list(pipeline.execute())
 
-        return list(self._cluster.do(send)) if noted else []
+        return list(self._cluster.do(send)) if commands else []
 
 
-def _key(noted: Noted) -> Any:
-    """Return the key that a command is about; a script names its keys after their number."""
-    name, arguments, _ = noted
+def _key(command: Command) -> Any:
+    """Return the key of a command; in EVAL it follows script and number of keys."""
+    name, arguments, _ = command
     return arguments[2] if name == "eval" else arguments[0]

@@ -1,8 +1,7 @@
-"""Patience with a Redis that is away for a while: what passes by itself is tried again, for a given time.
+"""Retry policy for a Redis that is unreachable for a while.
 
-While a replica becomes the master (sentinels, a cluster, a managed server) a server is away, or still loading, or
-read-only, or without the replicas that it must have. A worker waits for that to pass, so that its task is not lost; a
-request is told at once to come again.
+During a failover (sentinels, a cluster, a managed server) a server is unreachable, loading, read-only, or without its
+required replicas. A worker waits, so that its task is not lost; a request fails at once, so that the client retries.
 """
 
 from __future__ import annotations
@@ -18,28 +17,28 @@ from redis.retry import Retry
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-LEAST = 2  # tries again even without patience: a connection that has idled may have been cut
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5
+MIN_RETRIES = 2  # even with a time limit of 0, because an idle connection may be cut
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5  # seconds
 _LOST = (redis.ConnectionError, redis.TimeoutError, OSError)
-_SERVERS = (redis.ReadOnlyError, ClusterDownError, TryAgainError, RedisClusterException)
-_FOR_GOOD = (redis.AuthenticationError, AuthorizationError)
+_FAILOVER = (redis.ReadOnlyError, ClusterDownError, TryAgainError, RedisClusterException)
+_PERMANENT = (redis.AuthenticationError, AuthorizationError)
 _TOO_FEW_REPLICAS = "NOREPLICAS"
 
 T = TypeVar("T")
 
 
 class RetryPolicy(Retry):
-    """redis-py's policy of trying again, by the clock.
+    """Retry policy with a time limit.
 
     Parameters
     ----------
     seconds
-        Time after which a failure is raised; before it, whatever `passes` is tried again.
+        Transient failures are retried for so long.
 
     """
 
     def __init__(self, seconds: float) -> None:
-        super().__init__(ExponentialBackoff(cap=_LONGEST_PAUSE, base=_FIRST_PAUSE), LEAST)
+        super().__init__(ExponentialBackoff(cap=_LONGEST_PAUSE, base=_FIRST_PAUSE), MIN_RETRIES)
         self._seconds = seconds
 
     def call_with_retry(
@@ -49,13 +48,13 @@ class RetryPolicy(Retry):
         is_retryable: Callable[[Exception], bool] | None = None,
         with_failure_count: bool = False,  # noqa: FBT001, FBT002 # redis-py's signature
     ) -> T:
-        """Return what `do` returns, once it does; `fail` is told of each failure (it hangs up)."""
+        """Return the result of `do`; call `fail` after each failure (it disconnects)."""
         until, failures = time.monotonic() + self._seconds, 0
         while True:
             try:
                 return do()
             except (redis.RedisError, RedisClusterException, OSError) as error:
-                if not passes(error) or (is_retryable is not None and not is_retryable(error)):
+                if not is_transient(error) or (is_retryable is not None and not is_retryable(error)):
                     raise
                 failures += 1
                 fail(*((error, failures) if with_failure_count else (error,)))
@@ -64,10 +63,10 @@ class RetryPolicy(Retry):
                 time.sleep(self._backoff.compute(failures))
 
 
-def passes(error: Exception) -> bool:
-    """Say whether a failure passes by itself: a server that is away or changes, not a command or a password refused."""
-    if isinstance(error, _FOR_GOOD):
+def is_transient(error: Exception) -> bool:
+    """Return whether a retry may succeed: an unreachable or changing server, not a refused command or password."""
+    if isinstance(error, _PERMANENT):
         return False
-    return isinstance(error, (*_LOST, *_SERVERS)) or (
-        isinstance(error, redis.ResponseError) and _TOO_FEW_REPLICAS in str(error)  # a pipeline says its command first
+    return isinstance(error, (*_LOST, *_FAILOVER)) or (
+        isinstance(error, redis.ResponseError) and _TOO_FEW_REPLICAS in str(error)  # a pipeline prefixes its command
     )

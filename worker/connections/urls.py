@@ -1,10 +1,10 @@
-"""Where a Redis is, as its URL says: one server, a master that sentinels know, or a cluster.
+"""Redis URLs of one server, of a master behind sentinels, and of a cluster.
 
     redis://user:password@host:6379/0            rediss:// with TLS, unix:///path for a socket
     sentinel://user:password@host1:26379,host2:26379/service/0            sentinels:// with TLS
     redis+cluster://user:password@host1:6379,host2:6379                   rediss+cluster:// with TLS
 
-User and password are the servers'; `?sentinel_username=` and `?sentinel_password=` are those of the sentinels. The
+User and password are those of the servers; `?sentinel_username=` and `?sentinel_password=` those of the sentinels. The
 other parameters are redis-py's, such as `ssl_ca_certs`, `ssl_certfile` and `ssl_keyfile`.
 """
 
@@ -25,23 +25,23 @@ _PORTS = {"sentinel": 26379, "cluster": 6379}
 _ENCRYPTED = frozenset({"rediss", "sentinels", "rediss+cluster"})
 _FILES = ("ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile")
 _SENTINEL_LOGIN = {"sentinel_username": "username", "sentinel_password": "password"}
-_LOGIN = "its login has a character that a URL has for itself: write / as %2F, # as %23, ? as %3F, [ as %5B."
+_LOGIN = "its login has a character reserved in URLs: write / as %2F, # as %23, ? as %3F, [ as %5B."
 
 
 @dataclass(frozen=True, kw_only=True)
-class Address:
-    """A Redis to connect to.
+class RedisUrl:
+    """Parsed Redis URL.
 
     Parameters
     ----------
     hosts
-        Hosts and ports of the sentinels, or of some nodes of the cluster; empty for one server.
+        Hosts and ports of the sentinels, or of cluster nodes; empty for one server.
     service
-        The master's name among the sentinels.
+        The sentinels' name of the master.
     options
-        What redis-py's connections to the servers are made with; of one server without the host.
+        Arguments of redis-py's connections to the servers, without the host.
     login
-        User and password of the sentinels.
+        Credentials of the sentinels.
 
     """
 
@@ -54,20 +54,20 @@ class Address:
     login: dict[str, str]
 
 
-def address(url: str) -> Address:
-    """Return what a URL says.
+def parse_redis_url(url: str) -> RedisUrl:
+    """Parse a URL.
 
     Raises
     ------
     ValueError
-        When it is of no known form, or names a file of a certificate or key that is not there.
+        If the URL is malformed, or names an unreadable certificate or key file.
 
     """
     scheme, _, rest = url.partition("://")
     encrypted = scheme in _ENCRYPTED
     if (kind := _KINDS.get(scheme)) is None:
         options = _with_files(_parsed(url))
-        return Address(kind="server", url=url, encrypted=encrypted, options=options, login={})
+        return RedisUrl(kind="server", url=url, encrypted=encrypted, options=options, login={})
     rest, _, query = rest.partition("?")
     authority, _, path = rest.partition("/")
     login, at, listed = authority.rpartition("@")
@@ -76,26 +76,26 @@ def address(url: str) -> Address:
     try:
         hosts = tuple(_host(text, _PORTS[kind]) for text in listed.split(","))
     except ValueError:
-        if "@" in query:  # what is quoted may be the password's beginning
+        if "@" in query:  # the message would quote the start of the password
             raise ValueError(_LOGIN) from None
         raise
     service, database = _service(path) if kind == "sentinel" else ("", _only_database(path))
-    told = _parsed(f"redis{'s' * encrypted}://{login}{at}host/{database}?{query}")
-    options = {name: value for name, value in told.items() if name not in {"host", "connection_class"}}
-    sentinel = {mine: options.pop(name) for name, mine in _SENTINEL_LOGIN.items() if name in options}
-    return Address(
+    parsed = _parsed(f"redis{'s' * encrypted}://{login}{at}host/{database}?{query}")
+    options = {name: value for name, value in parsed.items() if name not in {"host", "connection_class"}}
+    credentials = {name: options.pop(option) for option, name in _SENTINEL_LOGIN.items() if option in options}
+    return RedisUrl(
         kind=kind,
         url=url,
         encrypted=encrypted,
         options=_with_files(options),
         hosts=hosts,
         service=service,
-        login=sentinel,
+        login=credentials,
     )
 
 
 def _parsed(url: str) -> dict[str, Any]:
-    """Return redis-py's reading of a URL; Python's own complaints of one quote it, the password too."""
+    """Parse a URL with redis-py; replace errors of Python that quote the password."""
     try:
         return dict(parse_url(url))  # type: ignore[no-untyped-call] # redis-py's
     except ValueError as error:
@@ -116,21 +116,21 @@ def _host(text: str, port: int) -> tuple[str, int]:
 
 
 def _service(path: str) -> tuple[str, int]:
-    """Return the service and the database that a sentinel URL's path names."""
+    """Return service and database of a sentinel URL's path."""
     service, _, database = path.partition("/")
     if not service or not (database or "0").isdecimal():
-        raise ValueError("it must name the service that the sentinels know, as sentinel://host1,host2/service/0.")
+        raise ValueError("it must name the service of the sentinels, as sentinel://host1,host2/service/0.")
     return unquote(service), int(database or 0)
 
 
 def _only_database(path: str) -> int:
     if path not in {"", "0"}:
-        raise ValueError("a cluster has no database but 0: leave out what stands behind the hosts.")
+        raise ValueError("a cluster has only database 0: remove the path after the hosts.")
     return 0
 
 
 def _with_files(options: dict[str, Any]) -> dict[str, Any]:
-    """Return options whose files are there: missing, they would be an error of every request."""
+    """Return options after a check of their files, which otherwise would fail every request."""
     for name in _FILES:
         if name in options and not os.access(options[name], os.R_OK):
             raise ValueError(f"{name}={options[name]} cannot be read.")

@@ -17,9 +17,9 @@ from worker.base.problems import ProblemError, refuse
 from worker.base.versions import require_own_numbers
 from worker.execution.draws import cached_draw, draw_and_cache, group_size
 from worker.execution.telemetry import stage
+from worker.records.cache_entry import Entry
 from worker.records.draws import draws_bytes
 from worker.records.ids import content_sha256
-from worker.storage.array_cache import Entry
 from worker.storage.datasets import not_found
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from worker.analyses.base import AnalysisSpec
     from worker.jobs.store import Job
+    from worker.records.cache_entry import Array
     from worker.records.draws import DrawKey
-    from worker.storage.array_cache import Array
     from worker.storage.posteriors import PosteriorRecord
     from worker.stores import Stores
 
@@ -83,7 +83,7 @@ class WorkerDesk:
         """Return what is kept beside a data set's values."""
         if (known := self.here.datasets.get(dataset)) is None:
             raise not_found(dataset)
-        return self.here.datasets.beside(known)
+        return self.here.datasets.load_extras(known)
 
     def calibration(self) -> Entry:
         """Return the posterior's own calibration."""
@@ -93,8 +93,8 @@ class WorkerDesk:
 
     def draws(self, posterior: Posterior, keys: Iterable[DrawKey]) -> Iterator[Draw]:
         """Yield draws, from the cache where they are there."""
-        keys, id_, size = list(keys), self.record.drawn_from, group_size(posterior)
-        keep = self.here.cache.keep_together(draws_bytes(self.record.n, self.record.spec["n_components"], len(keys)))
+        keys, id_, size = list(keys), self.record.arrays_id, group_size(posterior)
+        keep = self.here.cache.tier_by_size(draws_bytes(self.record.n, self.record.spec["n_components"], len(keys)))
         for start in range(0, len(keys), size):
             group = keys[start : start + size]
             entries = {key: self.here.cache.get(key.cache_key(id_)) for key in group}

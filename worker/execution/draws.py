@@ -12,14 +12,14 @@ from glle_engine import Draw, Posterior
 from worker.base.numerics import own_numbers
 from worker.base.problems import refuse
 from worker.execution.telemetry import drew, stage
+from worker.records.cache_entry import Entry
 from worker.records.draws import DrawKey
 from worker.records.ids import content_sha256
-from worker.storage.array_cache import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from worker.storage.tiered_cache import Keep, TieredCache
+    from worker.storage.tiered_cache import Tier, TieredCache
 
 
 def group_size(posterior: Posterior) -> int:
@@ -35,12 +35,12 @@ def with_neighbors(cache: TieredCache, id_: str, key: DrawKey, size: int) -> lis
         for index in range(first, first + size)
         if index != key.index
     ]
-    present = cache.present([other.cache_key(id_) for other in others]) if others else []
+    present = cache.contains([other.cache_key(id_) for other in others]) if others else []
     return [key, *(other for other, there in zip(others, present, strict=True) if not there)]
 
 
 def draw_and_cache(
-    cache: TieredCache, id_: str, posterior: Posterior, keys: Sequence[DrawKey], keep: Keep = "cache"
+    cache: TieredCache, id_: str, posterior: Posterior, keys: Sequence[DrawKey], keep: Tier = "cache"
 ) -> list[Draw]:
     """Make draws of one source and alignment, and cache them; raises as `store_draws`."""
     made, seconds = drawn(posterior, keys)
@@ -69,14 +69,14 @@ def store_draws(
     keys: Sequence[DrawKey],
     made: Sequence[Draw],
     seconds: float,
-    keep: Keep = "cache",
+    keep: Tier = "cache",
 ) -> None:
     """Cache draws, or store those of a job that is larger than the cache.
 
     Parameters
     ----------
     id_
-        The name of the posterior's arrays: `PosteriorRecord.drawn_from`.
+        The name of the posterior's arrays: `PosteriorRecord.arrays_id`.
 
     Raises
     ------

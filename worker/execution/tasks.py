@@ -22,6 +22,7 @@ from glle_engine import FitSpec, Posterior
 from glle_engine.base.progress import StageClock
 from worker.analyses.registry import analysis_of
 from worker.base.clock import now_iso
+from worker.base.numerics import provenance
 from worker.base.problems import internal_error, problem_of, timed_out
 from worker.base.versions import require_own_numbers
 from worker.execution.background_writer import Behind
@@ -31,7 +32,6 @@ from worker.execution.draws import drawn, group_size, store_draws, with_neighbor
 from worker.execution.telemetry import Watch, fitted, stage, watched
 from worker.jobs.store import Cancelled, Job, job_key
 from worker.records.draws import DrawsSpec
-from worker.records.provenance import provenance
 from worker.storage.datasets import not_found
 from worker.storage.posteriors import ARRAYS, PosteriorRecord
 from worker.stores import Stores, stores
@@ -201,9 +201,9 @@ class _Shards:
     def make(self, shard: int) -> None:
         """Make the draws that are not there yet, open what comes after them, and tell how far the job is."""
         here, job, spec = self.here, self.job, self.spec
-        keys, keep = spec.shard_keys(shard), here.cache.keep_together(spec.nbytes)
-        drawn_from = self.record.drawn_from
-        present = here.cache.present([key.cache_key(drawn_from) for key in keys])
+        keys, keep = spec.shard_keys(shard), here.cache.tier_by_size(spec.nbytes)
+        arrays_id = self.record.arrays_id
+        present = here.cache.contains([key.cache_key(arrays_id) for key in keys])
         size = len(keys) if all(present) else group_size(self.posterior)
         here.jobs.stage(job.id, "drawing")
         if shard == 0:  # the posterior is there now: the other chains need not fit it each
@@ -214,9 +214,9 @@ class _Shards:
             missing = [key for key, there in zip(keys[start:done], present[start:done], strict=True) if not there]
             if missing:
                 if spec.total == 1:
-                    missing = with_neighbors(here.cache, drawn_from, keys[0], size)
+                    missing = with_neighbors(here.cache, arrays_id, keys[0], size)
                 made, seconds = drawn(self.posterior, missing)
-                self.behind.do(partial(store_draws, here.cache, drawn_from, missing, made, seconds, keep))
+                self.behind.do(partial(store_draws, here.cache, arrays_id, missing, made, seconds, keep))
             if done == len(keys) and spec.shards > job.chains:  # the first has not opened all
                 self.behind.do(partial(here.queue.open_next, job, shard))
             self.behind.do(partial(here.jobs.advance, job.id, job.round, shard, done))
@@ -229,7 +229,7 @@ def _analyse(here: Stores, job: Job, *, round_: int) -> None:
     require_own_numbers(f"What job {job.id} is to make", spec.engine)
     key = spec.cache_key(job.subject)
     result = None
-    if not all(here.cache.present([key])):
+    if not all(here.cache.contains([key])):
         with stage("analysing"):
             result = spec.run(WorkerDesk(here, job))
     here.jobs.progress(job.id, spec.total, spec.total, "caching")

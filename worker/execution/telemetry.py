@@ -12,11 +12,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import redis
+from opentelemetry.context import Context, get_current
+from opentelemetry.trace import SpanKind, Status, StatusCode
 from rq import get_current_job
 
 from worker.jobs.store import job_key
 from worker.observability.request_context import on_behalf
-from worker.observability.tracing import HORSE_SECONDS, TRACING, wanted
+from worker.observability.tracing import HORSE_SECONDS, PROPAGATOR, TRACING, wanted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -36,7 +38,7 @@ class Watch:
     def __init__(self, here: Stores) -> None:
         self._here = here
         self._seconds: dict[str, float] = {}
-        self._parent = TRACING.here()  # for spans of other threads
+        self._parent = get_current()  # for spans of other threads
         self.job: Job | None = None
 
     def begun(self, job: Job) -> Job:
@@ -58,14 +60,14 @@ class Watch:
         finally:
             seconds = time.perf_counter() - started
             self.spend(name, seconds)
-            TRACING.over(name, began, seconds, parent=self._parent, **told)
+            TRACING.record(name, began, seconds, parent=self._parent, **told)
 
     def stages(self, seconds: Mapping[str, float]) -> None:
         """Note stages that were timed elsewhere, one after the other until now."""
         began = time.time() - sum(seconds.values())
         for name, took in seconds.items():
             self.spend(name, took)
-            TRACING.over(name, began, took, parent=self._parent)
+            TRACING.record(name, began, took, parent=self._parent)
             began += took
 
     def drew(self, draws: Sequence[Draw]) -> list[str]:
@@ -77,7 +79,7 @@ class Watch:
                 self._here.counts.add("draws_rejected", str(refused).partition(":")[0])
         return sorted(set(solvers))
 
-    def over(self, seconds: float, span: Span | None) -> None:
+    def over(self, seconds: float, span: Span) -> None:
         """Count the task, its job if that has ended, write a log line, and tell its span how it ended."""
         if self.job is None:
             return
@@ -90,11 +92,11 @@ class Watch:
             counts.observe("job_seconds", job.kind, job.status, seconds=max(0.0, lasted))
         told = {} if job.error is None else {"problem": job.error.code}
         log.info("Task of %s job: %s after %.3f s", job.kind, job.status, seconds, extra={"fields": told})
-        if span is not None:
-            span.update_name(f"task {job.kind}")
-            span.set_attributes({"glle.kind": job.kind, "glle.status": job.status, "glle.round": job.round})
-            if job.error is not None:
-                TRACING.failed(span, job.error.code, job.error.detail)
+        span.update_name(f"task {job.kind}")
+        span.set_attributes({"glle.kind": job.kind, "glle.status": job.status, "glle.round": job.round})
+        if job.error is not None:
+            span.set_attribute("error.type", job.error.code)
+            span.set_status(Status(StatusCode.ERROR, job.error.detail))
 
 
 _WATCHES: list[Watch] = []  # the one of this process, while it does a task
@@ -110,7 +112,9 @@ def watched(here: Stores, job: str) -> Iterator[Watch]:
     started = time.perf_counter()
     with (
         on_behalf(task_metadata, job),
-        TRACING.span("task", parent=TRACING.parent(task_metadata), kind="CONSUMER", glle__job=job) as span,
+        TRACING.span(
+            "task", parent=PROPAGATOR.extract(task_metadata, Context()), kind=SpanKind.CONSUMER, glle__job=job
+        ) as span,
     ):
         watch = Watch(here)
         _WATCHES.append(watch)

@@ -148,7 +148,7 @@ class GlleWorker(Worker):
         All that the task reads, it reads itself: meanwhile its worker gives signs of life, and can stop it.
         """
         process_guard.die_with_parent(signal.SIGKILL, os.getppid())
-        stores().counts.forget()  # its parent's
+        stores().counts.clear()  # its parent's
         super().main_work_horse(job, queue)
 
     def monitor_work_horse(self, job: Job, queue: Queue) -> None:

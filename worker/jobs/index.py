@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, get_args
 from worker.base.clock import now_ms
 from worker.records.ids import text
 from worker.records.job import OPEN, Kind, Status
-from worker.records.tenants import DEFAULT, own
+from worker.records.tenants import DEFAULT, tenant_key
 
 if TYPE_CHECKING:
     import redis
@@ -155,10 +155,10 @@ class JobIndex:
         self, tenant: str, before: str | None, most: int, status: Status | None = None, kind: Kind | None = None
     ) -> list[str]:
         """Return the newest members of a tenant's list, after the member `before`; one round trip."""
-        keys = [own(INDEX, tenant)]
+        keys = [tenant_key(INDEX, tenant)]
         if status is not None or kind is not None:
             keys = [
-                own(f"{INDEX}:{one}:{other}", tenant)
+                tenant_key(f"{INDEX}:{one}:{other}", tenant)
                 for one in (STATUSES if status is None else (status,))
                 for other in (KINDS if kind is None else (kind,))
             ]

@@ -3,7 +3,7 @@
 Each change is numbered in the record and published; of the progress of a job, at most ten changes a second are.
 """
 
-from worker.base.versions import FIRST_QUEUE, VERSIONS
+from worker.base.versions import FIRST_QUEUE, SCHEMA
 from worker.jobs.index import LISTS, REMOVED, TENANTS
 
 ENDED = "glle:ended"  # the channel of the ids of jobs that end
@@ -16,7 +16,7 @@ TELL_MS = 100  # between two publications of a job's progress
 _SHARE = f"""
 local function share(record, deadline, priority)
   local is = redis.call('HMGET', record, 'status', 'deadline', 'format')
-  if tonumber(is[3] or '1') > {VERSIONS["job"]} then return end
+  if tonumber(is[3] or '1') > {SCHEMA} then return end
   if is[1] ~= 'queued' and is[1] ~= 'running' then return end
   if is[2] and is[2] ~= '' and (deadline == '' or tonumber(deadline) > tonumber(is[2])) then
     redis.call('HSET', record, 'deadline', deadline)

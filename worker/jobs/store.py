@@ -17,18 +17,17 @@ from typing import TYPE_CHECKING, Any, Self
 
 from worker.base.clock import iso, now_iso, now_ms
 from worker.base.numerics import numbers_of
-from worker.base.problems import refuse, too_late
-from worker.base.versions import named, queue_name, require_own_version, stamped
+from worker.base.problems import deadline_exceeded, refuse
+from worker.base.versions import queue_name, require_own_version, stamp, versioned
 from worker.jobs import lua_scripts
 from worker.jobs.index import INDEX, JobIndex
 from worker.jobs.shards import count_field
 from worker.records.draws import CHAINS
 from worker.records.ids import index_member, member_name, new_job_id, text
-from worker.records.inline_points import POINTS, inline_fields, inline_points
-from worker.records.job import FIELDS, OPEN, Job, Kind, Status, job_key, job_of
+from worker.records.job import FIELDS, OPEN, POINTS, Job, Kind, Status, inline_fields, inline_points, job_key, job_of
 from worker.records.priority import ANY_TIME, Terms
-from worker.records.tenants import DEFAULT, own
-from worker.tenancy.quotas import JobLimits, too_many_jobs, too_many_of_all
+from worker.records.tenants import DEFAULT, tenant_key
+from worker.tenancy.quotas import JobLimits, too_many_jobs, too_many_jobs_overall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -38,12 +37,12 @@ if TYPE_CHECKING:
 
     from worker.base.problems import Problem, ProblemError
     from worker.records.dataset import Array
-    from worker.storage.queue_space import QueueSpace
+    from worker.storage.free_space import QueueCapacity
 
 __all__ = ["OPEN", "Cancelled", "Job", "JobStore", "Kind", "Status", "job_key"]
 
 LISTED = 100  # records that a list reads in one round trip
-_STATS = named("counts", "glle:jobs:entered")
+_STATS = versioned("glle:jobs:entered")
 
 
 class Cancelled(Exception):  # noqa: N818 # not an error: the user's wish
@@ -75,7 +74,7 @@ class JobStore:
         ttl: int,
         tenant: str | None = None,
         limits: JobLimits | None = None,
-        room: QueueSpace | None = None,
+        room: QueueCapacity | None = None,
     ) -> None:
         self._client = client
         self._ttl = ttl
@@ -126,7 +125,7 @@ class JobStore:
         numbers
             The bits that its results are to have, which name the queue of its tasks; None for the pinned kind.
         points
-            Points that came with the request, under the id of a data set that there need not be (`worker.records.inline_points`).
+            Points that came with the request, under the id of a data set that there need not be (`worker.records.job`).
 
         Returns
         -------
@@ -149,11 +148,11 @@ class JobStore:
             **inline_fields(points),
         }  # fmt: skip
         holder = self._create(
-            keys=[self._claim(claim), job_key(new), own(INDEX, tenant), _STATS, own(lua_scripts.OPEN, tenant)],
+            keys=[self._claim(claim), job_key(new), tenant_key(INDEX, tenant), _STATS, tenant_key(lua_scripts.OPEN, tenant)],
             args=[
                 job_key(""), new, index_member(created, new), self._ttl, f",{','.join(reuse)},", *_told(terms),
                 limits.open, limits.all_open, limits.ended, int(self._room is not None and self._room.is_full),
-                tenant, now_ms(), *_flat(stamped("job", fields)),
+                tenant, now_ms(), *_flat(stamp(fields)),
             ],
         ).decode()  # fmt: skip
         if (refusal := self._refusal(holder)) is not None:
@@ -335,7 +334,7 @@ class JobStore:
         """Enter ``failed`` if the deadline has passed; a later one that came meanwhile counts."""
         job = self.fetch(id_)
         if job.deadline is not None:
-            problem = too_late(id_, iso(job.deadline))
+            problem = deadline_exceeded(id_, iso(job.deadline))
             error = json.dumps(problem.to_dict(), allow_nan=False)
             moves = {"queued": "failed", "running": "failed"}
             self._run(self._expire, id_, moves, stage="failed", error=error)
@@ -375,27 +374,27 @@ class JobStore:
         if self._room is not None:
             self._room.require()
         with self._client.pipeline(transaction=False) as both:
-            both.scard(own(lua_scripts.OPEN, job.tenant))
+            both.scard(tenant_key(lua_scripts.OPEN, job.tenant))
             both.scard(lua_scripts.ALL_OPEN)
             theirs, all_open = map(int, both.execute())
         if self._limits.open and theirs >= self._limits.open:
             raise too_many_jobs(self._tenant, self._limits.open)
         if self._limits.all_open and all_open >= self._limits.all_open:
-            raise too_many_of_all(self._limits.all_open)
+            raise too_many_jobs_overall(self._limits.all_open)
 
     def _refusal(self, answer: str) -> ProblemError | None:
         """Return the refusal that the script of creation answers, None for the id of a job."""
         if answer == lua_scripts.QUOTA:
             return too_many_jobs(self._tenant, self._limits.open)
         if answer == lua_scripts.JOBS:
-            return too_many_of_all(self._limits.all_open)
+            return too_many_jobs_overall(self._limits.all_open)
         if answer == lua_scripts.ROOM:
             assert self._room is not None
             return self._room.refusal()
         return None
 
     def _claim(self, claim: str) -> str:
-        return own(f"glle:claim:{claim}", self._tenant or DEFAULT)
+        return tenant_key(f"glle:claim:{claim}", self._tenant or DEFAULT)
 
     def _transition(self, id_: str, moves: Mapping[str, str], **fields: Any) -> str | None:
         moved = self._run(self._move, id_, moves, **fields)

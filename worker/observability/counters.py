@@ -1,8 +1,8 @@
-"""Counts of the whole deployment: kept in memory for moments, added up in one Redis hash.
+"""Counters and histograms of the whole deployment, in one Redis hash.
 
-Work-horses are forked and die, API processes come and go; what each counted is added to the hash, so the numbers are
-right however many there are, and whichever process is asked for them. A field is a name, labels and a part: ``n`` of a
-counter; of a histogram the number of a bucket, and ``us``, the sum in microseconds.
+Each process counts in memory and adds its counts to the hash. So any API process can report the totals, although
+work-horses are forked and die. A field is a name, labels and a part: ``n`` of a counter; of a histogram the number of a
+bucket, and ``us``, the sum in microseconds.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING
 
 import redis
 
-from worker.base.versions import named
+from worker.base.versions import versioned
 from worker.records.ids import text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-BUCKETS = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 600.0)  # seconds; one more bucket has what is longer
-KEY = named("counts", "glle:counts")
-_BETWEEN = "\t"
+BUCKETS = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 600.0)  # upper edges in seconds; one more bucket is open
+KEY = versioned("glle:counts")
+_SEPARATOR = "\t"
 
-# KEYS: record. ARGV: field. Returns 1 to who comes first; a record that has expired is not made again.
+# KEYS: record. ARGV: field. Returns 1 to the first caller; does not create a record that has expired.
 _FIRST = """
 if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
 return redis.call('HSETNX', KEYS[1], ARGV[1], 1)
@@ -37,14 +37,14 @@ log = logging.getLogger(__name__)
 
 
 @dataclass
-class Spread:
-    """A histogram of seconds."""
+class Histogram:
+    """Histogram of durations."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS) + 1))
     seconds: float = 0.0
 
     def cumulative(self) -> Iterator[tuple[str, float]]:
-        """Yield (upper edge, how many are no longer), as Prometheus has it."""
+        """Yield (upper edge, number of durations up to it), as Prometheus requires."""
         total = 0
         for edge, count in zip((*map(str, BUCKETS), "+Inf"), self.counts, strict=True):
             total += count
@@ -52,7 +52,7 @@ class Spread:
 
 
 class Counters:
-    """Counters and histograms.
+    """Counters and histograms; `flush` sends them.
 
     Parameters
     ----------
@@ -68,67 +68,61 @@ class Counters:
         self._pending: dict[Series, int] = {}
 
     def add(self, *series: str, by: int = 1) -> None:
-        """Count; nothing is sent yet."""
-        with self._lock:
-            self._more((*series, "n"), by)
+        """Increment a counter."""
+        self._add({(*series, "n"): by})
 
     def observe(self, *series: str, seconds: float) -> None:
-        """Count a duration; nothing is sent yet."""
+        """Add a duration to a histogram."""
+        self._add({(*series, str(bisect_left(BUCKETS, seconds))): 1, (*series, "us"): round(seconds * 1e6)})
+
+    def observe_counts(self, *series: str, counts: Sequence[float], seconds: float) -> None:
+        """Add durations to a histogram: counts by bucket, and their sum."""
+        buckets = {(*series, str(bucket)): int(count) for bucket, count in enumerate(counts) if count}
+        self._add({**buckets, (*series, "us"): round(seconds * 1e6)})
+
+    def _add(self, increments: dict[Series, int]) -> None:
         with self._lock:
-            self._more((*series, str(bisect_left(BUCKETS, seconds))), 1)
-            self._more((*series, "us"), round(seconds * 1e6))
+            for name, by in increments.items():
+                self._pending[name] = self._pending.get(name, 0) + by
 
-    def spread(self, *series: str, counts: Sequence[float], seconds: float) -> None:
-        """Count durations that fell into buckets already; nothing is sent yet."""
-        with self._lock:
-            for bucket, count in enumerate(counts):
-                if count:
-                    self._more((*series, str(bucket)), int(count))
-            self._more((*series, "us"), round(seconds * 1e6))
-
-    def _more(self, name: Series, by: int) -> None:
-        self._pending[name] = self._pending.get(name, 0) + by
-
-    def forget(self) -> None:
-        """Drop what is pending: a forked child must not count what its parent did."""
+    def clear(self) -> None:
+        """Drop the pending counts of the parent, in a forked child."""
         self._lock = threading.Lock()
         self._pending = {}
 
     def flush(self) -> bool:
-        """Add what is pending to the hash, in one round trip; return whether nothing is pending now."""
+        """Send the pending counts in one round trip; return whether that succeeded."""
         with self._lock:
             pending, self._pending = self._pending, {}
         if not pending:
             return True
         try:
-            with self._client.pipeline(transaction=True) as together:
+            with self._client.pipeline(transaction=True) as pipeline:
                 for name, by in pending.items():
-                    together.hincrby(KEY, _BETWEEN.join(name), by)
-                together.execute()
+                    pipeline.hincrby(KEY, _SEPARATOR.join(name), by)
+                pipeline.execute()
         except redis.RedisError as error:
             log.debug("Counts are kept for later: %s", error)
-            with self._lock:
-                for name, by in pending.items():
-                    self._more(name, by)
+            self._add(pending)
             return False
         return True
 
     def is_first(self, record: str, name: str) -> bool:
-        """Return True once for a record and a name, however many ask; False when the record is gone."""
+        """Return True to the first caller for a record and a name; False if the record has expired."""
         return bool(self._first(keys=[record], args=[name]))
 
-    def read(self) -> tuple[dict[Series, int], dict[Series, Spread]]:
-        """Return all counters and all histograms, by name and labels."""
+    def read(self) -> tuple[dict[Series, int], dict[Series, Histogram]]:
+        """Return all counters and all histograms."""
         counters: dict[Series, int] = {}
-        spreads: dict[Series, Spread] = {}
+        histograms: dict[Series, Histogram] = {}
         for raw, count in sorted(self._client.hgetall(KEY).items()):
-            *series, part = text(raw).split(_BETWEEN)
+            *series, part = text(raw).split(_SEPARATOR)
             if part == "n":
                 counters[tuple(series)] = int(count)
                 continue
-            spread = spreads.setdefault(tuple(series), Spread())
+            histogram = histograms.setdefault(tuple(series), Histogram())
             if part == "us":
-                spread.seconds = int(count) / 1e6
+                histogram.seconds = int(count) / 1e6
             else:
-                spread.counts[int(part)] = int(count)
-        return counters, spreads
+                histogram.counts[int(part)] = int(count)
+        return counters, histograms

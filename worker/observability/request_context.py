@@ -1,4 +1,4 @@
-"""Where work comes from: the request's id and trace, which travel with a task to the worker that does it."""
+"""Request context: the request id and the trace, which a task carries to its worker."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
-from worker.observability.tracing import TRACING
+from worker.observability.tracing import PROPAGATOR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -16,18 +16,21 @@ JOB_ID: ContextVar[str] = ContextVar("job_id", default="")
 
 
 def task_metadata() -> dict[str, str]:
-    """Return what a task that is enqueued now takes along: small strings, JSON-able."""
-    request = REQUEST_ID.get()
-    return {**({"request_id": request} if request else {}), **TRACING.carrier()}
+    """Return the request id and the W3C trace headers for a task that is enqueued now."""
+    metadata: dict[str, str] = {}
+    if request := REQUEST_ID.get():
+        metadata["request_id"] = request
+    PROPAGATOR.inject(metadata)
+    return metadata
 
 
 @contextmanager
 def on_behalf(task_metadata: Mapping[str, str], job: str) -> Iterator[None]:
-    """Work on a job on behalf of the request whose luggage this is: log lines and further tasks have its id."""
-    request = REQUEST_ID.set(str(task_metadata.get("request_id", "")))
-    here = JOB_ID.set(job)
+    """Give log lines and enqueued tasks the ids of a job and of the request in `task_metadata`."""
+    request_token = REQUEST_ID.set(str(task_metadata.get("request_id", "")))
+    job_token = JOB_ID.set(job)
     try:
         yield
     finally:
-        JOB_ID.reset(here)
-        REQUEST_ID.reset(request)
+        JOB_ID.reset(job_token)
+        REQUEST_ID.reset(request_token)

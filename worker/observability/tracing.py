@@ -1,15 +1,17 @@
-"""OpenTelemetry spans where they are wanted (extra `otel`); elsewhere nothing, and no import of ours.
+"""OpenTelemetry spans: the no-ops of opentelemetry-api until `TRACING.start` sets up the SDK (extra `otel`).
 
-The standard OTEL_* variables say where spans go, how many and under what name. A work-horse sends its spans when its
-task is over, for it ends then.
+The standard OTEL_* variables set the collector, the sampling and the service name. A work-horse exports its spans at
+the end of its task, because its process ends then.
 """
 
 from __future__ import annotations
 
 import os
-from contextlib import nullcontext
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
+
+from opentelemetry.trace import NoOpTracer, SpanKind, format_trace_id, get_current_span, use_span
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from worker.base.settings import SettingsError
 
@@ -24,162 +26,117 @@ if TYPE_CHECKING:
 
     from worker.base.settings import Settings
 
+PROPAGATOR = TraceContextTextMapPropagator()  # W3C headers: traceparent, tracestate
+HORSE_SECONDS = 1.0  # time limit of a work-horse's export
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 _EXPORTER = "opentelemetry.exporter.otlp.proto.http"
-HORSE_SECONDS = 1.0  # a task waits no longer for a collector that does not answer
 
 
 def wanted(settings: Settings) -> bool:
-    """Say whether traces are switched on, by setting or by the standard variable.
+    """Return whether the setting or a standard variable switches traces on.
 
     Raises
     ------
     SettingsError
-        When they are and what makes them is not installed.
+        If traces are on and the SDK is not installed.
 
     """
-    asked = any(os.environ.get(name) for name in _ENDPOINTS)
-    if settings.traces == "off" or (settings.traces == "auto" and not asked):
+    has_endpoint = any(os.environ.get(name) for name in _ENDPOINTS)
+    if settings.traces == "off" or (settings.traces == "auto" and not has_endpoint):
         return False
-    if not _installed():
+    if not _is_installed():
         raise SettingsError("Traces need OpenTelemetry: pip install 'glle[otel]', or set GLLE_TRACES=off.")
     return True
 
 
 def load() -> None:
-    """Import what makes spans: before a fork, not once a task."""
-    import opentelemetry.exporter.otlp.proto.http.trace_exporter  # noqa: PLC0415 # only where wanted
-    import opentelemetry.trace.propagation.tracecontext  # noqa: F401, PLC0415 # likewise
+    """Import the exporter before a fork, because an import in every task costs time."""
+    import opentelemetry.exporter.otlp.proto.http.trace_exporter  # noqa: F401, PLC0415 # an extra
+
+
+def trace_id() -> str:
+    """Return the id of the current trace, empty outside a trace."""
+    context = get_current_span().get_span_context()
+    return format_trace_id(context.trace_id) if context.is_valid else ""
 
 
 class Tracing:
-    """The spans of a process; all of it does nothing until `start`."""
+    """Tracer of this process.
+
+    Attributes
+    ----------
+    provider
+        The SDK's provider; None while spans are no-ops.
+    tracer
+        The tracer of opentelemetry-api.
+
+    """
 
     def __init__(self) -> None:
-        self._tracer: Tracer | None = None
         self.provider: TracerProvider | None = None
+        self.tracer: Tracer = NoOpTracer()
 
     @property
     def is_on(self) -> bool:
-        """Whether spans are made."""
-        return self._tracer is not None
+        """Whether spans are recorded."""
+        return self.provider is not None
 
     def start(self, service: str, *, seconds: float | None = None, exporter: SpanExporter | None = None) -> None:
-        """Make spans from now on.
+        """Record spans from now on.
 
         Parameters
         ----------
         service
-            The process's name, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES give one.
+            Service name, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES sets one.
         seconds
-            For which an export is tried; None for what the standard variables say.
+            Time limit of an export; None for the standard variables' limit.
         exporter
-            Where they go; None for OTLP over HTTP.
+            Default: OTLP over HTTP.
 
         """
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415 # only where wanted
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415 # an extra
             OTLPSpanExporter,
         )
-        from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 # likewise
-        from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415 # likewise
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415 # likewise
+        from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 # an extra
+        from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415 # an extra
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415 # an extra
 
-        named = "OTEL_SERVICE_NAME" in os.environ or "service.name" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
-        resource = Resource.create({} if named else {"service.name": service})
+        is_named = "OTEL_SERVICE_NAME" in os.environ or "service.name" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
+        resource = Resource.create({} if is_named else {"service.name": service})
         self.provider = TracerProvider(resource=resource, shutdown_on_exit=False)
         self.provider.add_span_processor(BatchSpanProcessor(exporter or OTLPSpanExporter(timeout=seconds)))
-        self._tracer = self.provider.get_tracer("glle")
+        self.tracer = self.provider.get_tracer("glle")
 
     def stop(self) -> None:
-        """Send what is left, and make no more spans."""
+        """Export the pending spans, and record no more."""
         if self.provider is not None:
             self.provider.shutdown()
-        self._tracer = self.provider = None
+        self.provider, self.tracer = None, NoOpTracer()
 
     def flush(self) -> None:
-        """Send the spans that are over."""
+        """Export the finished spans."""
         if self.provider is not None:
             self.provider.force_flush()
 
     def span(
-        self, name: str, *, parent: Context | None = None, kind: str = "INTERNAL", **attributes: Any
-    ) -> AbstractContextManager[Span | None]:
-        """Return the context of a new span, None in it where there are none; attributes' ``__`` are dots."""
-        if self._tracer is None:
-            return nullcontext()
-        from opentelemetry.trace import SpanKind  # noqa: PLC0415 # only where wanted
+        self, name: str, *, parent: Context | None = None, kind: SpanKind = SpanKind.INTERNAL, **attributes: Any
+    ) -> AbstractContextManager[Span]:
+        """Return the context manager of a new current span; ``__`` in an attribute's name becomes a dot."""
+        return use_span(self.tracer.start_span(name, parent, kind, _dotted(attributes)), end_on_exit=True)
 
-        return self._tracer.start_as_current_span(name, parent, SpanKind[kind], _dotted(attributes))
-
-    def over(
+    def record(
         self, name: str, began: float, seconds: float, *, parent: Context | None = None, **attributes: Any
     ) -> None:
-        """Make a span of what began at a time (of `time.time`) and is over."""
-        if self._tracer is not None:
-            start = int(began * 1e9)
-            span = self._tracer.start_span(name, parent, attributes=_dotted(attributes), start_time=start)
-            span.end(start + int(seconds * 1e9))
-
-    def failed(self, span: Span, code: str, detail: str) -> None:
-        """Mark a span as failed with a problem."""
-        from opentelemetry.trace import Status, StatusCode  # noqa: PLC0415 # only where wanted
-
-        span.set_attribute("error.type", code)
-        span.set_status(Status(StatusCode.ERROR, detail))
-
-    def answers(self, method: str, route: str) -> None:
-        """Name the current span, of a request, after the route that answers it; FastAPI names those that it routes."""
-        if self._tracer is not None:
-            from opentelemetry.trace import get_current_span  # noqa: PLC0415 # only where wanted
-
-            span = get_current_span()
-            span.update_name(f"{method} {route}")
-            span.set_attribute("http.route", route)
-
-    def carrier(self) -> dict[str, str]:
-        """Return the current span as W3C headers: traceparent and, where there is one, tracestate."""
-        found: dict[str, str] = {}
-        if self._tracer is not None:
-            from opentelemetry.trace.propagation.tracecontext import (  # noqa: PLC0415 # only where wanted
-                TraceContextTextMapPropagator,
-            )
-
-            TraceContextTextMapPropagator().inject(found)
-        return found
-
-    def parent(self, carrier: Mapping[str, str]) -> Context | None:
-        """Return the span of W3C headers as a parent; a header that is none is no parent."""
-        if self._tracer is None:
-            return None
-        from opentelemetry.context import Context  # noqa: PLC0415 # only where wanted
-        from opentelemetry.trace.propagation.tracecontext import (  # noqa: PLC0415 # likewise
-            TraceContextTextMapPropagator,
-        )
-
-        return TraceContextTextMapPropagator().extract(carrier, Context())
-
-    def here(self) -> Context | None:
-        """Return the current span as a parent for what another thread does."""
-        if self._tracer is None:
-            return None
-        from opentelemetry.context import get_current  # noqa: PLC0415 # only where wanted
-
-        return get_current()
-
-    def trace_id(self) -> str:
-        """Return the id of the current trace, empty where there is none."""
-        if self._tracer is None:
-            return ""
-        from opentelemetry.trace import format_trace_id, get_current_span  # noqa: PLC0415 # only where wanted
-
-        context = get_current_span().get_span_context()
-        return format_trace_id(context.trace_id) if context.is_valid else ""
+        """Record a finished span that began at `began` (of `time.time`); attributes as in `span`."""
+        start = int(began * 1e9)
+        span = self.tracer.start_span(name, parent, attributes=_dotted(attributes), start_time=start)
+        span.end(start + int(seconds * 1e9))
 
 
-def _installed() -> bool:
+def _is_installed() -> bool:
     try:
         return None not in (find_spec("opentelemetry.sdk.trace"), find_spec(_EXPORTER))
-    except ModuleNotFoundError:  # not even what they are in
+    except ModuleNotFoundError:  # of a parent package
         return False
 
 

@@ -26,7 +26,7 @@ from worker.operations.health import (
     used,
 )
 from worker.records.ids import text
-from worker.storage.disk_space import free_bytes
+from worker.storage.free_space import free_bytes
 from worker.stores import Stores
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from worker.jobs import priority_scripts
 from worker.jobs.live_workers import WorkerState, at_work, own_queues
 from worker.jobs.rq_types import NAME
 from worker.records.ids import text
-from worker.storage import queue_space
-from worker.storage.disk_space import existing, free_bytes, no_room_for_work, probe
+from worker.storage import free_space
+from worker.storage.free_space import disk_refusal, free_bytes, nearest_existing, probe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -176,7 +176,7 @@ def _queue_server(info: dict[str, Any], high_water: float) -> Check:
             "Set maxmemory-policy noeviction on the server of GLLE_REDIS_URL; the cache is another server.",
             "queue-evicts",
         )
-    if (in_use := queue_space.share(info)) is not None and in_use > high_water:
+    if (in_use := free_space.memory_share(info)) is not None and in_use > high_water:
         return Check(
             "queue server",
             "problem" if in_use > FULL else "warning",
@@ -203,7 +203,7 @@ def _workers(queue: QueueState, *, is_served: bool) -> Check:
 
 def data_folder(folder: Path) -> Check:
     """Check by writing that data sets can be written, or their folder made."""
-    name, nearest = "data folder", existing(folder)
+    name, nearest = "data folder", nearest_existing(folder)
     try:
         _probed(nearest, int(time.monotonic() / PROBE_SECONDS))
     except OSError as error:
@@ -226,7 +226,7 @@ def _probed(folder: Path, period: int) -> None:
 def disk_space(settings: Settings) -> Check:
     """Check that uploads, and the embedded queue server, have room."""
     name, free = "disk space", free_bytes(Path(settings.data_dir))
-    if (refusal := no_room_for_work(settings)) is not None:
+    if (refusal := disk_refusal(settings)) is not None:
         problem = refusal.problem
         return Check(name, "problem", problem.detail, problem.remedy, problem.code)
     if free < settings.disk_reserve:

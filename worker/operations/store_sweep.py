@@ -7,10 +7,10 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from worker.storage.object_store.index import born
+from worker.storage.object_store.index import created_at
 
 if TYPE_CHECKING:
-    from worker.storage.object_store.index import Stored
+    from worker.storage.object_store.index import StoredObject
     from worker.storage.object_store.store import ObjectStore
     from worker.stores import Stores
 
@@ -68,12 +68,12 @@ def _is_there(here: Stores, subject: str) -> bool:
     return here.posteriors.exists(subject) or here.datasets.get(subject) is not None
 
 
-def _dropped(objects: ObjectStore, subject: str, entries: list[tuple[str, Stored]]) -> int:
+def _dropped(objects: ObjectStore, subject: str, entries: list[tuple[str, StoredObject]]) -> int:
     objects.index.drop(subject, entries)
     return len(entries)
 
 
 def _age(path: str) -> float:
     """Return the seconds since an object was made; what is not ours is never old."""
-    made = born(path)
+    made = created_at(path)
     return -math.inf if made is None else time.time() - made

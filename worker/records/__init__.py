@@ -1,4 +1,4 @@
-"""Value types that are stored: ids, tenants, labels, jobs, data sets, draws.
+"""Value types of stored records: ids, tenants, labels, jobs, data sets, draws, cache entries.
 
 May import `base`. Start with `job`.
 """

@@ -1,4 +1,4 @@
-"""A data set as its record has it, and what it is made of."""
+"""Data set record and the digest of its content."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from worker.base.versions import read
+from worker.base.versions import load_record
 from worker.records.tenants import DEFAULT
 
 if TYPE_CHECKING:
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-EXTRAS = ("labels", "color", "coordinates")  # what may be kept beside the values, in the order of the digest
+EXTRAS = ("labels", "color", "coordinates")  # optional arrays beside the values, in the order of the digest
 
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """What a reader found in a body.
+    """Parsed upload.
 
     Parameters
     ----------
@@ -34,11 +34,11 @@ class Table:
     labels
         (n,) classes of the points, float64 or str.
     color
-        (n,) a number of each point to colour it by, float64.
+        (n,) a number per point to color it by, float64.
     coordinates
-        (n, 2) true coordinates, known of synthetic data.
+        (n, 2) true coordinates of synthetic data.
     source
-        Where it comes from, JSON-able.
+        Origin, JSON-able.
 
     """
 
@@ -51,7 +51,7 @@ class Table:
 
     @property
     def extras(self) -> dict[str, Array]:
-        """The arrays of `EXTRAS` that it has, in their order and little-endian, as they are stored."""
+        """The existing arrays of `EXTRAS`, in their order, little-endian as stored."""
         arrays = {"labels": self.labels, "color": self.color, "coordinates": self.coordinates}
         return {
             name: array.astype(array.dtype.newbyteorder("<"), copy=False)
@@ -62,7 +62,7 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """The record of a data set; `sha256` is the digest of its content, and `id` is made of it."""
+    """Record of a data set; `id` derives from `sha256`, the digest of its content."""
 
     id: str
     sha256: str
@@ -76,33 +76,31 @@ class Dataset:
     source: dict[str, Any]
     created: str
     tenant: str = DEFAULT
-    # Records of before there were these have them not.
-    has_color: bool = False
+    has_color: bool = False  # early records lack this member and the next two
     name: str | None = None
     tags: list[str] = field(default_factory=list)
 
     @property
     def extras(self) -> tuple[str, ...]:
-        """Those of `EXTRAS` that are kept beside the values."""
-        there = {"labels": self.has_labels, "color": self.has_color, "coordinates": self.has_coordinates}
-        return tuple(name for name in EXTRAS if there[name])
+        """Names of `EXTRAS` that are stored beside the values."""
+        stored = {"labels": self.has_labels, "color": self.has_color, "coordinates": self.has_coordinates}
+        return tuple(name for name in EXTRAS if stored[name])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as a JSON-able dictionary."""
+        """Return a JSON-able dictionary."""
         return asdict(self)
 
 
 def record_of(id_: str, raw: bytes) -> Dataset:
-    """Return a record as it was written; raises as `worker.base.versions.read`."""
-    return read("dataset", f"The record of data set {id_}", raw, lambda told: Dataset(**told))
+    """Parse a stored record; raises as `worker.base.versions.load_record`."""
+    return load_record(f"The record of data set {id_}", raw, lambda record: Dataset(**record))
 
 
 class Content:
-    """SHA-256 of a data set's content, fed with its values in C order.
+    """SHA-256 of a data set's content, updated with its values in C order.
 
-    The digest is of shape, dtype and names, then of the values, then of the name and the bytes of each of `EXTRAS`.
-    Labels that are numbers, but whose bytes text could have, have their dtype in it, too; in earlier versions they had
-    not.
+    The digest covers shape, dtype and names, then the values, then the name and the bytes of each of `EXTRAS`.
+    Numeric labels whose bytes could also be text add their dtype; earlier versions omitted it.
 
     Parameters
     ----------
@@ -113,7 +111,7 @@ class Content:
     names
         Of the d features, or None.
     extras
-        The arrays beside the values, in the order of `EXTRAS`.
+        Arrays beside the values, in the order of `EXTRAS`.
 
     """
 
@@ -124,24 +122,24 @@ class Content:
         if _may_be_text(extras.get("labels")):
             heads.insert(0, [*heads[0], {"labels": "<f8"}])
         self._extras = extras
-        self._hashes = [hashlib.sha256(json.dumps(head).encode()) for head in heads]
+        self._hashers = [hashlib.sha256(json.dumps(head).encode()) for head in heads]
 
     def add(self, values: bytes | memoryview) -> None:
         """Add the next bytes of the values."""
-        for content in self._hashes:
-            content.update(values)
+        for hasher in self._hashers:
+            hasher.update(values)
 
     def digests(self) -> list[str]:
-        """Return the digest, and where that differs the one of earlier versions; after all values."""
-        found = [content.copy() for content in self._hashes]
+        """Return the digest of all values, and the different digest of earlier versions, if any."""
+        hashers = [hasher.copy() for hasher in self._hashers]
         for name, extra in self._extras.items():
-            for content in found:
-                content.update(name.encode() + extra.tobytes())
-        return [content.hexdigest() for content in found]
+            for hasher in hashers:
+                hasher.update(name.encode() + extra.tobytes())
+        return [hasher.hexdigest() for hasher in hashers]
 
 
 def _may_be_text(labels: Array | None) -> bool:
-    """Say whether labels are numbers whose bytes text of two characters could have: zero, or below 1e-308."""
-    if labels is None or labels.dtype.kind != "f" or not labels.any():  # text of two characters has some second one
+    """Return whether numeric labels have bytes that two-character text could have: zero, or below 1e-308."""
+    if labels is None or labels.dtype.kind != "f" or not labels.any():
         return False
     return bool((np.ascontiguousarray(labels, "<f8").view("<u4") <= sys.maxunicode).all())

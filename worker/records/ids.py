@@ -1,4 +1,4 @@
-"""Names of things: content-addressed where the content decides, random where it does not."""
+"""Ids of records: digests of their content, or random."""
 
 from __future__ import annotations
 
@@ -15,35 +15,37 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 DIGEST = 32  # hex digits: 128 bits, no collision by chance
+KEY_PREFIX = "glle"  # of a bearer key: <prefix>_<id>_<secret>
+KEY_ID_BYTES = 6
 
 
 def digest(*parts: Any) -> str:
-    """Return a hex digest of JSON-able parts; equal parts give equal digests."""
+    """Return a hex digest of JSON-able parts."""
     canonical = json.dumps(parts, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(canonical.encode()).hexdigest()[:DIGEST]
 
 
-def content_sha256(told: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> str:
-    """Return a digest of JSON-able members and of arrays by name, to the last bit."""
-    found = hashlib.sha256(json.dumps(told, sort_keys=True, allow_nan=False).encode())
+def content_sha256(metadata: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> str:
+    """Return a SHA-256 of JSON-able metadata and named arrays, sensitive to every bit."""
+    hasher = hashlib.sha256(json.dumps(metadata, sort_keys=True, allow_nan=False).encode())
     for name, array in sorted(arrays.items()):
-        found.update(f"{name} {array.dtype.str} {array.shape}".encode())
-        found.update(np.ascontiguousarray(array).data)
-    return found.hexdigest()
+        hasher.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        hasher.update(np.ascontiguousarray(array).data)
+    return hasher.hexdigest()
 
 
 def posterior_id(dataset: str, spec: dict[str, Any], numbers: str) -> str:
-    """Return the id of the posterior of a data set under a full specification, with the numbers of an engine."""
+    """Return the id of a data set's posterior under a full specification and a numerics version."""
     return "post_" + digest(dataset, spec, numbers)
 
 
 def new_job_id() -> str:
-    """Return an id nobody has."""
+    """Return a random id."""
     return "job_" + secrets.token_hex(10)
 
 
 def index_member(created: str, name: str) -> str:
-    """Return a member of a list index that sorts by its ISO time of creation."""
+    """Return a list index member that sorts by its ISO creation time."""
     return f"{created} {name}"
 
 
@@ -53,5 +55,5 @@ def member_name(member: str) -> str:
 
 
 def text(reply: object) -> str:
-    """Return a string that Redis sent: the clients are byte clients, because RQ's must be."""
+    """Decode a Redis reply; the clients return bytes, because RQ requires it."""
     return reply.decode() if isinstance(reply, bytes) else str(reply)

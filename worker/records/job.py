@@ -1,21 +1,27 @@
-"""One job as its record has it."""
+"""Job record."""
 
 from __future__ import annotations
 
+import base64
+import io
 import json
+import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+import numpy as np
+
 from worker.base.clock import now_ms
 from worker.base.problems import Problem
-from worker.base.versions import FIRST_NUMBERS, FIRST_QUEUE, MEMBER, opened, unreadable
+from worker.base.versions import FIRST_NUMBERS, FIRST_QUEUE, MEMBER, check_schema, unreadable
 from worker.records.draws import CHAINS
 from worker.records.ids import text
-from worker.records.inline_points import IS_INLINE
 from worker.records.tenants import DEFAULT
 
 if TYPE_CHECKING:
     from worker.records.priority import Priority
+
+    Array = np.ndarray[Any, np.dtype[Any]]
 
 Kind = Literal[
     "fit",
@@ -31,6 +37,7 @@ Kind = Literal[
 ]
 Status = Literal["queued", "running", "cancelling", "cancelled", "succeeded", "failed"]
 
+POINTS, IS_INLINE = "inline", "is_inline"  # fields: the request's own points, and their flag
 OPEN = ("queued", "running", "cancelling")
 
 FIELDS = (
@@ -47,32 +54,30 @@ class Job:
     Parameters
     ----------
     spec
-        What was asked for.
+        Specification of the result.
     error
-        The problem it failed with.
+        Problem of a failed job.
     round
-        How often it was opened again, because its result was evicted.
+        Number of times that an evicted result was computed again.
     touched
-        When the record last changed, in milliseconds since 1970, as is `since`.
+        Time of the record's last change, milliseconds since 1970.
     sequence
-        The number of changes so far: it names the state that a reader has seen.
+        Number of changes of the record.
     since, base
-        When the stage began, and what was done by then.
+        Start of the stage in milliseconds since 1970, and the value of `done` then.
     deadline, priority
-        Its terms: `worker.records.priority`.
-    tenant
-        Whose it is.
+        Terms (`worker.records.priority`).
     numbers
-        The version of the engine's numbers that its results are to have.
+        Numerics version of the result.
     queue
-        The name of the queue of its tasks (`worker.base.versions.queue_name`).
+        Queue of its tasks (`worker.base.versions.queue_name`).
     chains
-        Of a draws job: how many of its shards may be in work at once.
+        Number of concurrent shards of a draws job.
     digests
-        Whether the API that created it finds draws by the digest of their posterior's arrays. An earlier API looks
-        under the id alone, so the record of a fit for such a job has no digest.
+        Whether the API that created the job finds draws by the digest of their posterior's arrays. An earlier API uses
+        the id alone, so the record of a fit for such a job has no digest.
     is_inline
-        Whether the points of `dataset` came with the request and are in the record; there need not be such a data set.
+        Whether the points of `dataset` came with the request and are in the record, without a stored data set.
 
     """
 
@@ -104,67 +109,67 @@ class Job:
 
     @property
     def dataset(self) -> str | None:
-        """The data set that the request named: to fit, to place in an embedding, to advise on."""
+        """Data set of the request."""
         return self.spec.get("dataset")
 
     @property
     def subject(self) -> str:
-        """What it is about: the posterior, or the data set where there is none."""
+        """The posterior, or the data set of a job without a posterior."""
         return self.posterior or str(self.dataset)
 
     @property
     def is_open(self) -> bool:
-        """Whether it is still to end."""
+        """Whether it has not ended."""
         return self.status in OPEN
 
     @property
     def idle_seconds(self) -> float:
-        """Seconds since the record last changed."""
+        """Seconds since the record's last change."""
         return (now_ms() - self.touched) / 1000
 
     @property
     def is_late(self) -> bool:
-        """Whether it should have ended, and goes on; one that is being cancelled is left to that."""
+        """Whether the deadline of a queued or running job is over."""
         return self.deadline is not None and self.status in {"queued", "running"} and now_ms() >= self.deadline
 
     @property
     def eta(self) -> float | None:
-        """Seconds until `done` is `total`, at the stage's rate so far; None while there is no rate.
+        """Estimated seconds to the end at the stage's rate so far; None without a rate.
 
-        What is in work counts as not done: when nothing comes any more, the answer grows.
+        Work in progress counts as not done, so the estimate grows while nothing is finished.
         """
-        made = self.done - self.base
-        if self.status != "running" or made <= 0:
+        finished = self.done - self.base
+        if self.status != "running" or finished <= 0:
             return None
-        took = max(0, now_ms() - self.since) / 1000
-        return round((self.total - self.done) * took / made, 3)
+        seconds = max(0, now_ms() - self.since) / 1000
+        return round((self.total - self.done) * seconds / finished, 3)
 
 
 def job_key(id_: str) -> str:
-    """Return where a job's record is."""
+    """Return the Redis key of a job's record."""
     return f"glle:job:{id_}"
 
 
 def job_of(values: list[Any]) -> Job | None:
-    """Return the job of a record's `FIELDS`, as Redis sent them; None when there is no record.
+    """Parse the `FIELDS` of a Redis hash; None without a record.
 
     Raises
     ------
     ProblemError
-        As `worker.base.versions.opened`.
+        As `worker.base.versions.check_schema`.
 
     """
     record = {name: text(raw) for name, raw in zip(FIELDS, values, strict=True) if raw is not None}
     if "id" not in record:
         return None
     try:
-        return _read(opened("job", f"The record of job {record['id']}", record))
+        return _read(check_schema(f"The record of job {record['id']}", record))
     except (ValueError, KeyError, TypeError) as error:
         raise unreadable(f"The record of job {record['id']}") from error
 
 
 def job_from(record: dict[str, str]) -> Job:
-    """Return the job of a record as it is written, all its fields; raises as `job_of`."""
+    """Parse a complete record; raises as `job_of`."""
     job = job_of([record.get(name) for name in FIELDS])
     if job is None:
         raise unreadable("The record of a job")
@@ -189,7 +194,7 @@ def _read(record: dict[str, Any]) -> Job:
         error=Problem.from_dict(json.loads(record["error"])) if record.get("error") else None,
         round=int(record["round"]),
         touched=int(record["touched"]),
-        sequence=int(record.get("sequence", 0)),  # records of earlier versions have none of these
+        sequence=int(record.get("sequence", 0)),  # early records lack this and the fields below
         since=int(record.get("since", record["touched"])),
         base=int(record.get("base", record["done"])),
         deadline=int(record["deadline"]) if record.get("deadline") else None,
@@ -201,3 +206,18 @@ def _read(record: dict[str, Any]) -> Job:
         digests="digests" in record,
         is_inline=bool(record.get(IS_INLINE)),
     )
+
+
+def inline_fields(points: Array | None) -> dict[str, str]:
+    """Return the fields for the points (m, d) of a request, compressed and as text, because records are text."""
+    if points is None:
+        return {}
+    buffer = io.BytesIO()
+    np.save(buffer, points, allow_pickle=False)
+    return {POINTS: base64.b64encode(zlib.compress(buffer.getvalue())).decode(), IS_INLINE: "1"}
+
+
+def inline_points(raw: bytes | str) -> Array:
+    """Return the points of a record, (m, d)."""
+    array: Array = np.load(io.BytesIO(zlib.decompress(base64.b64decode(raw))), allow_pickle=False)
+    return array

@@ -1,4 +1,4 @@
-"""What users call their things: a name and tags on a record. They are no content, so no digest knows them."""
+"""Labels of a record: a name and tags. They are not part of its content, so its id does not depend on them."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class Named(Protocol):
-    """A record with a name and tags."""
+class Labeled(Protocol):
+    """Record with a name and tags."""
 
     @property
     def name(self) -> str | None:
-        """The name, if it was given one."""
+        """Name, or None."""
 
     @property
     def tags(self) -> list[str]:
-        """The tags, in the order given."""
+        """Tags in the user's order."""
 
 
-R = TypeVar("R", bound=Named)
+R = TypeVar("R", bound=Labeled)
 
 
-def renamed(record: R, changes: dict[str, Any]) -> R:
-    """Return a record with a JSON merge patch (RFC 7396) of `name` and `tags`: null takes away, the absent stays."""
-    unset: dict[str, Any] = {"name": None, "tags": []}
-    known = {member: unset[member] if value is None else value for member, value in changes.items()}
-    return replace(record, **known)  # type: ignore[type-var] # every record is a dataclass
+def with_labels(record: R, changes: dict[str, Any]) -> R:
+    """Apply a JSON merge patch (RFC 7396) of `name` and `tags` to a record; null resets a member."""
+    defaults: dict[str, Any] = {"name": None, "tags": []}
+    labels = {member: defaults[member] if value is None else value for member, value in changes.items()}
+    return replace(record, **labels)  # type: ignore[type-var] # every record is a dataclass
 
 
-def is_called(record: Named, name: str | None, tags: Sequence[str]) -> bool:
-    """Say whether a record has this name, where one is given, and all these tags."""
+def matches_labels(record: Labeled, name: str | None, tags: Sequence[str]) -> bool:
+    """Return whether a record has this name (None: any name) and all these tags."""
     return (name is None or record.name == name) and set(tags) <= set(record.tags)

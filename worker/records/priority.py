@@ -1,7 +1,7 @@
-"""The terms of a job: by when it is to end, and whether someone waits for it.
+"""Terms of a job: deadline and priority.
 
-They are no part of what is made: equal requests share one job whatever their terms, and it is then made on the
-kindest of them. The later deadline counts, or none; what one of them waits for goes before what nobody waits for.
+They are not part of the result. Equal requests share one job, which gets the latest deadline of them and the highest
+priority.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Priority = Literal["interactive", "batch"]
 
-# A fit below all of these took less than two seconds on one core, noise without any sheet included.
+# A fit below all of these took less than two seconds on one core, also for noise without a manifold.
 QUICK_POINTS = 2000
 QUICK_NEIGHBORS = 25
 QUICK_VALUES = 200_000
@@ -24,14 +24,14 @@ QUICK_VALUES = 200_000
 
 @dataclass(frozen=True)
 class Terms:
-    """The terms of a job.
+    """Terms of a job.
 
     Parameters
     ----------
     deadline
-        When it fails unless it has ended, in milliseconds since 1970; None: never.
+        Milliseconds since 1970; an open job fails then. None: never.
     priority
-        ``interactive``: before all that is not; for what takes seconds at most.
+        ``interactive`` goes before ``batch``; for work of a few seconds.
 
     """
 
@@ -40,20 +40,20 @@ class Terms:
 
     @classmethod
     def within(cls, seconds: float | None, priority: Priority = "batch") -> Self:
-        """Return the terms of a job that is to end within so many seconds from now."""
+        """Return terms with a deadline in `seconds` from now."""
         return cls(None if seconds is None else now_ms() + int(1000 * seconds), priority)
 
 
 ANY_TIME = Terms()
 
 
-def quick_draws(spec: DrawsSpec, seconds: float) -> bool:
-    """Say whether draws take no longer than a shard may."""
+def is_quick_draws(spec: DrawsSpec, seconds: float) -> bool:
+    """Return whether a draws job takes at most `seconds` by estimate."""
     return not spec.is_auto and spec.seconds <= seconds
 
 
-def quick_fit(n: int, d: int, spec: dict[str, Any]) -> bool:
-    """Say whether the fit of n points with d features takes no longer than a shard may."""
+def is_quick_fit(n: int, d: int, spec: dict[str, Any]) -> bool:
+    """Return whether the fit of n points with d features takes at most the time of a shard."""
     return (
         n <= QUICK_POINTS
         and n * d <= QUICK_VALUES

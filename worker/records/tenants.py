@@ -1,4 +1,4 @@
-"""Tenants: whose something is. Ids and Redis names of one tenant are never those of another."""
+"""Tenant names, and the Redis names and data set ids that differ between tenants."""
 
 from __future__ import annotations
 
@@ -6,24 +6,23 @@ import re
 
 from worker.records.ids import DIGEST, digest
 
-DEFAULT = "default"  # whoever comes without a key, and the owner of records from before there were tenants
+DEFAULT = "default"  # tenant of requests without a key, and of records without a tenant
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 
 
-def is_name(text: str) -> bool:
-    """Say whether a tenant may be called so; the name becomes part of Redis keys and file names."""
+def is_tenant_name(text: str) -> bool:
+    """Return whether a text is a tenant name; the name becomes part of Redis keys and file names."""
     return _NAME.fullmatch(text) is not None
 
 
-def own(name: str, tenant: str) -> str:
-    """Return the Redis name under which a tenant has what the default one has under `name`."""
+def tenant_key(name: str, tenant: str) -> str:
+    """Return a tenant's Redis key for the default tenant's key `name`."""
     return name if tenant == DEFAULT else f"glle:tenant:{tenant}:{name.removeprefix('glle:')}"
 
 
 def dataset_id(sha256: str, tenant: str) -> str:
-    """Return the id of a data set of this content.
+    """Return the id of a tenant's data set with this content.
 
-    Only the default tenant's tells the content: whoever has the same data cannot tell from it what another tenant has.
-    What is named by a data set's id, posteriors and their draws, differs between tenants with it.
+    Only the default tenant's id shows the digest. So equal data does not reveal the data sets of another tenant.
     """
     return "ds_" + (sha256[:DIGEST] if tenant == DEFAULT else digest(tenant, sha256))

@@ -11,19 +11,22 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import secrets
-from dataclasses import dataclass
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from worker.base.problems import refuse
-from worker.storage.cache_index import CacheIndex
+from worker.records.cache_entry import Array, Entry
+from worker.records.ids import text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     import redis
+    from redis.client import Pipeline
 
     from worker.observability.counters import Counters
 
@@ -42,15 +45,19 @@ redis.call('RENAME', KEYS[1], KEYS[2])
 return 1
 """
 
-Array = np.ndarray[Any, np.dtype[Any]]
+MOST_INDEXED = 100_000  # keys of an index; one of more is given up, or it would take the room of what it names
+TOGETHER = 1000
+_SUBJECT = re.compile(r"(?:v\d+:)?[^:]+:([^:]+):")  # in a key, which may begin with the version of its format
+_NOBODY = ""  # a set has to have a member
 
-
-@dataclass(frozen=True)
-class Entry:
-    """A value of the cache: the writer's JSON-able `meta` and its `arrays`."""
-
-    meta: dict[str, Any]
-    arrays: dict[str, Array]
+# KEYS: an index. ARGV: seconds it is kept, most keys, then keys.
+_NOTE = """
+if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
+redis.call('SADD', KEYS[1], unpack(ARGV, 3))
+redis.call('EXPIRE', KEYS[1], ARGV[1])
+if redis.call('SCARD', KEYS[1]) > tonumber(ARGV[2]) then redis.call('UNLINK', KEYS[1]) end
+return 1
+"""
 
 
 class ArrayCache:
@@ -204,7 +211,7 @@ class ArrayCache:
             return None
         return Entry(head["meta"], arrays)
 
-    def present(self, keys: list[str]) -> list[bool]:
+    def contains(self, keys: list[str]) -> list[bool]:
         """Say for each key whether it is there."""
         with self._client.pipeline(transaction=False) as pipeline:
             for key in keys:
@@ -215,9 +222,9 @@ class ArrayCache:
         """Forget an entry, if it is there."""
         self._client.unlink(key)
 
-    def begin(self, subject: str) -> None:
+    def create_index(self, subject: str) -> None:
         """Know from now on by name what is cached about a subject; nothing is yet."""
-        self._index.begin(subject)
+        self._index.create(subject)
 
     def forget(self, subject: str) -> None:
         """Forget every entry about a subject: each whose key is `<kind>:<subject>:...`."""
@@ -262,6 +269,59 @@ def _pieces(arrays: list[Array]) -> Iterator[bytes | memoryview]:
         yield begun
 
 
-def entry_bytes(*shapes: tuple[int, ...]) -> int:
-    """Return the bytes of an entry of float64 arrays of these shapes, its head generously included."""
-    return 2048 + 8 * sum(math.prod(shape) for shape in shapes)
+class CacheIndex:
+    """The keys of the array cache by subject.
+
+    Parameters
+    ----------
+    client
+        The cache's Redis.
+    ttl
+        Seconds an entry is kept: an index is kept as long after its last entry.
+
+    """
+
+    def __init__(self, client: redis.Redis, ttl: int) -> None:
+        self._client = client
+        self._ttl = ttl
+
+    def create(self, subject: str) -> None:
+        """Begin the index of a subject about which there is nothing yet."""
+        with self._client.pipeline() as together:
+            together.sadd(_index(subject), _NOBODY)
+            together.expire(_index(subject), self._ttl)
+            together.execute()
+
+    def note(self, pipeline: Pipeline, keys: Iterable[str]) -> None:
+        """Have a pipeline note keys that it, or something after it, writes."""
+        of: defaultdict[str, list[str]] = defaultdict(list)
+        for key in keys:
+            if (found := _SUBJECT.match(key)) is not None:
+                of[found[1]].append(key)
+        for subject, its in of.items():
+            pipeline.eval(_NOTE, 1, _index(subject), str(self._ttl), str(MOST_INDEXED), *its)
+
+    def forget(self, subject: str) -> None:
+        """Unlink everything about a subject, and its index."""
+        found = {text(raw) for raw in self._client.smembers(_index(subject))}
+        keys = (
+            sorted(found - {_NOBODY})
+            if found
+            else map(text, self._client.scan_iter(match=f"*:{subject}:*", count=TOGETHER))
+        )
+        self._unlink(keys)
+        self._client.unlink(_index(subject))
+
+    def _unlink(self, keys: Iterable[str]) -> None:
+        some: list[str] = []
+        for key in keys:
+            some.append(key)
+            if len(some) == TOGETHER:
+                self._client.unlink(*some)
+                some.clear()
+        if some:
+            self._client.unlink(*some)
+
+
+def _index(subject: str) -> str:
+    return f"keys:{subject}"

@@ -28,7 +28,7 @@ SETTLED_NS = 2 * 10**9
 
 
 @dataclass(frozen=True, order=True)
-class Place:
+class CatalogEntry:
     """A data set in the list of all: `member` sorts by its creation; `nbytes` are of its files when first seen."""
 
     member: str
@@ -37,7 +37,7 @@ class Place:
     nbytes: int
 
 
-class Catalogue:
+class DatasetCatalog:
     """The places of a folder's data sets.
 
     Parameters
@@ -50,11 +50,11 @@ class Catalogue:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._lock = threading.Lock()
-        self._known: dict[str, Place] = {}
-        self._sorted: list[Place] = []
+        self._known: dict[str, CatalogEntry] = {}
+        self._sorted: list[CatalogEntry] = []
         self._seen = -1  # the folder's time when it was looked through, once that was settled
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[CatalogEntry]:
         """Return the data sets that are there, the oldest first."""
         with self._lock:
             try:
@@ -79,7 +79,7 @@ class Catalogue:
         if gone or new:
             self._sorted = sorted(self._known.values())
 
-    def _read(self, id_: str) -> Place | None:
+    def _read(self, id_: str) -> CatalogEntry | None:
         try:
             told = json.loads((self._folder / (id_ + RECORD)).read_bytes())
         except FileNotFoundError:  # deleted meanwhile
@@ -87,7 +87,7 @@ class Catalogue:
         except ValueError:  # it has its place all the same: who reads it says what is wrong
             told = {}
         nbytes = sum(size(self._folder / (id_ + suffix)) for suffix in SUFFIXES)
-        return Place(index_member(told.get("created", ""), id_), id_, told.get("tenant", DEFAULT), nbytes)
+        return CatalogEntry(index_member(told.get("created", ""), id_), id_, told.get("tenant", DEFAULT), nbytes)
 
 
 def _is_record(name: str) -> bool:

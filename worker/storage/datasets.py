@@ -12,16 +12,14 @@ from typing import IO, TYPE_CHECKING, Any, Self
 import numpy as np
 
 from worker.base.clock import now_iso
-from worker.base.file_lock import locked
-from worker.base.files import remove_abandoned, restrict_folder, sync_folder, temporary
-from worker.base.npy_headers import ALONE
+from worker.base.files import NPY_HEADER_LOCK, locked, remove_abandoned, restrict_folder, sync_folder, temporary
 from worker.base.problems import ProblemError, refuse
-from worker.base.versions import written
+from worker.base.versions import dump_record
 from worker.records.dataset import Array, Content, Dataset, Table, record_of
-from worker.records.labels import renamed
+from worker.records.labels import with_labels
 from worker.records.tenants import DEFAULT, dataset_id
-from worker.storage.dataset_catalog import RECORD, SUFFIXES, Catalogue
-from worker.storage.integrity import Intact
+from worker.storage.dataset_catalog import RECORD, SUFFIXES, DatasetCatalog
+from worker.storage.integrity import IntegrityChecker
 from worker.storage.validation import BLOCK, checked_blocks
 from worker.tenancy.quotas import too_many_bytes
 
@@ -59,12 +57,12 @@ class DatasetStore:
         folder: Path,
         tenant: str | None = None,
         most_bytes: int = 0,
-        catalogue: Catalogue | None = None,
-        intact: Intact | None = None,
+        catalogue: DatasetCatalog | None = None,
+        intact: IntegrityChecker | None = None,
     ) -> None:
         self._folder = folder
-        self._catalogue = catalogue or Catalogue(folder)
-        self._intact = intact or Intact(folder)
+        self._catalogue = catalogue or DatasetCatalog(folder)
+        self._intact = intact or IntegrityChecker(folder)
         self._tenant = tenant
         self._most_bytes = most_bytes
 
@@ -131,7 +129,7 @@ class DatasetStore:
         return dataset_id(_sha256(table, _stored_dtype(table), table.extras), self._tenant or DEFAULT)
 
     def rename(self, id_: str, changes: dict[str, Any]) -> Dataset:
-        """Change name and tags, as `worker.records.labels.renamed` does, and return the record.
+        """Change name and tags, as `worker.records.labels.with_labels` does, and return the record.
 
         Raises
         ------
@@ -142,7 +140,7 @@ class DatasetStore:
         with self._alone():
             if (known := self.get(id_)) is None:
                 raise not_found(id_)
-            self._write(dataset := renamed(known, changes))
+            self._write(dataset := with_labels(known, changes))
         return dataset
 
     def _alone(self) -> AbstractContextManager[None]:
@@ -151,7 +149,7 @@ class DatasetStore:
 
     def _write(self, dataset: Dataset) -> None:
         with temporary(self._folder) as file:
-            file.write(written("dataset", dataset.to_dict()).encode())
+            file.write(dump_record(dataset.to_dict()).encode())
             file.publish(self._path(dataset.id, ".json"))
 
     def get(self, id_: str) -> Dataset | None:
@@ -193,7 +191,7 @@ class DatasetStore:
         """
         return self._load(id_, ".npy")
 
-    def beside(self, dataset: Dataset) -> dict[str, Array]:
+    def load_extras(self, dataset: Dataset) -> dict[str, Array]:
         """Return the arrays beside the values, those of `labels` (n,), `color` (n,), `coordinates` (n, 2) that exist.
 
         Raises
@@ -293,7 +291,7 @@ class DatasetStore:
             raise not_found(id_)
         try:
             self._intact.require(dataset)
-            with ALONE:
+            with NPY_HEADER_LOCK:
                 return np.load(self._path(id_, suffix), mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
         except FileNotFoundError:
             raise not_found(id_) from None

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
-from worker.base.npy_headers import ALONE
+from worker.base.files import NPY_HEADER_LOCK
 from worker.base.problems import refuse
 from worker.records.dataset import Content
 from worker.records.tenants import dataset_id
@@ -32,7 +32,7 @@ PIECE = 2**22  # bytes hashed at a time
 Status = tuple[tuple[int, int, int], ...]  # inode, size, time of change in ns of each file
 
 
-class Intact:
+class IntegrityChecker:
     """Verification of the data sets of one folder, with a memory of those that were found intact.
 
     Parameters
@@ -95,7 +95,7 @@ class Intact:
                 if not _is_as_written(name, shape, kept, dataset.n):
                     return []
                 file.seek(0)
-                with ALONE:
+                with NPY_HEADER_LOCK:
                     extras[name] = np.lib.format.read_array(file, allow_pickle=False)
         dtype = np.dtype(dataset.dtype).newbyteorder("<")
         content = Content((dataset.n, dataset.d), dtype, dataset.names, extras)
@@ -117,7 +117,7 @@ class Intact:
 
 def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
     """Return shape, order and dtype of an npy file, and leave it at its values; raises ValueError and others."""
-    with ALONE:
+    with NPY_HEADER_LOCK:
         if np.lib.format.read_magic(file) != (1, 0):
             raise ValueError
         found: tuple[tuple[int, ...], bool, np.dtype[np.generic]] = np.lib.format.read_array_header_1_0(file)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from glle_engine import Posterior
 from worker.base.problems import refuse
-from worker.base.versions import FIRST_NUMBERS, named, read, written
+from worker.base.versions import FIRST_NUMBERS, dump_record, load_record, versioned
 from worker.records.ids import DIGEST, content_sha256, index_member, member_name, text
-from worker.records.labels import renamed
-from worker.records.tenants import DEFAULT, own
+from worker.records.labels import with_labels
+from worker.records.tenants import DEFAULT, tenant_key
 from worker.tenancy.quotas import too_many_posteriors
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import redis
 
-    from worker.storage.array_cache import Entry
+    from worker.records.cache_entry import Entry
     from worker.storage.tiered_cache import TieredCache
 
 _INDEX = "glle:posteriors"
@@ -81,14 +81,14 @@ class PosteriorRecord:
         return self.provenance.get(ARRAYS)
 
     @property
-    def drawn_from(self) -> str:
+    def arrays_id(self) -> str:
         """The name of its arrays in the cache keys of draws: the id, and the digest where it is known."""
         return self.id if self.arrays_sha256 is None else f"{self.id}:{self.arrays_sha256[:DIGEST]}"
 
     @property
     def state(self) -> str:
         """A name that changes with its content: an id that was deleted may be fitted again."""
-        return f"{self.drawn_from} {self.created}"
+        return f"{self.arrays_id} {self.created}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as a JSON-able dictionary."""
@@ -96,13 +96,13 @@ class PosteriorRecord:
 
 
 def record_of(id_: str, raw: str | bytes) -> PosteriorRecord:
-    """Return a record as it was written; raises as `worker.base.versions.read`."""
-    return read("posterior", f"The record of posterior {id_}", raw, lambda told: PosteriorRecord(**told))
+    """Return a record as it was written; raises as `worker.base.versions.load_record`."""
+    return load_record(f"The record of posterior {id_}", raw, lambda told: PosteriorRecord(**told))
 
 
 def calibration_of(id_: str, raw: str | bytes) -> dict[str, Any]:
-    """Return a calibration as it was written; raises as `worker.base.versions.read`."""
-    return read("calibration", f"The calibration of posterior {id_}", raw, dict)
+    """Return a calibration as it was written; raises as `worker.base.versions.load_record`."""
+    return load_record(f"The calibration of posterior {id_}", raw, dict)
 
 
 class PosteriorStore:
@@ -142,7 +142,7 @@ class PosteriorStore:
             ``quota-exceeded``.
 
         """
-        if self._most and self._client.zcard(own(_INDEX, self._tenant or DEFAULT)) >= self._most:
+        if self._most and self._client.zcard(tenant_key(_INDEX, self._tenant or DEFAULT)) >= self._most:
             raise too_many_posteriors(self._tenant, self._most)
 
     def cache(self, id_: str, posterior: Posterior, seconds: float = 0.0) -> str:
@@ -173,7 +173,7 @@ class PosteriorStore:
                 recorded=record.arrays_sha256,
                 found=found,
             )
-        keep = self._cache.keep_made(seconds, sum(array.nbytes for array in arrays.values()))
+        keep = self._cache.tier_by_cost(seconds, sum(array.nbytes for array in arrays.values()))
         metadata = {"head": head, "sha256": content_sha256({**head, ARRAYS: found}, {}), ARRAYS: found}
         self._cache.put(_cache_key(id_), metadata, arrays, keep)
         return found
@@ -195,14 +195,14 @@ class PosteriorStore:
             if while_running is not None and self._client.hget(while_running, "status") != b"running":
                 return False
             pipeline.multi()
-            pipeline.set(_key(record.id), written("posterior", record.to_dict()))
-            pipeline.zadd(own(_INDEX, record.tenant), {_member(record): 0})
+            pipeline.set(_key(record.id), dump_record(record.to_dict()))
+            pipeline.zadd(tenant_key(_INDEX, record.tenant), {_member(record): 0})
             pipeline.sadd(_of_dataset(record.dataset), record.id)
             return True
 
         is_new = self.get(record.id) is None
         if is_new:
-            self._cache.begin(record.id)
+            self._cache.create_index(record.id)
         watched = [_key(record.id)] if while_running is None else [_key(record.id), while_running]
         # Done again if one of them changed meanwhile.
         is_there = bool(self._client.transaction(write, *watched, value_from_callable=True))  # type: ignore[arg-type] # of a callable with a value
@@ -211,12 +211,12 @@ class PosteriorStore:
         return is_there
 
     def rename(self, id_: str, changes: dict[str, Any]) -> PosteriorRecord:
-        """Change name and tags, as `worker.records.labels.renamed` does, and return the record; raises as `fetch`."""
+        """Change name and tags, as `worker.records.labels.with_labels` does, and return the record; raises as `fetch`."""
 
         def change(pipeline: redis.client.Pipeline) -> PosteriorRecord:
-            record = renamed(self.fetch(id_), changes)
+            record = with_labels(self.fetch(id_), changes)
             pipeline.multi()
-            pipeline.set(_key(id_), written("posterior", record.to_dict()))
+            pipeline.set(_key(id_), dump_record(record.to_dict()))
             return record
 
         # Done again if the record changed meanwhile.
@@ -258,7 +258,7 @@ class PosteriorStore:
 
         None in place of a record that is gone.
         """
-        index = own(_INDEX, self._tenant or DEFAULT)
+        index = tenant_key(_INDEX, self._tenant or DEFAULT)
         upper = "+" if before is None else f"({before}"
         while members := [text(raw) for raw in self._client.zrevrangebylex(index, upper, "-", start=0, num=100)]:
             ids = [member_name(member) for member in members]
@@ -276,7 +276,7 @@ class PosteriorStore:
 
         The first one stays: `auto` is one number for everyone, whatever machine or cache comes later.
         """
-        self._client.set(_calibration_key(id_), written("calibration", found), nx=True)
+        self._client.set(_calibration_key(id_), dump_record(found), nx=True)
         return self.calibration(id_) or found
 
     def calibration(self, id_: str) -> dict[str, Any] | None:
@@ -314,10 +314,10 @@ class PosteriorStore:
             return None
         return Posterior.from_parts(entry.meta["head"], entry.arrays)
 
-    def drawn_from(self, id_: str) -> str:
+    def arrays_id(self, id_: str) -> str:
         """Return the name of a posterior's arrays in the cache keys of draws; its id where there is no record."""
         record = self.get(id_)
-        return id_ if record is None else record.drawn_from
+        return id_ if record is None else record.arrays_id
 
     def state(self, id_: str) -> str | None:
         """Return the `state` of a record, None where there is none."""
@@ -328,7 +328,7 @@ class PosteriorStore:
         """Forget a posterior, its draws, and what was made of them."""
         with self._client.pipeline() as pipeline:
             pipeline.delete(_key(record.id))
-            pipeline.zrem(own(_INDEX, record.tenant), _member(record))
+            pipeline.zrem(tenant_key(_INDEX, record.tenant), _member(record))
             pipeline.srem(_of_dataset(record.dataset), record.id)
             pipeline.execute()
         self.forget(record.id)
@@ -363,4 +363,4 @@ def _of_dataset(dataset: str) -> str:
 
 
 def _cache_key(id_: str) -> str:
-    return named("entry", f"posterior:{id_}")
+    return versioned(f"posterior:{id_}")

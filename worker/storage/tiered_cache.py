@@ -11,7 +11,8 @@ import logging
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from worker.base.problems import ProblemError
-from worker.storage.array_cache import ArrayCache, Entry
+from worker.records.cache_entry import Entry
+from worker.storage.array_cache import ArrayCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,14 +20,14 @@ if TYPE_CHECKING:
     import redis
 
     from worker.observability.counters import Counters
-    from worker.storage.array_cache import Array
-    from worker.storage.object_store.index import Stored
+    from worker.records.cache_entry import Array
+    from worker.storage.object_store.index import StoredObject
     from worker.storage.object_store.store import ObjectStore
 
-    Found = list[tuple[str, Stored]]
+    Found = list[tuple[str, StoredObject]]
 
 T = TypeVar("T")
-Keep = Literal["cache", "store", "both"]
+Tier = Literal["cache", "store", "both"]
 
 _HEAD = "#head"  # of a stored entry, in the cache: thousands of draws are described without asking the store
 
@@ -68,19 +69,19 @@ class TieredCache(ArrayCache):
         """Say whether so many bytes, of one entry or of those read together, belong into the cache."""
         return nbytes <= self.budget // 2
 
-    def keep_together(self, nbytes: int) -> Keep:
+    def tier_by_size(self, nbytes: int) -> Tier:
         """Return where entries belong that are read together, and take so many bytes together."""
         return "cache" if self.objects is None or self.fits(nbytes) else "store"
 
-    def keep_made(self, seconds: float, nbytes: int) -> Keep:
+    def tier_by_cost(self, seconds: float, nbytes: int) -> Tier:
         """Return where an entry belongs that took so many seconds to make."""
         return "both" if self.objects is not None and self.objects.worth_keeping(seconds, nbytes) else "cache"
 
-    def put(self, key: str, meta: dict[str, Any], arrays: Mapping[str, Array], keep: Keep = "cache") -> None:
+    def put(self, key: str, meta: dict[str, Any], arrays: Mapping[str, Array], keep: Tier = "cache") -> None:
         """Write an entry; readers see it when it is complete; raises as `put_many`."""
         self.put_many({key: Entry(meta, dict(arrays))}, keep)
 
-    def put_many(self, entries: Mapping[str, Entry], keep: Keep = "cache") -> None:
+    def put_many(self, entries: Mapping[str, Entry], keep: Tier = "cache") -> None:
         """Write entries where they belong.
 
         Raises
@@ -119,7 +120,7 @@ class TieredCache(ArrayCache):
         return super().get(key) or self._behind([key], self._sliced)[0]
 
     def views(self, keys: list[str]) -> list[Entry | None]:
-        """Return entries to look at parts of: large arrays of the store are `worker.storage.object_store.lazy_array.SlicedArray`s."""
+        """Return entries to look at parts of: large arrays of the store are `worker.storage.object_store.lazy_array.LazyArray`s."""
         return self._filled(keys, super().get_many(keys), self._sliced)
 
     def head(self, key: str) -> dict[str, Any] | None:
@@ -130,9 +131,9 @@ class TieredCache(ArrayCache):
         """Return the metas of entries, each as `head` does."""
         return self._filled(keys, super().heads(keys), self._stored_heads)
 
-    def present(self, keys: list[str]) -> list[bool]:
+    def contains(self, keys: list[str]) -> list[bool]:
         """Say for each key whether it is there."""
-        found = super().present(keys)
+        found = super().contains(keys)
         if self.objects is None or all(found):
             return found
         stored = self.objects.find(keys)

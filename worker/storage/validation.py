@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from worker.storage.bad_values import REMEDIES, BadRows, bad_cell
+from worker.base.problems import ProblemError, refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from worker.base.problems import ProblemError
+    from collections.abc import Iterable, Iterator
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 BLOCK = 2**22  # values converted, checked and hashed at a time: 32 MB
 EXACT = 2**53  # integers up to here are float64 without loss
+LISTED = 20
+SHOWN = 50  # characters of a bad value
+
+REMEDIES = {
+    "not-finite": "Remove the row, or fill the value in before uploading.",
+    "missing-value": "Fill the value in, remove its row, or set its column apart with ?label=.",
+    "inexact-integer": "Subtract an offset or rescale: beyond 2^53 float64 cannot tell neighbours apart.",
+}
 
 
 def checked_blocks(values: Array, dtype: np.dtype[Any], names: list[str] | None) -> Iterator[memoryview]:
@@ -57,6 +64,45 @@ def _refused(values: Array, start: int, dtype: np.dtype[Any], names: list[str] |
         if found is None:
             row, column = (int(i) for i in np.argwhere(bad)[0])
             value = str((block if code == "not-finite" else raw)[row, column])
-            found = bad_cell(code, value, start + row, column, names=names, remedy=REMEDIES[code])
+            found = bad_value(code, value, start + row, column, names=names, remedy=REMEDIES[code])
     assert found is not None
     return bad_rows.told(found)
+
+
+@dataclass
+class BadRows:
+    """Rows with a bad value, in their order, counted from 0."""
+
+    count: int = 0
+    first: list[int] = field(default_factory=list)
+
+    def add(self, rows: Iterable[int]) -> None:
+        """Count more rows; each comes once."""
+        for row in rows:
+            self.count += 1
+            if len(self.first) < LISTED:
+                self.first.append(int(row))
+
+    def told(self, error: ProblemError) -> ProblemError:
+        """Return the problem of the first bad value, which tells of the other rows, too."""
+        problem = error.problem
+        others = self.count - 1
+        more = f" {others:,} other row{'s have' if others > 1 else ' has'} such values." if others else ""
+        details = {**problem.details, "rows_affected": self.count, "rows": [row + 1 for row in self.first]}
+        return ProblemError(replace(problem, detail=problem.detail + more, details=details))
+
+
+def bad_value(code: str, value: str, row: int, column: int, *, names: list[str] | None, remedy: str) -> ProblemError:
+    """Return the problem of one value of a body; `row` and `column` count from 0. A long value is told in part."""
+    value = value[:SHOWN]
+    where = f"row {row + 1}, column {column + 1}" + (f" ({names[column]})" if names else "")
+    return refuse(
+        code,
+        422,
+        f"The value at {where} is {value!r}.",
+        remedy,
+        row=row + 1,
+        column=column + 1,
+        name=names[column] if names else None,
+        value=value,
+    )

@@ -1,4 +1,4 @@
-"""Limits and keys of a tenant: quotas and bearer keys.
+"""Quotas and bearer keys of tenants.
 
 May import `base` and `records`. Start with `api_keys`.
 """

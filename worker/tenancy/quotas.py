@@ -1,4 +1,4 @@
-"""What a tenant may have at once, and what is said when it asks for more."""
+"""Quotas of tenants, and the refusals of requests beyond them."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 from worker.base.problems import refuse
 from worker.base.settings import Settings, SettingsError
-from worker.records.tenants import is_name
+from worker.records.tenants import is_tenant_name
 
 if TYPE_CHECKING:
     from worker.base.problems import ProblemError
 
-JOB_SECONDS = 5  # when to try again, where a job has to end first
-BYTES_SECONDS = 60  # where somebody has to delete something
+JOB_SECONDS = 5  # Retry-After, if a job must end first
+BYTES_SECONDS = 60  # Retry-After, if a user must delete something
 
-_ONE = re.compile(r"(bytes|jobs|requests|records|posteriors):([0-9]{1,18})")
+_LIMIT = re.compile(r"(bytes|jobs|requests|records|posteriors):([0-9]{1,18})")
 
 
 @dataclass(frozen=True)
 class Quota:
-    """Bytes of data sets, jobs that wait or run, requests a minute, records of ended jobs, posteriors; 0: any."""
+    """Bytes of data sets, open jobs, requests per minute, records of ended jobs, posteriors; 0: no limit."""
 
     bytes: int
     jobs: int
@@ -32,16 +32,16 @@ class Quota:
 
 @dataclass(frozen=True)
 class JobLimits:
-    """Bounds of jobs; 0: any number.
+    """Limits of jobs; 0: no limit.
 
     Parameters
     ----------
     open
-        Jobs of the tenant that may wait or run at once.
+        Open jobs of the tenant.
     all_open
-        The same of all tenants together.
+        Open jobs of all tenants.
     ended
-        Records of ended jobs that the tenant keeps; the oldest are removed first.
+        Records of ended jobs of the tenant; the oldest are removed first.
 
     """
 
@@ -51,48 +51,48 @@ class JobLimits:
 
 
 class Quotas:
-    """Everybody's quota, and those of tenants that have another.
+    """Quotas of all tenants.
 
     Parameters
     ----------
     settings
-        The settings `quota_*` are everybody's, `quotas` what differs.
+        `quota_*` is the default quota, `quotas` the exceptions.
 
     Raises
     ------
     SettingsError
-        When `quotas` cannot be read.
+        If `quotas` is malformed.
 
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._everybodys = Quota(
+        self._default = Quota(
             settings.quota_bytes,
             settings.quota_jobs,
             settings.quota_requests,
             settings.quota_records,
             settings.quota_posteriors,
         )
-        self._others: dict[str, Quota] = {}
+        self._exceptions: dict[str, Quota] = {}
         for part in filter(None, settings.quotas.split()):
-            tenant, _, told = part.partition("=")
-            found = [_ONE.fullmatch(one) for one in told.split(",")]
-            if not is_name(tenant) or not all(found) or tenant in self._others:
+            tenant, _, limits = part.partition("=")
+            matches = [_LIMIT.fullmatch(limit) for limit in limits.split(",")]
+            if not is_tenant_name(tenant) or not all(matches) or tenant in self._exceptions:
                 remedy = "Write it as tenant=bytes:5000000000,jobs:20 other=requests:600, each tenant once."
                 raise SettingsError(f"GLLE_QUOTAS: {part!r} cannot be read. {remedy}")
-            self._others[tenant] = replace(self._everybodys, **{one[1]: int(one[2]) for one in found if one})
+            self._exceptions[tenant] = replace(self._default, **{match[1]: int(match[2]) for match in matches if match})
 
     def of(self, tenant: str) -> Quota:
         """Return a tenant's quota."""
-        return self._others.get(tenant, self._everybodys)
+        return self._exceptions.get(tenant, self._default)
 
 
 def too_many_bytes(tenant: str | None, nbytes: int, stored: int, allowed: int) -> ProblemError:
-    """Return the refusal of a data set that there is no room for."""
+    """Return the refusal of a data set."""
     return _exceeded(
         "bytes",
-        f"{nbytes:,} bytes would be added to the {stored:,} of tenant {tenant}; {allowed:,} are allowed.",
-        "Delete data sets that are no longer needed, or ask whoever runs the service for more room.",
+        f"Tenant {tenant} stores {stored:,} bytes; {nbytes:,} more would exceed the {allowed:,} allowed.",
+        "Delete data sets that are no longer needed, or ask the service's operator for a larger quota.",
         BYTES_SECONDS,
         allowed=allowed,
         used=stored,
@@ -100,14 +100,14 @@ def too_many_bytes(tenant: str | None, nbytes: int, stored: int, allowed: int) -
 
 
 def too_many_jobs(tenant: str | None, allowed: int) -> ProblemError:
-    """Return the refusal of a job beyond those that wait or run."""
-    detail = f"{allowed:,} jobs of tenant {tenant} wait or run; no more are allowed."
+    """Return the refusal of a tenant's job."""
+    detail = f"Tenant {tenant} has {allowed:,} open jobs; no more are allowed."
     remedy = "Wait until one has ended, or cancel one: GET /v1/jobs lists them."
     return _exceeded("jobs", detail, remedy, JOB_SECONDS, allowed=allowed)
 
 
-def too_many_of_all(allowed: int) -> ProblemError:
-    """Return the refusal of a job beyond those of all tenants that wait or run."""
+def too_many_jobs_overall(allowed: int) -> ProblemError:
+    """Return the refusal of a job because of all tenants' jobs."""
     return refuse(
         "too-many-jobs",
         503,
@@ -119,16 +119,16 @@ def too_many_of_all(allowed: int) -> ProblemError:
 
 
 def too_many_posteriors(tenant: str | None, allowed: int) -> ProblemError:
-    """Return the refusal of a fit whose posterior would be one too many."""
+    """Return the refusal of a fit."""
     detail = f"Tenant {tenant} has {allowed:,} posteriors; no more are allowed."
     remedy = "Delete posteriors that are no longer needed: DELETE /v1/posteriors/{id}. Or raise GLLE_QUOTA_POSTERIORS."
     return _exceeded("posteriors", detail, remedy, BYTES_SECONDS, allowed=allowed)
 
 
 def too_many_requests(tenant: str, allowed: int, seconds: int) -> ProblemError:
-    """Return the refusal of a request that comes too early by so many seconds."""
-    detail = f"Tenant {tenant} asks more than {allowed:,} times a minute; the next is taken in {seconds} s."
-    remedy = "Wait as long as Retry-After says; ask for jobs with ?wait= instead of again and again."
+    """Return the refusal of a request; the next one is accepted in `seconds`."""
+    detail = f"Tenant {tenant} sends more than {allowed:,} requests a minute; the next is accepted in {seconds} s."
+    remedy = "Wait as long as Retry-After says; wait for jobs with ?wait= instead of polling."
     return _exceeded("requests", detail, remedy, seconds, allowed=allowed)
 
 

@@ -20,9 +20,9 @@ from worker.execution.worker import MAINTAINED, GlleWorker
 from worker.jobs.rq_types import NAME, SERIALIZER, SafeJob, SafeQueue
 from worker.operations.embedded_redis import cache_server, queue_server
 from worker.operations.health import queue_states, readiness
+from worker.records.cache_entry import Entry
 from worker.records.draws import DrawKey
 from worker.records.ids import digest
-from worker.storage.array_cache import Entry
 from worker.storage.datasets import Dataset
 from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
@@ -147,12 +147,10 @@ def _of_posteriors(here: Stores, count: int) -> Iterator[Question]:
         record = _record(count + 1 + number)
         here.posteriors.record(record)
         small = Entry({}, {"embedding": np.zeros((2, 2))})
-        keys = [
-            DrawKey(0, index, 1.0, "posterior", "procrustes").cache_key(record.drawn_from) for index in range(DRAWS)
-        ]
+        keys = [DrawKey(0, index, 1.0, "posterior", "procrustes").cache_key(record.arrays_id) for index in range(DRAWS)]
         here.cache.put_many(dict.fromkeys(keys, small))
         here.posteriors.delete(record)
-        assert not any(here.cache.present(keys))
+        assert not any(here.cache.contains(keys))
 
     yield _asked(here, "posteriors", count, f"delete one with {DRAWS} draws", delete)
 

@@ -1,6 +1,6 @@
-"""`glle` as a later version may be: the same command with other versions of its formats, or with other numbers.
+"""Run `glle` as a later version: the same command with another schema, other numerics, or both.
 
-What differs is named in the variable DRILL: `formats`, `numbers`, or both with a comma.
+The variable DRILL names the differences: `formats`, `numbers`, or both with a comma.
 """
 
 from __future__ import annotations
@@ -39,9 +39,7 @@ def change() -> None:
     if "formats" in differs:
         from worker.base import versions  # noqa: PLC0415 -- once the numbers are changed
 
-        for kind in ("job", "task", "dataset", "posterior", "calibration", "embedding", "entry"):
-            versions.VERSIONS[kind] += 1
-            versions.MIGRATIONS[kind, 1] = dict
+        versions.SCHEMA += 1
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ FIGURES: list[tuple[str, str]] = []
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what is here: it takes a minute, so it has a separate target."""
     for item in items:
-        if "qa/redis/" in item.path.as_posix():
+        if "qa/faults/redis/" in item.path.as_posix():
             item.add_marker(pytest.mark.redis)
             item.add_marker(pytest.mark.timeout(400))
 

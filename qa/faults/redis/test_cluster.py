@@ -14,7 +14,8 @@ from qa.faults.redis.nodes import CACHE, PASSWORD, QUEUE, Node, cluster_url, clu
 from tests.conftest import until
 from worker.base.settings import Settings, SettingsError
 from worker.operations import doctor
-from worker.storage.array_cache import PIECE, Entry
+from worker.records.cache_entry import Entry
+from worker.storage.array_cache import PIECE
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def test_arrays_lie_on_all_servers_and_come_back(stores: Stores, servers: tuple[
     np.testing.assert_array_equal(found[5].arrays["x"], large)
     assert cache.heads(["draw:a:7", "nowhere"]) == [{"i": 7}, None]
     cache.forget("a")
-    assert cache.present([*keys, "draw:b:0"]) == [False] * 30 + [True]
+    assert cache.contains([*keys, "draw:b:0"]) == [False] * 30 + [True]
     cache.delete("draw:b:0")
     assert sum(node.client.dbsize() for node in masters) == 0
 
@@ -90,12 +91,12 @@ def test_what_is_about_a_subject_is_forgotten_on_all_servers(stores: Stores, ser
     for is_indexed in (True, False):
         for subject in ("c", "d"):
             if is_indexed:
-                cache.begin(subject)
+                cache.create_index(subject)
             cache.put_many({f"draw:{subject}:{i}": Entry({}, {"x": np.arange(3.0)}) for i in range(30)})
         named = stores.cache.client.smembers("keys:c")
         assert len(named) == 31 * is_indexed, "each, and the one that began it"
         cache.forget("c")
-        assert cache.present([f"draw:{subject}:{i}" for subject in ("c", "d") for i in range(30)]) == (
+        assert cache.contains([f"draw:{subject}:{i}" for subject in ("c", "d") for i in range(30)]) == (
             [False] * 30 + [True] * 30
         )
         cache.forget("d")

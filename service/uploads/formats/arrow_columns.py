@@ -12,9 +12,8 @@ from service.uploads.disk_array import Appended, check_inflated
 from service.uploads.label_columns import MOST_LABEL, Labels, no_such_column
 from service.uploads.limits import check_names
 from worker.base.problems import ProblemError, refuse
-from worker.storage.bad_values import REMEDIES, BadRows, bad_cell
 from worker.storage.datasets import Table
-from worker.storage.validation import EXACT
+from worker.storage.validation import EXACT, REMEDIES, BadRows, bad_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -142,7 +141,7 @@ def _problem(block: pa.RecordBatch, columns: Columns, faults: Array, start: int)
     value = block.column(column)[row].as_py()
     code = "missing-value" if value is None else "inexact-integer" if isinstance(value, int) else "not-finite"
     told = "null" if value is None else str(value)[:50]
-    return bad_cell(code, told, start + row, column, names=columns.names, remedy=REMEDIES[code])
+    return bad_value(code, told, start + row, column, names=columns.names, remedy=REMEDIES[code])
 
 
 def _numbers(block: pa.RecordBatch, column: int) -> Array:

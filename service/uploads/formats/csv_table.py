@@ -14,8 +14,8 @@ from service.uploads.formats.csv_lines import Lines
 from service.uploads.label_columns import Labels, no_such_column
 from service.uploads.limits import check_names
 from worker.base.problems import ProblemError, refuse
-from worker.storage.bad_values import REMEDIES, BadRows, bad_cell
 from worker.storage.datasets import Table
+from worker.storage.validation import REMEDIES, BadRows, bad_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -206,12 +206,12 @@ def _bad(cell: str, row: int, column: int, names: list[str] | None) -> ProblemEr
             if cell.strip()
             else "Fill the cell in, or remove its row."
         )
-        return bad_cell("bad-cell", cell, row, column, names=names, remedy=remedy)
+        return bad_value("bad-cell", cell, row, column, names=names, remedy=remedy)
     if not np.isfinite(float(cell)):
-        return bad_cell("not-finite", cell, row, column, names=names, remedy=REMEDIES["not-finite"])
+        return bad_value("not-finite", cell, row, column, names=names, remedy=REMEDIES["not-finite"])
     digits = cell.strip().lstrip("+-")
     if digits.isdigit() and int(float(cell)) != int(cell):
-        return bad_cell("inexact-integer", cell, row, column, names=names, remedy=REMEDIES["inexact-integer"])
+        return bad_value("inexact-integer", cell, row, column, names=names, remedy=REMEDIES["inexact-integer"])
     return None
 
 

@@ -11,9 +11,8 @@ import numpy as np
 from service.uploads.label_columns import text_labels
 from service.uploads.limits import check_names
 from worker.base.problems import ProblemError, refuse
-from worker.storage.bad_values import REMEDIES, BadRows, bad_cell
 from worker.storage.datasets import Table
-from worker.storage.validation import EXACT
+from worker.storage.validation import EXACT, REMEDIES, BadRows, bad_value
 
 if TYPE_CHECKING:
     from service.uploads.label_columns import Apart
@@ -108,12 +107,12 @@ def _row(row: Any, number: int, features: int, names: list[str] | None) -> list[
                 "an array" if isinstance(value, list) else "an object" if isinstance(value, dict) else json.dumps(value)
             )
             remedy = "Send a number, or remove the row."
-            raise bad_cell("bad-cell", shown, number, column, names=names, remedy=remedy)
+            raise bad_value("bad-cell", shown, number, column, names=names, remedy=remedy)
         if isinstance(value, int) and abs(value) > EXACT:
             remedy = REMEDIES["inexact-integer"]
-            raise bad_cell("inexact-integer", str(value), number, column, names=names, remedy=remedy)
+            raise bad_value("inexact-integer", str(value), number, column, names=names, remedy=remedy)
         if not math.isfinite(value):
-            raise bad_cell("not-finite", str(value), number, column, names=names, remedy=REMEDIES["not-finite"])
+            raise bad_value("not-finite", str(value), number, column, names=names, remedy=REMEDIES["not-finite"])
     return row
 
 

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib import format as npy
 
-from worker.base.npy_headers import ALONE
+from worker.base.files import NPY_HEADER_LOCK
 from worker.base.problems import ProblemError, refuse
 from worker.storage.datasets import Table
 
@@ -78,7 +78,7 @@ def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
         # One that is longer is read as far as numpy refuses: what announces four gigabytes brings them.
         announced = min(int.from_bytes(prefix, "little"), _MOST_HEADER + 1)
         header = io.BytesIO(prefix + file.read(announced))
-        with ALONE:
+        with NPY_HEADER_LOCK:
             shape, fortran, dtype = parse(header)
     except Exception as error:  # noqa: BLE001 # its parser evaluates the text: any kind may come
         raise _malformed(str(error)) from None

@@ -110,7 +110,7 @@ def test_the_memory_of_an_api_process_follows_the_posterior(
     key = DrawKey(0, 1, 1.0, "posterior", "procrustes")
     other = POSTERIOR.draw(1)
     store_draws(
-        stores.cache, stores.posteriors.drawn_from(id_), [key], [replace(other, embedding=other.embedding * 2)], 0.1
+        stores.cache, stores.posteriors.arrays_id(id_), [key], [replace(other, embedding=other.embedding * 2)], 0.1
     )
     app.state.recent._alive.clear()  # a second has passed
     after = client.get(f"{drawn}/draws/1", headers=NPY).raise_for_status()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from worker.storage.array_cache import Entry
+    from worker.records.cache_entry import Entry
     from worker.storage.tiered_cache import TieredCache
     from worker.stores import Stores
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from tests.conftest import until
+from worker.records.cache_entry import Entry
 from worker.records.draws import DrawsSpec
-from worker.storage.array_cache import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

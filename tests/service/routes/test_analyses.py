@@ -22,8 +22,8 @@ from worker.analyses.posterior_analyses import ReconstructionsSpec
 from worker.base.problems import ProblemError
 from worker.execution import tasks
 from worker.execution.draws import draw_and_cache
+from worker.records.cache_entry import Entry
 from worker.records.draws import DrawKey, DrawsSpec
-from worker.storage.array_cache import Entry
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -125,14 +125,12 @@ def test_summary_is_made_once_then_immutable(client: httpx.Client, stores: Store
 def test_gap_that_is_not_known_is_null(client: httpx.Client, stores: Stores, posterior: str) -> None:
     """A draw whose solver did not estimate the next eigenvalue: null in the JSON, NaN in the npz, there alone."""
     id_ = posterior.rpartition("/")[2]
-    key = DrawKey(0, 1, 1.0, "posterior", "procrustes").cache_key(stores.posteriors.drawn_from(id_))
+    key = DrawKey(0, 1, 1.0, "posterior", "procrustes").cache_key(stores.posteriors.arrays_id(id_))
     path = posterior + "/summary?count=3"
     job = client.get(path + "&wait=0")
     fit = stores.posteriors.load(id_)
     assert fit is not None
-    draw_and_cache(
-        stores.cache, stores.posteriors.drawn_from(id_), fit, [DrawKey(0, 1, 1.0, "posterior", "procrustes")]
-    )
+    draw_and_cache(stores.cache, stores.posteriors.arrays_id(id_), fit, [DrawKey(0, 1, 1.0, "posterior", "procrustes")])
     entry = stores.cache.get(key)
     assert entry is not None
     entry.meta["diagnostics"]["next_eigenvalue"] = None

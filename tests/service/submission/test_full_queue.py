@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tests.service.conftest import beating
 from tests.service.keyed import had_by, served
 from tests.service.routes.test_resources import upload
-from tests.worker.storage.test_queue_space import used
+from tests.worker.storage.test_free_space import used
 
 if TYPE_CHECKING:
     import httpx

@@ -12,7 +12,7 @@ from service.cli import main
 from service.middleware.access_policy import OPEN_PATHS
 from tests.service.keyed import Had, bearer, had_by
 from worker.analyses.posterior_analyses import CalibrationSpec, calibration_facts
-from worker.storage.array_cache import Entry
+from worker.records.cache_entry import Entry
 from worker.storage.posteriors import PosteriorRecord
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def test_a_tenants_deletions_leave_the_others(guarded: httpx.Client, stores: Sto
     assert guarded.get(f"/v1/posteriors/{bob.posterior}/draws/0", headers=bob.headers).status_code == 200
     assert stores.posteriors.calibration(alice.posterior) is None
     assert stores.posteriors.calibration(bob.posterior) == {"scale": 2.0}
-    assert stores.cache.present([spec.cache_key(had.posterior) for had in (alice, bob)]) == [False, True]
+    assert stores.cache.contains([spec.cache_key(had.posterior) for had in (alice, bob)]) == [False, True]
 
 
 def _entry() -> tuple[dict[str, Any], dict[str, Any]]:

@@ -12,7 +12,7 @@ import pytest
 from tests.service.conftest import beating
 from tests.service.keyed import served
 from worker.operations import health
-from worker.storage.disk_space import ADDRESSES, DiskReserve
+from worker.storage.free_space import ADDRESSES, DiskReserve
 
 if TYPE_CHECKING:
     import httpx
@@ -93,7 +93,7 @@ def test_the_reserve_is_held_and_given_up_once(tmp_path: Path, monkeypatch: pyte
     assert path.stat().st_blocks * 512 >= nbytes
     assert not reserve.release()  # there is room
     free = 2**10
-    monkeypatch.setattr("worker.storage.disk_space.free_bytes", lambda _: free)
+    monkeypatch.setattr("worker.storage.free_space.free_bytes", lambda _: free)
     assert reserve.release()
     assert not path.exists()
     assert not reserve.release()

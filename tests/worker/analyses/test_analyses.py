@@ -31,8 +31,8 @@ from worker.execution import context as desk
 from worker.execution import draws as drawing
 from worker.execution import tasks
 from worker.jobs.store import Job, Kind
+from worker.records.cache_entry import Entry
 from worker.records.draws import AUTO
-from worker.storage.array_cache import Entry
 from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
@@ -158,8 +158,8 @@ def test_auto_is_one_number_for_everyone(stores: Stores, fitted: str, monkeypatc
     assert known == posterior_analyses.calibration_facts(made(stores, CalibrationSpec(), fitted).meta)
     assert known == made(stores, replace(SUMMARY, scale=1.0, calibrated=True), fitted).meta["calibration"]
     assert len(runs) == 1
-    keys = [key.cache_key(stores.posteriors.drawn_from(fitted)) for key in spec.at(known["scale"]).draws()]
-    assert all(stores.cache.present(keys))
+    keys = [key.cache_key(stores.posteriors.arrays_id(fitted)) for key in spec.at(known["scale"]).draws()]
+    assert all(stores.cache.contains(keys))
     numbered, _ = draws_job(stores, fitted, count=5, scales=(known["scale"],))
     drawn = note_draws(monkeypatch)
     tasks.draw(numbered.id, 0, 0)
@@ -273,9 +273,9 @@ def test_task_of_an_old_round_does_nothing(stores: Stores, fitted: str) -> None:
     assert stores.jobs.reopen(stores.jobs.fetch(job.id))
     key = RECONSTRUCTIONS.cache_key(fitted)
     tasks.analyse(job.id, 0)
-    assert stores.cache.present([key]) == [False]
+    assert stores.cache.contains([key]) == [False]
     tasks.analyse(job.id, 1)
-    assert stores.cache.present([key]) == [True]
+    assert stores.cache.contains([key]) == [True]
     assert stores.jobs.fetch(job.id).status == "succeeded"
 
 
@@ -351,7 +351,7 @@ def test_cancel_stops_between_groups(stores: Stores, fitted: str, monkeypatch: p
     monkeypatch.setattr(desk, "draw_and_cache", draw_and_cancel)
     tasks.analyse(job.id, 0)
     assert stores.jobs.fetch(job.id).status == "cancelled"
-    assert stores.cache.present([SUMMARY.cache_key(fitted)]) == [False]
+    assert stores.cache.contains([SUMMARY.cache_key(fitted)]) == [False]
     assert drawn == [2, 3, 4, 5]
     made(stores, SUMMARY, fitted)
     assert drawn == [2, 3, 4, 5, 6, 7]

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 from glle_engine.base import npz
-from worker.base.file_lock import locked
-from worker.base.files import make_folder, private_file, restrict_folder, sync_folder, temporary
+from worker.base.files import locked, make_folder, private_file, restrict_folder, sync_folder, temporary
 from worker.base.problems import ProblemError
 from worker.storage.datasets import DatasetStore, Table
 from worker.tenancy.api_keys import KeyStore
@@ -103,7 +102,7 @@ def test_a_stored_data_set_survives_a_power_cut(disk: Disk) -> None:
     with disk.after_power_cut() as root:
         assert _store(root).get(dataset.id) == dataset
         np.testing.assert_array_equal(_store(root).values(dataset.id), X)
-        assert _store(root).beside(dataset)["labels"].tolist() == ["a"] * 50
+        assert _store(root).load_extras(dataset)["labels"].tolist() == ["a"] * 50
 
 
 def test_a_deleted_data_set_stays_deleted_after_a_power_cut(disk: Disk) -> None:

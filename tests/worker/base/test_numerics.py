@@ -106,8 +106,8 @@ def test_old_records_are_of_the_pinned_kind(stores: Stores) -> None:
     assert (job.numbers, job.queue) == (NUMBERS, NAME)
     tasks.fit(job.id)
     record = stores.posteriors.fetch(job.subject)
-    assert record.drawn_from.startswith(f"{record.id}:")
-    assert replace(record, provenance={}).drawn_from == record.id
+    assert record.arrays_id.startswith(f"{record.id}:")
+    assert replace(record, provenance={}).arrays_id == record.id
     assert replace(record, provenance={}).numbers == "0.1.0"
 
 
@@ -146,7 +146,7 @@ def test_results_carry_the_kind(stores: Stores) -> None:
     stores.client.hset(f"glle:job:{job.id}", "numbers", OTHER)
     for shard in range(spec.shards):
         tasks.draw(job.id, 0, shard)
-    head = stores.cache.head(spec.key(0).cache_key(record.drawn_from))
+    head = stores.cache.head(spec.key(0).cache_key(record.arrays_id))
     assert head is not None
     assert head["numbers"] == OTHER
     assert CalibrationSpec(engine=OTHER).cache_key(record.id) != CalibrationSpec().cache_key(record.id)
@@ -246,15 +246,15 @@ def test_draws_of_a_fit_with_other_bits_are_elsewhere(
     tasks.draw(job.id, 0, 0)
     before = stores.posteriors.fetch(fitted)
     key = spec.key(0)
-    assert stores.cache.present([key.cache_key(before.drawn_from)]) == [True]
+    assert stores.cache.contains([key.cache_key(before.arrays_id)]) == [True]
     request.getfixturevalue("other_bits")
     stores.posteriors.delete(before)
-    left = stores.cache.present([key.cache_key(before.drawn_from)])
+    left = stores.cache.contains([key.cache_key(before.arrays_id)])
     again = fit_job(stores)
     tasks.fit(again.id)
     after = stores.posteriors.fetch(fitted)
     assert left == [False]
-    assert key.cache_key(after.drawn_from) != key.cache_key(before.drawn_from)
+    assert key.cache_key(after.arrays_id) != key.cache_key(before.arrays_id)
     assert stores.posteriors.load(fitted, before.arrays_sha256) is None
     assert stores.posteriors.load(fitted, after.arrays_sha256) is not None
 
@@ -282,7 +282,7 @@ def test_a_task_draws_from_no_arrays_of_another_digest(stores: Stores, fitted: s
     stores.cache.put(key, {**entry.meta, "arrays_sha256": "0" * 64}, others)
     job, spec = draws_job(stores, fitted, count=1)
     tasks.draw(job.id, 0, 0)
-    drawn = stores.cache.get(spec.key(0).cache_key(record.drawn_from))
+    drawn = stores.cache.get(spec.key(0).cache_key(record.arrays_id))
     assert drawn is not None
     assert drawn.arrays["embedding"].tobytes() == posterior.draw(0).embedding.tobytes()
     assert stores.posteriors.load(fitted, record.arrays_sha256) is not None

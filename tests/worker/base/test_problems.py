@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glle_engine.base.errors import OutOfRangeError
-from worker.base.problems import Problem, ProblemError, problem_of, refuse
-from worker.base.quoting import CUT, MOST_TEXT, quotable, shortened
+from worker.base.problems import CUT, MOST_TEXT, Problem, ProblemError, problem_of, quotable, refuse, shortened
 
 MOST_ANSWER = 2**18  # characters of JSON, in which one character of a text may take twelve
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from worker.base.settings import Settings, SettingsError, rows, table, unknown
+from worker.base.settings import Settings, SettingsError, rows, table, unknown_variables
 
 
 def test_defaults_without_environment() -> None:
@@ -54,7 +54,7 @@ def test_what_sounds_secret_is_marked_so() -> None:
 
 def test_misspelt_variables_are_found() -> None:
     """A variable that no setting reads is listed."""
-    assert unknown({"GLLE_WORKER": "3", "GLLE_WORKERS": "3", "HOME": "/"}) == ["GLLE_WORKER"]
+    assert unknown_variables({"GLLE_WORKER": "3", "GLLE_WORKERS": "3", "HOME": "/"}) == ["GLLE_WORKER"]
 
 
 def test_every_setting_is_documented() -> None:

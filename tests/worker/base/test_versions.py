@@ -1,4 +1,4 @@
-"""Formats and their versions: what other versions wrote is read, migrated or refused, and never misread or changed."""
+"""Schema and numerics versions: records of other versions are read or refused, and never misread or changed."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ KEY = {
     "secrets": [],
 }  # fmt: skip
 
-# Records as they were written before versions were told.
-FIRST: dict[versions.Format, dict[str, Any]] = {
+# Records of schema 1, which do not name it.
+FIRST: dict[str, dict[str, Any]] = {
     "posterior": {
         "id": "post_1", "dataset": DATA, "n": 3, "d": 2, "spec": {}, "diagnostics": {}, "eigenvalues": [],
         "seconds": 0.1, "arrays": {}, "nbytes": 0, "provenance": {"engine": "0.1.0"}, "job": "job_1", "created": "now",
@@ -61,7 +61,7 @@ FIRST: dict[versions.Format, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def put(stores: Stores, kind: versions.Format, raw: str) -> None:
+def put(stores: Stores, kind: str, raw: str) -> None:
     """Write a record as another version may have."""
     if kind == "job":
         fields = json.loads(raw) if raw.startswith("{") else {"id": "job_1", "status": raw}
@@ -84,7 +84,7 @@ NAMES = {
 }
 
 
-def held(stores: Stores, kind: versions.Format) -> Any:
+def held(stores: Stores, kind: str) -> Any:
     """Return what is kept, to the last byte."""
     if kind == "job":
         return stores.client.hgetall(job_key("job_1"))
@@ -97,7 +97,7 @@ def _never() -> Job:
     raise AssertionError
 
 
-READERS: dict[versions.Format, tuple[Callable[[Stores], Any], ...]] = {
+READERS: dict[str, tuple[Callable[[Stores], Any], ...]] = {
     "posterior": (
         lambda stores: stores.posteriors.fetch("post_1").n,
         lambda stores: stores.posteriors.rename("post_1", {"name": "mine"}),
@@ -127,7 +127,7 @@ READERS: dict[versions.Format, tuple[Callable[[Stores], Any], ...]] = {
 
 
 @pytest.mark.parametrize("kind", FIRST)
-def test_records_without_a_version_are_read(stores: Stores, kind: versions.Format) -> None:
+def test_records_without_a_version_are_read(stores: Stores, kind: str) -> None:
     """What was written before there were versions is version 1."""
     put(stores, "job", json.dumps(FIRST["job"]))
     put(stores, kind, json.dumps(FIRST[kind]))
@@ -135,7 +135,7 @@ def test_records_without_a_version_are_read(stores: Stores, kind: versions.Forma
 
 
 @pytest.mark.parametrize("kind", READERS)
-def test_what_a_newer_version_wrote_is_refused_and_left_alone(stores: Stores, kind: versions.Format) -> None:
+def test_what_a_newer_version_wrote_is_refused_and_left_alone(stores: Stores, kind: str) -> None:
     """Reading, changing and deleting it are all refused, with the remedy; not a byte of it changes."""
     put(stores, "job", json.dumps(FIRST["job"]))
     put(stores, kind, json.dumps({**FIRST.get(kind, {"keys": [KEY]}), "format": 2, "what": "is new"}))
@@ -151,7 +151,7 @@ def test_what_a_newer_version_wrote_is_refused_and_left_alone(stores: Stores, ki
 
 @pytest.mark.parametrize("raw", ["{", "[]", '{"format": 0}', '{"format": true}', '{"format": "x"}', '{"a": 1}'])
 @pytest.mark.parametrize("kind", ["posterior", "embedding", "dataset"])
-def test_garbage_is_refused(stores: Stores, kind: versions.Format, raw: str) -> None:
+def test_garbage_is_refused(stores: Stores, kind: str, raw: str) -> None:
     """A damaged record is a problem that says so, not an error within."""
     put(stores, kind, raw)
     with pytest.raises(ProblemError) as refused:
@@ -168,27 +168,47 @@ def test_a_job_that_cannot_be_read_is_refused(stores: Stores, fields: dict[str, 
     assert refused.value.problem.code == "record-unreadable"
 
 
-def test_an_older_record_is_migrated_or_refused(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next version reads this one's records by its migration; without one it refuses, and changes nothing."""
+@pytest.mark.parametrize("kind", READERS)
+def test_an_older_schema_is_read_until_it_is_dropped(
+    stores: Stores, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next version reads schema 1 while `OLDEST_SCHEMA` says so; afterwards it refuses it and changes nothing."""
+    put(stores, "job", json.dumps(FIRST["job"]))
+    put(stores, kind, json.dumps(FIRST.get(kind, [KEY])))
+    monkeypatch.setattr(versions, "SCHEMA", 3)
+    assert READERS[kind][0](stores) is not None
+    monkeypatch.setattr(versions, "OLDEST_SCHEMA", 2)
+    stores.keys._seen = None
+    before = held(stores, kind)
+    for reader in READERS[kind]:
+        stores.keys._look_again = 0.0
+        with pytest.raises(ProblemError) as refused:
+            reader(stores)
+        problem = refused.value.problem
+        assert (problem.code, problem.status) == ("written-by-older-version", 503)
+        assert "has schema 1" in problem.detail
+        assert "reads schemas 2 to 3" in problem.detail
+    assert held(stores, kind) == before
+
+
+def test_a_changed_record_gets_the_present_schema(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A renamed posterior of schema 1 is of schema 2, and the version before refuses it."""
     put(stores, "posterior", json.dumps(FIRST["posterior"]))
-    monkeypatch.setitem(versions.VERSIONS, "posterior", 3)
-    monkeypatch.setitem(versions.MIGRATIONS, ("posterior", 1), lambda told: {**told, "n": told["n"] + 1})
+    with monkeypatch.context() as next_version:
+        next_version.setattr(versions, "SCHEMA", 2)
+        stores.posteriors.rename("post_1", {"name": "mine"})
+        assert json.loads(held(stores, "posterior"))["format"] == 2
+        assert stores.posteriors.fetch("post_1").name == "mine"
     with pytest.raises(ProblemError) as refused:
         stores.posteriors.fetch("post_1")
-    assert refused.value.problem.code == "written-by-older-version"
-    monkeypatch.setitem(versions.MIGRATIONS, ("posterior", 2), lambda told: {**told, "n": 10 * told["n"]})
-    assert stores.posteriors.fetch("post_1").n == 40
-    stores.posteriors.rename("post_1", {"name": "mine"})
-    assert json.loads(held(stores, "posterior"))["format"] == 3
-    assert (stores.posteriors.fetch("post_1").n, stores.posteriors.fetch("post_1").name) == (40, "mine")
+    assert refused.value.problem.code == "written-by-newer-version"
 
 
 def test_keys_of_the_next_version_tell_it(settings: Settings, stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """The list of keys becomes an object with a version; the next version reads both, this one only the list."""
     put(stores, "keys", json.dumps([KEY]))
     assert [key.tenant for key in stores.keys.all()] == ["alice"]
-    monkeypatch.setitem(versions.VERSIONS, "keys", 2)
-    monkeypatch.setitem(versions.MIGRATIONS, ("keys", 1), dict)
+    monkeypatch.setattr(versions, "SCHEMA", 2)
     stores.keys.create("bob", ("read",), "", None)
     assert json.loads(stores.keys.path.read_text())["format"] == 2
     assert [key.tenant for key in stores.keys.all()] == ["alice", "bob"]
@@ -198,11 +218,11 @@ def test_two_versions_of_cache_entries_live_side_by_side(stores: Stores, monkeyp
     """Neither finds, nor overwrites, nor deletes the other's: each makes its own."""
     key = DrawKey(0, 0, 1.0, "posterior", "none")
     stores.cache.put(key.cache_key("post_1"), {}, {"a": np.zeros(2)})
-    monkeypatch.setitem(versions.VERSIONS, "entry", 2)
+    monkeypatch.setattr(versions, "SCHEMA", 2)
     assert stores.cache.get(key.cache_key("post_1")) is None
     assert CalibrationSpec().cache_key("post_1").startswith("v2:result:post_1:")
     stores.cache.put(key.cache_key("post_1"), {}, {"a": np.ones(2)})
-    monkeypatch.setitem(versions.VERSIONS, "entry", 1)
+    monkeypatch.setattr(versions, "SCHEMA", 1)
     entry = stores.cache.get(key.cache_key("post_1"))
     assert entry is not None
     np.testing.assert_array_equal(entry.arrays["a"], np.zeros(2))
@@ -228,18 +248,11 @@ def test_ids_are_those_of_every_version_so_far(tmp_path: Path, stores: Stores) -
 
 
 def test_queues_are_named_by_what_their_workers_can_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another format of a task, or of what it reads, and other numbers: another queue, and none comes again."""
-    monkeypatch.setattr(versions, "NUMBERS", "0.1.0")
-    names = [versions.queue_name()]
-    for kind in ("job", "task", "dataset", "posterior", "task"):
-        monkeypatch.setitem(versions.VERSIONS, kind, versions.VERSIONS[kind] + 1)
-        names.append(versions.queue_name())
-    monkeypatch.setattr(versions, "NUMBERS", "0.2.0")
-    names.append(versions.queue_name())
-    assert names[0] == "glle"
-    assert len(set(names)) == len(names)
-    monkeypatch.setitem(versions.VERSIONS, "keys", 7)  # no worker reads them
-    assert versions.queue_name() == names[-1]
+    """Another schema or other numerics: another queue."""
+    names = [versions.queue_name("0.1.0"), versions.queue_name("0.2.0")]
+    monkeypatch.setattr(versions, "SCHEMA", 2)
+    names += [versions.queue_name("0.1.0"), versions.queue_name("0.2.0")]
+    assert names == ["glle", "glle-1-0.2.0", "glle-2-0.1.0", "glle-2-0.2.0"]
 
 
 def test_a_job_of_other_numbers_is_not_made(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from worker.connections import circuit_breaker
-from worker.connections.circuit_breaker import AwayError, CircuitBreaker
+from worker.connections.circuit_breaker import CircuitBreaker, CircuitOpenError
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -42,11 +42,11 @@ def test_a_silent_server_is_not_asked_by_everyone(silent: int) -> None:
     assert 0.2 <= time.monotonic() - started < 0.4  # not tried again: it was silent
     started = time.monotonic()
     for _ in range(50):
-        with pytest.raises(AwayError):
+        with pytest.raises(CircuitOpenError):
             asking.ping()
     with asking.pipeline() as together:
         together.ping()
-        with pytest.raises(AwayError):
+        with pytest.raises(CircuitOpenError):
             together.execute()
     assert time.monotonic() - started < 0.2
 
@@ -68,7 +68,7 @@ def test_after_a_moment_one_tries_again(silent: int, monkeypatch: pytest.MonkeyP
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(kind.__name__ for kind in errors) == ["AwayError"] * 19 + ["TimeoutError"] * 2
+    assert sorted(kind.__name__ for kind in errors) == ["CircuitOpenError"] * 19 + ["TimeoutError"] * 2
 
 
 def test_it_is_asked_as_ever_when_it_is_back(server_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +85,7 @@ def test_it_is_asked_as_ever_when_it_is_back(server_settings: Settings, monkeypa
     retry = stores.client.get_retry()
     assert isinstance(retry, CircuitBreaker)
     retry._away_until = time.monotonic() + 0.05
-    with pytest.raises(AwayError):
+    with pytest.raises(CircuitOpenError):
         stores.client.ping()
     time.sleep(0.06)
     assert stores.client.ping()

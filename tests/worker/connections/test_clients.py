@@ -18,8 +18,8 @@ from rq.timeouts import JobTimeoutException
 from worker.base.settings import Settings, SettingsError, rows
 from worker.connections.circuit_breaker import CircuitBreaker
 from worker.connections.clients import connect_cache, connect_queue
-from worker.connections.retry import RetryPolicy, passes
-from worker.connections.urls import address
+from worker.connections.retry import RetryPolicy, is_transient
+from worker.connections.urls import parse_redis_url
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 
 def test_sentinels_and_their_service() -> None:
     """Hosts with and without ports, the servers' login and the sentinels', the database, parameters."""
-    told = address("sentinel://me:p%40ss@a,[::1]:5,b:7/main/3?sentinel_password=other&health_check_interval=9")
+    told = parse_redis_url("sentinel://me:p%40ss@a,[::1]:5,b:7/main/3?sentinel_password=other&health_check_interval=9")
     assert (told.kind, told.service, told.encrypted) == ("sentinel", "main", False)
     assert told.hosts == (("a", 26379), ("::1", 5), ("b", 7))
     assert told.login == {"password": "other"}
     assert told.options == {"username": "me", "password": "p@ss", "db": 3, "health_check_interval": 9}
-    assert address("sentinels://a/main").encrypted
-    assert address("sentinel://a/main").options["db"] == 0
+    assert parse_redis_url("sentinels://a/main").encrypted
+    assert parse_redis_url("sentinel://a/main").options["db"] == 0
 
 
 def test_cluster_and_its_hosts() -> None:
     """Some of its nodes, with a login and TLS."""
-    told = address("rediss+cluster://:secret@a:1,b")
+    told = parse_redis_url("rediss+cluster://:secret@a:1,b")
     assert (told.kind, told.encrypted, told.hosts) == ("cluster", True, (("a", 1), ("b", 6379)))
     assert told.options["password"] == "secret"
 
@@ -53,7 +53,7 @@ def test_cluster_and_its_hosts() -> None:
         ("sentinel:///main", "is no host:port"),
         ("sentinel://a:port/main", "is no host:port"),
         ("redis+cluster://a:1,/0", "is no host:port"),
-        ("redis+cluster://a:1/2", "no database but 0"),
+        ("redis+cluster://a:1/2", "only database 0"),
         ("redis://a:1?no_such=1", "no_such"),
         ("sentinel://a/main?no_such=1", "no_such"),
         ("redis://a?health_check_interval=often", "health_check_interval"),
@@ -146,7 +146,7 @@ def test_a_request_has_little_patience() -> None:
         RetryPolicy(0.0).call_with_retry(server.ask, server.hang_up)
     assert server.failures == 3
     assert time.monotonic() - began < 5
-    assert not passes(ValueError())
+    assert not is_transient(ValueError())
 
 
 def test_workers_are_patient_and_requests_are_not(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_a_draws_job_does_not_overdo_it(
         stores.posteriors,
         "fetch",
         lambda id_: type(
-            "Record", (), {"id": id_, "numbers": glle_engine.NUMBERS, "drawn_from": id_, "arrays_sha256": None}
+            "Record", (), {"id": id_, "numbers": glle_engine.NUMBERS, "arrays_id": id_, "arrays_sha256": None}
         )(),
     )
     monkeypatch.setattr(stores.posteriors, "exists", lambda id_: id_ == "post_0")

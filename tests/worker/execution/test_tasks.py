@@ -109,7 +109,7 @@ def test_draws_are_the_engines_in_every_shard(stores: Stores, fitted: str) -> No
     assert (ended.status, ended.done) == ("succeeded", 5)
     direct = glle_engine.fit(SHEET.X)
     for key in spec.draws():
-        entry = stores.cache.get(key.cache_key(stores.posteriors.drawn_from(fitted)))
+        entry = stores.cache.get(key.cache_key(stores.posteriors.arrays_id(fitted)))
         assert entry is not None
         draw = direct.draw(key.index)
         np.testing.assert_array_equal(entry.arrays["embedding"], draw.embedding)
@@ -162,7 +162,7 @@ def test_a_task_goes_on_with_what_waits(stores: Stores, fitted: str, monkeypatch
     assert stores.jobs.fetch(job.id).status == "succeeded"
     assert stores.queue._queue.get_job_ids() == [f"{job.id}-r0-s0"]
     assert (
-        stores.cache.present([key.cache_key(stores.posteriors.drawn_from(fitted)) for key in spec.draws()])
+        stores.cache.contains([key.cache_key(stores.posteriors.arrays_id(fitted)) for key in spec.draws()])
         == [True] * 64
     )
 
@@ -188,7 +188,7 @@ def test_redone_shard_draws_only_what_is_missing(stores: Stores, fitted: str, mo
     job, spec = draws_job(stores, fitted, count=8)
     for shard in range(spec.shards):
         tasks.draw(job.id, 0, shard)
-    first, second, *_ = (key.cache_key(stores.posteriors.drawn_from(fitted)) for key in spec.shard_keys(0))
+    first, second, *_ = (key.cache_key(stores.posteriors.arrays_id(fitted)) for key in spec.shard_keys(0))
     before = stores.cache.get(second)
     stores.cache.delete(second)
     asked: list[int] = []
@@ -206,14 +206,14 @@ def test_redone_shard_draws_only_what_is_missing(stores: Stores, fitted: str, mo
     assert before is not None
     assert after is not None
     np.testing.assert_array_equal(before.arrays["embedding"], after.arrays["embedding"])
-    assert stores.cache.present([first]) == [True]
+    assert stores.cache.contains([first]) == [True]
 
 
 def test_evicted_posterior_is_fitted_again(stores: Stores, fitted: str) -> None:
     """After the cache was flushed a draw is the same bits, and the arrays are back."""
     job, spec = draws_job(stores, fitted, count=1)
     tasks.draw(job.id, 0, 0)
-    key = spec.key(0).cache_key(stores.posteriors.drawn_from(fitted))
+    key = spec.key(0).cache_key(stores.posteriors.arrays_id(fitted))
     before = stores.cache.get(key)
     stores.cache._client.flushall()
     assert stores.posteriors.load(fitted) is None
@@ -392,7 +392,7 @@ def test_cancel_stops_a_shard_between_groups(stores: Stores, fitted: str, monkey
     ended = stores.jobs.fetch(job.id)
     assert ended.status == "cancelled"
     assert len(asked) <= 8 + 4 * FAR
-    present = stores.cache.present([key.cache_key(stores.posteriors.drawn_from(fitted)) for key in spec.shard_keys(0)])
+    present = stores.cache.contains([key.cache_key(stores.posteriors.arrays_id(fitted)) for key in spec.shard_keys(0)])
     assert all(present[: ended.done])
     assert sum(present) <= len(asked)
     assert stores.queue.length() <= 3

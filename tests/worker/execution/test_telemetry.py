@@ -15,7 +15,7 @@ from tests.worker.execution.test_tasks import draws_job, fit_job
 from worker.analyses.posterior_analyses import SummarySpec
 from worker.execution import tasks
 from worker.execution.telemetry import drew, stage, watched
-from worker.observability.counters import Spread
+from worker.observability.counters import Histogram
 
 if TYPE_CHECKING:
     from worker.base.settings import Settings
@@ -52,9 +52,9 @@ def test_draws_are_counted_by_solver(stores: Stores) -> None:
         tasks.draw(job.id, 0, shard)
     made = {series[1]: count for series, count in stores.counts.read()[0].items() if series[0] == "draws"}
     assert sum(made.values()) == 9
-    drawn_from = stores.posteriors.drawn_from(fitted.subject)
+    arrays_id = stores.posteriors.arrays_id(fitted.subject)
     solvers = {
-        str(stores.cache.head(spec.key(i).cache_key(drawn_from))["diagnostics"]["solver"])  # type: ignore[index] # it is there
+        str(stores.cache.head(spec.key(i).cache_key(arrays_id))["diagnostics"]["solver"])  # type: ignore[index] # it is there
         for i in range(9)
     }
     assert set(made) == solvers
@@ -117,7 +117,9 @@ def test_counts_of_work_horses_arrive(stores: Stores, settings: Settings) -> Non
     with subprocess.Popen(command, env=environment, start_new_session=True) as process:
         try:
             until(lambda: not any(stores.jobs.fetch(job.id).is_open for job in jobs))
-            until(lambda: sum(stores.counts.read()[1].get(("job_seconds", "fit", "succeeded"), Spread()).counts) == 3)
+            until(
+                lambda: sum(stores.counts.read()[1].get(("job_seconds", "fit", "succeeded"), Histogram()).counts) == 3
+            )
         finally:
             process.terminate()
             process.wait(20)

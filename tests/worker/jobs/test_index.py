@@ -13,7 +13,7 @@ from worker.base.problems import Problem, ProblemError
 from worker.jobs.index import INDEX, KINDS, POSITIONS, STATUSES, TENANTS
 from worker.operations.backup.records import ended_jobs, put_job
 from worker.records.ids import text
-from worker.records.tenants import own
+from worker.records.tenants import tenant_key
 from worker.tenancy.quotas import JobLimits
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def require_exact(stores: Stores, jobs: JobStore, tenant: str) -> None:
             fits = [job.id for _, job in known if status in {None, job.status} and kind in {None, job.kind}]
             listed = list(jobs.listed(None, status, kind, most=3))
             assert [job and job.id for _, job in listed] == fits
-    entries = stores.client.zrange(own(f"{INDEX}:ended", tenant), 0, -1)
+    entries = stores.client.zrange(tenant_key(f"{INDEX}:ended", tenant), 0, -1)
     assert len(entries) == sum(not job.is_open for _, job in known)
 
 
@@ -92,7 +92,7 @@ def test_records_of_a_version_without_lists_are_found_after_a_sweep(stores: Stor
     for id_ in ids[:30]:
         moved(jobs, id_, "start")
         moved(jobs, id_, "succeed")
-    stores.client.delete(POSITIONS, TENANTS, *stores.client.keys(own(f"{INDEX}:*", tenant)))
+    stores.client.delete(POSITIONS, TENANTS, *stores.client.keys(tenant_key(f"{INDEX}:*", tenant)))
     assert list(jobs.listed(None, "succeeded")) == []
     stores.queue.sweep()
     require_exact(stores, jobs, tenant)
@@ -117,7 +117,7 @@ def test_a_tenant_keeps_its_newest_records(stores: Stores) -> None:
         assert not stores.client.exists(f"glle:job:{id_}")
     assert jobs.holder("claim 0") is None
     assert jobs.holder("claim 7") is not None
-    assert not stores.client.exists(own("glle:claim:claim 0", "alice"))
+    assert not stores.client.exists(tenant_key("glle:claim:claim 0", "alice"))
     require_exact(stores, jobs, "alice")
 
 
@@ -149,7 +149,7 @@ def test_expired_records_leave_the_lists(stores: Stores) -> None:
     kept = ended(jobs, "kept").id
     gone = ended(jobs, "gone").id
     stores.client.delete(f"glle:job:{gone}")
-    key = own(f"{INDEX}:ended", "alice")
+    key = tenant_key(f"{INDEX}:ended", "alice")
     (entry,) = (found for found in map(text, stores.client.zrange(key, 0, -1)) if gone in found)
     stores.client.zadd(key, {entry: 1})
     assert [job and job.id for _, job in jobs.listed()] == [None, kept]

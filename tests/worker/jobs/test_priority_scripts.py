@@ -16,7 +16,7 @@ from worker.jobs.queue import STALE_SECONDS
 from worker.jobs.rq_types import SERIALIZER, SafeJob, SafeQueue
 from worker.records.draws import DrawsSpec
 from worker.records.ids import text
-from worker.records.priority import Priority, Terms, quick_draws, quick_fit
+from worker.records.priority import Priority, Terms, is_quick_draws, is_quick_fit
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -242,14 +242,14 @@ def test_a_look_costs_the_same_in_a_long_queue(stores: Stores) -> None:
 
 def test_what_takes_a_moment(stores: Stores) -> None:
     """Draws are measured by their estimate, fits by their size."""
-    assert quick_draws(draws_spec(100, n=5000), 2.0)
-    assert not quick_draws(draws_spec(1000, n=5000), 2.0)
+    assert is_quick_draws(draws_spec(100, n=5000), 2.0)
+    assert not is_quick_draws(draws_spec(1000, n=5000), 2.0)
     spec = {"n_neighbors": 10, "variant": "constrained"}
-    assert quick_fit(2000, 100, spec)
+    assert is_quick_fit(2000, 100, spec)
     for n, d, more in (
         (2001, 3, {}),
         (2000, 101, {}),
         (500, 3, {"n_neighbors": 26}),
         (500, 3, {"variant": "published"}),
     ):
-        assert not quick_fit(n, d, {**spec, **more})
+        assert not is_quick_fit(n, d, {**spec, **more})

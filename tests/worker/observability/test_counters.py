@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 import redis
 
-from worker.observability.counters import BUCKETS, KEY, Counters, Spread
+from worker.observability.counters import BUCKETS, KEY, Counters, Histogram
 
 if TYPE_CHECKING:
     from worker.stores import Stores
@@ -38,7 +38,7 @@ def test_durations_fall_into_buckets(stores: Stores) -> None:
     assert spread.seconds == pytest.approx(BUCKETS[0] + BUCKETS[1] + 1e4)
     assert next(spread.cumulative()) == (str(BUCKETS[0]), 2)
     assert list(spread.cumulative())[-1] == ("+Inf", 4)
-    assert len(list(Spread().cumulative())) == len(BUCKETS) + 1
+    assert len(list(Histogram().cumulative())) == len(BUCKETS) + 1
 
 
 def test_counts_wait_for_a_server_that_is_away(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +79,7 @@ def test_threads_lose_no_count(stores: Stores) -> None:
 def test_forked_child_does_not_count_again(stores: Stores) -> None:
     """What a parent has not flushed yet is forgotten by its child."""
     stores.counts.add("draws", "lanes")
-    stores.counts.forget()
+    stores.counts.clear()
     assert stores.counts.flush()
     assert stores.client.exists(KEY) == 0
 

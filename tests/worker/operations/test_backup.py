@@ -19,9 +19,9 @@ from worker.base.problems import ProblemError
 from worker.operations.backup.archive import Archive, Writer
 from worker.operations.backup.dump import KINDS, Chosen, take
 from worker.operations.backup.restore import restore
+from worker.records.cache_entry import Entry
 from worker.records.draws import DrawKey
 from worker.records.ids import posterior_id
-from worker.storage.array_cache import Entry
 from worker.storage.datasets import Table
 from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
@@ -204,15 +204,15 @@ def test_jobs_whose_time_is_over_do_not_come_back(full: Stores, monkeypatch: pyt
 
 
 def test_a_backup_of_a_newer_version_is_refused(full: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its layout, and a record in it, are told apart; both name the remedy."""
-    monkeypatch.setitem(versions.VERSIONS, "backup", 2)
+    """By its manifest, and by a record in it; nothing is restored."""
+    monkeypatch.setattr(versions, "SCHEMA", 2)
     layout = taken(full)
-    monkeypatch.setitem(versions.VERSIONS, "backup", 1)
-    monkeypatch.setitem(versions.VERSIONS, "posterior", 2)
     full.client.flushall()
     fill(full, "default")
-    record = taken(full)
-    monkeypatch.setitem(versions.VERSIONS, "posterior", 1)
+    with monkeypatch.context() as unstamped:
+        unstamped.setattr("worker.operations.backup.archive.stamp", dict)
+        record = taken(full)
+    monkeypatch.setattr(versions, "SCHEMA", 1)
     full.client.flushall()
     for raw in (layout, record):
         with pytest.raises(ProblemError) as refused:
@@ -348,7 +348,7 @@ def test_an_unchanged_copy_is_no_forgery(full: Stores, empty: Callable[[], Store
 def test_the_cache_of_another_layout_is_taken_by_its_first_name(full: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """Entries of the next version, which are called otherwise, are in its backup under the names that all know."""
     id_ = next(full.posteriors.all())[0]
-    monkeypatch.setitem(versions.VERSIONS, "entry", 2)
+    monkeypatch.setattr(versions, "SCHEMA", 2)
     full.cache.put_many({DrawKey(1, 1, 1.0, "posterior", "none").cache_key(id_): Entry({}, {"a": np.ones(1)})})
     (line,) = Archive(io.BytesIO(taken(full))).lines("cache.jsonl")
     assert line["key"] == f"draw:{id_}:1:1:1.0:posterior:none"

@@ -10,11 +10,14 @@ import pytest
 import redis
 
 from worker.base.problems import ProblemError
+from worker.records.ids import text
 from worker.storage import array_cache as cache
 from worker.storage.array_cache import PIECE, ArrayCache
 from worker.stores import Stores
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from worker.base.settings import Settings
 
 ARRAYS: dict[str, np.ndarray[Any, Any]] = {
@@ -82,7 +85,7 @@ def test_missing_is_none(stores: Stores) -> None:
     stores.cache.put("there", {}, {})
     assert stores.cache.get("nowhere") is None
     assert stores.cache.head("nowhere") is None
-    assert stores.cache.present(["there", "nowhere"]) == [True, False]
+    assert stores.cache.contains(["there", "nowhere"]) == [True, False]
 
 
 def test_value_without_arrays(stores: Stores) -> None:
@@ -99,7 +102,7 @@ def test_forgetting_spares_others(stores: Stores) -> None:
     for key in ("draw:a:1", "draw:a:2", "draw:ab:1"):
         stores.cache.put(key, {}, {})
     stores.cache.forget("a")
-    assert stores.cache.present(["draw:a:1", "draw:a:2", "draw:ab:1"]) == [False, False, True]
+    assert stores.cache.contains(["draw:a:1", "draw:a:2", "draw:ab:1"]) == [False, False, True]
 
 
 def test_more_than_half_the_budget_is_refused(stores: Stores) -> None:
@@ -109,7 +112,7 @@ def test_more_than_half_the_budget_is_refused(stores: Stores) -> None:
         stores.cache.put("huge", {}, {"x": np.zeros(stores.cache.budget // 16 + 1)})
     assert caught.value.problem.code == "cache-too-small"
     assert "GLLE_CACHE_BYTES" in caught.value.problem.remedy
-    assert stores.cache.present(["small", "huge"]) == [True, False]
+    assert stores.cache.contains(["small", "huge"]) == [True, False]
 
 
 def test_head_must_be_finite(stores: Stores) -> None:
@@ -182,3 +185,60 @@ def test_budget_is_what_was_given() -> None:
     client = redis.Redis()
     assert ArrayCache(client, budget=123, ttl=1).budget == 123
     client.close()
+
+
+KEYS = ["draw:post_1:0:0", "v2:draw:post_1:0:1", "result:post_1:transform:x", "draw:post_12:0:0"]
+LARGE = {"x": np.zeros(2**17 + 1)}  # more than a piece
+
+
+@pytest.fixture
+def scans(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The patterns for which all keys were looked through."""
+    found: list[str] = []
+    scan = stores.cache.client.scan_iter
+
+    def noted(match: str, count: int) -> Iterator[bytes]:
+        found.append(match)
+        return scan(match, count)
+
+    monkeypatch.setattr(stores.cache.client, "scan_iter", noted)
+    return found
+
+
+def left(stores: Stores) -> set[str]:
+    """Return every key of the cache."""
+    return {text(key) for key in stores.cache.client.keys("*")}
+
+
+def test_what_is_known_by_name_is_not_looked_for(stores: Stores, scans: list[str]) -> None:
+    """Small and large entries of a subject go, with its index; another's stay; no look through all keys."""
+    stores.cache.create_index("post_1")
+    for key in KEYS:
+        stores.cache.put(key, {}, LARGE if key.startswith("result") else {})
+    stores.cache.forget("post_1")
+    assert left(stores) == {"draw:post_12:0:0"}
+    assert scans == []
+
+
+def test_without_an_index_all_keys_are_looked_through(stores: Stores, scans: list[str]) -> None:
+    """One that was evicted is not begun again by what comes later: it would not have what came before."""
+    stores.cache.create_index("post_1")
+    stores.cache.put(KEYS[0], {}, {})
+    stores.cache.client.delete("keys:post_1")
+    for key in KEYS[1:]:
+        stores.cache.put(key, {}, {})
+    assert "keys:post_1" not in left(stores)
+    stores.cache.forget("post_1")
+    assert left(stores) == {"draw:post_12:0:0"}
+    assert scans == ["*:post_1:*"]
+
+
+def test_an_index_is_kept_as_long_as_its_entries(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It expires, later with each entry; one of too many keys is given up."""
+    stores.cache.create_index("post_1")
+    assert stores.cache.client.expire("keys:post_1", 10)
+    stores.cache.put(KEYS[0], {}, {})
+    assert stores.cache.client.ttl("keys:post_1") > 10
+    monkeypatch.setattr(cache, "MOST_INDEXED", 2)
+    stores.cache.put(KEYS[1], {}, {})
+    assert "keys:post_1" not in left(stores)

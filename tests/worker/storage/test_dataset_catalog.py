@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from worker.storage import dataset_catalog
-from worker.storage.dataset_catalog import Catalogue, Place
+from worker.storage.dataset_catalog import CatalogEntry, DatasetCatalog
 from worker.storage.datasets import DatasetStore, Table
 
 if TYPE_CHECKING:
@@ -31,13 +31,13 @@ def size_of(folder: Path) -> int:
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The ids whose records were read for their places."""
     found: list[str] = []
-    read = Catalogue._read
+    read = DatasetCatalog._read
 
-    def noted(self: Catalogue, id_: str) -> Place | None:
+    def noted(self: DatasetCatalog, id_: str) -> CatalogEntry | None:
         found.append(id_)
         return read(self, id_)
 
-    monkeypatch.setattr(Catalogue, "_read", noted)
+    monkeypatch.setattr(DatasetCatalog, "_read", noted)
     return found
 
 
@@ -61,14 +61,14 @@ def test_a_record_is_read_once_for_its_place(tmp_path: Path, reads: list[str]) -
 
 def test_a_folder_is_looked_through_only_when_it_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not while nothing happens in it, but always while its time may not tell yet."""
-    looks: list[Catalogue] = []
-    look = Catalogue._look
+    looks: list[DatasetCatalog] = []
+    look = DatasetCatalog._look
 
-    def noted(self: Catalogue) -> None:
+    def noted(self: DatasetCatalog) -> None:
         looks.append(self)
         look(self)
 
-    monkeypatch.setattr(Catalogue, "_look", noted)
+    monkeypatch.setattr(DatasetCatalog, "_look", noted)
     store = DatasetStore(tmp_path)
     add(store, 0)
     for _ in range(3):

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from worker.base.files import PREFIX, temporary
-from worker.base.npy_headers import ALONE
+from worker.base.files import NPY_HEADER_LOCK, PREFIX, temporary
 from worker.base.problems import ProblemError
 from worker.storage import datasets, validation
 from worker.storage.datasets import DatasetStore, Table, all_points_equal
@@ -41,7 +40,7 @@ def test_round_trip(store: DatasetStore) -> None:
     assert (dataset.n, dataset.d, dataset.dtype, dataset.nbytes) == (50, 3, "float64", 1200)
     assert store.get(dataset.id) == dataset
     np.testing.assert_array_equal(store.values(dataset.id), X)
-    beside = store.beside(dataset)
+    beside = store.load_extras(dataset)
     assert list(beside) == ["labels", "color", "coordinates"]
     assert beside["labels"].tolist() == ["ü"] * 50
     np.testing.assert_array_equal(beside["color"], X[:, 2])
@@ -75,7 +74,7 @@ def test_text_whose_bytes_are_those_of_numbers_is_other_content(store: DatasetSt
     found = [store.add(table(X, labels=labels)) for labels in (text, numbers)]
     assert [is_new for _, is_new in found] == [True, True]
     assert found[0][0].id != found[1][0].id
-    assert [store.beside(dataset)["labels"].dtype.kind for dataset, _ in found] == ["U", "f"]
+    assert [store.load_extras(dataset)["labels"].dtype.kind for dataset, _ in found] == ["U", "f"]
     begun = hashlib.sha256(json.dumps([50, 3, "<f8", None]).encode() + X.tobytes() + b"labels")
     for labels in (text, np.zeros(50), np.arange(50.0), -numbers):
         known = begun.copy()
@@ -242,10 +241,10 @@ def test_headers_are_parsed_one_at_a_time(store: DatasetStore, monkeypatch: pyte
     load, held = np.load, []
 
     def seen(*arguments: Any, **options: Any) -> Any:
-        held.append(ALONE.locked())
+        held.append(NPY_HEADER_LOCK.locked())
         return load(*arguments, **options)
 
     monkeypatch.setattr(np, "load", seen)
     assert store.values(dataset.id).shape == X.shape
     assert held == [True]
-    assert not ALONE.locked()
+    assert not NPY_HEADER_LOCK.locked()

@@ -47,7 +47,7 @@ def flip(path: Path, bit: int) -> None:
 def read(store: DatasetStore, dataset: Dataset) -> tuple[list[object], dict[str, list[object]]]:
     """Return everything that is read of a data set."""
     values = store.values(dataset.id).tolist()
-    return values, {name: array.tolist() for name, array in store.beside(dataset).items()}
+    return values, {name: array.tolist() for name, array in store.load_extras(dataset).items()}
 
 
 def outcome(store: DatasetStore, dataset: Dataset) -> object:
@@ -133,16 +133,16 @@ def test_hot_reads_hash_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     dataset, _ = store.add(TABLE)
     store.values(dataset.id)
     hashed: list[str] = []
-    whole = integrity.Intact.is_intact
+    whole = integrity.IntegrityChecker.is_intact
 
-    def counted(self: integrity.Intact, dataset: Dataset) -> bool:
+    def counted(self: integrity.IntegrityChecker, dataset: Dataset) -> bool:
         hashed.append(dataset.id)
         return whole(self, dataset)
 
-    monkeypatch.setattr(integrity.Intact, "is_intact", counted)
+    monkeypatch.setattr(integrity.IntegrityChecker, "is_intact", counted)
     for _ in range(5):
         store.values(dataset.id)
-        store.beside(dataset)
+        store.load_extras(dataset)
     assert hashed == []
     path = folder / f"{dataset.id}.npy"
     os.utime(path)

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
-from worker.storage.array_cache import Entry
+from worker.records.cache_entry import Entry
 from worker.storage.object_store import lazy_array, object_format
-from worker.storage.object_store.lazy_array import Payload, SlicedArray
-from worker.storage.object_store.object_format import Head, Packed, TornError
+from worker.storage.object_store.lazy_array import LazyArray, Payload
+from worker.storage.object_store.object_format import CorruptObjectError, ObjectHead, PackedObject
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +36,7 @@ def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def raw_of(entry: Entry) -> bytes:
     """Return an entry as an object."""
-    packed = Packed.of("result:post_a:x", entry)
+    packed = PackedObject.of("result:post_a:x", entry)
     raw = b"".join(packed.parts())
     assert len(raw) == packed.size
     return raw
@@ -44,7 +44,7 @@ def raw_of(entry: Entry) -> bytes:
 
 def read(raw: bytes) -> Entry:
     """Return the entry of an object, checked."""
-    head = Head.read(raw)
+    head = ObjectHead.read(raw)
     payload = np.frombuffer(raw, np.uint8)[head.start :]
     head.check_all(payload.data)
     return Entry(head.meta, {name: head.array(name, payload) for name in head.arrays})
@@ -71,14 +71,14 @@ def test_a_torn_object_is_never_read(arrays: dict[str, Array], data: st.DataObje
     changed = bytearray(raw)
     changed[place] ^= 1 << data.draw(st.integers(0, 7))
     for torn in (raw[:place], bytes(changed)):
-        with pytest.raises(TornError):
+        with pytest.raises(CorruptObjectError):
             read(torn)
 
 
 def test_an_object_of_another_layout_is_not_read() -> None:
     """Its name says so."""
-    with pytest.raises(TornError):
-        Head.read(raw_of(Entry({}, {})).replace(b"GLLEOBJ1", b"GLLEOBJ2"))
+    with pytest.raises(CorruptObjectError):
+        ObjectHead.read(raw_of(Entry({}, {})).replace(b"GLLEOBJ1", b"GLLEOBJ2"))
 
 
 class Counting:
@@ -95,8 +95,8 @@ class Counting:
 
     def array(self, name: str) -> Array:
         """Return an array of it, to be sliced."""
-        payload = Payload(Head.read(self.raw), self.fetch)
-        return cast("Array", SlicedArray(payload, payload.head.arrays[name]))
+        payload = Payload(ObjectHead.read(self.raw), self.fetch)
+        return cast("Array", LazyArray(payload, payload.head.arrays[name]))
 
 
 @st.composite
@@ -149,5 +149,5 @@ def test_a_torn_block_is_seen_when_it_is_read() -> None:
     raw[-1] ^= 1
     lazy = Counting(bytes(raw)).array("x")
     assert np.asarray(lazy[:8]).tolist() == list(range(8))
-    with pytest.raises(TornError):
+    with pytest.raises(CorruptObjectError):
         np.asarray(lazy)

@@ -13,10 +13,10 @@ import pytest
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings, SettingsError, rows
 from worker.operations.store_sweep import sweep
-from worker.storage.array_cache import Entry
+from worker.records.cache_entry import Entry
 from worker.storage.object_store import backend, store
 from worker.storage.object_store.backend import Bucket
-from worker.storage.object_store.index import born
+from worker.storage.object_store.index import created_at
 from worker.stores import Stores
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def test_what_is_too_large_for_the_cache_is_stored(here: Stores, objects: Object
     assert view is not None
     np.testing.assert_array_equal(np.asarray(view.arrays["x"][7:9]), LARGE["x"][7:9])
     assert here.cache.head(KEY) == {"a": 1}
-    assert here.cache.present([KEY, "result:post_a:none"]) == [True, False]
+    assert here.cache.contains([KEY, "result:post_a:none"]) == [True, False]
     assert objects.index.sums()[0] == 1
     here.cache.delete(KEY)
     assert here.cache.get(KEY) is None
@@ -91,7 +91,7 @@ def test_without_a_store_the_refusal_names_it(stores: Stores) -> None:
 def test_small_entries_of_a_large_job_go_past_the_cache(here: Stores, objects: ObjectStore) -> None:
     """Their heads alone are in the cache; when those are evicted the store has them."""
     entries = {f"draw:post_a:{i}": Entry({"i": i}, {"x": np.full(50_000, float(i))}) for i in range(30)}
-    here.cache.put_many(entries, here.cache.keep_together(12_000_000))
+    here.cache.put_many(entries, here.cache.tier_by_size(12_000_000))
     keys = list(entries)
     assert here.cache._client.exists(*keys) == 0
     assert [head and head["i"] for head in here.cache.heads(keys)] == list(range(30))
@@ -101,7 +101,7 @@ def test_small_entries_of_a_large_job_go_past_the_cache(here: Stores, objects: O
         assert all(same(one, entry.arrays) for one, entry in zip(found, entries.values(), strict=True))
     here.cache.forget("post_a")
     assert objects.bucket.paths() == []
-    assert here.cache.keep_together(100) == "cache"
+    assert here.cache.tier_by_size(100) == "cache"
 
 
 @pytest.mark.parametrize("is_evicted", [True, False])
@@ -110,7 +110,7 @@ def test_what_is_forgotten_of_a_subject_is_gone_from_both(
 ) -> None:
     """Whether or not the cache knows its names; another subject's entries stay."""
     for subject in ("post_a", "post_b"):
-        here.cache.begin(subject)
+        here.cache.create_index(subject)
         here.cache.put(f"draw:{subject}:1", {"a": 1}, LARGE)
         here.cache.put(f"draw:{subject}:2", {"a": 2}, {"x": np.arange(3.0)})
         assert here.cache.head(f"draw:{subject}:1") == {"a": 1}
@@ -139,7 +139,7 @@ def test_a_torn_object_counts_as_evicted(here: Stores, objects: ObjectStore, cha
     assert stored is not None
     rewritten(objects, stored.path, change)
     assert here.cache.get(KEY) is None
-    assert here.cache.present([KEY]) == [False]
+    assert here.cache.contains([KEY]) == [False]
     assert objects.bucket.paths() == []
     here.cache.put(KEY, {}, LARGE)
     assert same(here.cache.get(KEY), LARGE)
@@ -159,7 +159,7 @@ def test_an_object_that_is_torn_later_on_breaks_a_view_off(
     np.testing.assert_array_equal(np.asarray(view.arrays["x"][:9]), LARGE["x"][:9])
     with pytest.raises(ProblemError, match="while it was read"):
         np.asarray(view.arrays["x"][-9:])
-    assert here.cache.present([KEY]) == [False]
+    assert here.cache.contains([KEY]) == [False]
 
 
 def test_an_object_that_vanished_counts_as_evicted(here: Stores, objects: ObjectStore) -> None:
@@ -171,7 +171,7 @@ def test_an_object_that_vanished_counts_as_evicted(here: Stores, objects: Object
         objects.bucket.remove(stored.path)
         here.cache._client.flushall()
         assert ask(KEY) is None
-        assert here.cache.present([KEY]) == [False]
+        assert here.cache.contains([KEY]) == [False]
 
 
 def test_put_again_leaves_one_object(here: Stores, objects: ObjectStore) -> None:
@@ -210,7 +210,7 @@ def test_a_sweep_removes_what_is_nobodys(here: Stores, objects: ObjectStore) -> 
     orphan = f"post_b/0-{int(time.time()) - 100:x}-0"
     objects.bucket.write(orphan, [b"x"], 1)
     objects.bucket.write("post_b/else", [b"x"], 1)
-    assert born("post_b/else") is None
+    assert created_at("post_b/else") is None
     young = sweep(here, objects, orphans=True)
     assert (young.deserted, young.orphans) == (0, 0)
     told = sweep(here, objects, orphans=False, age=-1)

@@ -81,17 +81,17 @@ def test_a_tenant_has_a_plain_name(store: KeyStore, name: str) -> None:
     with pytest.raises(ProblemError) as caught:
         store.create(name, ("read",), "", None)
     assert caught.value.problem.code == "invalid-tenant"
-    assert not store.any_was_made()
+    assert not store.has_key_file()
 
 
 def test_a_revoked_key_lets_nobody_in_and_opens_nothing(store: KeyStore) -> None:
     """With the last key gone there is none, yet it is known that there was one."""
-    assert not store.any_was_made()
+    assert not store.has_key_file()
     key, spoken = store.create("alice", ("read",), "", None)
     assert store.revoke(key.id) == key
     assert refused(store, spoken) == "invalid-key"
     assert store.all() == []
-    assert store.any_was_made()
+    assert store.has_key_file()
     for change in (lambda: store.revoke(key.id), lambda: store.rotate(key.id, 1)):
         with pytest.raises(ProblemError) as caught:
             change()
@@ -165,7 +165,7 @@ def test_a_file_that_cannot_be_read_lets_nobody_in(tmp_path: Path, content: str)
     """Keys that are there but not understood are a failure with a remedy, not the absence of keys."""
     (tmp_path / "keys.json").write_text(content)
     store = KeyStore(tmp_path)
-    for look in (store.any_was_made, store.all, lambda: store.verify("glle_a_b")):
+    for look in (store.has_key_file, store.all, lambda: store.verify("glle_a_b")):
         with pytest.raises(ProblemError) as caught:
             look()
         assert (caught.value.problem.code, caught.value.problem.status) == ("keys-unreadable", 503)

@@ -22,7 +22,7 @@ X = np.random.default_rng(0).normal(size=(50, 3))
 def test_labels_count_too(stores: Stores) -> None:
     """A quota is of what the files take, not of the values alone."""
     here = stores.datasets.of("alice", 50_000)
-    with pytest.raises(ProblemError, match="are allowed"):
+    with pytest.raises(ProblemError, match="50,000 allowed"):
         here.add(Table(values=X, labels=np.array(["x" * 1000] * 50), source={}))
     here.add(Table(values=X, source={}))
 

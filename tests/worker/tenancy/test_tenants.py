@@ -16,7 +16,7 @@ from worker.storage.datasets import Table
 if TYPE_CHECKING:
     from worker.stores import Stores
 
-NAMES = st.text("ab0-", min_size=1, max_size=40).filter(tenants.is_name) | st.just(tenants.DEFAULT)
+NAMES = st.text("ab0-", min_size=1, max_size=40).filter(tenants.is_tenant_name) | st.just(tenants.DEFAULT)
 X = np.random.default_rng(0).normal(size=(50, 3))
 
 
@@ -24,15 +24,15 @@ X = np.random.default_rng(0).normal(size=(50, 3))
 @given(one=NAMES, other=NAMES, name=st.sampled_from(["glle:jobs", "glle:open", "glle:claim:c", "glle:once:x"]))
 def test_no_two_tenants_share_a_name(one: str, other: str, name: str) -> None:
     """Of Redis keys and of data sets, whatever the tenants are called."""
-    assert tenants.is_name(one)
-    assert (tenants.own(name, one) == tenants.own(name, other)) == (one == other)
+    assert tenants.is_tenant_name(one)
+    assert (tenants.tenant_key(name, one) == tenants.tenant_key(name, other)) == (one == other)
     sha256 = "5" * 64
     assert (tenants.dataset_id(sha256, one) == tenants.dataset_id(sha256, other)) == (one == other)
 
 
 def test_the_default_tenant_has_the_plain_names() -> None:
     """Those of before there were tenants."""
-    assert tenants.own("glle:jobs", "default") == "glle:jobs"
+    assert tenants.tenant_key("glle:jobs", "default") == "glle:jobs"
     assert tenants.dataset_id("ab" * 32, "default") == "ds_" + "ab" * 16
 
 
@@ -44,7 +44,7 @@ def test_a_data_set_is_its_tenants_alone(stores: Stores) -> None:
     assert not bob.delete(id_)
     record = alice.get(id_)
     assert record is not None
-    for read in (lambda: bob.values(id_), lambda: bob.beside(record)):
+    for read in (lambda: bob.values(id_), lambda: bob.load_extras(record)):
         with pytest.raises(ProblemError) as caught:
             read()
         assert caught.value.problem.code == "dataset-not-found"

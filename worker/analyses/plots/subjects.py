@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from worker.analyses.base import AnalysisSpec, Desk
-    from worker.storage.array_cache import Array, Entry
+    from worker.records.cache_entry import Array, Entry
 
     Sheet = tuple[Sequence[Panel | Bars], int, str]
 

@@ -28,7 +28,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 import glle_engine
 from worker.base.clock import now_iso
 from worker.base.problems import refuse
-from worker.base.versions import opened, stamped
+from worker.base.versions import check_schema, stamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -98,7 +98,7 @@ class Writer:
             **facts,
             "members": self._members,
         }
-        text = json.dumps(stamped("backup", told), indent=1, allow_nan=False).encode()
+        text = json.dumps(stamp(told), indent=1, allow_nan=False).encode()
         self._tar.addfile(_header(MANIFEST, len(text)), io.BytesIO(text))
         self._tar.close()
 
@@ -163,7 +163,7 @@ class Archive:
         told = json.loads(self._file(infos.pop(MANIFEST)).read())
         if not isinstance(told, dict) or told.get("backup") != "glle":
             raise damaged("its manifest is not of glle")
-        self.manifest = opened("backup", "The backup", told)
+        self.manifest = check_schema("The backup", told)
         if not all(isinstance(self.manifest[name], str) for name in ("glle", "numbers", "created")) or not all(
             isinstance(count, int) for count in self.manifest["counts"].values()
         ):

@@ -12,18 +12,18 @@ import numpy as np
 
 from worker.analyses.embedding_records import record_of as embedding_of
 from worker.base.clock import now_ms
-from worker.base.versions import named
+from worker.base.versions import versioned
 from worker.operations.backup.records import ended_jobs
 from worker.records.ids import text
 from worker.records.job import job_from
 from worker.storage.posteriors import record_of as posterior_of
-from worker.tenancy.api_keys import keys_text
+from worker.tenancy.api_keys import format_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from worker.operations.backup.archive import Writer
-    from worker.storage.array_cache import Array
+    from worker.records.cache_entry import Array
     from worker.stores import Stores
 
 CACHED = ("posterior", "draw", "result")  # what the keys of the cache's entries begin with; then what they are about
@@ -77,7 +77,7 @@ def take(here: Stores, archive: Writer, chosen: Chosen) -> dict[str, int]:
         _jobs(here, write, chosen, taken)
     if chosen.keys:
         kept = {key.id: key for key in here.keys.all() if chosen.has(key.tenant)}
-        raw = keys_text(kept).encode()
+        raw = format_keys(kept).encode()
         archive.add("keys.json", io.BytesIO(raw), len(raw))
         taken.counts["keys"] = len(kept)
     if chosen.arrays:
@@ -166,7 +166,7 @@ def _cached(here: Stores) -> Iterator[str]:
 
 
 def _own(key: str) -> str:
-    return named("entry", key)
+    return versioned(key)
 
 
 def _as_npy(array: Array) -> io.BytesIO:

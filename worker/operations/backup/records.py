@@ -9,7 +9,7 @@ from worker.jobs import lua_scripts
 from worker.jobs.index import INDEX
 from worker.records.ids import index_member, text
 from worker.records.job import job_key
-from worker.records.tenants import DEFAULT, own
+from worker.records.tenants import DEFAULT, tenant_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,7 @@ def put_job(client: redis.Redis, record: dict[str, str], left: int) -> bool:
     """Write the record of a job that has ended, as it was; return whether there was none."""
     id_ = record["id"]
     tenant = record.get("tenant", DEFAULT)
-    keys = [job_key(id_), own(INDEX, tenant)]
+    keys = [job_key(id_), tenant_key(INDEX, tenant)]
     told = [part for field in record.items() for part in field]
     put = client.register_script(lua_scripts.PUT)
     return bool(put(keys=keys, args=[left, index_member(record["created"], id_), now_ms(), tenant, *told]))

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 from worker.analyses.embedding_records import EmbeddingRecord
 from worker.analyses.embedding_records import record_of as embedding_of
 from worker.base.clock import now_ms
-from worker.base.versions import named
+from worker.base.versions import versioned
 from worker.operations.backup.archive import Archive, damaged
 from worker.operations.backup.dump import CACHED, KINDS, Chosen
 from worker.operations.backup.records import put_job
 from worker.operations.backup.validate import array_in, dataset_in
 from worker.records.job import job_from
-from worker.records.tenants import is_name
+from worker.records.tenants import is_tenant_name
 from worker.storage.posteriors import PosteriorRecord, calibration_of
 from worker.storage.posteriors import record_of as posterior_of
-from worker.tenancy.api_keys import keys_of
+from worker.tenancy.api_keys import parse_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -146,7 +146,7 @@ class _Restoring:
                 yield line
 
     def _require(self, is_so: bool, subject: str, what: str, tenant: str) -> None:  # noqa: FBT001 -- what is asserted
-        if not is_so or subject not in self._subjects or not is_name(tenant):
+        if not is_so or subject not in self._subjects or not is_tenant_name(tenant):
             raise damaged(f"{what} is not what its id says, or lacks what it is about")
 
     def _dataset(self, dataset: Dataset) -> str:
@@ -207,7 +207,7 @@ class _Restoring:
             return
         with self._archive.open("keys.json") as file:
             try:
-                keys = keys_of(file.read())
+                keys = parse_keys(file.read())
             except (ValueError, KeyError, TypeError) as error:
                 raise damaged("its keys are no keys") from error
         there = {key.id for key in self._here.keys.all()}
@@ -218,12 +218,12 @@ class _Restoring:
             self._here.keys.put(mine)
 
     def _entry(self, line: dict[str, Any]) -> str:
-        key, meta, members = named("entry", str(line["key"])), line.get("meta"), line.get("arrays")
+        key, meta, members = versioned(str(line["key"])), line.get("meta"), line.get("arrays")
         if not isinstance(meta, dict) or not isinstance(members, dict):
             raise damaged("an entry of the cache is none")
         if not all(str(member) in self._archive for member in members.values()):
             raise damaged("an entry of the cache lacks its arrays")
-        if all(self._here.cache.present([key])):
+        if all(self._here.cache.contains([key])):
             return "there already"
         arrays = {name: array_in(self._archive, member) for name, member in members.items()}
         if not self._does.dry:

@@ -9,10 +9,10 @@ import numpy as np
 
 from worker.operations.backup.archive import LINE, PIECE, Archive, damaged
 from worker.records.dataset import EXTRAS, Content, Dataset, record_of
-from worker.records.tenants import dataset_id, is_name
+from worker.records.tenants import dataset_id, is_tenant_name
 
 if TYPE_CHECKING:
-    from worker.storage.array_cache import Array
+    from worker.records.cache_entry import Array
 
 VALUES = {"float64": "<f8", "float32": "<f4"}
 
@@ -23,7 +23,7 @@ def dataset_in(archive: Archive, id_: str) -> Dataset:
     Raises
     ------
     ProblemError
-        ``backup-unreadable``, and as `worker.base.versions.read`.
+        ``backup-unreadable``, and as `worker.base.versions.load_record`.
 
     """
     if archive.size(f"datasets/{id_}.json") > LINE:
@@ -31,7 +31,7 @@ def dataset_in(archive: Archive, id_: str) -> Dataset:
     with archive.open(f"datasets/{id_}.json") as file:
         dataset = record_of(id_, file.read())
     wanted = {f"datasets/{id_}{end}" for end in (".json", ".npy", *(f".{name}.npy" for name in dataset.extras))}
-    if dataset.id != id_ or set(archive.names(f"datasets/{id_}.", "")) != wanted or not is_name(dataset.tenant):
+    if dataset.id != id_ or set(archive.names(f"datasets/{id_}.", "")) != wanted or not is_tenant_name(dataset.tenant):
         raise damaged(f"data set {id_} lacks files, or has others")
     extras = {name: array_in(archive, f"datasets/{id_}.{name}.npy") for name in EXTRAS if name in dataset.extras}
     if dataset.sha256 not in _digests(archive, dataset, extras) or dataset_id(dataset.sha256, dataset.tenant) != id_:

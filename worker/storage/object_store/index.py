@@ -18,7 +18,7 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Self
 
-from worker.base.versions import VERSIONS, named
+from worker.base import versions
 from worker.records.ids import digest, text
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ if redis.call('EXISTS', KEYS[1]) == 0 then redis.call('ZREM', KEYS[2], ARGV[1]) 
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredObject:
     """An object as the index knows it.
 
     Parameters
@@ -91,13 +91,13 @@ class Stored:
 
     def told(self) -> str:
         """Return it as the index keeps it."""
-        return json.dumps({"layout": VERSIONS["stored"], **asdict(self)})
+        return json.dumps({"layout": versions.SCHEMA, **asdict(self)})
 
     @classmethod
     def read(cls, raw: bytes | None) -> Self | None:
         """Return the inverse of `told`, None for None, and for what another version of the index says."""
         told = {} if raw is None else json.loads(raw)
-        return cls(**told) if told.pop("layout", None) == VERSIONS["stored"] else None
+        return cls(**told) if told.pop("layout", None) == versions.SCHEMA else None
 
     @classmethod
     def new(cls, key: str, *, size: int, start: int, ttl: int, cached: bool) -> Self:
@@ -109,10 +109,10 @@ class Stored:
 
 def subject_of(key: str) -> str:
     """Return whose a key is: the posterior, or the data set, that it is about."""
-    return key.removeprefix(named("entry", "")).split(":", 2)[1]
+    return key.removeprefix(versions.versioned("")).split(":", 2)[1]
 
 
-def born(path: str) -> float | None:
+def created_at(path: str) -> float | None:
     """Return when an object of this path was made, None for what is none of ours."""
     parts = path.rpartition("/")[2].split("-")
     try:
@@ -136,32 +136,32 @@ class ObjectIndex:
         self._add = client.register_script(_ADD)
         self._drop = client.register_script(_DROP)
 
-    def add(self, key: str, stored: Stored) -> list[str]:
+    def add(self, key: str, stored: StoredObject) -> list[str]:
         """Name an object that is wholly written; return the path of the one before it, condemned now, if any."""
         subject = subject_of(key)
         before = self._add(keys=_keys(subject), args=[subject, key, stored.told(), stored.size, stored.until])
         return [] if before is None else [text(before)]
 
-    def find(self, keys: list[str]) -> list[Stored | None]:
+    def find(self, keys: list[str]) -> list[StoredObject | None]:
         """Return the objects of entries, None where there is none or it has expired, in one round trip."""
         with self._client.pipeline(transaction=False) as together:
             for key in keys:
                 together.hget(_hash(subject_of(key)), key)
-            found = [Stored.read(raw) for raw in together.execute()]
+            found = [StoredObject.read(raw) for raw in together.execute()]
         now = time.time()
         return [stored if stored is not None and stored.until > now else None for stored in found]
 
-    def drop(self, subject: str, entries: Iterable[tuple[str, Stored]]) -> None:
+    def drop(self, subject: str, entries: Iterable[tuple[str, StoredObject]]) -> None:
         """Name objects no more, and condemn them."""
         pairs = [(key, stored.path) for key, stored in entries]
         for first in range(0, len(pairs), _LOOKED_AT):
             flat = [part for pair in pairs[first : first + _LOOKED_AT] for part in pair]
             self._drop(keys=_keys(subject), args=[subject, *flat])
 
-    def of(self, subject: str) -> Iterator[tuple[str, Stored]]:
+    def of(self, subject: str) -> Iterator[tuple[str, StoredObject]]:
         """Yield (key, object) of all entries about a subject, expired ones, too."""
         for key, raw in self._client.hscan_iter(_hash(subject), count=_LOOKED_AT):
-            if (stored := Stored.read(raw)) is not None:
+            if (stored := StoredObject.read(raw)) is not None:
                 yield text(key), stored
 
     def named(self) -> set[str]:

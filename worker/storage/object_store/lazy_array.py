@@ -14,7 +14,7 @@ from worker.storage.object_store.object_format import BLOCK
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from worker.storage.object_store.object_format import Head, Place
+    from worker.storage.object_store.object_format import ArrayLayout, ObjectHead
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Index = range | list[int]
@@ -34,13 +34,13 @@ class Payload:
 
     """
 
-    def __init__(self, head: Head, fetch: Callable[[int, int, Callable[[bytes], None]], None]) -> None:
+    def __init__(self, head: ObjectHead, fetch: Callable[[int, int, Callable[[bytes], None]], None]) -> None:
         self.head = head
         self._fetch = fetch
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
 
     def keep(self, first: int, data: bytes) -> None:
-        """Check the bytes from block `first` on, and have them at hand; raises `TornError`."""
+        """Check the bytes from block `first` on, and have them at hand; raises `CorruptObjectError`."""
         self.head.check(first, memoryview(data))
         for number, begin in enumerate(range(0, len(data), BLOCK), start=first):
             self._blocks[number] = data[begin : begin + BLOCK]
@@ -65,7 +65,7 @@ class Payload:
         return b"".join(parts)
 
 
-class SlicedArray:
+class LazyArray:
     """An array of a payload, or a part of it; slices of it read nothing yet.
 
     Parameters
@@ -80,7 +80,7 @@ class SlicedArray:
     def __init__(
         self,
         payload: Payload,
-        place: Place,
+        place: ArrayLayout,
         index: Sequence[Index] | None = None,
         dropped: frozenset[int] = frozenset(),
     ) -> None:
@@ -96,10 +96,10 @@ class SlicedArray:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __iter__(self) -> Iterator[SlicedArray]:
+    def __iter__(self) -> Iterator[LazyArray]:
         return (self[position] for position in range(len(self)))
 
-    def __getitem__(self, item: int | slice | tuple[int | slice, ...]) -> SlicedArray:
+    def __getitem__(self, item: int | slice | tuple[int | slice, ...]) -> LazyArray:
         items = item if isinstance(item, tuple) else (item,)
         index, dropped = list(self._index), set(self._dropped)
         for axis, one in zip(self._axes(), items, strict=False):
@@ -108,15 +108,15 @@ class SlicedArray:
             else:
                 index[axis] = [index[axis][one]]
                 dropped.add(axis)
-        return SlicedArray(self._payload, self._place, index, frozenset(dropped))
+        return LazyArray(self._payload, self._place, index, frozenset(dropped))
 
-    def take(self, indices: Sequence[int], axis: int = 0, out: None = None, mode: str = "raise") -> SlicedArray:
+    def take(self, indices: Sequence[int], axis: int = 0, out: None = None, mode: str = "raise") -> LazyArray:
         """Return these positions of an axis, as `numpy.take` asks for them."""
         del out, mode  # as they are by default
         index = list(self._index)
         where = self._axes()[axis]
         index[where] = [index[where][position] for position in indices]
-        return SlicedArray(self._payload, self._place, index, self._dropped)
+        return LazyArray(self._payload, self._place, index, self._dropped)
 
     def astype(self, dtype: Any, *, copy: bool = True) -> Array:
         """Return the values as another dtype."""

@@ -24,7 +24,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from worker.storage.array_cache import Entry
+    from worker.records.cache_entry import Entry
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -35,12 +35,12 @@ _FIXED = len(_MAGIC) + 8 + _DIGEST
 _ALIGNED = 64  # where an array begins in the payload's bytes, its first value does
 
 
-class TornError(Exception):
+class CorruptObjectError(Exception):
     """Bytes that are not what was written."""
 
 
 @dataclass(frozen=True)
-class Place:
+class ArrayLayout:
     """Where an array lies in the payload."""
 
     dtype: np.dtype[Any]
@@ -54,7 +54,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Head:
+class ObjectHead:
     """What an object says of itself.
 
     Parameters
@@ -70,7 +70,7 @@ class Head:
 
     key: str
     meta: dict[str, Any]
-    arrays: dict[str, Place]
+    arrays: dict[str, ArrayLayout]
     start: int
     size: int
     digests: bytes
@@ -88,24 +88,24 @@ class Head:
         length = int.from_bytes(raw[len(_MAGIC) : len(_MAGIC) + 8], "little")
         text = raw[_FIXED : _FIXED + length]
         if raw[: len(_MAGIC)] != _MAGIC or len(text) < length or _digest(text) != raw[_FIXED - _DIGEST : _FIXED]:
-            raise TornError
+            raise CorruptObjectError
         told = json.loads(text)
-        arrays = {name: Place(np.dtype(kind), tuple(shape), start) for name, kind, shape, start in told["arrays"]}
+        arrays = {name: ArrayLayout(np.dtype(kind), tuple(shape), start) for name, kind, shape, start in told["arrays"]}
         return cls(told["key"], told["meta"], arrays, _FIXED + length, told["size"], bytes.fromhex(told["digests"]))
 
     def check_all(self, payload: memoryview) -> None:
-        """Raise `TornError` unless these bytes are the whole payload."""
+        """Raise `CorruptObjectError` unless these bytes are the whole payload."""
         if len(payload) != self.size:
-            raise TornError
+            raise CorruptObjectError
         self.check(0, payload)
 
     def check(self, first: int, data: memoryview) -> None:
-        """Raise `TornError` unless `data` is the payload from block `first` on, to a block's end or the last's."""
+        """Raise `CorruptObjectError` unless `data` is the payload from block `first` on, to a block's end or the last's."""
         if len(data) % BLOCK and first * BLOCK + len(data) != self.size:
-            raise TornError
+            raise CorruptObjectError
         for number, begin in enumerate(range(0, len(data), BLOCK), start=first):
             if _digest(data[begin : begin + BLOCK]) != self.digests[number * _DIGEST : (number + 1) * _DIGEST]:
-                raise TornError
+                raise CorruptObjectError
 
     def array(self, name: str, payload: Array) -> Array:
         """Return an array, uncopied, of the payload as bytes."""
@@ -114,7 +114,7 @@ class Head:
 
 
 @dataclass(frozen=True)
-class Packed:
+class PackedObject:
     """An entry as the bytes of an object: its head, and the payload in parts, uncopied.
 
     Parameters

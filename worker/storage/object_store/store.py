@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 
 from worker.base.problems import ProblemError, refuse
-from worker.storage.array_cache import Entry
+from worker.records.cache_entry import Entry
 from worker.storage.object_store.backend import PIECE, Bucket
-from worker.storage.object_store.index import ObjectIndex, Stored, subject_of
-from worker.storage.object_store.lazy_array import Payload, SlicedArray
-from worker.storage.object_store.object_format import BLOCK, Head, Packed, TornError
+from worker.storage.object_store.index import ObjectIndex, StoredObject, subject_of
+from worker.storage.object_store.lazy_array import LazyArray, Payload
+from worker.storage.object_store.object_format import BLOCK, CorruptObjectError, ObjectHead, PackedObject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from worker.base.settings import Settings
     from worker.observability.counters import Counters
-    from worker.storage.array_cache import Array
+    from worker.records.cache_entry import Array
 
 # A store across a network reads at 50 MB/s after 0.1 s: docs/how-to/storage.md has the figures.
 READ_BYTES_PER_SECOND = 50e6
@@ -121,13 +121,13 @@ class ObjectStore:
         self._put(entries, cached=cached)
 
     def _put(self, entries: Mapping[str, Entry], *, cached: bool) -> None:
-        together: dict[str, tuple[Stored, Packed]] = {}
+        together: dict[str, tuple[StoredObject, PackedObject]] = {}
         room = PIECE
         for key, entry in entries.items():
-            packed = Packed.of(key, entry)
+            packed = PackedObject.of(key, entry)
             self.check_room(packed.size, key)
             start = len(packed.head)
-            stored = Stored.new(key, size=packed.size, start=start, ttl=self._ttl, cached=cached)
+            stored = StoredObject.new(key, size=packed.size, start=start, ttl=self._ttl, cached=cached)
             if self.bucket.is_local or packed.size > PIECE:
                 self.bucket.write(stored.path, packed.parts(), packed.size)
                 self._named(key, stored)
@@ -139,74 +139,74 @@ class ObjectStore:
             room -= packed.size
         self._put_together(together)
 
-    def _put_together(self, several: Mapping[str, tuple[Stored, Packed]]) -> None:
+    def _put_together(self, several: Mapping[str, tuple[StoredObject, PackedObject]]) -> None:
         if several:
             self.bucket.write_small({stored.path: b"".join(packed.parts()) for stored, packed in several.values()})
         for key, (stored, _) in several.items():
             self._named(key, stored)
 
-    def _named(self, key: str, stored: Stored) -> None:
+    def _named(self, key: str, stored: StoredObject) -> None:
         self._remove(self.index.add(key, stored))
 
-    def find(self, keys: list[str]) -> list[Stored | None]:
+    def find(self, keys: list[str]) -> list[StoredObject | None]:
         """Return the objects of entries by the index alone."""
         return self.index.find(keys)
 
-    def get(self, key: str, stored: Stored) -> Entry | None:
+    def get(self, key: str, stored: StoredObject) -> Entry | None:
         """Return an entry, None when it is not (wholly) there.
 
         It is read into memory: a file that is mapped could change after it was checked.
         """
         try:
             found = self._read(stored)
-        except TornError:
+        except CorruptObjectError:
             found = None
         if found is None:
             return self._lost(key, stored)
         head, payload = found
         return Entry(head.meta, {name: head.array(name, payload) for name in head.arrays})
 
-    def _read(self, stored: Stored) -> tuple[Head, Array] | None:
+    def _read(self, stored: StoredObject) -> tuple[ObjectHead, Array] | None:
         """Read an object in pieces, each of them checked, into one place."""
         raw = self.bucket.read(stored.path, 0, min(stored.size, PIECE))
         if raw is None:
             return None
-        head = Head.read(raw)
+        head = ObjectHead.read(raw)
         payload = np.empty(head.size, np.uint8)
         ready = min(head.size, (len(raw) - head.start) // BLOCK * BLOCK if stored.size > PIECE else head.size)
         if len(raw) < head.start + ready:
-            raise TornError
+            raise CorruptObjectError
         payload[:ready] = np.frombuffer(raw, np.uint8)[head.start : head.start + ready]
         head.check(0, payload[:ready].data)
         for begin in range(ready, head.size, PIECE):
             end = min(begin + PIECE, head.size)
             piece = self.bucket.read(stored.path, head.start + begin, head.start + end)
             if piece is None or len(piece) < end - begin:
-                raise TornError
+                raise CorruptObjectError
             payload[begin:end] = np.frombuffer(piece, np.uint8)
             head.check(begin // BLOCK, payload[begin:end].data)
         return head, payload
 
-    def views(self, found: Sequence[tuple[str, Stored]]) -> list[Entry | None]:
-        """Return entries of which large arrays are `worker.storage.object_store.lazy_array.SlicedArray`s, read where they are looked at."""
+    def views(self, found: Sequence[tuple[str, StoredObject]]) -> list[Entry | None]:
+        """Return entries of which large arrays are `worker.storage.object_store.lazy_array.LazyArray`s, read where they are looked at."""
         first = self.bucket.read_several([(one.path, min(one.size, one.start + BLOCK)) for _, one in found])
         return [self._view(key, stored, raw) for (key, stored), raw in zip(found, first, strict=True)]
 
-    def _view(self, key: str, stored: Stored, raw: bytes | None) -> Entry | None:
+    def _view(self, key: str, stored: StoredObject, raw: bytes | None) -> Entry | None:
         try:
             if raw is None:
                 return self._lost(key, stored)
-            payload = Payload(Head.read(raw), partial(self._fetch, key, stored))
+            payload = Payload(ObjectHead.read(raw), partial(self._fetch, key, stored))
             payload.keep(0, raw[payload.head.start :])
-        except TornError:
+        except CorruptObjectError:
             return self._lost(key, stored)
         arrays: dict[str, Any] = {}  # sliced as arrays are
         for name, place in payload.head.arrays.items():
-            sliced = SlicedArray(payload, place)
+            sliced = LazyArray(payload, place)
             arrays[name] = sliced if place.start + place.nbytes > BLOCK else np.asarray(sliced)
         return Entry(payload.head.meta, arrays)
 
-    def _fetch(self, key: str, stored: Stored, start: int, stop: int, keep: Callable[[bytes], None]) -> None:
+    def _fetch(self, key: str, stored: StoredObject, start: int, stop: int, keep: Callable[[bytes], None]) -> None:
         """Read bytes of an object whose reading has begun, and have them checked and kept.
 
         Raises
@@ -216,7 +216,7 @@ class ObjectStore:
 
         """
         raw = self.bucket.read(stored.path, start, stop)
-        with suppress(TornError):
+        with suppress(CorruptObjectError):
             if raw is not None and len(raw) == stop - start:
                 keep(raw)
                 return
@@ -224,14 +224,14 @@ class ObjectStore:
         told = "An object was removed, or changed, while it was read."
         raise refuse("object-lost", 503, told, "Ask again: what it was is made again.")
 
-    def heads(self, found: Sequence[tuple[str, Stored]]) -> list[dict[str, Any] | None]:
+    def heads(self, found: Sequence[tuple[str, StoredObject]]) -> list[dict[str, Any] | None]:
         """Return the metas of entries."""
         first = self.bucket.read_several([(one.path, one.start) for _, one in found])
         metas: list[dict[str, Any] | None] = []
         for (key, stored), raw in zip(found, first, strict=True):
             try:
-                metas.append(None if raw is None else Head.read(raw).meta)
-            except TornError:
+                metas.append(None if raw is None else ObjectHead.read(raw).meta)
+            except CorruptObjectError:
                 metas.append(None)
             if metas[-1] is None:
                 self._lost(key, stored)
@@ -248,11 +248,11 @@ class ObjectStore:
         """Forget every entry about a subject."""
         self._forget(subject, list(self.index.of(subject)))
 
-    def _forget(self, subject: str, entries: list[tuple[str, Stored]]) -> None:
+    def _forget(self, subject: str, entries: list[tuple[str, StoredObject]]) -> None:
         self.index.drop(subject, entries)
         self._remove(stored.path for _, stored in entries)
 
-    def _lost(self, key: str, stored: Stored) -> Entry | None:
+    def _lost(self, key: str, stored: StoredObject) -> Entry | None:
         """Return None, and forget an object that is not there, or not whole: what it was can be made again."""
         log.warning("Object %s is not there, or not whole", stored.path)
         self._forget(subject_of(key), [(key, stored)])

@@ -10,8 +10,12 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import redis
 
 from worker.base.files import FILE_MODE
 from worker.base.problems import ProblemError, refuse
@@ -21,17 +25,19 @@ if TYPE_CHECKING:
 
 ADDRESSES = "servers.json"  # in the data folder while the embedded servers of `glle up` run
 PROBE_BYTES = 4096
+LOOK_SECONDS = 1.0  # between two looks of a process at the server's memory
+RETRY_SECONDS = 30
 _REMEDY = "Delete data sets that are no longer needed, enlarge the disk of GLLE_DATA_DIR, or lower GLLE_DISK_RESERVE."
 
 
-def existing(folder: Path) -> Path:
+def nearest_existing(folder: Path) -> Path:
     """Return a folder, or the nearest one above it that exists: folders are made with the first data."""
     return next(place for place in (folder, *folder.absolute().parents) if place.exists())
 
 
 def free_bytes(folder: Path) -> int:
     """Return the bytes that this process can still write on the disk of a folder."""
-    return shutil.disk_usage(existing(folder)).free
+    return shutil.disk_usage(nearest_existing(folder)).free
 
 
 def probe(folder: Path) -> None:
@@ -57,7 +63,7 @@ def require_room(folder: Path, nbytes: int, reserve: int) -> None:
         raise refuse("storage-full", 507, detail, _REMEDY, free=free, needed=nbytes, reserve=reserve)
 
 
-def no_room_for_work(settings: Settings) -> ProblemError | None:
+def disk_refusal(settings: Settings) -> ProblemError | None:
     """Return the refusal of new work where the queue's log has no room to grow, or None."""
     folder, least = Path(settings.data_dir), settings.disk_reserve // 2
     if not least or not (folder / ADDRESSES).exists() or (free := free_bytes(folder)) >= least:
@@ -109,3 +115,68 @@ class DiskReserve:
 
     def _free(self) -> int:
         return free_bytes(self._path.parent)
+
+
+class QueueCapacity:
+    """The room on a queue server for new work.
+
+    Parameters
+    ----------
+    client
+        The queue's Redis.
+    settings
+        `queue_high_water`: the share of the server's memory above which new work is refused. `disk_reserve`.
+
+    """
+
+    def __init__(self, client: redis.Redis, settings: Settings) -> None:
+        self._client = client
+        self._settings = settings
+        self._look_again = 0.0  # on the monotonic clock
+        self._share: float | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether more than the high-water mark is in use, as seen within the last second, or the disk is too full."""
+        if disk_refusal(self._settings) is not None:
+            return True
+        if (now := time.monotonic()) >= self._look_again:
+            self._look_again = now + LOOK_SECONDS
+            with suppress(redis.ResponseError):  # a managed server may not report its memory
+                self._share = memory_share(self._client.info("memory"))
+        return self._share is not None and self._share > self._settings.queue_high_water
+
+    def require(self) -> None:
+        """Refuse new work where there is no room.
+
+        Raises
+        ------
+        ProblemError
+            ``redis-full``.
+
+        """
+        if self.is_full:
+            raise self.refusal()
+
+    def refusal(self) -> ProblemError:
+        """Return the refusal of new work."""
+        if (refusal := disk_refusal(self._settings)) is not None:
+            return refusal
+        high_water = self._settings.queue_high_water
+        return refuse(
+            "redis-full",
+            503,
+            f"The queue server uses more than {high_water:.0%} of its memory: new work is refused.",
+            "Try again later. Remove records of ended jobs (DELETE /v1/jobs/{id}?record=true), raise GLLE_QUEUE_BYTES, "
+            "or lower GLLE_QUOTA_RECORDS or GLLE_JOB_TTL.",
+            retry_after=RETRY_SECONDS,
+            high_water=high_water,
+        )
+
+
+def memory_share(memory: dict[str, Any]) -> float | None:
+    """Return the share of a server's memory that is in use, of its INFO; None if it has no limit or reports none."""
+    most, is_used = int(memory.get("maxmemory", 0)), memory.get("used_memory")
+    if not most or is_used is None:
+        return None
+    return (int(is_used) - int(memory.get("mem_not_counted_for_evict", 0))) / most

@@ -12,7 +12,7 @@ from tests.worker.jobs.test_queue import fit_job
 from worker.base.problems import ProblemError
 from worker.jobs.rq_types import NAME, SERIALIZER, SafeQueue
 from worker.jobs.store import Cancelled
-from worker.storage import queue_space
+from worker.storage import free_space
 from worker.tenancy.quotas import JobLimits
 
 if TYPE_CHECKING:
@@ -63,9 +63,9 @@ def test_above_the_mark_new_jobs_are_refused_and_others_end(stores: Stores) -> N
 
 def test_memory_without_a_limit_is_never_full() -> None:
     """A server without a limit, or that reports nothing, has room; buffers that are not data do not count."""
-    assert queue_space.share({"used_memory": 5, "maxmemory": 0}) is None
-    assert queue_space.share({}) is None
-    assert queue_space.share({"used_memory": 60, "maxmemory": 100, "mem_not_counted_for_evict": 10}) == 0.5
+    assert free_space.memory_share({"used_memory": 5, "maxmemory": 0}) is None
+    assert free_space.memory_share({}) is None
+    assert free_space.memory_share({"used_memory": 60, "maxmemory": 100, "mem_not_counted_for_evict": 10}) == 0.5
 
 
 def test_jobs_of_all_tenants_are_bounded(stores: Stores) -> None:
