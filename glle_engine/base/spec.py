@@ -117,7 +117,7 @@ class FitSpec:
     disconnected
         What to do with a graph of several components, or of several closed classes: ``"refuse"`` the
         former and note the latter, or ``"bridge"`` them by their shortest edges (`glle_engine.graph.bridging`);
-        `glle_engine.posterior.components.fit_components` fits each component by itself.
+        `glle_engine.posterior.fit.fit_components` fits each component by itself.
     noise
         Reconstruction noise of the constrained variant: ``"isotropic"``, whose mean is LLE, or
         ``"tangent"``, which tells directions along the sheet from those off it (`glle_engine.weights.tangent`): the

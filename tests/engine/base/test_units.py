@@ -13,7 +13,7 @@ from glle_engine import Posterior, fit, load, manifolds
 from glle_engine.base.errors import DataMismatchError, DegenerateDataError, OutOfRangeError
 from glle_engine.base.validation import digest
 from glle_engine.posterior.calibration import calibrate, half_samples
-from glle_engine.posterior.components import fit_components
+from glle_engine.posterior.fit import fit_components
 from glle_engine.posterior.out_of_sample import extend, reconstruct
 from tests.engine.eigen.dense_reference import angle
 

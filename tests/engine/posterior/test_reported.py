@@ -10,7 +10,7 @@ from glle_engine import fit, manifolds
 from glle_engine.base.errors import DisconnectedGraphError, TooFewPointsError
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.metrics.ranks import local_trustworthiness, trustworthiness
-from glle_engine.posterior.components import fit_components
+from glle_engine.posterior.fit import fit_components
 from glle_engine.posterior.out_of_sample import extend
 
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from glle_engine import fit
 from glle_engine.metrics import ranks
-from glle_engine.metrics.geodesic import residual_variance
 from glle_engine.metrics.registry import neighborhood_hit
+from glle_engine.metrics.residual_variance import residual_variance
 from glle_engine.posterior.calibration import calibrate
 from glle_engine.posterior.out_of_sample import extend, reconstruct
 
