@@ -15,7 +15,6 @@ except ImportError as error:
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.posterior.calibration import Calibration, calibrate
 from glle_engine.posterior.fit import fit as fit_posterior
-from glle_engine.posterior.out_of_sample import extend
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -132,7 +131,7 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         """
         check_is_fitted(self)
         data = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        placed = extend(self.posterior_, self._training, data).embed(self.posterior_.embedding)
+        placed = self.posterior_.extend(self._training, data).embed(self.posterior_.embedding)
         return np.asarray(placed.astype(data.dtype))
 
     @property
@@ -184,7 +183,7 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
             places = [draw.embedding for draw in draws]
         else:
             new = validate_data(self, X, dtype=np.float64, reset=False)
-            extension = extend(self.posterior_, self._training, new)
+            extension = self.posterior_.extend(self._training, new)
             places = [extension.embed(draw.embedding) for draw in draws]
         return np.stack(places) if places else np.empty((0, *self.embedding_.shape))
 
