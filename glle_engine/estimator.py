@@ -13,6 +13,7 @@ except ImportError as error:
     raise ImportError("glle_engine.estimator needs scikit-learn: pip install 'glle[sklearn]'") from error
 
 from glle_engine.base.errors import InvalidParameterError
+from glle_engine.base.spec import FitSpec
 from glle_engine.posterior.calibration import Calibration, calibrate
 from glle_engine.posterior.fit import fit as fit_posterior
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
         Variant,
     )
     from glle_engine.posterior.posterior import Posterior
+
+DEFAULTS = FitSpec()
 
 
 class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # untyped bases
@@ -71,21 +74,21 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
 
     def __init__(
         self,
-        n_neighbors: int = 10,
-        n_components: int = 2,
+        n_neighbors: int = DEFAULTS.n_neighbors,
+        n_components: int = DEFAULTS.n_components,
         *,
-        method: Method = "em",
-        variant: Variant = "constrained",
-        reg: float = 1e-3,
-        variance: Variance = "auto",
-        mean: Mean = "lle",
-        covariance: Covariance = "spherical",
-        max_iter: int = 50,
-        tol: float = 1e-6,
-        disconnected: Disconnected = "refuse",
-        noise: Noise = "isotropic",
-        neighborhoods: Adaptation = "fixed",
-        search: Search = "exact",
+        method: Method = DEFAULTS.method,
+        variant: Variant = DEFAULTS.variant,
+        reg: float = DEFAULTS.reg,
+        variance: Variance = DEFAULTS.variance,
+        mean: Mean = DEFAULTS.mean,
+        covariance: Covariance = DEFAULTS.covariance,
+        max_iter: int = DEFAULTS.max_iter,
+        tol: float = DEFAULTS.tol,
+        disconnected: Disconnected = DEFAULTS.disconnected,
+        noise: Noise = DEFAULTS.noise,
+        neighborhoods: Adaptation = DEFAULTS.neighborhoods,
+        search: Search = DEFAULTS.search,
     ) -> None:
         self.n_neighbors = n_neighbors
         self.n_components = n_components

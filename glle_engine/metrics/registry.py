@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from glle_engine.base.errors import DegenerateDataError, InvalidParameterError, InvalidShapeError
+from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
-from glle_engine.base.spec import check_integer
 from glle_engine.base.validation import checked_matrix
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.metrics.gplvm import MOST_POINTS, fit_likelihood

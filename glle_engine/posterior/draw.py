@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from glle_engine.base.spec import check_integer, check_positive
+from glle_engine.base.parameters import check_integer, check_positive
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,7 +10,8 @@ import numpy as np
 
 from glle_engine.base import npz
 from glle_engine.base.diagnostics import Diagnostics
-from glle_engine.base.spec import FitSpec, check_integer
+from glle_engine.base.parameters import check_integer
+from glle_engine.base.spec import FitSpec
 from glle_engine.base.validation import require_training_data
 from glle_engine.base.version import __version__
 from glle_engine.eigen.eigenproblem import Eigenproblem

@@ -7,10 +7,11 @@ import math
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, get_args
 
 from glle_engine.base.errors import InvalidParameterError
-from glle_engine.base.spec import check_choice, check_integer
+from glle_engine.base.parameters import check_choice, check_integer
+from glle_engine.base.spec import Align, Source
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.linalg.procrustes import aligned_to
 from glle_engine.posterior.draw import Draw
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from glle_engine.base.spec import Align, Source
     from glle_engine.eigen.batched.solver import LaneSolver
     from glle_engine.eigen.eigenpairs import Eigenpairs
     from glle_engine.eigen.eigenproblem import Eigenproblem
@@ -65,13 +65,13 @@ class Sampler:
         A draw depends on its key only. The lanes and the thread that compute it do not change its bits.
         """
         self._check_source(source)
-        check_choice("align", align)
+        check_choice("align", align, get_args(Align))
         threads = check_integer("threads", threads, 1)
         for group in ordered_map(lambda keys: self._solved(keys, source, align), self._groups(keys), threads):
             yield from group
 
     def _check_source(self, source: Source) -> None:
-        check_choice("source", source)
+        check_choice("source", source, get_args(Source))
         if source == "prior" and self.law.prior_factor is None:
             raise InvalidParameterError(
                 "The published direct method has no prior to draw from.",
