@@ -13,7 +13,7 @@ from glle_engine.base.spec import FitSpec
 from glle_engine.base.version import NUMBERS, __version__
 from glle_engine.metrics import ranks
 from glle_engine.posterior.draw import Draw, DrawKey
-from glle_engine.posterior.fit import fit, fit_spec
+from glle_engine.posterior.fit import fit
 from glle_engine.posterior.posterior import Posterior, load
 
 __all__ = [
@@ -27,7 +27,6 @@ __all__ = [
     "Posterior",
     "__version__",
     "fit",
-    "fit_spec",
     "load",
     "manifolds",
     "ranks",

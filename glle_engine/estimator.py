@@ -13,9 +13,9 @@ except ImportError as error:
     raise ImportError("glle_engine.estimator needs scikit-learn: pip install 'glle[sklearn]'") from error
 
 from glle_engine.base.errors import InvalidParameterError
+from glle_engine.base.spec import FitSpec
 from glle_engine.posterior.calibration import Calibration, calibrate
 from glle_engine.posterior.fit import fit as fit_posterior
-from glle_engine.posterior.out_of_sample import extend
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
         Variant,
     )
     from glle_engine.posterior.posterior import Posterior
+
+DEFAULTS = FitSpec()
 
 
 class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # untyped bases
@@ -72,21 +74,21 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
 
     def __init__(
         self,
-        n_neighbors: int = 10,
-        n_components: int = 2,
+        n_neighbors: int = DEFAULTS.n_neighbors,
+        n_components: int = DEFAULTS.n_components,
         *,
-        method: Method = "em",
-        variant: Variant = "constrained",
-        reg: float = 1e-3,
-        variance: Variance = "auto",
-        mean: Mean = "lle",
-        covariance: Covariance = "spherical",
-        max_iter: int = 50,
-        tol: float = 1e-6,
-        disconnected: Disconnected = "refuse",
-        noise: Noise = "isotropic",
-        neighborhoods: Adaptation = "fixed",
-        search: Search = "exact",
+        method: Method = DEFAULTS.method,
+        variant: Variant = DEFAULTS.variant,
+        reg: float = DEFAULTS.reg,
+        variance: Variance = DEFAULTS.variance,
+        mean: Mean = DEFAULTS.mean,
+        covariance: Covariance = DEFAULTS.covariance,
+        max_iter: int = DEFAULTS.max_iter,
+        tol: float = DEFAULTS.tol,
+        disconnected: Disconnected = DEFAULTS.disconnected,
+        noise: Noise = DEFAULTS.noise,
+        neighborhoods: Adaptation = DEFAULTS.neighborhoods,
+        search: Search = DEFAULTS.search,
     ) -> None:
         self.n_neighbors = n_neighbors
         self.n_components = n_components
@@ -132,7 +134,7 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         """
         check_is_fitted(self)
         data = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        placed = extend(self.posterior_, self._training, data).embed(self.posterior_.embedding)
+        placed = self.posterior_.extend(self._training, data).embed(self.posterior_.embedding)
         return np.asarray(placed.astype(data.dtype))
 
     @property
@@ -184,7 +186,7 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
             places = [draw.embedding for draw in draws]
         else:
             new = validate_data(self, X, dtype=np.float64, reset=False)
-            extension = extend(self.posterior_, self._training, new)
+            extension = self.posterior_.extend(self._training, new)
             places = [extension.embed(draw.embedding) for draw in draws]
         return np.stack(places) if places else np.empty((0, *self.embedding_.shape))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glle_engine.base.errors import InvalidParameterError
-from glle_engine.base.spec import check_integer, check_positive
+from glle_engine.base.parameters import check_integer, check_positive
 
 if TYPE_CHECKING:
     from collections.abc import Callable

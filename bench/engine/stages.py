@@ -49,7 +49,7 @@ def draw_stages(name: str, n: int, batches: int = 7) -> dict[str, float]:
 
     posterior = posterior_of(name, n)
     started = time.perf_counter()
-    LaneSolver.prepare(posterior.eigenproblem.structure, posterior.pins, posterior.spec.n_components)
+    LaneSolver.prepare(posterior.eigenproblem.pattern.structure, posterior.pins, posterior.spec.n_components)
     symbolic = time.perf_counter() - started
     solver = posterior.lane_solver
     assert solver is not None

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+Solver = Literal["lanes", "lanes-repinned", "lu", "lu-repinned", "lu-colamd", "shift-invert", "dense"]
 # | ||B v||^2 / lambda - 1 |: caught every failure where the forward residual caught none.
 ACCEPTED_DEVIATION = 1e-6
 # A draw whose own y nearly vanishes at the pin can pass the test above with an angle of 1e-5.

@@ -1,16 +1,17 @@
-"""The eigenproblem without the factors of B: dense for a handful of points, shifted M as the last resort."""
+"""Eigenpairs without factors of B: a dense solver for few points, and shifted M as the last resort."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array, identity
-from scipy.sparse.linalg import spilu, splu
+from scipy.sparse.linalg import splu
 
 from glle_engine.base.errors import ConvergenceError
 from glle_engine.eigen.eigenpairs import Eigenpairs, start_vector
 from glle_engine.eigen.lanczos import lanczos
+from glle_engine.eigen.pattern import fill_reducing_order
 from glle_engine.linalg import dense
 from glle_engine.linalg.rows import project_out
 
@@ -19,26 +20,42 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from glle_engine.eigen.eigenproblem import Eigenproblem
-
+    from glle_engine.eigen.pattern import Pattern
 
 _SHIFT = 1e-9  # of the norm of M: far above its rounding errors, far below the eigenvalues that matter
 
 
-def shift_invert(problem: Eigenproblem, weights: NDArray[np.float64], wanted: int, tried: list[str]) -> Eigenpairs:
+def shift_invert(
+    pattern: Pattern, weights: NDArray[np.float64], wanted: int, tried: list[str], *, constrained: bool
+) -> Eigenpairs:
     """Return the bottom eigenpairs by the inverse of M + s I, for a B that is singular to rounding.
 
-    The last resort. M squares the condition number of B, so that vectors are accurate to some 1e-7 in angle. Singular
-    vectors of B restricted to their span set near-null vectors apart.
+    M squares the condition number of B, so that vectors are accurate to some 1e-7 in angle. Singular vectors of B
+    restricted to their span separate near-null vectors.
+
+    Parameters
+    ----------
+    pattern : Pattern
+    weights : (n, k) float64
+    wanted : int
+    tried : list of str
+        The rejections of the other solvers, for the error.
+    constrained : bool
+        Whether the constant is a null vector to leave out; otherwise the first eigenvector is.
+
+    Raises
+    ------
+    ConvergenceError
+
     """
-    n, k = problem.neighbors.shape
+    n, k = pattern.neighbors.shape
     indptr = np.arange(0, n * k + 1, k)
-    residual = identity(n, format="csr") - csr_array((weights.ravel(), problem.neighbors.ravel(), indptr), shape=(n, n))
+    residual = identity(n, format="csr") - csr_array((weights.ravel(), pattern.neighbors.ravel(), indptr), shape=(n, n))
     gram = (residual.T @ residual).tocsc()
     gram.sort_indices()
     norm = float(abs(gram).sum(axis=0).max())
-    locked = np.full((1, n), 1 / np.sqrt(n)) if len(problem.pins) else np.empty((0, n))
-    need = wanted if len(problem.pins) else wanted + 1
+    locked = np.full((1, n), 1 / np.sqrt(n)) if constrained else np.empty((0, n))
+    need = wanted if constrained else wanted + 1
     try:
         rows = _largest_of_inverse((gram + _SHIFT * norm * identity(n, format="csc")).tocsc(), need, locked)
     except (RuntimeError, FloatingPointError) as error:
@@ -47,7 +64,7 @@ def shift_invert(problem: Eigenproblem, weights: NDArray[np.float64], wanted: in
             remedy="Raise reg or n_neighbors, or lower the scale; duplicated points make this likelier.",
             details={"tried": tried},
         ) from error
-    singular, rotations = dense.svd(problem.apply(weights, np.ascontiguousarray(rows.T)))[1:]
+    singular, rotations = dense.svd(pattern.apply(weights, np.ascontiguousarray(rows.T)))[1:]
     vectors = dense.cross(rows, np.ascontiguousarray(rotations[::-1].T))[:, need - wanted :]
     values = singular[::-1][need - wanted :] ** 2
     off = gram @ vectors - vectors * values
@@ -109,54 +126,31 @@ def _factor(matrix: csc_array) -> Callable[[NDArray[np.float64]], NDArray[np.flo
     return lambda f: factors.solve(f[order])[position]
 
 
-def fill_reducing_order(
-    indptr: NDArray[np.int32], rows: NDArray[np.int32], permutation: str
-) -> NDArray[np.integer[Any]]:
-    """Return SuperLU's fill-reducing order of a square matrix with a full diagonal, from its pattern alone.
-
-    The incomplete factorisation of an identity with explicit zeros finds the order without numerical work.
+def few_points(neighbors: NDArray[np.int32], weights: NDArray[np.float64], wanted: int, n_classes: int) -> Eigenpairs:
+    """Return singular vectors of B by dense linear algebra.
 
     Parameters
     ----------
-    indptr : (n + 1,) int32
-    rows : (entries,) int32
-        Row numbers by columns.
-    permutation : {"MMD_AT_PLUS_A", "COLAMD"}
-
-    Returns
-    -------
-    (n,) int
-        Column j of the reordered matrix is column order[j].
+    neighbors : (n, k) int32
+    weights : (n, k) float64
+    wanted : int
+    n_classes : int
+        Closed classes of the graph, each of which has a null vector; 0 for published weights.
 
     """
-    n = len(indptr) - 1
-    values = (rows == np.repeat(np.arange(n), np.diff(indptr))).astype(np.float64)
-    found = spilu(
-        csc_array((values, rows, indptr), shape=(n, n)),
-        drop_tol=1.0,
-        fill_factor=1.0,
-        permc_spec=permutation,
-        diag_pivot_thresh=0.0,
-        options={"SymmetricMode": permutation != "COLAMD"},
-    )
-    return np.argsort(found.perm_c, kind="stable")
-
-
-def few_points(problem: Eigenproblem, weights: NDArray[np.float64], wanted: int) -> Eigenpairs:
-    """Return singular vectors of B, dense, for a handful of points."""
     n = len(weights)
     residual = np.eye(n)
-    np.subtract.at(residual, (np.arange(n)[:, None], problem.neighbors), weights)
-    if len(problem.pins):  # one more row lifts the constant off the bottom, exactly
+    np.subtract.at(residual, (np.arange(n)[:, None], neighbors), weights)
+    if n_classes:  # one more row lifts the constant off the bottom, exactly
         residual = np.vstack([residual, np.full(n, 10 * dense.norm(residual) / np.sqrt(n))])
     # Eigenvectors of the Gram matrix come fast but inexact; the rotations that are left make them singular vectors.
     near = dense.eigh(dense.cross(residual, residual))[1]
     _, singular, rotations = dense.svd(dense.matmul(residual, near))
     right = dense.matmul(rotations, np.ascontiguousarray(near.T))
-    skip = 0 if len(problem.pins) else 1
+    skip = 0 if n_classes else 1
     values = singular[::-1][skip : skip + wanted] ** 2
     vectors = right[::-1][skip : skip + wanted].T
-    values[: max(0, len(problem.pins) - 1)] = 0.0
+    values[: max(0, n_classes - 1)] = 0.0
     following = float(singular[::-1][skip + wanted] ** 2) if skip + wanted < n - 1 else None
     return Eigenpairs(
         values,

@@ -1,4 +1,4 @@
-"""One sparse LU of B', and the eigenpairs that Lanczos finds through it: the algebra is in `glle_engine.eigen.eigenproblem`."""
+"""Sparse LU factors of B', and eigenpairs by Lanczos on them; the algebra is in `glle_engine.eigen.eigenproblem`."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+from scipy.sparse import csc_array
+from scipy.sparse.linalg import splu
 
 from glle_engine.eigen.eigenpairs import ACCEPTED_DEVIATION, Eigenpairs, start_vector
 from glle_engine.eigen.lanczos import lanczos
+from glle_engine.linalg import dense
 from glle_engine.linalg.rows import norm, project_out
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from glle_engine.eigen.eigenproblem import Eigenproblem
+    from glle_engine.eigen.eigenpairs import Solver
+    from glle_engine.eigen.pattern import Pattern
 
-
+_THRESHOLD = 0.01  # of pivoting: 1 fills without bound and 0 loses digits
 _EXACT = 1e-9  # deviation above which eigenpairs are refined
 
 
@@ -31,7 +35,7 @@ class LU(Protocol):
 class Factored:
     """B'^T = L U in an order, position j of which is point order[j]; `inverse` is the inverse order."""
 
-    problem: Eigenproblem
+    pattern: Pattern
     weights: NDArray[np.float64]
     pins: NDArray[np.int32]
     lu: LU
@@ -122,7 +126,7 @@ class Factored:
 
     def _images(self, found: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return |B v|^2 of rows v."""
-        image = self.problem.apply(self.weights, found[:, self.inverse].T)
+        image = self.pattern.apply(self.weights, found[:, self.inverse].T)
         return np.asarray((image * image).sum(axis=0))
 
     def _refined(
@@ -137,13 +141,13 @@ class Factored:
         for i, v in enumerate(found):
             z = np.asarray(self.lu.solve(v))
             project_out(left, z)
-            residual = v - self.problem.apply_transposed(self.weights, z[self.inverse])[self.order]
+            residual = v - self.pattern.apply_transposed(self.weights, z[self.inverse])[self.order]
             project_out(right, residual)
             z += self.lu.solve(residual)
             project_out(left, z)
             x = np.asarray(self.lu.solve(z, "T"))
             project_out(right, x)
-            residual = z - self.problem.apply(self.weights, x[self.inverse][:, None])[:, 0][self.order]
+            residual = z - self.pattern.apply(self.weights, x[self.inverse][:, None])[:, 0][self.order]
             project_out(left, residual)
             x += self.lu.solve(residual, "T")
             project_out(right, x)
@@ -152,3 +156,46 @@ class Factored:
                 project_out(rows[:i], x)
             rows[i] = x / norm(x)
         return rows, self._images(rows)
+
+
+def factor_mean(pattern: Pattern, weights: NDArray[np.float64], pins: NDArray[np.int32]) -> tuple[Solver, Factored]:
+    """Factor the mean weights, without pivoting if there is a compiler and at most one closed class."""
+    if len(pins) > 1 or not dense.has_compiler():
+        return "lu", factor(pattern, weights, pins)
+    from glle_engine.eigen.batched.numeric.single import SingleLU  # noqa: PLC0415 -- numba takes a while to load
+
+    structure = pattern.structure
+    lu = SingleLU.factor(structure, weights, pins)
+    return "lanes", Factored(pattern, weights, pins, lu, structure.order, structure.position)
+
+
+def factor(
+    pattern: Pattern, weights: NDArray[np.float64], pins: NDArray[np.int32], *, partial_pivoting: bool = False
+) -> Factored:
+    """Factor with threshold pivoting in the order of the pattern, or with partial pivoting in COLAMD's order."""
+    ordered, threshold = (pattern.by_columns, 1.0) if partial_pivoting else (pattern, _THRESHOLD)
+    n, k = ordered.neighbors.shape
+    row, source, inverse = ordered.transposed
+    values = np.empty((n, k + 1))
+    values[:, 0] = 1.0
+    values[pins, 0] = 2.0
+    np.negative(weights, out=values[:, 1:])
+    entries = values.ravel()[source]
+    del values  # the factors need the memory
+    indptr = np.arange(0, n * (k + 1) + 1, k + 1, dtype=np.int32)
+    lu: LU
+    if dense.has_compiler():
+        from glle_engine.linalg.sparse_lu import SparseLU  # noqa: PLC0415 -- numba takes a while to load
+
+        lu = SparseLU.factor(indptr, row, entries, threshold)
+    else:
+        # panel_size=1 saves a fifth of the time. relax keeps its default: above it SuperLU writes past the end of its
+        # statistics (stat->panel_histo).
+        lu = splu(
+            csc_array((entries, row, indptr), shape=(n, n)),
+            permc_spec="NATURAL",
+            diag_pivot_thresh=threshold,
+            panel_size=1,
+            options={"SymmetricMode": threshold < 1},
+        )
+    return Factored(ordered, weights, pins, lu, ordered.order, inverse)

@@ -21,8 +21,7 @@ import numpy as np
 
 from glle_engine.base.errors import MissingLibraryError
 from glle_engine.base.progress import OnProgress, silent
-from glle_engine.graph.distinct import Distinct
-from glle_engine.graph.neighbors import kneighbors, kneighbors_of
+from glle_engine.graph.neighbors import Distinct, kneighbors, kneighbors_of
 from glle_engine.linalg.distances import distances as distances_between
 from glle_engine.linalg.distances import unit_of
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from scipy.spatial import cKDTree
 
 from glle_engine.base.progress import OnProgress, blocks, silent
-from glle_engine.graph.distinct import Distinct
 from glle_engine.linalg.distances import Products, nearest_among, unit_of
 from glle_engine.linalg.distances import distances as distances_between
 
@@ -177,3 +177,37 @@ class _Tree:
                 apart = distances_between(points[row : row + 1], self._data, candidates[None])[0]
                 order = np.argsort(apart, kind="stable")[:k]
                 indices[row], distances[row] = candidates[order], apart[order]
+
+
+@dataclass(frozen=True, eq=False)
+class Distinct:
+    """Groups of equal points, in the order of their first point.
+
+    `first` (m,) is the first point of each group and `group` (n,) the group of each point; group g is
+    ordered[start[g] : start[g] + size[g]].
+    """
+
+    first: NDArray[np.intp]
+    group: NDArray[np.intp]
+    ordered: NDArray[np.intp]
+    start: NDArray[np.intp]
+    size: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, X: NDArray[np.float64]) -> Self:
+        """Group the rows of X (n, d)."""
+        rows = np.ascontiguousarray(X + 0.0)  # -0 is 0
+        keys = rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel()
+        _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+        rank = np.argsort(np.argsort(first))
+        group = rank[inverse.ravel()]
+        size = np.bincount(group)
+        return cls(np.sort(first), group, np.argsort(group, kind="stable"), np.cumsum(size) - size, size)
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def members(self, group: int, at_most: int | None = None) -> NDArray[np.intp]:
+        """Return the points of a group, ascending."""
+        count = self.size[group] if at_most is None else min(self.size[group], at_most)
+        return self.ordered[self.start[group] : self.start[group] + count]

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 @cache
 def _kernels() -> Any:
-    from glle_engine.linalg import row_kernels  # noqa: PLC0415 -- numba takes a while to load
+    from glle_engine.linalg import tall_kernels  # noqa: PLC0415 -- numba takes a while to load
 
-    return row_kernels
+    return tall_kernels
 
 
 def overlaps(rows: NDArray[np.float64], vector: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -8,8 +8,8 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
+from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import blocks
-from glle_engine.base.spec import check_integer
 from glle_engine.graph.neighbors import KD_TREE_MAX_FEATURES, kneighbors
 from glle_engine.linalg.distances import Products, distances, unit_of
 from glle_engine.linalg.procrustes import disparity

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from glle_engine.base.errors import DegenerateDataError, InvalidParameterError, InvalidShapeError
+from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
-from glle_engine.base.spec import check_integer
 from glle_engine.base.validation import checked_matrix
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.metrics.geodesic import residual_variance
 from glle_engine.metrics.gplvm import MOST_POINTS, fit_likelihood
 from glle_engine.metrics.ranks import affine_r_squared, continuity, disparity, trustworthiness
+from glle_engine.metrics.residual_variance import residual_variance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -27,8 +27,9 @@ import numpy as np
 from scipy.stats import rankdata
 
 from glle_engine.base.errors import InvalidParameterError
+from glle_engine.base.parameters import check_integer
 from glle_engine.base.progress import OnProgress, silent
-from glle_engine.base.spec import FitSpec, check_integer
+from glle_engine.base.spec import FitSpec
 from glle_engine.base.validation import checked_data, require_training_data
 from glle_engine.graph.search import neighbors_by
 from glle_engine.linalg import dense

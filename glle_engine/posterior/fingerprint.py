@@ -92,7 +92,7 @@ def _drawn(posterior: Posterior) -> Iterator[tuple[str, NDArray[Any]]]:
 
 if __name__ == "__main__":
     if has_compiler():
-        from glle_engine.eigen.batched.solver import warm  # needs numba
+        from glle_engine.eigen.eigenproblem import warm  # needs numba
 
         warm()
     own = fingerprint()

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
-from glle_engine.base.errors import DegenerateDataError, DisconnectedGraphError
+from glle_engine.base.errors import DegenerateDataError, DisconnectedGraphError, TooFewPointsError
+from glle_engine.base.parameters import require_known_names
 from glle_engine.base.progress import OnProgress, silent
-from glle_engine.base.spec import (
-    Adaptation,
-    Covariance,
-    Disconnected,
-    FitSpec,
-    Mean,
-    Method,
-    Noise,
-    Search,
-    Variance,
-    Variant,
-)
+from glle_engine.base.spec import FitParameters, FitSpec
 from glle_engine.base.validation import digest, finite_matrix, in_unit, require_resolved
 from glle_engine.eigen.eigenproblem import Eigenproblem, scaled
 from glle_engine.graph.adaptive import kept_candidates
@@ -37,46 +27,36 @@ from glle_engine.weights.tangent import frame_weights, tangent_frames
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from glle_engine.base.spec import Search
     from glle_engine.eigen.eigenpairs import Eigenpairs
 
 
 def fit(
     X: ArrayLike,
+    spec: FitSpec | None = None,
     *,
-    method: Method = "em",
-    variant: Variant = "constrained",
-    n_neighbors: int = 10,
-    n_components: int = 2,
-    reg: float = 1e-3,
-    variance: Variance = "auto",
-    mean: Mean = "lle",
-    covariance: Covariance = "spherical",
-    max_iter: int = 50,
-    tol: float = 1e-6,
-    disconnected: Disconnected = "refuse",
-    noise: Noise = "isotropic",
-    neighborhoods: Adaptation = "fixed",
-    search: Search = "exact",
-    on_progress: OnProgress | None = None,
+    on_progress: OnProgress = silent,
+    **parameters: Unpack[FitParameters],
 ) -> Posterior:
     r"""Fit a posterior over LLE's reconstruction weights.
 
-    kNN graph; LLE's weights :math:`w_i = A_i^{-1} 1 / (1^T A_i^{-1} 1)` (GLLE Eq. 9); the reference embedding, the p
-    bottom eigenvectors of :math:`(I - W)^T (I - W)` other than the constant (Eq. 37-43); and the posterior of the
-    weights by Algorithm 1 (em) or 2 (direct), with the constraint 1^T w = 1 kept (`glle_engine.weights.constrained`) or as
-    printed (`glle_engine.weights.published`).
+    Computes the kNN graph; LLE's weights :math:`w_i = A_i^{-1} 1 / (1^T A_i^{-1} 1)` (GLLE Eq. 9); the reference
+    embedding, the p bottom eigenvectors of :math:`(I - W)^T (I - W)` other than the constant (Eq. 37-43); and the
+    posterior of the weights by Algorithm 1 (em) or 2 (direct), with the constraint 1^T w = 1
+    (`glle_engine.weights.constrained`) or as published (`glle_engine.weights.published`).
 
     Parameters
     ----------
     X : (n, d) array-like
         Finite numbers, in one unit or scaled to one; computed in float64. The constrained variant takes any unit: data
         times a power of two have the same posterior, bit for bit, up to the largest double.
-    method, variant, n_neighbors, n_components, reg, variance, mean, covariance, max_iter, tol, \
-    disconnected, noise, neighborhoods, search
-        See `FitSpec`.
-    on_progress : callable, optional
+    spec : FitSpec, optional
+        Defaults to ``FitSpec()``.
+    on_progress : callable
         Called with (done, total, stage) between blocks of work; stages are "neighbors", "weights",
-        "embedding", "posterior", "diagnostics". What it raises leaves the fit, which is how a fit is cancelled.
+        "embedding", "posterior", "diagnostics". An exception that it raises cancels the fit.
+    **parameters
+        Fields of `FitSpec`, in place of those of `spec`.
 
     Returns
     -------
@@ -85,7 +65,7 @@ def fit(
     Raises
     ------
     InvalidParameterError
-        A parameter outside its domain, or without meaning beside the others.
+        A parameter that is unknown, outside its domain, or without meaning with the others.
     InvalidShapeError, NotFiniteError, OutOfRangeError
         X is not a finite matrix of numbers. OutOfRangeError if the squares of distances leave the range of
         floating-point numbers: for the published variant in the unit of the data, for the constrained one if some
@@ -110,28 +90,7 @@ def fit(
     (1000, 2)
 
     """
-    spec = FitSpec(
-        method=method,
-        variant=variant,
-        n_neighbors=n_neighbors,
-        n_components=n_components,
-        reg=reg,
-        variance=variance,
-        mean=mean,
-        covariance=covariance,
-        max_iter=max_iter,
-        tol=tol,
-        disconnected=disconnected,
-        noise=noise,
-        neighborhoods=neighborhoods,
-        search=search,
-    )
-    return fit_spec(X, spec, on_progress=on_progress)
-
-
-def fit_spec(X: ArrayLike, spec: FitSpec, *, on_progress: OnProgress | None = None) -> Posterior:
-    """Fit the posterior of a specification: see `fit`."""
-    on_progress = on_progress or silent
+    spec = _merged(spec, parameters)
     given = finite_matrix(X)
     data = in_unit(given, spec)
     nearest, distances = neighbors_by(spec.search, data, spec.n_neighbors, on_progress)
@@ -165,12 +124,54 @@ def fit_spec(X: ArrayLike, spec: FitSpec, *, on_progress: OnProgress | None = No
         law=law,
         embedding=mean.embedding,
         eigenvalues=mean.pairs.values,
-        order=mean.problem.order,
+        order=mean.problem.pattern.order,
         pins=mean.problem.pins if law.constrained else mean.problem.pins[:0],
         diagnostics=found,
         flatness=mean.flatness,
         data_sha256=digest(given),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Component:
+    """Component of the kNN graph, with a separate posterior.
+
+    Attributes
+    ----------
+    points : (m,) int
+        Rows of the data; row i of the posterior's embedding is point points[i].
+    posterior : Posterior
+
+    """
+
+    points: NDArray[np.intp]
+    posterior: Posterior
+
+
+def fit_components(X: ArrayLike, spec: FitSpec | None = None, **parameters: Unpack[FitParameters]) -> list[Component]:
+    """Fit a posterior to each component of the kNN graph of X (n, d), the largest first.
+
+    Every point is in exactly one of them. Embeddings of different components share no coordinates. Parameters as for
+    `fit`.
+
+    Raises
+    ------
+    TooFewPointsError
+        When a component is too small for k neighbors and p dimensions.
+
+    """
+    spec = _merged(spec, parameters)
+    given = finite_matrix(X)
+    label = components(neighbors_by(spec.search, in_unit(given, spec), spec.n_neighbors)[0])
+    members = sorted((np.flatnonzero(label == c) for c in range(label.max() + 1)), key=len, reverse=True)
+    smallest = len(members[-1])
+    if smallest <= max(spec.n_neighbors, spec.n_components + 1):
+        raise TooFewPointsError(
+            f"The smallest of {len(members)} components has {smallest} points, too few to be fitted by itself.",
+            remedy="Lower n_neighbors or n_components, or bridge the components with disconnected='bridge'.",
+            details={"sizes": [len(points) for points in members]},
+        )
+    return [Component(points, fit(given[points], spec)) for points in members]
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,3 +265,12 @@ def require_connected(
             "smallest_connecting_k": enough,
         },
     )
+
+
+def _merged(spec: FitSpec | None, parameters: FitParameters) -> FitSpec:
+    """Return a specification with some parameters replaced; unknown names raise `InvalidParameterError`."""
+    require_known_names(FitSpec, parameters)
+    return replace(spec or FitSpec(), **parameters)
+
+
+fit_spec = fit

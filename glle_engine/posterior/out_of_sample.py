@@ -28,9 +28,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from glle_engine.base.spec import Noise
+    from glle_engine.base.spec import FitSpec, Noise
     from glle_engine.posterior.draw import Draw
-    from glle_engine.posterior.posterior import Posterior
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,24 +84,38 @@ class Extension:
         return moments([self.embed(Y) for Y in aligned_to_consensus(stack, reference, on_progress)])
 
 
-def extend(posterior: Posterior, X: ArrayLike, new: ArrayLike) -> Extension:
-    """Hang new points on the training set.
+def extend(
+    X: ArrayLike,
+    new: ArrayLike,
+    spec: FitSpec,
+    *,
+    n_points: int,
+    flatness: NDArray[np.float64] | None = None,
+    data_sha256: str | None = None,
+) -> Extension:
+    """Attach new points to the training data of a posterior.
 
     Parameters
     ----------
-    posterior : Posterior
-        Its n_neighbors and reg are used.
     X : (n, d)
-        The data it was fitted to.
+        The training data.
     new : (m, d)
         Finite.
+    spec : FitSpec
+        Of the posterior.
+    n_points : int
+        The number of its points.
+    flatness : (k + 1,) float64, optional
+        Thresholds of its adaptive neighborhoods.
+    data_sha256 : str, optional
+        Digest of its training data.
 
     Raises
     ------
     InvalidShapeError
         When X has another number of points, or `new` has other features.
     DataMismatchError
-        When X is not what the posterior was fitted to.
+        When X has another digest.
     NotFiniteError
         With the first row and column.
     OutOfRangeError
@@ -110,9 +123,9 @@ def extend(posterior: Posterior, X: ArrayLike, new: ArrayLike) -> Extension:
 
     """
     data, points = np.ascontiguousarray(X, np.float64), np.ascontiguousarray(new, np.float64)
-    if data.ndim != 2 or len(data) != posterior.n_points:
+    if data.ndim != 2 or len(data) != n_points:
         raise InvalidShapeError(
-            f"The training data have shape {data.shape}; the posterior was fitted to {posterior.n_points} points.",
+            f"The training data have shape {data.shape}; the posterior was fitted to {n_points} points.",
             remedy="Give the data that the posterior was fitted to.",
         )
     if points.ndim != 2 or points.shape[1] != data.shape[1]:
@@ -121,16 +134,16 @@ def extend(posterior: Posterior, X: ArrayLike, new: ArrayLike) -> Extension:
             remedy=f"Give a matrix of {data.shape[1]} columns.",
         )
     require_finite(points, "new")
-    require_training_data(data, posterior.data_sha256)
+    require_training_data(data, data_sha256)
     unit = Unit.of(data)
     extension = hang(
         unit.shifted(data),
         unit.shifted(points),
-        posterior.spec.n_neighbors,
-        posterior.spec.reg,
-        n_components=posterior.spec.n_components,
-        noise=posterior.spec.noise,
-        flatness=posterior.flatness,
+        spec.n_neighbors,
+        spec.reg,
+        n_components=spec.n_components,
+        noise=spec.noise,
+        flatness=flatness,
     )
     return replace(extension, distances=unit.restored(extension.distances))
 
@@ -179,32 +192,16 @@ def hang(
     return Extension(neighbors, weights, distances[:, 0])
 
 
-def reconstruct(posterior: Posterior, X: ArrayLike, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    r"""Generate data from weights: :math:`x_i = X_i w_i`, the generative reading of the weights (GLLE, Algorithm 1).
-
-    Parameters
-    ----------
-    posterior : Posterior
-    X : (n, d)
-        The data it was fitted to.
-    weights : (n, k)
-        As `Posterior.weights` draws them.
-
-    Returns
-    -------
-    (n, d) float64
-        For the published em the data mean is added, as its model does.
-
-    """
-    require_training_data(X, posterior.data_sha256)
-    data = np.asarray(X, np.float64)
+def reconstruct(
+    data: NDArray[np.float64], neighbors: NDArray[np.int32], weights: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the points (n, d) that weights (n, k) rebuild from their neighbors in the data (n, d)."""
     rebuilt = np.empty(data.shape)
     rows = max(1, (1 << 22) // (weights.shape[1] * data.shape[1]))
     for start in range(0, len(data), rows):
         part = slice(start, start + rows)
-        rebuilt[part] = combined(weights[part], posterior.neighbors[part], data)
-    published_em = posterior.spec.variant == "published" and posterior.spec.method == "em"
-    return np.asarray(rebuilt + data.mean(axis=0) if published_em else rebuilt)
+        rebuilt[part] = combined(weights[part], neighbors[part], data)
+    return rebuilt
 
 
 def combined(

@@ -6,13 +6,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
+
 from glle_engine.base import npz
 from glle_engine.base.diagnostics import Diagnostics
-from glle_engine.base.spec import FitSpec, check_integer
+from glle_engine.base.parameters import check_integer
+from glle_engine.base.spec import FitSpec
+from glle_engine.base.validation import require_training_data
 from glle_engine.base.version import __version__
-from glle_engine.eigen.eigenproblem import Eigenproblem, lane_solver
-from glle_engine.posterior.draw import Draw, DrawKey, check_source, drawn_weights, draws
-from glle_engine.posterior.out_of_sample import extend
+from glle_engine.eigen.eigenproblem import Eigenproblem
+from glle_engine.eigen.pattern import Pattern
+from glle_engine.posterior.draw import Draw, DrawKey
+from glle_engine.posterior.out_of_sample import Extension, extend, reconstruct
+from glle_engine.posterior.sampler import Sampler
 from glle_engine.posterior.summary import Summary, summarize
 from glle_engine.weights.gaussian import WeightLaw
 
@@ -20,7 +26,6 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Iterator, Mapping
 
-    import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
     from glle_engine.base.spec import Align, Source
@@ -96,13 +101,18 @@ class Posterior:
 
     @cached_property
     def eigenproblem(self) -> Eigenproblem:
-        """What the eigenproblems of all draws share."""
-        return Eigenproblem(self.neighbors, self.order, self.pins)
+        """The eigenproblem of all draws."""
+        return Eigenproblem(Pattern(self.neighbors, self.order), self.pins)
 
     @cached_property
     def lane_solver(self) -> LaneSolver | None:
-        """What makes several draws at once (`glle_engine.eigen.batched`); None where numba is missing, or has no part in it."""
-        return lane_solver(self.eigenproblem, self.spec.n_components)
+        """Solver of several draws at once (`glle_engine.eigen.batched`), or None (`Eigenproblem.lane_solver`)."""
+        return self.eigenproblem.lane_solver(self.spec.n_components)
+
+    @property
+    def sampler(self) -> Sampler:
+        """Sampler of the draws."""
+        return Sampler(self.law, self.eigenproblem, self.lane_solver, self.embedding)
 
     def weights(
         self, index: int, *, seed: int = 0, scale: float = 1.0, source: Source = "posterior"
@@ -130,9 +140,7 @@ class Posterior:
         InvalidParameterError
 
         """
-        key = DrawKey(index, seed, scale)
-        check_source(self, source)
-        return drawn_weights(self, key, source)
+        return self.sampler.weights(DrawKey(index, seed, scale), source)
 
     def draw(
         self,
@@ -167,7 +175,7 @@ class Posterior:
             When no solver passes the acceptance test.
 
         """
-        return next(draws(self, [DrawKey(index, seed, scale)], source, align))
+        return next(self.sampler.draws([DrawKey(index, seed, scale)], source, align))
 
     def draws(
         self,
@@ -186,7 +194,7 @@ class Posterior:
         """
         count, first = check_integer("count", count, 0), check_integer("first", first, 0)
         keys = (DrawKey(index, seed, scale) for index in range(first, first + count))
-        return draws(self, keys, source, align, threads)
+        return self.sampler.draws(keys, source, align, threads)
 
     def draws_of(
         self,
@@ -197,7 +205,7 @@ class Posterior:
         threads: int = 1,
     ) -> Iterator[Draw]:
         """Yield the draws of keys (index, seed, scale), each as `draw` returns it, in the order of the keys."""
-        return draws(self, keys, source, align, threads)
+        return self.sampler.draws(keys, source, align, threads)
 
     def summary(
         self,
@@ -212,14 +220,32 @@ class Posterior:
         draws = self.draws(count, first=first, seed=seed, scale=scale, source=source)
         return summarize(draws, self.embedding, self.spec.n_neighbors)
 
-    def transform(self, X: ArrayLike, new: ArrayLike) -> NDArray[np.float64]:
-        """Embed new points (m, d) in the reference embedding, given the data X (n, d) of the fit.
+    def extend(self, X: ArrayLike, new: ArrayLike) -> Extension:
+        """Attach new points (m, d) to the data X (n, d) of the fit, to place them in any draw.
 
-        By LLE weights on the training set (`glle_engine.posterior.out_of_sample.extend`, which also places new points in
-        draws). A training point gets exactly its own embedding, or the mean of its exact duplicates'. No point's answer
-        depends on the others. Data other than those of the fit raise `DataMismatchError`.
+        Errors as for `glle_engine.posterior.out_of_sample.extend`.
         """
-        return extend(self, X, new).embed(self.embedding)
+        return extend(X, new, self.spec, n_points=self.n_points, flatness=self.flatness, data_sha256=self.data_sha256)
+
+    def transform(self, X: ArrayLike, new: ArrayLike) -> NDArray[np.float64]:
+        """Embed new points (m, d) in the reference embedding by LLE weights on the data X (n, d) of the fit.
+
+        A training point gets exactly its own embedding, or the mean of its exact duplicates'. Each point is embedded
+        independently of the others. Errors as for `extend`.
+        """
+        return self.extend(X, new).embed(self.embedding)
+
+    def reconstruct(self, X: ArrayLike, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Generate data (n, d) from weights (n, k): :math:`x_i = X_i w_i` (GLLE, Algorithm 1).
+
+        The published em adds the mean of the data, as its model does. `X` (n, d) is the data of the fit; other data
+        raise `DataMismatchError`.
+        """
+        require_training_data(X, self.data_sha256)
+        data = np.asarray(X, np.float64)
+        rebuilt = reconstruct(data, self.neighbors, weights)
+        published_em = self.spec.variant == "published" and self.spec.method == "em"
+        return np.asarray(rebuilt + data.mean(axis=0) if published_em else rebuilt)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return every array by name; with `head`, all there is to a posterior."""

@@ -12,7 +12,6 @@ import pytest
 import glle_engine
 from glle_engine import manifolds
 from glle_engine.posterior.calibration import calibrate
-from glle_engine.posterior.out_of_sample import extend, reconstruct
 from glle_engine.posterior.selection import advise
 from tests.conftest import until
 from tests.system.conftest import ended, fitted, synthetic
@@ -95,7 +94,7 @@ def test_training_data_transformed_are_the_embedding(client: httpx.Client, poste
 def test_new_points(client: httpx.Client, posterior: str, direct: Posterior) -> None:
     """Inline points get the engine's places, with mean and covariance over the draws; alone or together."""
     new = SHEET[:4] + 0.05
-    extension = extend(direct, SHEET, new)
+    extension = direct.extend(SHEET, new)
     mean, covariance = extension.spread(direct.draws(6, first=1, seed=2), direct.embedding)
     found = arrays(client, result(client, posterior + "/transform", data=new.tolist(), draws=6, first=1, seed=2))
     np.testing.assert_allclose(found["embedding"], extension.embed(direct.embedding), atol=1e-6)
@@ -123,7 +122,7 @@ def test_generated_data(client: httpx.Client, posterior: str, direct: Posterior)
     """Those of the engine."""
     data = npy(client, result(client, posterior + "/reconstructions", count=3, seed=8, first=10))
     for found, index in zip(data, (10, 11, 12), strict=True):
-        expected = reconstruct(direct, SHEET, direct.weights(index, seed=8))
+        expected = direct.reconstruct(SHEET, direct.weights(index, seed=8))
         np.testing.assert_allclose(found, expected, atol=1e-9)
 
 

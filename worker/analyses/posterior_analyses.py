@@ -10,7 +10,7 @@ import numpy as np
 from glle_engine.base.progress import blocks
 from glle_engine.metrics.ranks import local_trustworthiness
 from glle_engine.posterior.calibration import DRAWS, HALF_SAMPLES, calibrate
-from glle_engine.posterior.out_of_sample import Extension, extend, reconstruct
+from glle_engine.posterior.out_of_sample import Extension
 from glle_engine.posterior.selection import advise
 from glle_engine.posterior.summary import summarize
 from worker.analyses.base import AnalysisSpec
@@ -147,7 +147,7 @@ class ReconstructionsSpec(SampleSpec):
         data = np.empty((self.count, *training.shape))
         for done, key in enumerate(self.keys(self.count)):
             weights = posterior.weights(key.index, seed=self.seed, scale=self.scale, source=self.source)
-            data[done] = reconstruct(posterior, training, weights)
+            data[done] = posterior.reconstruct(training, weights)
             desk.tell(done + 1, self.count, "drawing")
         return Entry(self.to_dict(), {"data": data})
 
@@ -235,7 +235,7 @@ def _local_trust(data: Array, posterior: Posterior, tell: OnProgress) -> Array:
 def _extended(posterior: Posterior, training: Array, new: Array, tell: OnProgress) -> Extension:
     """Hang new points on the training set, so many at a time: no point's answer depends on the others."""
     rows = max(16, EXTENSION_WORK // training.size)
-    parts = [extend(posterior, training, new[part]) for part in blocks(len(new), rows, "placing", tell)]
+    parts = [posterior.extend(training, new[part]) for part in blocks(len(new), rows, "placing", tell)]
     return Extension(
         np.concatenate([part.neighbors for part in parts]),
         np.concatenate([part.weights for part in parts]),

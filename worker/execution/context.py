@@ -148,7 +148,7 @@ def posterior_of(here: Stores, job: Job, record: PosteriorRecord) -> Posterior:
         told = teller(here, job, "fitting again: ")
         values = here.datasets.values(record.dataset)
         with stage("fitting again"):
-            posterior = glle_engine.fit_spec(values, FitSpec.from_dict(record.spec), on_progress=told)
+            posterior = glle_engine.fit(values, FitSpec.from_dict(record.spec), on_progress=told)
         here.posteriors.cache(record.id, posterior, record.seconds)
     return posterior
 

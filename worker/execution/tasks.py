@@ -121,7 +121,7 @@ def _fit(here: Stores, job: Job) -> None:
     dataset, spec = job.spec["dataset"], FitSpec.from_dict(job.spec["spec"])
     values = here.datasets.values(dataset)
     clock = StageClock(teller(here, job))
-    posterior = glle_engine.fit_spec(values, spec, on_progress=clock)
+    posterior = glle_engine.fit(values, spec, on_progress=clock)
     stages = clock.stop()
     fitted(stages)
     here.jobs.stage(job.id, "caching")

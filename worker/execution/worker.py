@@ -184,7 +184,7 @@ def main(name: str | None = None) -> int:
     if tracing.wanted(settings):
         tracing.load()
     if find_spec("numba") is not None:
-        from glle_engine.eigen.batched.solver import warm  # noqa: PLC0415 -- before the fork, not once a task
+        from glle_engine.eigen.eigenproblem import warm  # noqa: PLC0415 -- before the fork, not once a task
 
         warm()
     numbers = adopt(numerics_kind())

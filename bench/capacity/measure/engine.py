@@ -13,7 +13,7 @@ import numpy as np
 
 from glle_engine import fit, manifolds
 from glle_engine.base.progress import StageClock
-from glle_engine.eigen.batched.solver import warm
+from glle_engine.eigen.eigenproblem import warm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -194,6 +194,12 @@ class LaneSolver:
                 break
         return results
 
+    def warm(self, mean: NDArray[np.float64], factor: NDArray[np.float64]) -> None:
+        """Compile all code of the solver by one draw."""
+        self.solve([(0, 0, 1.0)], mean, factor)
+        room = self._idle[0]
+        null_left(room.tag, self.structure, room.lower, room.upper, np.zeros(self.lanes, np.int32), room.work)
+
     def _factor_and_iterate(self, room: Workspace, pins: NDArray[np.int32]) -> None:
         factorise(room.tag, self.structure, room.weights, pins, room.lower, room.upper, room.blocks, room.diagonal)
         lanczos(
@@ -248,32 +254,3 @@ class LaneSolver:
                 pins[lane] = best
                 moved.append(lane)
         return moved
-
-
-def warm() -> None:
-    """Compile everything, or load the code compiled before: half a minute, or a tenth of a second."""
-    from glle_engine.eigen.eigenproblem import Eigenproblem  # noqa: PLC0415
-    from glle_engine.eigen.fallbacks import few_points  # noqa: PLC0415
-    from glle_engine.linalg import distances  # noqa: PLC0415
-    from glle_engine.linalg.procrustes import aligned_to  # noqa: PLC0415 -- the solvers beside the lanes import these
-    from glle_engine.weights.gaussian import WeightLaw  # noqa: PLC0415
-    from glle_engine.weights.philox import standard_normal  # noqa: PLC0415
-
-    n, k = 12, 3
-    rows = np.arange(n, dtype=np.int32)
-    neighbors = np.sort((rows[:, None] + np.arange(1, k + 1)) % n, axis=1).astype(np.int32)
-    mean, factor = np.full((n, k), 1 / k), np.full((n, k, k), 0.01) * np.eye(k)
-    for pins in (rows[:1], rows[:0]):
-        problem = Eigenproblem(neighbors, rows, pins)
-        solver = LaneSolver.prepare(problem.structure, pins, 1)
-        solver.solve([(0, 0, 1.0)], mean, factor)
-        room = solver._idle[0]  # noqa: SLF001 -- its own
-        null_left(room.tag, solver.structure, room.lower, room.upper, np.zeros(solver.lanes, np.int32), room.work)
-    law = WeightLaw(mean, factor, 0.0, None, constrained=True, sigma=None)
-    weights = law.weights(standard_normal(0, 0, (n, k)), 1.0, "posterior")
-    problem = Eigenproblem(neighbors, rows, rows[:1])
-    embedding = few_points(problem, weights, 1).vectors
-    for factored in (problem.factor_mean(weights)[1], problem.factor(weights, rows[:1], "NATURAL")):
-        factored.eigenpairs(1, factored.null_left(), exhaustive=False)
-    aligned_to(embedding, embedding, centred=True)
-    distances.warm()

@@ -20,10 +20,11 @@ import numpy as np
 
 from glle_engine.base.diagnostics import Note
 from glle_engine.base.validation import require_enough_points
+from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.methods.base import Cost, Embedding, Method
 from glle_engine.methods.entropy.gaussian_field import log_likelihood, principal_coordinates, second_moment, undirected
 from glle_engine.methods.entropy.graphical_lasso import regularized
-from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors
+from glle_engine.methods.neighborhood import NeighborSpec
 from glle_engine.methods.parameters import MethodSpec, integer, number
 from glle_engine.methods.refusals import require_points, require_size
 

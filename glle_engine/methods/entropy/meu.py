@@ -19,6 +19,7 @@ import numpy as np
 from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.validation import require_enough_points
+from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.linalg.dense import log
 from glle_engine.linalg.distances import power_of_two
 from glle_engine.methods.base import Cost, Embedding, Method
@@ -30,7 +31,7 @@ from glle_engine.methods.entropy.gaussian_field import (
     undirected,
 )
 from glle_engine.methods.entropy.multipliers import Unfolding, unfolded
-from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors
+from glle_engine.methods.neighborhood import NeighborSpec
 from glle_engine.methods.parameters import choice, integer, number
 from glle_engine.methods.refusals import require_size
 

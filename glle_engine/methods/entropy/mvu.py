@@ -17,10 +17,11 @@ import numpy as np
 from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import ConvergenceError, InvalidParameterError
 from glle_engine.base.validation import require_enough_points
+from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.methods.base import Cost, Embedding, Method
 from glle_engine.methods.entropy.gaussian_field import principal_coordinates, require_apart, undirected
 from glle_engine.methods.entropy.semidefinite import Program, Unrolled, unrolled
-from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors
+from glle_engine.methods.neighborhood import NeighborSpec
 from glle_engine.methods.parameters import choice, integer, number
 from glle_engine.methods.refusals import require_libraries, require_size
 

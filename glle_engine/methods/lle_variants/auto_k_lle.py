@@ -23,12 +23,11 @@ import numpy as np
 
 from glle_engine.base.errors import DisconnectedGraphError, InvalidParameterError
 from glle_engine.base.validation import require_enough_points
-from glle_engine.graph.connectivity import closed_classes
+from glle_engine.graph.connectivity import closed_classes, connected_neighbors
 from glle_engine.linalg import dense
 from glle_engine.linalg.distances import distances, unit_of
 from glle_engine.methods.base import Cost, Embedding, Method
 from glle_engine.methods.lle_variants.rewired import first_connecting
-from glle_engine.methods.neighborhood import connected_neighbors
 from glle_engine.methods.parameters import MethodSpec, choice, integer, number
 from glle_engine.methods.spectral import lle
 from glle_engine.methods.spectral.lle import LleSpec, lle_of

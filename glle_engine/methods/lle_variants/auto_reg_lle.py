@@ -25,9 +25,10 @@ import numpy as np
 from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.validation import require_enough_points
+from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.linalg import dense
 from glle_engine.methods.base import Cost, Embedding, Method
-from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors
+from glle_engine.methods.neighborhood import NeighborSpec
 from glle_engine.methods.parameters import choice, number
 from glle_engine.methods.spectral import lle
 from glle_engine.methods.spectral.lle import embedding_of

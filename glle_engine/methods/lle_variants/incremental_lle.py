@@ -26,9 +26,9 @@ import numpy as np
 
 from glle_engine.base.errors import TooFewPointsError
 from glle_engine.base.progress import blocks
+from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.methods.base import Cost, Embedding, Method
 from glle_engine.methods.lle_variants.arrivals import Arrivals
-from glle_engine.methods.neighborhood import connected_neighbors
 from glle_engine.methods.parameters import choice, integer, number
 from glle_engine.methods.spectral import lle
 from glle_engine.methods.spectral.lle import LleSpec, lle_of

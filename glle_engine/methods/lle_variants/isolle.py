@@ -17,11 +17,10 @@ from scipy.sparse.csgraph import dijkstra
 
 from glle_engine.base.errors import TooFewPointsError
 from glle_engine.base.validation import require_enough_points
-from glle_engine.graph.connectivity import components
+from glle_engine.graph.connectivity import components, connected_neighbors, require_connected
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods.base import Cost, Embedding, Method
 from glle_engine.methods.lle_variants.rewired import first_connecting, smallest_of_rows, undirected
-from glle_engine.methods.neighborhood import connected_neighbors, require_connected
 from glle_engine.methods.parameters import integer
 from glle_engine.methods.spectral import lle
 from glle_engine.methods.spectral.lle import LleSpec, lle_of

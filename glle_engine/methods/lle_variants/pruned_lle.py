@@ -32,10 +32,9 @@ from scipy.sparse.csgraph import connected_components, dijkstra
 
 from glle_engine.base.diagnostics import Note
 from glle_engine.base.progress import blocks
-from glle_engine.graph.connectivity import closed_classes, edges
+from glle_engine.graph.connectivity import closed_classes, connected_neighbors, edges
 from glle_engine.methods.base import Cost, Embedding, Method
 from glle_engine.methods.lle_variants.curvature import ollivier_ricci
-from glle_engine.methods.neighborhood import connected_neighbors
 from glle_engine.methods.parameters import number
 from glle_engine.methods.spectral import lle
 from glle_engine.methods.spectral.lle import LleSpec, lle_of

@@ -24,9 +24,9 @@ import numpy as np
 from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import DisconnectedGraphError, TooFewPointsError
 from glle_engine.base.progress import blocks
+from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods.base import Cost, Embedding, Method
-from glle_engine.methods.neighborhood import connected_neighbors
 from glle_engine.methods.parameters import integer, number
 from glle_engine.methods.spectral import lle
 from glle_engine.methods.spectral.lle import LleSpec, lle_of

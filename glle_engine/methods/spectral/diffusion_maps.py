@@ -22,9 +22,9 @@ from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import DegenerateDataError, InvalidParameterError
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import eigenpairs_between
+from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods.base import Cost, Embedding, Method
-from glle_engine.methods.neighborhood import connected_neighbors
 from glle_engine.methods.parameters import MethodSpec, integer, number
 from glle_engine.methods.refusals import require_points
 from glle_engine.methods.spectral.affinity_graph import heat_kernel, symmetric_graph

@@ -22,9 +22,10 @@ from glle_engine.base.validation import require_enough_points
 from glle_engine.eigen.eigenpairs import start_vector
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import eigenpairs_between
+from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.linalg.distances import power_of_two
 from glle_engine.methods.base import Cost, Embedding, Method
-from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors
+from glle_engine.methods.neighborhood import NeighborSpec
 from glle_engine.methods.parameters import integer
 from glle_engine.methods.spectral.affinity_graph import symmetric_graph
 from glle_engine.metrics.residual_variance import unexplained_variance

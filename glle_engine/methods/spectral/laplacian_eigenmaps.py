@@ -17,8 +17,9 @@ from scipy.sparse import csr_array, diags_array
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.validation import require_enough_points
 from glle_engine.eigen.eigenproblem import sign_convention
+from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.methods.base import Cost, Embedding, Method
-from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors
+from glle_engine.methods.neighborhood import NeighborSpec
 from glle_engine.methods.parameters import boolean, choice, number
 from glle_engine.methods.spectral.affinity_graph import heat_kernel, symmetric_graph
 from glle_engine.methods.spectral.laplacian import bottom_cost, bottom_pairs

@@ -14,9 +14,9 @@ import numpy as np
 
 from glle_engine.base.validation import require_enough_points
 from glle_engine.eigen.eigenproblem import Eigenproblem, require_pairs, scaled
-from glle_engine.graph.connectivity import closed_classes, edges
+from glle_engine.graph.connectivity import closed_classes, connected_neighbors, edges
 from glle_engine.methods.base import Cost, Embedding, Method
-from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors
+from glle_engine.methods.neighborhood import NeighborSpec
 from glle_engine.methods.parameters import number
 from glle_engine.weights.lle import lle_weights
 

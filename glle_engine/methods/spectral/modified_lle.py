@@ -18,8 +18,9 @@ from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import ConvergenceError, InvalidParameterError
 from glle_engine.base.validation import require_enough_points
 from glle_engine.eigen.eigenproblem import scaled
+from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.methods.base import Cost, Embedding, Method
-from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors
+from glle_engine.methods.neighborhood import NeighborSpec
 from glle_engine.methods.refusals import require_rank
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from glle_engine.base.diagnostics import Note
 from glle_engine.base.progress import blocks
 from glle_engine.base.validation import require_enough_points
 from glle_engine.eigen.eigenproblem import scaled
+from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.methods.base import Cost, Embedding
-from glle_engine.methods.neighborhood import NeighborSpec, connected_neighbors
 from glle_engine.methods.refusals import require_rank
 from glle_engine.methods.spectral.laplacian import bottom_cost, bottom_pairs
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glle_engine.base.progress import OnProgress
+    from glle_engine.methods.neighborhood import NeighborSpec
 
 _BLOCK = 1024
 _VANISHING = 1e-13  # of an eigenvalue, relative to the largest entry of M

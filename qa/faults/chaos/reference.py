@@ -55,7 +55,7 @@ def computed(made: Made) -> Arrays:
 @lru_cache(4)
 def posterior(fit: Fit) -> Posterior:
     """Return a posterior."""
-    return glle_engine.fit_spec(fit.content.values(), FitSpec(n_neighbors=fit.n_neighbors))
+    return glle_engine.fit(fit.content.values(), FitSpec(n_neighbors=fit.n_neighbors))
 
 
 @lru_cache(2000)

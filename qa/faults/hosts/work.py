@@ -55,7 +55,7 @@ class Work:
         result = self.request_json("POST", "/v1/posteriors?wait=60", json={"dataset": dataset})
         self.posterior: str = result["id"]
         values = np.load(io.BytesIO(self.asked("GET", f"/v1/datasets/{dataset}/data", headers=NPY).content))
-        self.alone: Posterior = glle_engine.fit_spec(values, FitSpec.from_dict(result["spec"]))
+        self.alone: Posterior = glle_engine.fit(values, FitSpec.from_dict(result["spec"]))
 
     def asked(self, method: str, path: str, **more: Any) -> httpx.Response:
         """Return an answer; like any client, ask again where there is none, or 503 with Retry-After."""

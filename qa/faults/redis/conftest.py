@@ -164,7 +164,7 @@ def alone(client: httpx.Client, posterior: str, body: dict[str, int]) -> bytes:
     """Return the bytes of the draws of a request as the engine makes them, where nothing is killed."""
     result = client.get(posterior).json()
     data = client.get(f"/v1/datasets/{result['dataset']}/data", headers=NPY)
-    fit = glle_engine.fit_spec(np.load(io.BytesIO(data.content)), FitSpec.from_dict(result["spec"]))
+    fit = glle_engine.fit(np.load(io.BytesIO(data.content)), FitSpec.from_dict(result["spec"]))
     keys = [DrawKey(index, body["seed"], 1.0) for index in range(body["count"])]
     made = fit.draws_of(keys, source="posterior", align="procrustes")
     return np.stack([draw.embedding for draw in made]).tobytes()

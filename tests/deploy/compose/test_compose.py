@@ -149,7 +149,7 @@ def test_the_main_job(stack: Engine, client: httpx.Client) -> None:
 def test_a_worker_compiles_nothing_at_its_start(stack: Engine) -> None:
     """The image brings the compiled code along, in a volume that outlives the containers."""
     code = (
-        "from glle_engine.eigen.batched.solver import warm; "
+        "from glle_engine.eigen.eigenproblem import warm; "
         "from glle_engine.eigen.batched.krylov.lanczos import lanczos; warm(); "
         "print(sum(lanczos.stats.cache_hits.values()), sum(lanczos.stats.cache_misses.values()))"
     )

@@ -13,8 +13,7 @@ from glle_engine import Posterior, fit, load, manifolds
 from glle_engine.base.errors import DataMismatchError, DegenerateDataError, OutOfRangeError
 from glle_engine.base.validation import digest
 from glle_engine.posterior.calibration import calibrate, half_samples
-from glle_engine.posterior.components import fit_components
-from glle_engine.posterior.out_of_sample import extend, reconstruct
+from glle_engine.posterior.fit import fit_components
 from tests.engine.eigen.dense_reference import angle
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ def test_powers_of_two_change_no_bit(exponent: int, law: str) -> None:
     after = fit(X, **LAWS[law])
     require_same_bits(FITTED[law], after)
     new = SHEET[:3] + 0.25
-    placed, expected = extend(after, X, np.ldexp(new, exponent)), extend(FITTED[law], SHEET, new)
+    placed, expected = after.extend(X, np.ldexp(new, exponent)), FITTED[law].extend(SHEET, new)
     assert placed.weights.tobytes() == expected.weights.tobytes()
     np.testing.assert_array_equal(placed.distances, np.ldexp(expected.distances, exponent))
 
@@ -158,7 +157,7 @@ def test_other_training_data_are_refused(tmp_path: Path) -> None:
     assert fitted.data_sha256 == digest(SHEET)
     calls: list[Any] = [
         lambda X: fitted.transform(X, SHEET[:2]),
-        lambda X: reconstruct(fitted, X, fitted.mean),
+        lambda X: fitted.reconstruct(X, fitted.mean),
         lambda X: calibrate(fitted, X, n_half_samples=4, n_draws=4),
     ]
     for call in calls:

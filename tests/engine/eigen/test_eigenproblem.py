@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,9 @@ from hypothesis import strategies as st
 
 from glle_engine import Posterior, fit, manifolds
 from glle_engine.base.errors import ConvergenceError
-from glle_engine.eigen import eigenpairs, eigenproblem, fallbacks
+from glle_engine.eigen import eigenpairs, eigenproblem, fallbacks, lu, pattern
 from glle_engine.eigen.eigenproblem import Eigenproblem
+from glle_engine.eigen.pattern import Pattern
 from glle_engine.graph.connectivity import closed_classes
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg import dense
@@ -128,13 +130,12 @@ def test_several_closed_classes_give_as_many_null_vectors() -> None:
 
 def test_a_bad_pin_is_moved(posterior: Posterior) -> None:
     """A pin where y nearly vanishes is noticed, moved to the largest |y|, and the diagnostics say so."""
-    problem = posterior.eigenproblem
-    weights = with_weak_point(problem.neighbors, posterior.mean, int(problem.order[0]))
-    bad = problem.with_pins(problem.order[:1])
+    weights = with_weak_point(posterior.neighbors, posterior.mean, int(posterior.order[0]))
+    bad = replace(posterior.eigenproblem, pins=posterior.order[:1])
     pairs = bad.solve(weights, 2)
     assert pairs.diagnostics["solver"] == "lu-repinned"
     assert pairs.diagnostics["rejected"]
-    assert angle(pairs.vectors, bottom(problem.neighbors, weights, 2)[1]) < 1e-9
+    assert angle(pairs.vectors, bottom(posterior.neighbors, weights, 2)[1]) < 1e-9
 
 
 @pytest.mark.parametrize(("broken", "expected"), [(2, "lu-colamd"), (3, "shift-invert")])
@@ -142,18 +143,17 @@ def test_every_rung_of_the_chain_gives_the_same_embedding(
     posterior: Posterior, monkeypatch: pytest.MonkeyPatch, broken: int, expected: str
 ) -> None:
     """When the first solvers fail the next one answers, is named, and agrees."""
-    calls: list[str] = []
-    factor = Eigenproblem.factor
+    calls: list[bool] = []
 
-    def failing(self: Eigenproblem, weights: Any, pins: Any, permutation: str) -> Any:
-        calls.append(permutation)
+    def failing(*arguments: Any, partial_pivoting: bool) -> Any:
+        calls.append(partial_pivoting)
         if len(calls) <= broken:
             raise RuntimeError("Factor is exactly singular")
-        return factor(self, weights, pins, permutation)
+        return lu.factor(*arguments, partial_pivoting=partial_pivoting)
 
     monkeypatch.setitem(posterior.__dict__, "lane_solver", None)
     expected_embedding = posterior.draw(9).embedding
-    monkeypatch.setattr(Eigenproblem, "factor", failing)
+    monkeypatch.setattr(eigenproblem, "factor", failing)
     drawn = posterior.draw(9)
     assert drawn.diagnostics["solver"] == expected
     assert len(drawn.diagnostics["rejected"]) == broken
@@ -183,7 +183,7 @@ def test_superlu_is_left_its_default_relax(sheet: Any, monkeypatch: pytest.Monke
         return call
 
     monkeypatch.setattr("glle_engine.linalg.dense.has_compiler", lambda: False)
-    for module, name in ((eigenproblem, "splu"), (fallbacks, "splu"), (fallbacks, "spilu")):
+    for module, name in ((lu, "splu"), (fallbacks, "splu"), (pattern, "spilu")):
         monkeypatch.setattr(module, name, recorded(getattr(module, name)))
     fitted = fit(sheet)
     fitted.eigenproblem.solve(fitted.weights(0), 2)
@@ -202,17 +202,17 @@ def test_every_factorisation_gives_the_pairs_of_a_dense_svd(
         pytest.importorskip("numba")
     else:
         monkeypatch.setattr("glle_engine.linalg.dense.has_compiler", lambda: False)
-    problem, weights = posterior.eigenproblem.with_pins(posterior.pins), posterior.mean
+    pattern, pins, weights = Pattern(posterior.neighbors, posterior.order), posterior.pins, posterior.mean
     if hardship == "weak point":
-        weights = with_weak_point(problem.neighbors, weights, int(problem.order[3]))
+        weights = with_weak_point(pattern.neighbors, weights, int(pattern.order[3]))
     elif hardship == "nothing to pivot on" and permutation != "mean":
-        weights = with_vanishing_pivot(problem.neighbors, weights, problem.order)
+        weights = with_vanishing_pivot(pattern.neighbors, weights, pattern.order)
     if permutation == "mean":
-        factored = problem.factor_mean(weights)[1]
+        factored = lu.factor_mean(pattern, weights, pins)[1]
     else:
-        factored = problem.factor(weights, problem.pins, permutation)
+        factored = lu.factor(pattern, weights, pins, partial_pivoting=permutation == "COLAMD")
     pairs = factored.eigenpairs(3, factored.null_left(), exhaustive=True)
-    values, vectors = bottom(problem.neighbors, weights, 3)
+    values, vectors = bottom(pattern.neighbors, weights, 3)
     assert angle(pairs.vectors, vectors) < 1e-8
     np.testing.assert_allclose(pairs.values, values, rtol=1e-6)
     np.testing.assert_allclose(pairs.vectors.T @ pairs.vectors, np.eye(3), atol=1e-10)
@@ -225,7 +225,7 @@ def test_eigenvalues_at_the_machine_precision_are_found_by_the_sparse_factors() 
     weights = lle_weights(X, neighbors, 1e-15)
     problem, pairs = Eigenproblem.prepare(neighbors, weights, closed_classes(neighbors), 3)
     assert pairs.diagnostics["solver"] != "shift-invert"
-    assert np.linalg.norm(problem.apply(weights, pairs.vectors), axis=0).max() < 1e-13
+    assert np.linalg.norm(problem.pattern.apply(weights, pairs.vectors), axis=0).max() < 1e-13
     assert angle(pairs.vectors, bottom(neighbors, weights, 3)[1]) < 1e-6
 
 

@@ -18,6 +18,7 @@ import hashlib
 import numpy as np
 from glle_engine.base.diagnostics import Diagnostics
 from glle_engine.eigen.eigenproblem import Eigenproblem, scaled
+from glle_engine.eigen.lu import factor
 from glle_engine.graph.connectivity import closed_classes
 from glle_engine.weights.gaussian import WeightLaw
 from glle_engine.posterior.posterior import Posterior
@@ -55,7 +56,7 @@ def fitted(name, spec, neighbors, weights, key, spread=0.05):
         factor, prior = factor - factor.mean(axis=1, keepdims=True), np.full(n, 0.1)
     problem, pairs = Eigenproblem.prepare(neighbors, weights, closed_classes(neighbors), spec.n_components + 1)
     assert pairs.diagnostics["solver"] != "shift-invert", pairs.diagnostics
-    show(name, problem.order, problem.pins, pairs.values, pairs.vectors)
+    show(name, problem.pattern.order, problem.pins, pairs.values, pairs.vectors)
     constrained = spec.variant == "constrained"
     return Posterior(
         spec=spec,
@@ -63,7 +64,7 @@ def fitted(name, spec, neighbors, weights, key, spread=0.05):
         law=WeightLaw(weights, factor, 1 / k, prior, constrained, None),
         embedding=scaled(pairs.vectors[:, : spec.n_components]),
         eigenvalues=pairs.values,
-        order=problem.order,
+        order=problem.pattern.order,
         pins=problem.pins if constrained else problem.pins[:0],
         diagnostics=Diagnostics(),
     )
@@ -95,11 +96,11 @@ tail = np.sort(np.argsort(uniform(60, 10, 290), axis=1, kind="stable")[:, :6], a
 two = np.concatenate([ring(150, 6, 50), ring(140, 6, 52) + 150, tail]).astype(np.int32)
 draw("two classes", fitted("two classes", plain, two, weights_of(two, 50), 50))
 draw("weak point", fitted("weak point", plain, neighbors, with_weak_point(neighbors, weights, 0), 10, spread=0.0))
-structure = usual.eigenproblem.structure
+structure = usual.eigenproblem.pattern.structure
 pivotless = with_vanishing_pivot(neighbors, weights, structure.order)
 draw("no pivot", fitted("no pivot", plain, neighbors, pivotless, 10, spread=0.0))
 for permutation in ("NATURAL", "COLAMD"):
-    factored = usual.eigenproblem.factor(weights, usual.pins, permutation)
+    factored = factor(usual.eigenproblem.pattern, weights, usual.pins, partial_pivoting=permutation == "COLAMD")
     pairs = factored.eigenpairs(3, factored.null_left(), exhaustive=True)
     show(permutation, pairs.values, pairs.vectors)
 regular = ((np.arange(200)[:, None] + np.array([1, 2, 198, 199])) % 200).astype(np.int32)

@@ -16,7 +16,6 @@ from glle_engine.base.errors import DisconnectedGraphError, InvalidParameterErro
 from glle_engine.graph.adaptive import kept_candidates, kept_of_new
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.posterior.calibration import calibrate
-from glle_engine.posterior.out_of_sample import extend
 from tests.engine.eigen.dense_reference import angle, bottom
 
 if TYPE_CHECKING:
@@ -169,7 +168,7 @@ def test_held_out_points_have_no_edge_to_another_turn(roll: manifolds.Manifold) 
     held = np.flatnonzero(jumps(roll, kneighbors(roll.X, 20)[0]).any(axis=1))[::4]  # few, so that gaps stay small
     training = np.setdiff1d(np.arange(len(roll.X)), held)
     posterior = fit(roll.X[training], n_neighbors=20, neighborhoods="adaptive")
-    extension = extend(posterior, roll.X[training], roll.X[held])
+    extension = posterior.extend(roll.X[training], roll.X[held])
     arc = roll.coordinates[:, 0]
     across = np.abs(arc[training][extension.neighbors] - arc[held, None]) > 20
     assert across.any()

@@ -11,7 +11,7 @@ from glle_engine import fit
 from glle_engine.base.errors import DisconnectedGraphError, TooFewPointsError
 from glle_engine.graph.connectivity import closed_classes, components, smallest_connecting_k
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.posterior.components import fit_components
+from glle_engine.posterior.fit import fit_components
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -19,7 +19,7 @@ from glle_engine.graph.neighbors import kneighbors
 from glle_engine.graph.search import search_figures, search_notes
 from glle_engine.linalg.distances import distances as distances_between
 from glle_engine.posterior.calibration import half_samples
-from glle_engine.posterior.components import fit_components
+from glle_engine.posterior.fit import fit_components
 
 if TYPE_CHECKING:
     from typing import Any

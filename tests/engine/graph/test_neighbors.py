@@ -147,7 +147,7 @@ import hashlib
 import numpy as np
 from glle_engine.posterior.selection import intrinsic_dimension
 from glle_engine.posterior.calibration import rank_correlation
-from glle_engine.metrics.geodesic import residual_variance
+from glle_engine.metrics.residual_variance import residual_variance
 from glle_engine.graph.neighbors import kneighbors, kneighbors_to
 from glle_engine.metrics.ranks import continuity, trustworthiness
 from glle_engine.posterior.summary import moments

@@ -25,9 +25,9 @@ from glle_engine.base.errors import (
 from glle_engine.methods import METHODS
 from glle_engine.methods.lle_variants import auto_k_lle
 from glle_engine.metrics import ranks
-from glle_engine.metrics.geodesic import residual_variance
 from glle_engine.metrics.ranks import affine_r_squared
 from glle_engine.metrics.registry import SCORES, neighborhood_hit, score
+from glle_engine.metrics.residual_variance import residual_variance
 
 N = 90
 SHEET = manifolds.make("swiss_roll", N, seed=1)
@@ -126,8 +126,8 @@ def test_residual_variance_from_landmarks_is_near_that_of_all_pairs(monkeypatch:
     X = np.concatenate([sheet.X, sheet.X[:5]])
     Y = np.concatenate([sheet.coordinates, sheet.coordinates[:5]])
     exact = residual_variance(X, Y, 8)
-    monkeypatch.setattr("glle_engine.metrics.geodesic.EXACT_POINTS", 500)
-    monkeypatch.setattr("glle_engine.metrics.geodesic.LANDMARKS", 150)
+    monkeypatch.setattr("glle_engine.metrics.residual_variance.EXACT_POINTS", 500)
+    monkeypatch.setattr("glle_engine.metrics.residual_variance.LANDMARKS", 150)
     sampled = residual_variance(X, Y, 8)
     assert sampled == residual_variance(X, Y, 8)
     assert sampled != exact

@@ -9,7 +9,7 @@ import pytest
 
 from glle_engine import fit, manifolds
 from glle_engine.base.errors import DisconnectedGraphError, OutOfRangeError, TooFewPointsError
-from glle_engine.posterior.components import fit_components
+from glle_engine.posterior.fit import fit_components
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

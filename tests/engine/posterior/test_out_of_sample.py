@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from glle_engine import fit, manifolds
 from glle_engine.base import errors
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.posterior.out_of_sample import extend, hang, reconstruct
+from glle_engine.posterior.out_of_sample import hang
 from glle_engine.weights.philox import standard_normal
 from glle_engine.weights.tangent import frame_weights, tangent_frames
 
@@ -84,11 +84,11 @@ def test_new_points_land_where_a_joint_fit_puts_them() -> None:
 def test_spread_of_new_points(sheet: NDArray[np.float64], posterior: Posterior) -> None:
     """For training points the spread under draws is that of the draws; new points have one, too."""
     draws = list(posterior.draws(8))
-    mean, covariance = extend(posterior, sheet, sheet[:5]).spread(draws, posterior.embedding)
+    mean, covariance = posterior.extend(sheet, sheet[:5]).spread(draws, posterior.embedding)
     summary = posterior.summary(8)
     np.testing.assert_array_equal(mean, summary.consensus[:5])
     np.testing.assert_array_equal(covariance, summary.covariance[:5])
-    extension = extend(posterior, sheet, sheet[:5] + 0.2)
+    extension = posterior.extend(sheet, sheet[:5] + 0.2)
     assert (np.trace(extension.spread(draws, posterior.embedding)[1], axis1=1, axis2=2) > 0).all()
     assert (extension.distances > 0).all()
 
@@ -105,14 +105,14 @@ def test_impossible_new_points(sheet: NDArray[np.float64], posterior: Posterior)
 
 def test_data_from_weights(sheet: NDArray[np.float64], posterior: Posterior) -> None:
     """x_i = X_i w_i: the mean's reconstruction is close to the data, a draw's is off it by X_i F_i z."""
-    off = reconstruct(posterior, sheet, posterior.mean) - sheet
+    off = posterior.reconstruct(sheet, posterior.mean) - sheet
     radius = np.linalg.norm(sheet[posterior.neighbors] - sheet[:, None], axis=2).mean()
     assert np.linalg.norm(off, axis=1).mean() < 0.05 * radius
     factor = sheet[posterior.neighbors].transpose(0, 2, 1) @ posterior.covariance_factor
     for j in (0, 731):
         z = standard_normal(5, j, posterior.neighbors.shape)
-        drawn = reconstruct(posterior, sheet, posterior.weights(j, seed=5, scale=0.25))
+        drawn = posterior.reconstruct(sheet, posterior.weights(j, seed=5, scale=0.25))
         expected = sheet + off + 0.5 * (factor @ z[:, :, None])[:, :, 0]
         np.testing.assert_allclose(drawn, expected, atol=1e-12 * np.abs(sheet).max())
     published = fit(sheet, variant="published")
-    np.testing.assert_allclose(reconstruct(published, sheet, published.weights(0)), sheet, atol=1e-5)
+    np.testing.assert_allclose(published.reconstruct(sheet, published.weights(0)), sheet, atol=1e-5)

@@ -10,8 +10,7 @@ from glle_engine import fit, manifolds
 from glle_engine.base.errors import DisconnectedGraphError, TooFewPointsError
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.metrics.ranks import local_trustworthiness, trustworthiness
-from glle_engine.posterior.components import fit_components
-from glle_engine.posterior.out_of_sample import extend
+from glle_engine.posterior.fit import fit_components
 
 
 def two_halves() -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
@@ -27,7 +26,7 @@ def test_transform_of_training_points_is_their_embedding(noise: str) -> None:
     posterior = fit(X, n_neighbors=12, noise=noise)  # type: ignore[arg-type] # a name of the parametrization
     np.testing.assert_array_equal(posterior.transform(X, X), posterior.embedding)
     drawn = posterior.draw(3).embedding
-    np.testing.assert_array_equal(extend(posterior, X, X[::-1]).embed(drawn), drawn[::-1])
+    np.testing.assert_array_equal(posterior.extend(X, X[::-1]).embed(drawn), drawn[::-1])
 
 
 def test_a_duplicated_point_is_not_its_own_neighbour() -> None:

@@ -11,10 +11,9 @@ import numpy as np
 
 from glle_engine import fit
 from glle_engine.metrics import ranks
-from glle_engine.metrics.geodesic import residual_variance
 from glle_engine.metrics.registry import neighborhood_hit
+from glle_engine.metrics.residual_variance import residual_variance
 from glle_engine.posterior.calibration import calibrate
-from glle_engine.posterior.out_of_sample import extend, reconstruct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,8 +55,8 @@ def stages(X: NDArray[np.float64], posterior: Posterior) -> Iterator[tuple[str, 
     summary = posterior.summary(8)
     yield "summary", digest(*(getattr(summary, name) for name in summary.__dataclass_fields__ if name != "notes"))
     new = X[:40] + 0.01 * X.std(axis=0)
-    yield "transform", digest(posterior.transform(X, new), extend(posterior, X, X[:9]).weights)
-    yield "reconstruction", digest(reconstruct(posterior, X, posterior.weights(1)))
+    yield "transform", digest(posterior.transform(X, new), posterior.extend(X, X[:9]).weights)
+    yield "reconstruction", digest(posterior.reconstruct(X, posterior.weights(1)))
 
 
 def scores(X: NDArray[np.float64], posterior: Posterior) -> Iterator[tuple[str, str]]:

@@ -176,7 +176,7 @@ def test_every_published_posterior_draws(wide: NDArray[np.float64], options: dic
     drawn = fitted.draw(1, align="none")
     Y = drawn.embedding
     np.testing.assert_allclose(Y.T @ Y / len(Y), np.eye(2), atol=1e-9)
-    image = fitted.eigenproblem.apply(fitted.weights(1), Y / np.sqrt(len(Y)))
+    image = fitted.eigenproblem.pattern.apply(fitted.weights(1), Y / np.sqrt(len(Y)))
     np.testing.assert_allclose((image**2).sum(axis=0), drawn.eigenvalues, rtol=1e-5)
     B = np.eye(len(Y))
     B[np.arange(len(Y))[:, None], fitted.neighbors] -= fitted.weights(1)

@@ -12,7 +12,6 @@ import pytest
 import glle_engine
 from glle_engine.metrics.ranks import local_trustworthiness
 from glle_engine.posterior.calibration import calibrate
-from glle_engine.posterior.out_of_sample import extend, reconstruct
 from glle_engine.posterior.selection import advise
 from tests.worker.execution.test_tasks import SHEET, N, draws_job, fit_job
 from worker.analyses import posterior_analyses, registry
@@ -296,7 +295,7 @@ def test_new_points_are_the_engines_in_any_blocks(stores: Stores, fitted: str, m
     spec = replace(TRANSFORM, dataset=stored(stores, new))
     entry = made(stores, spec, fitted)
     direct = glle_engine.fit(SHEET.X)
-    extension = extend(direct, SHEET.X, new)
+    extension = direct.extend(SHEET.X, new)
     mean, covariance = extension.spread(direct.draws(4, first=2, seed=5, scale=0.5), direct.embedding)
     expected = {
         "embedding": extension.embed(direct.embedding),
@@ -323,7 +322,7 @@ def test_generated_data_are_the_engines(stores: Stores, variant: str) -> None:
     assert entry.arrays["data"].shape == (3, N, 3)
     for data, index in zip(entry.arrays["data"], (2, 3, 4), strict=True):
         weights = direct.weights(index, seed=5, scale=0.5, source="prior")
-        np.testing.assert_array_equal(data, reconstruct(direct, SHEET.X, weights))
+        np.testing.assert_array_equal(data, direct.reconstruct(SHEET.X, weights))
 
 
 def test_advice_is_the_engines(stores: Stores) -> None:

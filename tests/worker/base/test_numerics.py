@@ -199,15 +199,15 @@ def test_a_dead_worker_of_another_kind_is_recovered(stores: Stores) -> None:
 @pytest.fixture
 def other_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fits that have other bits from now on, whatever the cause."""
-    original = glle_engine.fit_spec
+    original = glle_engine.fit
 
-    def fit_spec(*args: Any, **more: Any) -> Posterior:
+    def fit(*args: Any, **more: Any) -> Posterior:
         found = original(*args, **more)
         embedding = found.embedding.copy()
         embedding[0, 0] = np.nextafter(embedding[0, 0], np.inf)
         return replace(found, embedding=embedding)
 
-    monkeypatch.setattr(glle_engine, "fit_spec", fit_spec)
+    monkeypatch.setattr(glle_engine, "fit", fit)
 
 
 @pytest.fixture

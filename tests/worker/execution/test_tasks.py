@@ -265,7 +265,7 @@ def test_what_goes_wrong_is_recorded(
 ) -> None:
     """A timeout, no memory and a bug each end the job with a problem, and leave the task."""
     job = fit_job(stores)
-    monkeypatch.setattr(glle_engine, "fit_spec", raiser(error))
+    monkeypatch.setattr(glle_engine, "fit", raiser(error))
     tasks.fit(job.id)
     failed = stores.jobs.fetch(job.id).error
     assert failed is not None
@@ -276,7 +276,7 @@ def test_what_goes_wrong_is_recorded(
 def test_an_error_while_a_job_is_failed_is_recorded(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """A time-out in the midst of the recording is a failed job; the task does not raise, so RQ does not repeat it."""
     job = fit_job(stores)
-    monkeypatch.setattr(glle_engine, "fit_spec", raiser(ZeroDivisionError("oops")))
+    monkeypatch.setattr(glle_engine, "fit", raiser(ZeroDivisionError("oops")))
     record, attempts = stores.jobs.fail, []
 
     def interrupted(id_: str, problem: Problem) -> None:
@@ -306,7 +306,7 @@ def test_redis_that_stays_away_leaves_the_task(stores: Stores, monkeypatch: pyte
     """Nothing can be recorded then: after a while the exception reaches RQ, which has the task done again."""
     job = fit_job(stores)
     monkeypatch.setattr(tasks, "AWAY_SECONDS", -1.0)
-    monkeypatch.setattr(glle_engine, "fit_spec", raiser(redis.ConnectionError("gone")))
+    monkeypatch.setattr(glle_engine, "fit", raiser(redis.ConnectionError("gone")))
     with pytest.raises(redis.ConnectionError):
         tasks.fit(job.id)
     assert stores.jobs.fetch(job.id).status == "running"
@@ -338,7 +338,7 @@ def test_cancelled_job_is_not_begun(stores: Stores, monkeypatch: pytest.MonkeyPa
     """A task whose job was cancelled while it waited does nothing."""
     job = fit_job(stores)
     stores.jobs.cancel(job.id)
-    monkeypatch.setattr(glle_engine, "fit_spec", lambda *_, **__: pytest.fail("begun"))
+    monkeypatch.setattr(glle_engine, "fit", lambda *_, **__: pytest.fail("begun"))
     tasks.fit(job.id)
     assert stores.jobs.fetch(job.id).status == "cancelled"
 

@@ -12,13 +12,12 @@ import numba
 from llvmlite import ir
 from numba.core import cgutils, types
 
+from glle_engine.eigen.batched.symbolic.elimination import WIDEST
 from glle_engine.linalg.compiled import instruction
 from glle_engine.linalg.vectors import constant, fused, read, vector_at, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-WIDEST = 8
 
 AHEAD = 8192  # bytes: how far before its use a panel is asked for
 WIDTHS = range(1, WIDEST + 1)

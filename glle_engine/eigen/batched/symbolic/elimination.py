@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glle_engine.eigen.batched.numeric.kernels import WIDEST
 from glle_engine.linalg.compiled import compiled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+WIDEST = 8  # columns of a supernode: the numeric kernels keep as many in registers
 # Merge with the parent while at most this share of the stored values is zeros, up to this width.
 _RELAXED = ((4, 0.3), (8, 0.1))
 
