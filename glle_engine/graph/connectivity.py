@@ -8,11 +8,14 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
+from glle_engine.base.errors import DisconnectedGraphError
+from glle_engine.graph.neighbors import kneighbors
 from glle_engine.graph.search import neighbors_by
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from glle_engine.base.progress import OnProgress
     from glle_engine.base.spec import Search
 
 _SEARCH_ENTRIES = 100_000_000
@@ -97,6 +100,42 @@ def smallest_connecting_k(X: NDArray[np.float64], n_neighbors: int, search: Sear
                 high = middle
         return high
     return None
+
+
+def connected_neighbors(
+    X: NDArray[np.float64], n_neighbors: int, on_progress: OnProgress
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """Return the k nearest of each point and their distances, both (n, k), nearest first.
+
+    Raises
+    ------
+    DisconnectedGraphError
+        With the smallest k that connects.
+
+    """
+    nearest, distances = kneighbors(X, n_neighbors, on_progress)
+    require_connected(X, nearest)
+    return nearest, distances
+
+
+def require_connected(X: NDArray[np.float64], nearest: NDArray[np.int32]) -> None:
+    """Raise `DisconnectedGraphError`, with sizes and the smallest k that connects, unless one component."""
+    label = components(nearest)
+    count = int(label.max()) + 1
+    if count == 1:
+        return
+    k = nearest.shape[1]
+    enough = smallest_connecting_k(X, k)
+    remedy = (
+        f"The smallest n_neighbors that connects it is {enough}."
+        if enough
+        else "No n_neighbors of reasonable size connects it: embed each component as data of its own."
+    )
+    raise DisconnectedGraphError(
+        f"With n_neighbors={k} the graph falls into {count} components.",
+        remedy=remedy,
+        details={"n_neighbors": k, "components": count, "smallest_connecting_k": enough},
+    )
 
 
 def _adjacency(neighbors: NDArray[np.int32]) -> csr_array:

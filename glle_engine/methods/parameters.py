@@ -1,7 +1,7 @@
-"""The parameters of a method, each said once: its domain, its default and what it means.
+"""Parameters of a method, each declared once with its domain, default and description.
 
-A specification is a frozen dataclass whose fields are made by `integer`, `number`, `choice`, `boolean` and `indices`.
-The same words check a value, fill the JSON Schema and stand in the documentation.
+A specification is a frozen dataclass with fields by `integer`, `number`, `choice`, `boolean` and `indices`. The
+declaration validates values and fills the JSON Schema and the documentation.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 import operator
 from dataclasses import asdict, dataclass, field, fields
 from numbers import Real
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -24,18 +24,18 @@ _KEY = "parameter"
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter:
-    """What a parameter may be.
+    """Domain and description of a parameter.
 
     Attributes
     ----------
     kind
-        Of its values, apart from the words.
+        Kind of the values that are not words.
     doc : str
-        What it means, with its unit; sentences.
+        Description in sentences, with the unit.
     words : tuple of str
-        Words that may stand instead of a value of its kind.
+        Words allowed in place of a value.
     least, above, most, below : float, optional
-        Bounds of a number; `above` and `below` are not reached.
+        Bounds of a number, inclusive and exclusive.
 
     """
 
@@ -48,21 +48,23 @@ class Parameter:
     below: float | None = None
 
     def checked(self, name: str, value: object) -> Any:
-        """Return the value in Python's own type, or raise `InvalidParameterError`."""
+        """Return the value as a Python type, or raise `InvalidParameterError`."""
         if isinstance(value, str) and value in self.words:
             return value
-        found = self._converted(value)
-        if found is None or (self.kind in {"integer", "number"} and not self._within(found)):
-            told = self.domain()
-            raise InvalidParameterError(f"{name}={_shown(value)} is not {told}.", remedy=f"Give {name} as {told}.")
-        return found
+        converted = self._converted(value)
+        if converted is None or (self.kind in {"integer", "number"} and not self._is_within(converted)):
+            domain = self.domain()
+            raise InvalidParameterError(
+                f"{name}={_shortened(value)} is not {domain}.", remedy=f"Give {name} as {domain}."
+            )
+        return converted
 
     def domain(self) -> str:
-        """Return its domain in words: "an integer of at least 2", "one of a, b"."""
+        """Return the domain in words: "an integer of at least 2", "one of a, b"."""
         words = f"one of {', '.join(self.words)}" if len(self.words) > 1 else "".join(self.words)
         if self.kind == "word":
             return words
-        own = {
+        kind = {
             "integer": "an integer",
             "number": "a finite number",
             "boolean": "true or false",
@@ -78,17 +80,17 @@ class Parameter:
             )
             if bound is not None
         ]
-        told = " ".join([own, " and ".join(bounds)]).strip()
-        return f"{told}, or {words}" if words else told
+        domain = " ".join([kind, " and ".join(bounds)]).strip()
+        return f"{domain}, or {words}" if words else domain
 
     def schema(self, default: object) -> dict[str, Any]:
-        """Return its JSON Schema."""
-        told = {"description": self.doc, "default": list(default) if isinstance(default, tuple) else default}
+        """Return the JSON Schema."""
+        common = {"description": self.doc, "default": list(default) if isinstance(default, tuple) else default}
         if self.kind == "word":
-            return {"type": "string", "enum": list(self.words), **told}
+            return {"type": "string", "enum": list(self.words), **common}
         if self.kind == "indices":
             item = {"type": "integer", "minimum": 0}
-            own: dict[str, Any] = {"type": "array", "items": item, "uniqueItems": True}
+            schema: dict[str, Any] = {"type": "array", "items": item, "uniqueItems": True}
         else:
             bounds = {
                 "minimum": self.least,
@@ -96,13 +98,13 @@ class Parameter:
                 "maximum": self.most,
                 "exclusiveMaximum": self.below,
             }
-            own = {"type": _TYPES[self.kind], **{name: bound for name, bound in bounds.items() if bound is not None}}
+            schema = {"type": _TYPES[self.kind], **{name: bound for name, bound in bounds.items() if bound is not None}}
         if self.words:
-            return {"anyOf": [own, {"type": "string", "enum": list(self.words)}], **told}
-        return {**own, **told}
+            return {"anyOf": [schema, {"type": "string", "enum": list(self.words)}], **common}
+        return {**schema, **common}
 
     def _converted(self, value: object) -> Any:
-        """Return the value in the type of the kind, None where it cannot be."""
+        """Return the value in the type of the kind, or None."""
         if self.kind == "boolean":
             return bool(value) if isinstance(value, (bool, np.bool_)) else None
         if self.kind == "integer":
@@ -110,11 +112,11 @@ class Parameter:
         if self.kind == "number" and isinstance(value, Real) and not isinstance(value, bool):
             return float(value) if math.isfinite(value) else None
         if self.kind == "indices" and isinstance(value, (list, tuple)):
-            found = tuple(i for i in map(_integer, value) if i is not None and i >= 0)
-            return found if len(set(found)) == len(value) else None
+            indices = tuple(i for i in map(_integer, value) if i is not None and i >= 0)
+            return indices if len(set(indices)) == len(value) else None
         return None
 
-    def _within(self, value: float) -> bool:
+    def _is_within(self, value: float) -> bool:
         return (
             (self.least is None or value >= self.least)
             and (self.above is None or value > self.above)
@@ -164,7 +166,7 @@ def _declared(default: object, parameter: Parameter) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class MethodSpec:
-    """The parameters of a method: what all have in common. Each method has a subclass of its own.
+    """Parameters common to all methods; a method with more has a subclass.
 
     Raises
     ------
@@ -172,8 +174,6 @@ class MethodSpec:
         For a value outside its domain.
 
     """
-
-    together: ClassVar[str] = ""  # what a subclass says of parameters that belong together
 
     n_components: int = integer(2, "p, the dimension of the embedding.", least=1)
 
@@ -183,43 +183,49 @@ class MethodSpec:
         self.check_together()
 
     def check_together(self) -> None:
-        """Raise `InvalidParameterError` for an option that has no meaning beside the others."""
+        """Raise `InvalidParameterError` for a meaningless combination of options."""
 
     @classmethod
     def parameters(cls) -> dict[str, Parameter]:
-        """Return what each parameter may be, by name."""
-        return {one.name: one.metadata[_KEY] for one in fields(cls)}
+        """Return the parameters by name."""
+        return {item.name: item.metadata[_KEY] for item in fields(cls)}
 
     @classmethod
     def schema(cls) -> dict[str, Any]:
-        """Return the JSON Schema of the parameters, as an object of which every member has a default."""
-        defaults = {one.name: one.default for one in fields(cls)}
-        members = {name: one.schema(defaults[name]) for name, one in cls.parameters().items()}
+        """Return the JSON Schema of the parameters, an object with a default for every member."""
+        members = {item.name: item.metadata[_KEY].schema(item.default) for item in fields(cls)}
         return {"type": "object", "properties": members, "additionalProperties": False}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the parameters as a JSON-able dictionary, every one of them."""
+        """Return all parameters as a JSON-able dictionary."""
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """Return the specification of a dictionary; unknown names raise `InvalidParameterError`."""
-        known = cls.parameters()
-        if unknown := sorted(set(values) - set(known)):
+        names = cls.parameters()
+        if unknown := sorted(set(values) - set(names)):
             raise InvalidParameterError(
-                f"Unknown parameters: {', '.join(map(str, unknown))}.", remedy=f"Known are {', '.join(known)}."
+                f"Unknown parameters: {', '.join(map(str, unknown))}.", remedy=f"Known are {', '.join(names)}."
             )
         return cls(**values)
 
 
+@dataclass(frozen=True, kw_only=True)
+class NeighborSpec(MethodSpec):
+    """Parameters of a method on nearest neighbors."""
+
+    n_neighbors: int = integer(10, "k, the number of neighbours of a point.", least=2)
+
+
 def _integer(value: object) -> int | None:
-    """Return an integer of Python or numpy as an int, None for another value."""
+    """Return an integer of Python or numpy as an int, or None."""
     try:
         return None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]  # a TypeError
     except TypeError:
         return None
 
 
-def _shown(value: object) -> str:
-    told = repr(value)
-    return told if len(told) <= 60 else f"{told[:57]}..."
+def _shortened(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -15,7 +15,7 @@ from scipy.sparse.csgraph import dijkstra
 
 from glle_engine.base.errors import InvalidShapeError
 from glle_engine.base.progress import OnProgress, silent
-from glle_engine.methods.neighborhood import connected_neighbors
+from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.metrics.residual_variance import unexplained_variance
 
 if TYPE_CHECKING:
