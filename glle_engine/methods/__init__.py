@@ -7,7 +7,8 @@
 (500, 2)
 """
 
-from glle_engine.methods.base import Cost, Embedding, Method
+from glle_engine.methods.base import Embedding, Method
+from glle_engine.methods.costs import Cost
 from glle_engine.methods.parameters import MethodSpec
 from glle_engine.methods.registry import METHODS, method
 

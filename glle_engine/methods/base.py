@@ -1,17 +1,23 @@
-"""What a method of embedding is: a name, a specification, a function from data to an embedding, and its cost."""
+"""A method of embedding: its name, its parameters, its function from data to an embedding, and its refusals."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import numpy as np
 
-from glle_engine.base.errors import DegenerateDataError, InvalidParameterError, InvalidShapeError
+from glle_engine.base.errors import (
+    DegenerateDataError,
+    InvalidParameterError,
+    InvalidShapeError,
+    MissingLibraryError,
+    TooFewPointsError,
+)
 from glle_engine.base.progress import OnProgress, StageClock, silent
 from glle_engine.base.validation import checked_matrix, finite_matrix
 from glle_engine.methods.parameters import MethodSpec
-from glle_engine.methods.refusals import require_libraries
 from glle_engine.metrics.concentration import concentration_notes
 
 if TYPE_CHECKING:
@@ -20,29 +26,29 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from glle_engine.base.diagnostics import Note
+    from glle_engine.methods.costs import Cost
 
 Family = Literal[
     "linear and kernel", "spectral", "maximum entropy", "neighbor embedding", "extension of LLE", "generative"
 ]
 
-S_contra = TypeVar("S_contra", bound=MethodSpec, contravariant=True)
 S = TypeVar("S", bound=MethodSpec)
 
 
 @dataclass(frozen=True, eq=False)
 class Embedding:
-    """Where a method puts the points.
+    """Coordinates of the points, and how they were found.
 
     Attributes
     ----------
     Y : (n, p) float64
-        One row a point of the data, in their order; every point has one.
+        One row for each point, in the order of the data.
     eigenvalues : (p,) float64, optional
         Of the spectral methods, in the order of the columns of Y.
     figures : dict
-        What the method found out, JSON-able: log_likelihood, iterations, stress, n_neighbors chosen and so on.
+        JSON-able results: log_likelihood, iterations, stress, the chosen n_neighbors and so on.
     notes : tuple of Note
-        What the user should know; empty when nothing is remarkable.
+        Warnings and findings.
     seconds : dict
         Time by stage, filled by `Method.embed`.
 
@@ -53,31 +59,6 @@ class Embedding:
     figures: dict[str, Any] = field(default_factory=dict)
     notes: tuple[Note, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What an embedding is expected to take on one core of a usual machine.
-
-    Attributes
-    ----------
-    seconds : float
-    bytes : float
-        Working memory at its peak, the data not counted.
-
-    """
-
-    seconds: float
-    bytes: float
-
-
-class Run(Protocol[S_contra]):
-    """The function of a method."""
-
-    def __call__(
-        self, X: NDArray[np.float64], spec: S_contra, on_progress: OnProgress, labels: NDArray[np.int64] | None
-    ) -> Embedding:
-        """Embed X (n, d), checked; labels (n,) where the method takes them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,31 +72,30 @@ class Method(Generic[S]):
     title : str
     family
     about : str
-        What it minimises or assumes, in a sentence or two, with its key equation in words or plain symbols.
+        The objective or the assumption in one or two sentences, with the key equation in plain symbols.
     source : str
         Paper and equation.
     spec : type
-        A `MethodSpec` dataclass of its parameters.
+        A `MethodSpec` dataclass of the parameters.
     run : callable
+        (X, spec, on_progress), and the labels as a fourth argument if the method needs them, to `Embedding`.
     refuse : callable
-        (n, d, spec): raises a `GlleError` with the remedy for what the method cannot do, before anything is computed.
+        (n, d, spec): raises a `GlleError` with the remedy if the request is impossible. Computes nothing.
     cost : callable
-        (n, d, spec) to `Cost`.
+        (n, d, spec) to the expected `Cost`.
     growth : str
-        How time grows with n, such as "n log n" or "n^3".
-    random : bool
-        Whether the spec has a seed.
+        Growth of the time with n, such as "n log n" or "n^3".
     reproducible : bool
-        Whether the same request has the same bits on every processor (with the extra `fast`). Dense eigenproblems, and
-        other work of BLAS, LAPACK and the mathematical library, round as the processor's kernels do.
+        Whether equal requests have equal bits on every processor (with the extra `fast`). BLAS, LAPACK and the
+        mathematical library round as the kernels of the processor do.
     labels : bool
-        Whether it needs labels.
+        Whether the method needs labels.
     libraries : tuple of str
-        Modules that it needs beside numpy and scipy.
+        Required modules beside numpy and scipy.
     extra : str
-        The extra that brings them.
+        The extra that installs them.
     any_unit : bool
-        Whether `run` takes data whose squared distances leave the range of floating-point numbers, or refuses them.
+        Whether `run` handles, or refuses, data whose squared distances leave the range of floating-point numbers.
 
     """
 
@@ -125,7 +105,7 @@ class Method(Generic[S]):
     about: str
     source: str
     spec: type[S]
-    run: Run[S]
+    run: Callable[..., Embedding]
     refuse: Callable[[int, int, S], None]
     cost: Callable[[int, int, S], Cost]
     growth: str
@@ -137,7 +117,7 @@ class Method(Generic[S]):
 
     @property
     def random(self) -> bool:
-        """Whether another seed gives another embedding."""
+        """Whether the embedding depends on a seed."""
         return "seed" in self.spec.parameters()
 
     def require_available(self) -> None:
@@ -145,7 +125,7 @@ class Method(Generic[S]):
         require_libraries(self.title, self.libraries, self.extra)
 
     def require_possible(self, n: int, d: int, spec: S, *, labels: bool = False) -> None:
-        """Raise the `GlleError` of a request that cannot be answered; sizes tell, nothing is computed."""
+        """Raise the `GlleError` of an impossible request, from the sizes alone."""
         self.require_available()
         if self.labels and not labels:
             raise InvalidParameterError(
@@ -171,37 +151,31 @@ class Method(Generic[S]):
         Parameters
         ----------
         X : (n, d) array-like
-            Finite numbers; computed in float64.
+            Finite numbers, converted to float64.
         spec
-            The parameters; the defaults, if None.
+            Default: the default parameters.
         on_progress : callable, optional
-            Called with (done, total, stage) between blocks of work; what it raises leaves the computation.
+            Called with (done, total, stage) between blocks of work; its exceptions end the computation.
         labels : (n,) array-like of integers, optional
-            The class of each point, where `Method.labels`.
-
-        Returns
-        -------
-        Embedding
+            The class of each point, if `Method.labels`.
 
         Raises
         ------
         GlleError
-            Which names the remedy.
+            With the remedy.
 
         """
         spec = self.spec() if spec is None else spec
         data = finite_matrix(X) if self.any_unit else checked_matrix(X)
-        known = None if labels is None else _checked_labels(labels, len(data))
         n, d = data.shape
-        self.require_possible(n, d, spec, labels=known is not None)
+        classes = [] if labels is None else [_checked_labels(labels, n)]
+        self.require_possible(n, d, spec, labels=bool(classes))
         if np.all(data == data[0]):
-            raise DegenerateDataError(
-                f"All {len(data)} points are equal.", remedy="Check that the data were read as intended."
-            )
+            raise DegenerateDataError(f"All {n} points are equal.", remedy="Check that the data were read as intended.")
         clock = StageClock(on_progress or silent)
-        found = self.run(data, spec, clock, known)
-        notes = (*found.notes, *concentration_notes(found.Y))
-        return Embedding(found.Y, found.eigenvalues, found.figures, notes, clock.stop())
+        embedding = self.run(data, spec, clock, *classes)
+        notes = (*embedding.notes, *concentration_notes(embedding.Y))
+        return Embedding(embedding.Y, embedding.eigenvalues, embedding.figures, notes, clock.stop())
 
 
 def _checked_labels(labels: ArrayLike, n: int) -> NDArray[np.int64]:
@@ -214,3 +188,69 @@ def _checked_labels(labels: ArrayLike, n: int) -> NDArray[np.int64]:
             remedy=f"Give {n} integers, the class of each point.",
         )
     return raw.astype(np.int64)
+
+
+def require_libraries(title: str, libraries: tuple[str, ...], extra: str) -> None:
+    """Raise `MissingLibraryError` unless the libraries are installed."""
+    for library in libraries:
+        if find_spec(library) is None:
+            raise MissingLibraryError(
+                f"{title} needs {library}, which is not installed.",
+                remedy=f'Install it: pip install "glle[{extra}]".',
+                details={"library": library, "extra": extra},
+            )
+
+
+def require_rank(n: int, d: int, n_components: int) -> None:
+    """Raise `InvalidParameterError` for more components than n centered points of d features span."""
+    most = min(n - 1, d)
+    if n_components > most:
+        raise InvalidParameterError(
+            f"n_components={n_components} is more than the {most} dimensions that {n} points of {d} features span.",
+            remedy=f"Give n_components of at most {most}." if most else "Give at least two points.",
+            details={"n_components": n_components, "most": most},
+        )
+
+
+def require_noise_dimension(n: int, d: int, n_components: int, title: str) -> None:
+    """Raise `InvalidParameterError` unless the components leave at least one dimension to the noise."""
+    most = min(n - 1, d) - 1
+    if n_components > most:
+        raise InvalidParameterError(
+            f"{title} needs a dimension beside n_components={n_components} for its noise, but {n} points of {d} "
+            f"features span {most + 1}.",
+            remedy=f"Give n_components of at most {most}."
+            if most > 0
+            else "Give more points or features, or take PCA.",
+            details={"n_components": n_components, "most": most},
+        )
+
+
+def require_points(n: int, least: int, reason: str) -> None:
+    """Raise `TooFewPointsError` for fewer than `least` points, which `reason` needs."""
+    if n < least:
+        raise TooFewPointsError(
+            f"{reason} needs at least {least} points, not {n}.",
+            remedy=f"Give at least {least} points, or ask for less.",
+            details={"n_points": n, "least": least},
+        )
+
+
+def require_size(n: int, most: int, title: str, instead: str) -> None:
+    """Raise `InvalidParameterError` for more than `most` points; `instead` names an alternative."""
+    if n > most:
+        raise InvalidParameterError(
+            f"{title} does at most {most:,} points, not {n:,}.",
+            remedy=f"Give at most {most:,} points, or take {instead}.",
+            details={"n_points": n, "most": most},
+        )
+
+
+def require_neighbors(title: str, k: int, p: int, least: int, rule: str) -> None:
+    """Raise `InvalidParameterError` for fewer than `least` neighbors; `rule` derives the number from p."""
+    if k < least:
+        raise InvalidParameterError(
+            f"{title} in {p} dimensions needs {rule} neighbors, not {k}.",
+            remedy=f"Give n_neighbors of at least {least}, or fewer components.",
+            details={"n_neighbors": k, "least": least},
+        )

@@ -1,34 +1,21 @@
 r"""Generative locally linear embedding: one draw of the posterior over LLE's weights.
 
 :math:`w_i = m_i + \sqrt{a} F_i z_i`, z_i standard normal, and the bottom eigenvectors of :math:`(I - W)^T (I - W)` at
-these weights, turned to the reference embedding (GLLE Eq. 31, 36 and 37-43). At scale a = 0 it is the reference, LLE.
-What `glle_engine.posterior.fit` and `Posterior.draw` do, as a method beside the others.
+these weights, aligned to the reference embedding (GLLE Eq. 31, 36 and 37-43). At scale a = 0 it is the reference, LLE.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, get_args
+from dataclasses import dataclass, fields, make_dataclass
+from typing import TYPE_CHECKING, Any, cast, get_args, get_type_hints
 
 from glle_engine.base.errors import InvalidParameterError
-from glle_engine.base.spec import (
-    Adaptation,
-    Covariance,
-    Disconnected,
-    FitSpec,
-    Mean,
-    Noise,
-    Search,
-    Source,
-    Variance,
-    Variant,
-)
-from glle_engine.base.spec import Method as Sampling
+from glle_engine.base.spec import FitSpec, Source
 from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.hnsw import required_faiss
-from glle_engine.methods.base import Cost, Embedding, Method
-from glle_engine.methods.neighborhood import NeighborSpec
-from glle_engine.methods.parameters import choice, integer, number
+from glle_engine.methods.base import Embedding, Method
+from glle_engine.methods.costs import Cost, estimate
+from glle_engine.methods.parameters import NeighborSpec, choice, integer, number
 from glle_engine.posterior.fit import fit_spec
 
 if TYPE_CHECKING:
@@ -38,60 +25,74 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
 
 _MOST = 2**64 - 1
+# Descriptions of the fields of FitSpec without one in their metadata.
+_DESCRIPTIONS = {
+    "method": "The posterior given the data (em), or given the data and LLE's embedding (direct).",
+    "variant": "Weights that sum to one, with reconstruction noise; or the equations as printed.",
+    "reg": "Ratio of the noise to the prior variance, LLE's ridge.",
+    "variance": "The noise variance of the constrained variant: that of flat Dirichlet weights, or of the residuals "
+    "(ml). Auto is dirichlet if the residuals lie in fewer than n_neighbors - 1 directions or the noise is tangent, "
+    "else ml.",
+    "mean": "The mean of the direct posterior: LLE's weights, or those derived.",
+    "covariance": "The M-step of the published em: one variance a point, a full covariance as printed, or its true "
+    "maximum.",
+    "max_iter": "The most iterations of the published em.",
+    "tol": "Relative change of the variances that ends the published em; 0 runs max_iter iterations.",
+    "disconnected": "What to do with a graph of several components: refuse, or bridge by shortest edges.",
+    "noise": "The reconstruction noise: alike in all directions, or known along the sheet from off it.",
+    "neighborhoods": "All k candidates, or those of them near the point's tangent plane (adaptive).",
+    "search": "The neighbours; approximate needs the extra ann.",
+}
+_BOUNDS: dict[str, dict[str, float]] = {"reg": {"above": 0}, "tol": {"least": 0}}
 
 
-def _one_of(literal: Any, default: str, doc: str) -> Any:
-    """Declare the choice of a literal type."""
-    return choice(default, doc, *get_args(literal))
+def _fit_parameters() -> list[tuple[str, Any, Any]]:
+    """Return (name, type, declaration) of the fields of `FitSpec` that `NeighborSpec` lacks."""
+    types = get_type_hints(FitSpec)
+    parameters = []
+    for item in fields(FitSpec):
+        if item.name in NeighborSpec.parameters():
+            continue
+        doc = item.metadata.get("description") or _DESCRIPTIONS[item.name]
+        kind: Any = types[item.name]
+        if kind is int:
+            declaration = integer(item.default, doc, least=1)
+        elif kind is float:
+            declaration = number(item.default, doc, **_BOUNDS[item.name])
+        else:
+            declaration = choice(item.default, doc, *get_args(kind))
+        parameters.append((item.name, kind, declaration))
+    return parameters
+
+
+if TYPE_CHECKING:
+    _FitParameters = NeighborSpec
+else:
+    _FitParameters = make_dataclass(
+        "_FitParameters",
+        _fit_parameters(),
+        bases=(NeighborSpec,),
+        namespace={"__module__": __name__},
+        frozen=True,
+        kw_only=True,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
-class GlleSpec(NeighborSpec):
-    """The parameters of a posterior (`glle_engine.base.spec.FitSpec`, under their names there) and of one draw."""
+class GlleSpec(_FitParameters):
+    """Parameters of a posterior, those of `FitSpec`, and of one draw."""
 
-    method: str = _one_of(
-        Sampling, "em", "The posterior given the data (em), or given the data and LLE's embedding (direct)."
-    )
-    variant: str = _one_of(
-        Variant, "constrained", "Weights that sum to one, with reconstruction noise; or the equations as printed."
-    )
-    reg: float = number(1e-3, "Ratio of the noise to the prior variance, LLE's ridge.", above=0)
-    variance: str = _one_of(
-        Variance,
-        "auto",
-        "The noise variance of the constrained variant: that of flat Dirichlet weights, or of the residuals (ml). Auto "
-        "is dirichlet if the residuals lie in fewer than n_neighbors - 1 directions or the noise is tangent, else ml.",
-    )
-    mean: str = _one_of(Mean, "lle", "The mean of the direct posterior: LLE's weights, or those derived.")
-    covariance: str = _one_of(
-        Covariance,
-        "spherical",
-        "The M-step of the published em: one variance a point, a full covariance as printed, or its true maximum.",
-    )
-    max_iter: int = integer(50, "The most iterations of the published em.", least=1)
-    tol: float = number(
-        1e-6, "Relative change of the variances that ends the published em; 0 runs max_iter iterations.", least=0
-    )
-    disconnected: str = _one_of(
-        Disconnected, "refuse", "What to do with a graph of several components: refuse, or bridge by shortest edges."
-    )
-    noise: str = _one_of(
-        Noise, "isotropic", "The reconstruction noise: alike in all directions, or known along the sheet from off it."
-    )
-    neighborhoods: str = _one_of(
-        Adaptation, "fixed", "All k candidates, or those of them near the point's tangent plane (adaptive)."
-    )
-    search: str = _one_of(Search, "exact", "The neighbours; approximate needs the extra ann.")
     seed: int = integer(0, "Of the draws.", least=0, most=_MOST)
     index: int = integer(0, "Which draw of the seed.", least=0, most=_MOST)
     scale: float = number(1.0, "Factor on the covariance of the weights; 0 gives the mean, LLE.", least=0)
-    source: str = _one_of(Source, "posterior", "Draw from the posterior, or from the prior.")
+    source: str = choice("posterior", "Draw from the posterior, or from the prior.", *get_args(Source))
 
     def check_together(self) -> None:
-        """Raise `InvalidParameterError` for an option without meaning beside the others; reset those without effect."""
-        for name, value in self.fit_spec().to_dict().items():
+        """Raise `InvalidParameterError` for a meaningless combination; reset options without effect."""
+        spec = self.fit_spec()
+        for name, value in spec.to_dict().items():
             object.__setattr__(self, name, value)
-        if self.source == "prior" and (self.method, self.variant) == ("direct", "published"):
+        if self.source == "prior" and (spec.method, spec.variant) == ("direct", "published"):
             raise InvalidParameterError(
                 "The published direct method has no prior to draw from.",
                 remedy="Use source='posterior', or method='em', or variant='constrained'.",
@@ -99,21 +100,14 @@ class GlleSpec(NeighborSpec):
 
     def fit_spec(self) -> FitSpec:
         """Return the specification of the posterior."""
-        return FitSpec(**{one.name: getattr(self, one.name) for one in fields(FitSpec)})
+        return FitSpec(**{item.name: getattr(self, item.name) for item in fields(FitSpec)})
 
 
-def run(
-    X: NDArray[np.float64], spec: GlleSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None = None
-) -> Embedding:
+def run(X: NDArray[np.float64], spec: GlleSpec, on_progress: OnProgress) -> Embedding:
     """Embed by one draw."""
     posterior = fit_spec(X, spec.fit_spec(), on_progress=on_progress)
     on_progress(0, 1, "draw")
-    draw = posterior.draw(
-        spec.index,
-        seed=spec.seed,
-        scale=spec.scale,
-        source="prior" if spec.source == "prior" else "posterior",
-    )
+    draw = posterior.draw(spec.index, seed=spec.seed, scale=spec.scale, source=cast("Source", spec.source))
     on_progress(1, 1, "draw")
     figures = {**posterior.diagnostics.figures, "draw": draw.diagnostics}
     return Embedding(draw.embedding, draw.eigenvalues, figures, posterior.diagnostics.notes)
@@ -121,22 +115,19 @@ def run(
 
 def refuse(n: int, d: int, spec: GlleSpec) -> None:
     """Refuse too few points, and an approximate search without its library."""
-    require_enough_points(n, spec.fit_spec())
-    if spec.search == "approximate":
+    fit = spec.fit_spec()
+    require_enough_points(n, fit)
+    if fit.search == "approximate":
         required_faiss()
 
 
 def cost(n: int, d: int, spec: GlleSpec) -> Cost:
-    """Return the cost of a fit and a draw; the published variant's draws take a solver that needs no row sums."""
-    k, p = spec.n_neighbors, spec.n_components
-    search = 2e-6 * n * k if d <= 15 or spec.search == "approximate" else 2e-10 * n * n * d
-    published = 1.5e-4 * n if spec.variant == "published" else 0.0
-    frames = 5e-6 * n * d if spec.noise == "tangent" else 0.0
-    moments = 2e-10 * n * d * min(n, d) if spec.variant == "constrained" else 0.0
-    return Cost(
-        seconds=0.02 + search + 2e-9 * n * k * (d + k * k) + 3e-6 * n * (k + p) + published + frames + moments,
-        bytes=8.0 * n * (80 * k + 5 * k * k + 20 * p + 3 * d),
-    )
+    """Return the expected cost of a fit and a draw."""
+    fit = spec.fit_spec()
+    route = "published" if fit.variant == "published" else "tangent" if fit.noise == "tangent" else ""
+    by_tree = True if fit.search == "approximate" else None
+    row = f"glle, {route}" if route else "glle"
+    return estimate(row, n, d, k=spec.n_neighbors, p=spec.n_components, by_tree=by_tree)
 
 
 METHOD = Method(

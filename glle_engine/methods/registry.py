@@ -1,4 +1,4 @@
-"""The one list of methods."""
+"""Registry of the methods of embedding."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ from glle_engine.methods.lle_variants import (
     supervised_lle,
     weighted_lle,
 )
-from glle_engine.methods.neighbor_embedding import elastic_embedding, sne, symmetric_sne, tsne
+from glle_engine.methods.neighbor_embedding import elastic_embedding, sne, tsne
 from glle_engine.methods.spectral import (
     diffusion_maps,
-    hessian_lle,
     isomap,
     laplacian_eigenmaps,
     lle,
-    ltsa,
+    local_alignment,
     modified_lle,
 )
 
@@ -33,52 +32,45 @@ if TYPE_CHECKING:
     from glle_engine.methods.base import Method
 
 METHODS: dict[str, Method[Any]] = {
-    module.METHOD.name: module.METHOD
-    for module in (
-        pca,
-        ppca,
-        factor_analysis,
-        kernel_pca,
-        mds,
-        npe,
-        lle,
-        modified_lle,
-        hessian_lle,
-        ltsa,
-        isomap,
-        laplacian_eigenmaps,
-        diffusion_maps,
-        meu,
-        alle,
-        drill,
-        mvu,
-        sne,
-        symmetric_sne,
-        tsne,
-        elastic_embedding,
-        isolle,
-        weighted_lle,
-        pruned_lle,
-        robust_lle,
-        auto_k_lle,
-        auto_reg_lle,
-        supervised_lle,
-        incremental_lle,
-        glle,
+    method.name: method
+    for method in (
+        pca.METHOD,
+        ppca.METHOD,
+        factor_analysis.METHOD,
+        kernel_pca.METHOD,
+        mds.METHOD,
+        npe.METHOD,
+        lle.METHOD,
+        modified_lle.METHOD,
+        local_alignment.HESSIAN_LLE,
+        local_alignment.LTSA,
+        isomap.METHOD,
+        laplacian_eigenmaps.METHOD,
+        diffusion_maps.METHOD,
+        meu.METHOD,
+        alle.METHOD,
+        drill.METHOD,
+        mvu.METHOD,
+        sne.SNE,
+        sne.SYMMETRIC_SNE,
+        tsne.METHOD,
+        elastic_embedding.METHOD,
+        isolle.METHOD,
+        weighted_lle.METHOD,
+        pruned_lle.METHOD,
+        robust_lle.METHOD,
+        auto_k_lle.METHOD,
+        auto_reg_lle.METHOD,
+        supervised_lle.METHOD,
+        incremental_lle.METHOD,
+        glle.METHOD,
     )
 }
-"""By name, in the order in which they are told."""
+"""By name, in display order."""
 
 
 def method(name: str) -> Method[Any]:
-    """Return a method by its name.
-
-    Raises
-    ------
-    InvalidParameterError
-        With the names there are.
-
-    """
+    """Return a method by its name, or raise `InvalidParameterError` with the known names."""
     if name not in METHODS:
         raise InvalidParameterError(f"method={name!r} is not known.", remedy=f"Choose one of {', '.join(METHODS)}.")
     return METHODS[name]

@@ -31,10 +31,10 @@ from glle_engine.base.progress import blocks
 from glle_engine.base.validation import require_enough_points
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import eigenpairs_between
-from glle_engine.methods.base import Cost, Embedding, Method
+from glle_engine.methods.base import Embedding, Method
+from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.entropy.gaussian_field import log_likelihood
-from glle_engine.methods.neighborhood import NeighborSpec
-from glle_engine.methods.parameters import indices, integer, number
+from glle_engine.methods.parameters import NeighborSpec, indices, integer, number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -157,9 +157,7 @@ def principal_coordinates(M: csc_array, p: int) -> tuple[NDArray[np.float64], ND
     return sign_convention(vectors[:, descending] * np.sqrt(values)), values
 
 
-def run(
-    X: NDArray[np.float64], spec: AlleSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None = None
-) -> Embedding:
+def run(X: NDArray[np.float64], spec: AlleSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the principal coordinates of the exact covariance."""
     n, d = X.shape
     order = ordering(X, spec)
@@ -197,12 +195,8 @@ def refuse(n: int, d: int, spec: AlleSpec) -> None:
 
 
 def cost(n: int, d: int, spec: AlleSpec) -> Cost:
-    """Return the cost of neighbours among the later points, small solves and triangular products."""
-    k = min(spec.n_neighbors, n)
-    return Cost(
-        seconds=5e-3 + 3e-8 * n * n + 2e-10 * n * n * d + 3e-4 * n + 1e-9 * n * k * (d * k + k * k),
-        bytes=8.0 * (4 * min(n * n, _BLOCK_ENTRIES) + 12 * n * k + k * d),
-    )
+    """Return the expected cost."""
+    return estimate("alle", n, d, k=min(spec.n_neighbors, n), p=spec.n_components)
 
 
 METHOD = Method(

@@ -21,12 +21,11 @@ import numpy as np
 from glle_engine.base.diagnostics import Note
 from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.connectivity import connected_neighbors
-from glle_engine.methods.base import Cost, Embedding, Method
+from glle_engine.methods.base import Embedding, Method, require_points, require_size
+from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.entropy.gaussian_field import log_likelihood, principal_coordinates, second_moment, undirected
 from glle_engine.methods.entropy.graphical_lasso import regularized
-from glle_engine.methods.neighborhood import NeighborSpec
-from glle_engine.methods.parameters import MethodSpec, integer, number
-from glle_engine.methods.refusals import require_points, require_size
+from glle_engine.methods.parameters import MethodSpec, NeighborSpec, integer, number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -58,9 +57,7 @@ class DrillSpec(MethodSpec):
     max_iterations: int = integer(300, "Rounds over the columns at most.", least=1)
 
 
-def run(
-    X: NDArray[np.float64], spec: DrillSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None = None
-) -> Embedding:
+def run(X: NDArray[np.float64], spec: DrillSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the principal coordinates of the regularised covariance."""
     n, d = X.shape
     S = second_moment(X)
@@ -114,10 +111,10 @@ def refuse(n: int, d: int, spec: DrillSpec) -> None:
 
 
 def cost(n: int, d: int, spec: DrillSpec) -> Cost:
-    """Return the cost of rounds of n small lassos: some 200 on a neighbourhood graph, 20 on all points."""
-    free = isinstance(spec.n_neighbors, str)
-    k = n if isinstance(spec.n_neighbors, str) else 1.5 * spec.n_neighbors
-    return Cost(seconds=0.05 + (20 if free else 200) * n * (1.2e-4 + 3e-8 * k * k), bytes=56.0 * n * n)
+    """Return the expected cost."""
+    if isinstance(spec.n_neighbors, str):
+        return estimate("drill", n, d, k=n, steps=20)
+    return estimate("drill", n, d, k=1.5 * spec.n_neighbors, steps=200)
 
 
 METHOD = Method(

@@ -22,7 +22,8 @@ from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.linalg.dense import log
 from glle_engine.linalg.distances import power_of_two
-from glle_engine.methods.base import Cost, Embedding, Method
+from glle_engine.methods.base import Embedding, Method, require_size
+from glle_engine.methods.costs import estimator
 from glle_engine.methods.entropy.gaussian_field import (
     log_likelihood,
     principal_coordinates,
@@ -31,9 +32,7 @@ from glle_engine.methods.entropy.gaussian_field import (
     undirected,
 )
 from glle_engine.methods.entropy.multipliers import Unfolding, unfolded
-from glle_engine.methods.neighborhood import NeighborSpec
-from glle_engine.methods.parameters import choice, integer, number
-from glle_engine.methods.refusals import require_size
+from glle_engine.methods.parameters import NeighborSpec, choice, integer, number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -62,9 +61,7 @@ class MeuSpec(NeighborSpec):
     max_iterations: int = integer(100, "Newton steps at most.", least=1)
 
 
-def run(
-    X: NDArray[np.float64], spec: MeuSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None = None
-) -> Embedding:
+def run(X: NDArray[np.float64], spec: MeuSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the principal coordinates of the covariance of greatest likelihood."""
     n, d = X.shape
     nearest, _ = connected_neighbors(X, spec.n_neighbors, on_progress)
@@ -116,11 +113,6 @@ def refuse(n: int, d: int, spec: MeuSpec) -> None:
         )
 
 
-def cost(n: int, d: int, spec: MeuSpec) -> Cost:
-    """Return the cost of some ten Newton steps of dense products and inverses."""
-    return Cost(seconds=0.02 + 6e-8 * n**3, bytes=64.0 * n * n)
-
-
 METHOD = Method(
     name="meu",
     title="Maximum entropy unfolding",
@@ -131,6 +123,6 @@ METHOD = Method(
     spec=MeuSpec,
     run=run,
     refuse=refuse,
-    cost=cost,
+    cost=estimator("meu"),
     growth="n^3",
 )

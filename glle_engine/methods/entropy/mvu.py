@@ -8,7 +8,6 @@ principal coordinates of K. The splitting solver SCS is left out: 4,000 of its s
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +17,11 @@ from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import ConvergenceError, InvalidParameterError
 from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.connectivity import connected_neighbors
-from glle_engine.methods.base import Cost, Embedding, Method
+from glle_engine.methods.base import Embedding, Method, require_libraries, require_size
+from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.entropy.gaussian_field import principal_coordinates, require_apart, undirected
 from glle_engine.methods.entropy.semidefinite import Program, Unrolled, unrolled
-from glle_engine.methods.neighborhood import NeighborSpec
-from glle_engine.methods.parameters import choice, integer, number
-from glle_engine.methods.refusals import require_libraries, require_size
+from glle_engine.methods.parameters import NeighborSpec, choice, integer, number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -84,9 +82,7 @@ def by_clarabel(program: Program) -> Unrolled:
     return Unrolled(found, 0.0, int(problem.solver_stats.num_iters), problem.status == cp.OPTIMAL)
 
 
-def run(
-    X: NDArray[np.float64], spec: MvuSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None = None
-) -> Embedding:
+def run(X: NDArray[np.float64], spec: MvuSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the principal coordinates of the K of greatest trace."""
     nearest, _ = connected_neighbors(X, spec.n_neighbors, on_progress)
     i, j = undirected(nearest)
@@ -136,11 +132,9 @@ def refuse(n: int, d: int, spec: MvuSpec) -> None:
 
 
 def cost(n: int, d: int, spec: MvuSpec) -> Cost:
-    """Return the cost of Newton steps, a dense Hessian each: 50 on real data, 500 on a Swiss roll of 300 points."""
-    edges = 0.63 * n * spec.n_neighbors
-    if spec.solver == "clarabel":
-        return Cost(seconds=0.5 + 6e-5 * n**3, bytes=2e8 + 24.0 * math.pow(n, 4) / 8)
-    return Cost(seconds=0.1 + 2e-8 * edges**3, bytes=24.0 * edges**2 + 40.0 * n * n)
+    """Return the expected cost."""
+    row = "mvu, clarabel" if spec.solver == "clarabel" else "mvu"
+    return estimate(row, n, d, k=spec.n_neighbors, p=spec.n_components)
 
 
 METHOD = Method(

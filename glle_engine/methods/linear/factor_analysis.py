@@ -1,10 +1,10 @@
-r"""Factor analysis: a Gaussian in p dimensions, seen through a linear map with noise of a variance for each feature.
+r"""Factor analysis: a linear map of a Gaussian in p dimensions, with a noise variance for each feature.
 
 :math:`x = W z + \mu + e`, :math:`z \sim N(0, I_p)`, :math:`e \sim N(0, \Psi)`, :math:`\Psi` diagonal. By expectation
 maximisation (Rubin and Thayer 1982) on the covariance S: with :math:`M = I + W^T \Psi^{-1} W` and
 :math:`B = M^{-1} W^T \Psi^{-1}`, :math:`W \leftarrow S B^T (M^{-1} + B S B^T)^{-1}` and
 :math:`\Psi \leftarrow \mathrm{diag}(S - W B S)`. No step lowers the likelihood. With :math:`\Psi = \sigma^2 I` the
-mean of that diagonal is taken, and the limit is probabilistic PCA. The embedding is :math:`E[z | x] = B (x - \mu)`,
+diagonal is replaced by its mean, and the limit is probabilistic PCA. The embedding is :math:`E[z | x] = B (x - \mu)`,
 turned so that :math:`W^T \Psi^{-1} W` is diagonal.
 """
 
@@ -17,22 +17,22 @@ import numpy as np
 
 from glle_engine.base.diagnostics import Note
 from glle_engine.eigen.eigenproblem import sign_convention
-from glle_engine.methods.base import Cost, Embedding, Method
-from glle_engine.methods.linear.principal_axes import principal_axes
+from glle_engine.methods.base import Embedding, Method, require_noise_dimension
+from glle_engine.methods.costs import Cost, estimate
+from glle_engine.methods.linear.pca import principal_axes
 from glle_engine.methods.parameters import MethodSpec, choice, integer, number
-from glle_engine.methods.refusals import require_noise_dimension
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glle_engine.base.progress import OnProgress
 
-LEAST_NOISE = 1e-6  # of a feature's variance: a likelihood that grows without bound stops there
+LEAST_NOISE = 1e-6  # of a feature's variance: the bound of an unbounded likelihood
 
 
 @dataclass(frozen=True, kw_only=True)
 class FactorAnalysisSpec(MethodSpec):
-    """The parameters of factor analysis."""
+    """Parameters of factor analysis."""
 
     noise: str = choice(
         "diagonal", "One noise variance for each feature, or one for all, which is PPCA.", "diagonal", "isotropic"
@@ -43,7 +43,7 @@ class FactorAnalysisSpec(MethodSpec):
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A state of the iteration, in the unit in which the variance of the data is 1.
+    """State of the iteration, in the unit in which the variance of the data is 1.
 
     Attributes
     ----------
@@ -59,16 +59,15 @@ class Model:
 
 
 def step(root: NDArray[np.float64], model: Model, *, isotropic: bool) -> tuple[Model, float]:
-    """Return the model after one step, and the log likelihood of a point before it.
+    """Return the model after one step, and the mean log likelihood of a point before it.
 
     Parameters
     ----------
     root : (r, d) float64
         The covariance is root^T root.
     model
-        Before the step.
     isotropic : bool
-        Whether all features have the mean of the noise variances.
+        Whether all features share the mean of the noise variances.
 
     """
     W, noise = model.loadings, model.noise
@@ -87,57 +86,55 @@ def step(root: NDArray[np.float64], model: Model, *, isotropic: bool) -> tuple[M
     )
     second = np.linalg.inv(precision) + regression @ cross
     loadings = np.asarray(np.linalg.solve(second, cross.T).T, np.float64)
-    left = variance - np.einsum("ij,ij->i", loadings, cross)
-    left = np.full(d, float(left.mean())) if isotropic else left
-    return Model(loadings, np.maximum(left, LEAST_NOISE * float(variance.mean()))), likelihood
+    residual = variance - np.einsum("ij,ij->i", loadings, cross)
+    residual = np.full(d, float(residual.mean())) if isotropic else residual
+    return Model(loadings, np.maximum(residual, LEAST_NOISE * float(variance.mean()))), likelihood
 
 
 def maximise(
     root: NDArray[np.float64], start: Model, spec: FactorAnalysisSpec, on_progress: OnProgress
 ) -> tuple[Model, list[float], bool]:
-    """Return the model, the log likelihoods of a point, one before each step and the last, and whether they settled."""
-    model, told = start, [-np.inf]
+    """Return the model, the mean log likelihood before each step and at the end, and whether it converged."""
+    model, likelihoods = start, [-np.inf]
     for i in range(spec.max_iterations):
         following, likelihood = step(root, model, isotropic=spec.noise == "isotropic")
-        told.append(likelihood)
-        if likelihood - told[-2] < spec.tolerance:
-            return model, told[1:], True
+        likelihoods.append(likelihood)
+        if likelihood - likelihoods[-2] < spec.tolerance:
+            return model, likelihoods[1:], True
         model = following
         on_progress(i + 1, spec.max_iterations, "expectation maximisation")
-    told.append(step(root, model, isotropic=spec.noise == "isotropic")[1])
-    return model, told[1:], told[-1] - told[-2] < spec.tolerance
+    likelihoods.append(step(root, model, isotropic=spec.noise == "isotropic")[1])
+    return model, likelihoods[1:], likelihoods[-1] - likelihoods[-2] < spec.tolerance
 
 
-def posterior_means(centred: NDArray[np.float64], model: Model) -> NDArray[np.float64]:
-    """Return E[z | x] (n, p), turned so that W^T Psi^-1 W is diagonal and descends."""
+def posterior_means(centered: NDArray[np.float64], model: Model) -> NDArray[np.float64]:
+    """Return E[z | x] (n, p), rotated so that W^T Psi^-1 W is diagonal and descends."""
     weighted = model.loadings / model.noise[:, None]
-    signal, turn = np.linalg.eigh(model.loadings.T @ weighted)
-    return sign_convention((centred @ weighted @ turn / (1 + signal))[:, ::-1])
+    signal, rotation = np.linalg.eigh(model.loadings.T @ weighted)
+    return sign_convention((centered @ weighted @ rotation / (1 + signal))[:, ::-1])
 
 
-def run(
-    X: NDArray[np.float64], spec: FactorAnalysisSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None = None
-) -> Embedding:
+def run(X: NDArray[np.float64], spec: FactorAnalysisSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the posterior means."""
     n = len(X)
     isotropic = spec.noise == "isotropic"
     varying = np.ptp(X, axis=0) > 0
-    own = X if isotropic else X[:, varying]
-    # Factors do not know the units: each feature's own, or one for all where they share their noise.
-    centred = own - own.mean(axis=0)
-    unit = np.sqrt(np.mean(centred**2, axis=None if isotropic else 0))
-    centred /= unit
-    require_noise_dimension(n, own.shape[1], spec.n_components, "Factor analysis of the features that vary")
-    axes = principal_axes(centred, spec.n_components, on_progress)
+    used = X if isotropic else X[:, varying]
+    # The factors are the same in any unit, one for each feature, or one for all that share their noise.
+    centered = used - used.mean(axis=0)
+    unit = np.sqrt(np.mean(centered**2, axis=None if isotropic else 0))
+    centered /= unit
+    require_noise_dimension(n, used.shape[1], spec.n_components, "Factor analysis of the features that vary")
+    axes = principal_axes(centered, spec.n_components, on_progress)
     loadings = axes.directions * np.sqrt(axes.values)
-    left = np.maximum(np.mean(centred**2, axis=0) - (loadings**2).sum(axis=1), 0.01)
-    start = Model(loadings, np.full_like(left, left.mean()) if isotropic else left)
-    root = np.linalg.qr(centred, mode="r") / np.sqrt(n) if n > own.shape[1] else centred / np.sqrt(n)
-    model, told, converged = maximise(root, start, spec, on_progress)
+    residual = np.maximum(np.mean(centered**2, axis=0) - (loadings**2).sum(axis=1), 0.01)
+    start = Model(loadings, np.full_like(residual, residual.mean()) if isotropic else residual)
+    root = np.linalg.qr(centered, mode="r") / np.sqrt(n) if n > used.shape[1] else centered / np.sqrt(n)
+    model, likelihoods, converged = maximise(root, start, spec, on_progress)
     noise = model.noise * unit**2
     figures: dict[str, Any] = {
-        "log_likelihood": n * (told[-1] - float(np.log(np.broadcast_to(unit, own.shape[1:])).sum())),
-        "iterations": len(told) - 1,
+        "log_likelihood": n * (likelihoods[-1] - float(np.log(np.broadcast_to(unit, used.shape[1:])).sum())),
+        "iterations": len(likelihoods) - 1,
         "converged": converged,
         "noise_variance": float(noise.mean()),
         "noise_variance_least": float(noise.min()),
@@ -145,34 +142,35 @@ def run(
         "constant_features": int((~varying).sum()),
     }
     notes = [
-        *([] if converged else [_unsettled(spec)]),
-        *_doubts(spec, own.shape[1], model, left_out=0 if isotropic else int((~varying).sum())),
+        *([] if converged else [_not_converged(spec)]),
+        *_doubts(spec, used.shape[1], model, n_constant=0 if isotropic else int((~varying).sum())),
     ]
-    return Embedding(posterior_means(centred, model), None, figures, tuple(notes))
+    return Embedding(posterior_means(centered, model), None, figures, tuple(notes))
 
 
-def _unsettled(spec: FactorAnalysisSpec) -> Note:
+def _not_converged(spec: FactorAnalysisSpec) -> Note:
     return Note(
         "not-converged",
         f"After {spec.max_iterations} steps the likelihood still grows. Raise max_iterations or tolerance.",
     )
 
 
-def _doubts(spec: FactorAnalysisSpec, d: int, model: Model, left_out: int) -> list[Note]:
-    """Say what makes the maximum other than it should be."""
+def _doubts(spec: FactorAnalysisSpec, d: int, model: Model, n_constant: int) -> list[Note]:
+    """Return notes on features and factors that the likelihood does not determine."""
     notes = []
     p = spec.n_components
-    if left_out:
-        told = f"{left_out} features are constant: they have no noise variance and are not part of the likelihood."
-        notes.append(Note("constant-features", told))
+    if n_constant:
+        message = f"{n_constant} features are constant: they have no noise variance and no part in the likelihood."
+        notes.append(Note("constant-features", message))
     if spec.noise == "diagonal" and (d - p) ** 2 < d + p:
-        told = f"{p} factors of {d} features have more parameters than the covariance: other factors are as likely."
-        notes.append(Note("not-identified", f"{told} Lower n_components, or give noise='isotropic'."))
+        message = f"{p} factors of {d} features have more parameters than the covariance: other factors are as likely."
+        notes.append(Note("not-identified", f"{message} Lower n_components, or give noise='isotropic'."))
     if exact := int((model.noise <= 1.5 * LEAST_NOISE).sum()):
-        told = f"{exact} of {d} features have next to no noise (a Heywood case): a factor is theirs alone, and their"
-        notes.append(
-            Note("heywood", f"{told} noise is held at {LEAST_NOISE:g} of a variance. Lower n_components, or take PPCA.")
+        message = (
+            f"{exact} of {d} features have almost no noise (a Heywood case): a factor explains them alone, and their "
+            f"noise is held at {LEAST_NOISE:g} of a variance. Lower n_components, or take PPCA."
         )
+        notes.append(Note("heywood", message))
     return notes
 
 
@@ -182,11 +180,9 @@ def refuse(n: int, d: int, spec: FactorAnalysisSpec) -> None:
 
 
 def cost(n: int, d: int, spec: FactorAnalysisSpec) -> Cost:
-    """Return the cost of a triangular factor of the data and of a usual number of steps."""
-    r = min(n, d)
-    each = 4e-5 + 2e-9 * r * d * spec.n_components
-    steps = min(spec.max_iterations, 500)
-    return Cost(2e-3 + 2e-8 * n * d + 3e-10 * n * d * r + steps * each, bytes=32.0 * n * d + 16.0 * d * r)
+    """Return the expected cost."""
+    steps = min(spec.max_iterations, 500)  # a usual number
+    return estimate("factor-analysis", n, d, p=spec.n_components, steps=steps)
 
 
 METHOD = Method(

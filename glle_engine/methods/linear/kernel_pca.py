@@ -17,10 +17,10 @@ from glle_engine.base.errors import DegenerateDataError, InvalidParameterError, 
 from glle_engine.base.progress import blocks
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import leading_eigenpairs
-from glle_engine.methods.base import Cost, Embedding, Method
-from glle_engine.methods.linear.centering import centre
+from glle_engine.methods.base import Embedding, Method, require_rank
+from glle_engine.methods.costs import estimator
+from glle_engine.methods.linear.mds import double_center
 from glle_engine.methods.parameters import MethodSpec, choice, integer, number
-from glle_engine.methods.refusals import require_rank
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,13 +30,12 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
 
 _BLOCK_ENTRIES = 1 << 20
-NOTHING = 1e-12  # of the largest eigenvalue: what rounding makes of 0
-OF_POLYNOMIAL = ("degree", "offset")
+ROUNDING = 1e-12  # of the largest eigenvalue
 
 
 @dataclass(frozen=True, kw_only=True)
 class KernelPcaSpec(MethodSpec):
-    """The parameters of kernel PCA."""
+    """Parameters of kernel PCA."""
 
     kernel: str = choice(
         "rbf",
@@ -59,10 +58,9 @@ class KernelPcaSpec(MethodSpec):
 
     def check_together(self) -> None:
         """Refuse an option of another kernel."""
-        known = {"polynomial": ("gamma", *OF_POLYNOMIAL), "rbf": ("gamma",)}.get(self.kernel, ())
-        defaults = {"gamma": "auto", "degree": 3, "offset": 1.0}
-        for name, default in defaults.items():
-            if name not in known and getattr(self, name) != default:
+        used = {"polynomial": ("gamma", "degree", "offset"), "rbf": ("gamma",)}.get(self.kernel, ())
+        for name, default in {"gamma": "auto", "degree": 3, "offset": 1.0}.items():
+            if name not in used and getattr(self, name) != default:
                 raise InvalidParameterError(
                     f"{name} has no meaning for kernel={self.kernel!r}.", remedy=f"Leave {name} away."
                 )
@@ -76,7 +74,7 @@ def kernel_matrix(
     Raises
     ------
     OutOfRangeError
-        Where a power leaves the range of floating-point numbers.
+        If a power leaves the range of floating-point numbers.
     DegenerateDataError
         For a point at 0, which has no cosine.
 
@@ -91,7 +89,7 @@ def kernel_matrix(
                 details={"row": int(np.argmin(length))},
             )
         X = X / length[:, None]
-    of_pairs: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
+    kernels: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
         "rbf": lambda rows: np.exp(-gamma * cdist(rows, X, "sqeuclidean")),
         "polynomial": lambda rows: np.asarray((gamma * (rows @ X.T) + spec.offset) ** spec.degree),
         "cosine": lambda rows: rows @ X.T,
@@ -100,26 +98,24 @@ def kernel_matrix(
     K = np.empty((n, n))
     with np.errstate(over="ignore"):
         for rows in blocks(n, max(1, _BLOCK_ENTRIES // n), "kernel", on_progress):
-            K[rows] = of_pairs[spec.kernel](X[rows])
+            K[rows] = kernels[spec.kernel](X[rows])
     if not np.isfinite(K.sum()):
         raise OutOfRangeError("The kernel leaves the range of floating-point numbers.", remedy="Lower degree or gamma.")
     return K
 
 
-def run(
-    X: NDArray[np.float64], spec: KernelPcaSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None = None
-) -> Embedding:
+def run(X: NDArray[np.float64], spec: KernelPcaSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the leading components of the images."""
     n, p = len(X), spec.n_components
     if spec.kernel == "linear":
-        X = X - X.mean(axis=0)  # the centred kernel is the same, and keeps its digits far from 0
+        X = X - X.mean(axis=0)  # the centered kernel is the same, without the rounding of a large mean
     gamma = 1 / float(X.var(axis=0).sum()) if spec.gamma == "auto" else float(spec.gamma)
     K = kernel_matrix(X, spec, gamma, on_progress)
-    centre(K)
+    double_center(K)
     total = float(np.trace(K))
     values, vectors = leading_eigenpairs(K, p, on_progress)
-    if values[-1] <= NOTHING * max(values[0], total):
-        most = int((values > NOTHING * max(values[0], total)).sum())
+    if values[-1] <= ROUNDING * max(values[0], total):
+        most = int((values > ROUNDING * max(values[0], total)).sum())
         raise DegenerateDataError(
             f"The images of the points under this kernel span {most} dimensions, fewer than n_components={p}.",
             remedy=f"Give n_components of at most {most}."
@@ -138,11 +134,6 @@ def refuse(n: int, d: int, spec: KernelPcaSpec) -> None:
     require_rank(n, d if spec.kernel in {"linear", "cosine"} else n, spec.n_components)
 
 
-def cost(n: int, d: int, spec: KernelPcaSpec) -> Cost:
-    """Return the cost of all pairs and of some eigenvectors."""
-    return Cost(2e-3 + n * n * (6e-8 + 1e-9 * d), bytes=16.0 * n * n + 16.0 * n * d)
-
-
 METHOD = Method(
     name="kernel-pca",
     title="Kernel PCA",
@@ -153,6 +144,6 @@ METHOD = Method(
     spec=KernelPcaSpec,
     run=run,
     refuse=refuse,
-    cost=cost,
+    cost=estimator("kernel-pca"),
     growth="n^2; n^3 where the kernel's spectrum is flat",
 )

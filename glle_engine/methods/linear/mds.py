@@ -2,8 +2,8 @@ r"""Classical multidimensional scaling: points whose inner products are those of
 
 With :math:`J = I - 1 1^T / n` and the squares of the dissimilarities, :math:`B = -\frac12 J D^{(2)} J = U \Lambda U^T`
 and :math:`Y = U_p \Lambda_p^{1/2}` (Torgerson 1952; Gower 1966), which minimises the strain
-:math:`\|B - Y Y^T\|_F`. Of the Euclidean distances of X, :math:`B = X X^T` with X centred, and Y is PCA's: no distance
-is computed.
+:math:`\|B - Y Y^T\|_F`. Of the Euclidean distances of X, :math:`B = X X^T` with X centred, and Y is PCA's, so that
+no distance is computed.
 """
 
 from __future__ import annotations
@@ -17,25 +17,23 @@ from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import DegenerateDataError, InvalidParameterError, InvalidShapeError
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import leading_eigenpairs, least_eigenvalue
-from glle_engine.methods.base import Cost, Embedding, Method
-from glle_engine.methods.linear import pca
-from glle_engine.methods.linear.centering import centre
-from glle_engine.methods.linear.principal_axes import flat_notes, principal_axes
+from glle_engine.methods.base import Embedding, Method, require_rank
+from glle_engine.methods.costs import Cost, estimate
+from glle_engine.methods.linear.pca import principal_axes
 from glle_engine.methods.parameters import MethodSpec, choice
-from glle_engine.methods.refusals import require_rank
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glle_engine.base.progress import OnProgress
 
-ROUNDING = 1e-7  # of the largest dissimilarity: a root of a difference of squares has no more digits
-NEGATIVE = 1e-6  # of the largest eigenvalue: below it the dissimilarities are as good as distances
+ROUNDING = 1e-7  # of the largest dissimilarity: digits of a root of a difference of squares
+NEGATIVE = 1e-6  # of the largest eigenvalue: smaller negative ones are those of distances
 
 
 @dataclass(frozen=True, kw_only=True)
 class MdsSpec(MethodSpec):
-    """The parameters of classical MDS."""
+    """Parameters of classical MDS."""
 
     dissimilarity: str = choice(
         "euclidean",
@@ -45,26 +43,37 @@ class MdsSpec(MethodSpec):
     )
 
 
+def double_center(matrix: NDArray[np.float64]) -> None:
+    """Replace a symmetric K (n, n) by J K J, J = I - 1 1^T / n, in place."""
+    means = matrix.mean(axis=0)
+    matrix -= means
+    matrix -= (means - means.mean())[:, None]
+
+
 def checked_dissimilarities(D: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return a matrix of dissimilarities, exactly symmetric.
 
     Raises
     ------
     InvalidParameterError
-        For one that is negative, not 0 on the diagonal, or not symmetric but for rounding; names the first place.
+        With the first entry that is negative, on the diagonal and not 0, or not symmetric.
 
     """
-    allowed = ROUNDING * float(D.max())
-    wrong = (
+    tolerance = ROUNDING * float(D.max())
+    checks = (
         (D < 0, "is negative", "Give dissimilarities of at least 0; a similarity s may become sqrt(1 - s)."),
-        (np.diag(np.diag(D) > allowed), "is on the diagonal and not 0", "Set the diagonal to 0."),
-        (np.abs(D - D.T) > allowed, "differs from its mirror image", "Give a symmetric matrix, such as (D + D^T) / 2."),
+        (np.diag(np.diag(D) > tolerance), "is on the diagonal and not 0", "Set the diagonal to 0."),
+        (
+            np.abs(D - D.T) > tolerance,
+            "differs from its mirror image",
+            "Give a symmetric matrix, such as (D + D^T) / 2.",
+        ),
     )
-    for where, told, remedy in wrong:
-        if where.any():
-            row, column = (int(i) for i in np.argwhere(where)[0])
+    for is_wrong, reason, remedy in checks:
+        if is_wrong.any():
+            row, column = (int(i) for i in np.argwhere(is_wrong)[0])
             raise InvalidParameterError(
-                f"The dissimilarity X[{row}, {column}] = {D[row, column]:g} {told}.",
+                f"The dissimilarity X[{row}, {column}] = {D[row, column]:g} {reason}.",
                 remedy=remedy,
                 details={"row": row, "column": column},
             )
@@ -73,19 +82,17 @@ def checked_dissimilarities(D: NDArray[np.float64]) -> NDArray[np.float64]:
     return symmetric
 
 
-def run(
-    X: NDArray[np.float64], spec: MdsSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None = None
-) -> Embedding:
+def run(X: NDArray[np.float64], spec: MdsSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the leading eigenvectors of the inner products."""
     if spec.dissimilarity == "precomputed":
         return scaling_of(checked_dissimilarities(X), spec.n_components, on_progress)
     axes = principal_axes(X, spec.n_components, on_progress)
-    centred = X - X.mean(axis=0)
-    centred /= np.abs(centred).max()  # fourth powers stay in range
-    moment = centred.T @ centred if len(X) >= X.shape[1] else centred @ centred.T
+    centered = X - X.mean(axis=0)
+    centered /= np.abs(centered).max()  # fourth powers stay in range
+    moment = centered.T @ centered if len(X) >= X.shape[1] else centered @ centered.T
     shares = axes.values * (float(np.trace(moment)) / axes.total)
     figures = {"strain": _strain(float(np.linalg.norm(moment)), shares)}
-    return Embedding(axes.scores, axes.values * len(X), figures, flat_notes(axes))
+    return Embedding(axes.scores, axes.values * len(X), figures, axes.notes())
 
 
 def scaling_of(D: NDArray[np.float64], p: int, on_progress: OnProgress) -> Embedding:
@@ -94,7 +101,7 @@ def scaling_of(D: NDArray[np.float64], p: int, on_progress: OnProgress) -> Embed
     Parameters
     ----------
     D : (n, n) float64
-        Exactly symmetric, not negative, its diagonal 0.
+        Exactly symmetric, not negative, with a diagonal of 0.
     p : int
     on_progress
 
@@ -106,13 +113,13 @@ def scaling_of(D: NDArray[np.float64], p: int, on_progress: OnProgress) -> Embed
     Raises
     ------
     DegenerateDataError
-        Where fewer than p eigenvalues are positive.
+        If fewer than p eigenvalues are positive.
 
     """
     on_progress(0, 1, "inner products")
     unit = float(D.max())  # squares stay in range
     B = -0.5 * (D / unit) ** 2
-    centre(B)
+    double_center(B)
     on_progress(1, 1, "inner products")
     norm = float(np.linalg.norm(B))
     values, vectors = leading_eigenpairs(B, p, on_progress)
@@ -127,11 +134,13 @@ def scaling_of(D: NDArray[np.float64], p: int, on_progress: OnProgress) -> Embed
     figures = {"strain": _strain(norm, values), "least_eigenvalue": unit**2 * least}
     notes: tuple[Note, ...] = ()
     if least < -NEGATIVE * values[0]:
-        told = f"The least eigenvalue is {-least / values[0]:.2g} of the largest, negative: no points of any dimension"
+        message = (
+            f"The least eigenvalue is {-least / values[0]:.2g} of the largest, negative: no points of any dimension"
+        )
         notes = (
             Note(
                 "not-euclidean",
-                f"{told} have these dissimilarities. The embedding keeps the positive part; where that share is "
+                f"{message} have these dissimilarities. The embedding keeps the positive part; where that share is "
                 "large, add a constant to them all or take their roots.",
             ),
         )
@@ -155,11 +164,8 @@ def refuse(n: int, d: int, spec: MdsSpec) -> None:
 
 
 def cost(n: int, d: int, spec: MdsSpec) -> Cost:
-    """Return the cost of PCA, or of some eigenvectors of a dense matrix."""
-    if spec.dissimilarity == "precomputed":
-        return Cost(2e-3 + 1.7e-7 * n * n, bytes=40.0 * n * n)
-    own = pca.cost(n, d, spec)
-    return Cost(1.5 * own.seconds, own.bytes)
+    """Return the expected cost."""
+    return estimate("mds, precomputed" if spec.dissimilarity == "precomputed" else "mds", n, d, p=spec.n_components)
 
 
 METHOD = Method(

@@ -1,10 +1,10 @@
 r"""Neighbourhood preserving embedding: LLE whose coordinates are linear functions of the data.
 
 With LLE's weights W and :math:`M = (I - W)^T (I - W)`, the bottom solutions of
-:math:`X^T M X a = \lambda X^T X a`, :math:`Y = X a` (He, Cai, Yan and Zhang 2005), X centred. In the whitened principal
-axes :math:`X = Q S V^T` this is the bottom of the singular value decomposition of :math:`(I - W) Q`, which squares no
-condition number; :math:`Y^T Y = n I` as in LLE. Q has a dimension less than there are points at most: with all of them
-every embedding is linear and NPE is LLE, so where features abound only the axes that hold most variance are kept.
+:math:`X^T M X a = \lambda X^T X a`, :math:`Y = X a` (He, Cai, Yan and Zhang 2005), X centered. In the whitened
+principal axes :math:`X = Q S V^T` this is the bottom of the singular value decomposition of :math:`(I - W) Q`, which squares no
+condition number; :math:`Y^T Y = n I` as in LLE. With n - 1 axes every embedding is linear and NPE is LLE. Data of many
+features therefore keep only the axes with most of the variance.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from glle_engine.base.validation import require_enough_points
 from glle_engine.eigen.eigenproblem import scaled
 from glle_engine.graph.connectivity import components
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.methods.base import Cost, Embedding, Method
+from glle_engine.methods.base import Embedding, Method, require_rank
+from glle_engine.methods.costs import estimator
 from glle_engine.methods.parameters import number
-from glle_engine.methods.refusals import require_rank
 from glle_engine.methods.spectral.lle import LleSpec
 from glle_engine.weights.lle import lle_weights
 
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
 
-MOST_VARIANCE = 0.99  # kept where there are as many features as points; He et al. keep 0.98
+MOST_VARIANCE = 0.99  # kept if there are as many features as points; He et al. keep 0.98
 
 
 @dataclass(frozen=True, kw_only=True)
 class NpeSpec(LleSpec):
-    """The parameters of NPE."""
+    """Parameters of NPE."""
 
     variance: float | str = number(
         "auto",
@@ -50,12 +50,12 @@ class NpeSpec(LleSpec):
 
 
 def whitened(X: NDArray[np.float64], share: float, least: int) -> NDArray[np.float64]:
-    """Return orthonormal scores (n, r) on the fewest principal axes with this share of the variance, `least` or more.
+    """Return orthonormal scores (n, r) on the fewest principal axes, at least `least`, with this share of the variance.
 
     Raises
     ------
     DegenerateDataError
-        Where the data span fewer than `least` dimensions.
+        If the data span fewer than `least` dimensions.
 
     """
     U, spread, _ = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)
@@ -66,14 +66,12 @@ def whitened(X: NDArray[np.float64], share: float, least: int) -> NDArray[np.flo
             remedy=f"Give n_components of at most {rank}.",
             details={"most": rank},
         )
-    held = np.cumsum(spread[:rank] ** 2)
-    count = rank if share == 1 else int(np.searchsorted(held, share * held[-1])) + 1
+    variance = np.cumsum(spread[:rank] ** 2)
+    count = rank if share == 1 else int(np.searchsorted(variance, share * variance[-1])) + 1
     return np.asarray(U[:, : min(max(count, least), rank)])
 
 
-def run(
-    X: NDArray[np.float64], spec: NpeSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None = None
-) -> Embedding:
+def run(X: NDArray[np.float64], spec: NpeSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the linear functions that LLE's weights reconstruct best."""
     n, d = X.shape
     p, k = spec.n_components, spec.n_neighbors
@@ -90,13 +88,11 @@ def run(
     figures = {"axes": Q.shape[1], "components": int(components(nearest).max()) + 1}
     notes: tuple[Note, ...] = ()
     if figures["components"] > 1:
-        told = f"With n_neighbors={k} the graph falls into {figures['components']} components."
-        notes = (
-            Note(
-                "disconnected-graph",
-                f"{told} The map is one for all, but nothing keeps their places to each other. Raise n_neighbors.",
-            ),
+        message = (
+            f"With n_neighbors={k} the graph falls into {figures['components']} components. One linear map embeds "
+            "them all, but no weight relates their positions. Raise n_neighbors."
         )
+        notes = (Note("disconnected-graph", message),)
     return Embedding(scaled(Q @ Vt[: -p - 1 : -1].T), S[: -p - 1 : -1] ** 2, figures, notes)
 
 
@@ -104,16 +100,6 @@ def refuse(n: int, d: int, spec: NpeSpec) -> None:
     """Refuse too few points, and more components than dimensions."""
     require_enough_points(n, spec)
     require_rank(n, d, spec.n_components)
-
-
-def cost(n: int, d: int, spec: NpeSpec) -> Cost:
-    """Return the cost of neighbours, weights and two decompositions."""
-    k, r = spec.n_neighbors, min(n, d)
-    search = 2e-6 * n * k if d <= 15 else 2e-10 * n * n * d
-    return Cost(
-        seconds=0.01 + search + 1e-8 * n * k * (d + k * k) + 1.5e-9 * n * d * r + 3e-9 * n * r * k,
-        bytes=40.0 * n * d + 8.0 * n * 8 * k,
-    )
 
 
 METHOD = Method(
@@ -125,6 +111,6 @@ METHOD = Method(
     spec=NpeSpec,
     run=run,
     refuse=refuse,
-    cost=cost,
+    cost=estimator("npe"),
     growth="n d^2, and n^2 d to find neighbours among many features",
 )

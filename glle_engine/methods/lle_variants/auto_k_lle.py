@@ -26,10 +26,10 @@ from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.connectivity import closed_classes, connected_neighbors
 from glle_engine.linalg import dense
 from glle_engine.linalg.distances import distances, unit_of
-from glle_engine.methods.base import Cost, Embedding, Method
+from glle_engine.methods.base import Embedding, Method
+from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.lle_variants.rewired import first_connecting
 from glle_engine.methods.parameters import MethodSpec, choice, integer, number
-from glle_engine.methods.spectral import lle
 from glle_engine.methods.spectral.lle import LleSpec, lle_of
 from glle_engine.metrics.residual_variance import unexplained_variance
 from glle_engine.posterior.selection import advise
@@ -70,9 +70,7 @@ class AutoKLleSpec(MethodSpec):
         return LleSpec(n_components=self.n_components, n_neighbors=k, reg=self.reg)
 
 
-def run(
-    X: NDArray[np.float64], spec: AutoKLleSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None = None
-) -> Embedding:
+def run(X: NDArray[np.float64], spec: AutoKLleSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the k that is judged best."""
     nearest, _ = connected_neighbors(X, spec.k_most, on_progress)
     connecting = first_connecting(nearest, 1)
@@ -156,10 +154,9 @@ def refuse(n: int, d: int, spec: AutoKLleSpec) -> None:
 
 
 def cost(n: int, d: int, spec: AutoKLleSpec) -> Cost:
-    """Return the cost of LLE at every k, and of judging each."""
-    each = [lle.cost(n, d, spec.at(k)) for k in spec.tried()]
-    ranks = (3e-5 * n + 1e-8 * n * n * (d > 15)) * len(each)
-    return Cost(seconds=sum(one.seconds for one in each) * 1.2 + ranks, bytes=2 * max(one.bytes for one in each))
+    """Return the expected cost."""
+    each = [estimate("auto-k-lle", n, d, k=k, p=spec.n_components) for k in spec.tried()]
+    return Cost(sum(cost.seconds for cost in each), max(cost.bytes for cost in each))
 
 
 METHOD = Method(

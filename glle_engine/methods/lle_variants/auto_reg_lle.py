@@ -27,10 +27,9 @@ from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.linalg import dense
-from glle_engine.methods.base import Cost, Embedding, Method
-from glle_engine.methods.neighborhood import NeighborSpec
-from glle_engine.methods.parameters import choice, number
-from glle_engine.methods.spectral import lle
+from glle_engine.methods.base import Embedding, Method
+from glle_engine.methods.costs import Cost, estimate
+from glle_engine.methods.parameters import NeighborSpec, choice, number
 from glle_engine.methods.spectral.lle import embedding_of
 from glle_engine.weights.lle import Neighborhoods, neighborhoods, normalised_precision
 
@@ -86,9 +85,7 @@ def gcv_ridge(block: Neighborhoods, grid: NDArray[np.float64]) -> NDArray[np.flo
     return np.asarray(grid[np.argmin(residual / free**2, axis=0)])
 
 
-def run(
-    X: NDArray[np.float64], spec: AutoRegLleSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None = None
-) -> Embedding:
+def run(X: NDArray[np.float64], spec: AutoRegLleSpec, on_progress: OnProgress) -> Embedding:
     """Embed with a ridge for every point."""
     nearest, _ = connected_neighbors(X, spec.n_neighbors, on_progress)
     neighbors = np.sort(nearest, axis=1)
@@ -131,15 +128,9 @@ def refuse(n: int, d: int, spec: AutoRegLleSpec) -> None:
 
 
 def cost(n: int, d: int, spec: AutoRegLleSpec) -> Cost:
-    """Return the cost of LLE, and of a decomposition a point."""
-    k = spec.n_neighbors
-    whole = lle.cost(n, d, spec)
-    small = min(d, k)
-    if spec.rule == "gcv":
-        own = n * (1e-5 + 2e-8 * small * k * d + 4e-8 * _GRID * small)
-    else:
-        own = n * (1e-5 + 3e-8 * k**3)
-    return Cost(seconds=whole.seconds + own, bytes=whole.bytes + 8.0 * (1 << 22))
+    """Return the expected cost."""
+    row = "auto-reg-lle, gcv" if spec.rule == "gcv" else "auto-reg-lle"
+    return estimate(row, n, d, k=spec.n_neighbors, p=spec.n_components)
 
 
 METHOD = Method(

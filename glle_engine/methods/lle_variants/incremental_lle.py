@@ -27,7 +27,8 @@ import numpy as np
 from glle_engine.base.errors import TooFewPointsError
 from glle_engine.base.progress import blocks
 from glle_engine.graph.connectivity import connected_neighbors
-from glle_engine.methods.base import Cost, Embedding, Method
+from glle_engine.methods.base import Embedding, Method
+from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.lle_variants.arrivals import Arrivals
 from glle_engine.methods.parameters import choice, integer, number
 from glle_engine.methods.spectral import lle
@@ -63,9 +64,7 @@ def initial_points(n: int, spec: IncrementalLleSpec) -> int:
     return min(n, round(spec.initial * n))
 
 
-def run(
-    X: NDArray[np.float64], spec: IncrementalLleSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None = None
-) -> Embedding:
+def run(X: NDArray[np.float64], spec: IncrementalLleSpec, on_progress: OnProgress) -> Embedding:
     """Embed the initial points, and add the others."""
     n, k = len(X), spec.n_neighbors
     count = initial_points(n, spec)
@@ -102,14 +101,10 @@ def refuse(n: int, d: int, spec: IncrementalLleSpec) -> None:
 
 
 def cost(n: int, d: int, spec: IncrementalLleSpec) -> Cost:
-    """Return the cost of LLE of the initial points, and of the additions."""
-    k, count = spec.n_neighbors, initial_points(n, spec)
-    whole = lle.cost(max(count, 1), d, spec)
-    if spec.placement == "weights":
-        each = 2e-5 + 1e-8 * k * k * (k + d) + (3e-4 + 4e-9 * count * d if d > 15 else 0.0)
-    else:
-        each = 2.5e-3 + 1.5e-9 * n * (d + 2)
-    return Cost(seconds=whole.seconds + (n - count) * each, bytes=whole.bytes + 8.0 * n * (3 * k + 2 * d + 20))
+    """Return the expected cost."""
+    count = max(initial_points(n, spec), 1)
+    row = "incremental-lle" if spec.placement == "weights" else "incremental-lle, eigenvalues"
+    return estimate(row, count, d, k=spec.n_neighbors, p=spec.n_components, m=n - count)
 
 
 METHOD = Method(

@@ -1,10 +1,9 @@
-r"""ISOLLE: locally linear embedding of the neighbours along the sheet.
+r"""ISOLLE: locally linear embedding of the neighbors along the sheet.
 
-Distances are lengths of shortest paths, :math:`d_G(i, j)`, in the graph of the g nearest; the neighbours of a point
-are the k nearest by them, and the rest is LLE (Varini, Degenhard and Nattkemper 2006; survey arXiv 2011.10925,
-"fusion with Isomap"). A graph with g >= k holds the straight edge to each of the k nearest, and no path is shorter:
-the neighbours, and the embedding, are then those of LLE. With g < k a path must go along the sheet where the straight
-line would leave it.
+Distances are lengths of shortest paths, :math:`d_G(i, j)`, in the graph of the g nearest. The neighbors of a point are
+the k nearest by them, and the rest is LLE (Varini, Degenhard and Nattkemper 2006; survey arXiv 2011.10925, "fusion with
+Isomap"). A graph with g >= k contains the edge to each of the k nearest, and no path is shorter, so the result is LLE.
+With g < k paths follow the sheet where the straight line would leave it.
 """
 
 from __future__ import annotations
@@ -19,10 +18,11 @@ from glle_engine.base.errors import TooFewPointsError
 from glle_engine.base.validation import require_enough_points
 from glle_engine.graph.connectivity import components, connected_neighbors, require_connected
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.methods.base import Cost, Embedding, Method
-from glle_engine.methods.lle_variants.rewired import first_connecting, smallest_of_rows, undirected
+from glle_engine.methods.base import Embedding, Method
+from glle_engine.methods.costs import estimator
+from glle_engine.methods.lle_variants.rewired import BLOCK_ENTRIES, first_connecting, smallest_of_rows
 from glle_engine.methods.parameters import integer
-from glle_engine.methods.spectral import lle
+from glle_engine.methods.spectral.laplacian import symmetric_graph
 from glle_engine.methods.spectral.lle import LleSpec, lle_of
 
 if TYPE_CHECKING:
@@ -30,12 +30,10 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
 
-_BLOCK_ENTRIES = 1 << 21
-
 
 @dataclass(frozen=True, kw_only=True)
 class IsolleSpec(LleSpec):
-    """The parameters of ISOLLE."""
+    """Parameters of ISOLLE."""
 
     n_graph: int | str = integer(
         "auto",
@@ -54,7 +52,7 @@ def geodesic_neighbors(
     Parameters
     ----------
     nearest : (n, g) int32
-        The graph, one component; its edges can be walked both ways.
+        A graph of one component, whose edges lead both ways.
     distances : (n, g) float64
         The lengths of its edges.
     k : int
@@ -62,12 +60,12 @@ def geodesic_neighbors(
 
     """
     n = len(nearest)
-    graph = undirected(nearest, distances)
-    reach = 2.0 * distances[:, -1]  # paths are followed so far, and twice as far where that was not enough
+    graph = symmetric_graph(nearest, distances)
+    reach = 2.0 * distances[:, -1]  # limit of the paths, doubled until k points are within it
     reach[reach == 0] = max(float(reach.mean()), np.finfo(float).tiny)
-    found = np.empty((n, k), np.int32)
+    along = np.empty((n, k), np.int32)
     pending = np.argsort(reach, kind="stable")
-    size = max(1, _BLOCK_ENTRIES // n)
+    size = max(1, BLOCK_ENTRIES // n)
     while len(pending):
         late = []
         for start in range(0, len(pending), size):
@@ -75,19 +73,17 @@ def geodesic_neighbors(
             lengths = dijkstra(graph, indices=points, limit=float(reach[points].max()))
             lengths[np.arange(len(points)), points] = np.inf
             enough = np.isfinite(lengths).sum(axis=1) >= k
-            found[points[enough]] = smallest_of_rows(lengths[enough], k)
+            along[points[enough]] = smallest_of_rows(lengths[enough], k)
             late.append(points[~enough])
             on_progress(min(n - 1, n - len(pending) + start), n, "paths")
         pending = np.concatenate(late)
         reach[pending] *= 2
     on_progress(n, n, "paths")
-    return found
+    return along
 
 
-def run(
-    X: NDArray[np.float64], spec: IsolleSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None = None
-) -> Embedding:
-    """Embed by the neighbours along the graph."""
+def run(X: NDArray[np.float64], spec: IsolleSpec, on_progress: OnProgress) -> Embedding:
+    """Embed by the neighbors along the graph."""
     k, p = spec.n_neighbors, spec.n_components
     if isinstance(spec.n_graph, int):
         g = spec.n_graph
@@ -102,20 +98,20 @@ def run(
         along = nearest[:, :k]
     else:
         along = geodesic_neighbors(nearest[:, :g], distances[:, :g], k, on_progress)
-    found = lle_of(X, along, spec, on_progress)
-    other = _replaced(kneighbors(X, k)[0], along)
-    return Embedding(found.Y, found.eigenvalues, {**found.figures, "n_graph": g, "neighbors_replaced": other})
+    embedding = lle_of(X, along, spec, on_progress)
+    figures = {**embedding.figures, "n_graph": g, "neighbors_replaced": _replaced(kneighbors(X, k)[0], along)}
+    return Embedding(embedding.Y, embedding.eigenvalues, figures)
 
 
 def _replaced(straight: NDArray[np.int32], along: NDArray[np.int32]) -> float:
-    """Return which share of the nearest by straight lines is not among the nearest along the graph."""
+    """Return the share of the nearest by straight lines that are not among the nearest along the graph."""
     n = len(straight)
     rows = np.arange(n)[:, None]
     return float(1 - np.isin(straight + n * rows, along + n * rows).mean())
 
 
 def refuse(n: int, d: int, spec: IsolleSpec) -> None:
-    """Refuse too few points, for the neighbours or for the graph."""
+    """Refuse too few points for the neighbors or for the graph."""
     require_enough_points(n, spec)
     if isinstance(spec.n_graph, int) and spec.n_graph >= n:
         raise TooFewPointsError(
@@ -123,13 +119,6 @@ def refuse(n: int, d: int, spec: IsolleSpec) -> None:
             remedy=f"Give n_graph of at most {n - 1}, or more points.",
             details={"n_points": n, "n_graph": spec.n_graph},
         )
-
-
-def cost(n: int, d: int, spec: IsolleSpec) -> Cost:
-    """Return the cost of LLE, of local shortest paths, and of looking through n numbers a point."""
-    whole = lle.cost(n, d, spec)
-    paths = 1.5e-6 * n * spec.n_neighbors + 8e-9 * n * n
-    return Cost(seconds=1.2 * whole.seconds + paths, bytes=whole.bytes + 6 * 8.0 * max(_BLOCK_ENTRIES, n))
 
 
 METHOD = Method(
@@ -141,7 +130,7 @@ METHOD = Method(
     spec=IsolleSpec,
     run=run,
     refuse=refuse,
-    cost=cost,
+    cost=estimator("isolle"),
     growth="n^2, with a small constant: n numbers are looked through for each point",
     reproducible=True,
 )

@@ -1,24 +1,29 @@
 r"""Pruned LLE: the kNN graph without its short circuits.
 
 ORC-ManL (Saidi, Hickok and Blumberg 2025, *Recovering manifold structure using Ollivier-Ricci curvature*, Algorithm 1),
-before LLE. Edges of curvature
+followed by LLE. The curvature of an edge (Ollivier 2009) is
 
-.. math:: \kappa(i, j) \le -1 + 4 (1 - \delta)
+.. math:: \kappa(i, j) = 1 - W_1(\mu_i, \mu_j)
 
-are doubtful (`glle_engine.methods.lle_variants.curvature`). A doubtful edge is cut where the way round it, by edges that are not
-doubtful, is longer than
+with unit edges, :math:`\mu_i` uniform on the neighbors of i other than j, and :math:`W_1` the least mean number of
+edges that moves one to the other. Inside a sheet neighbors are shared and :math:`\kappa` is near or above 0. Across a
+gap every neighbor moves back over the edge, three edges, and :math:`\kappa = -2`. Both measures take the k - 1
+nearest, so that :math:`W_1` is an assignment.
+
+Edges with :math:`\kappa(i, j) \le -1 + 4 (1 - \delta)` are doubtful. A doubtful edge is cut if the detour by edges
+that are not doubtful is longer than
 
 .. math:: \frac{(1 - \lambda)\, \pi^2}{2 \sqrt{24 \lambda}}\, \epsilon_{ij},
 
-:math:`\epsilon_{ij}` the larger distance of either end to its k-th neighbour: inside a sheet there is a short way round
-every edge, whatever its curvature, and nothing is cut. An edge with no way round at all is not cut, either: it is no
-short circuit but the only way, and so the graph stays whole. Edges that are saved are ways round for others, until no
-more are saved; that short circuits do not save each other takes that all are doubtful. The rest is LLE, each point with
-the neighbours it has left; a point that would have none keeps the nearest. Where nothing is cut the result is LLE's.
+:math:`\epsilon_{ij}` the larger distance of either end to its k-th neighbor. Inside a sheet every edge has a short
+detour, and nothing is cut. An edge without any detour stays, so the graph stays connected. A saved edge serves as a
+detour for others, until no more are saved. Short circuits do not save each other as long as all are doubtful. LLE uses
+the remaining neighbors of each point; a point that would have none keeps the nearest. If nothing is cut the result is
+LLE.
 
-The paper's delta of .8 and lambda of .01 are for some 20 neighbours and thousands of points; .9 and .03 find more short
-circuits with 8 to 16 neighbours and hundreds of points. Where two turns touch along many edges that lie side by side,
-these share their neighbours, are not doubtful, and stay.
+The paper's delta of .8 and lambda of .01 are for some 20 neighbors and thousands of points; .9 and .03 find more short
+circuits with 8 to 16 neighbors and hundreds of points. If two turns touch along many parallel edges, these edges share
+their neighbors, are not doubtful, and stay.
 """
 
 from __future__ import annotations
@@ -27,14 +32,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components, dijkstra
 
 from glle_engine.base.diagnostics import Note
 from glle_engine.base.progress import blocks
 from glle_engine.graph.connectivity import closed_classes, connected_neighbors, edges
-from glle_engine.methods.base import Cost, Embedding, Method
-from glle_engine.methods.lle_variants.curvature import ollivier_ricci
+from glle_engine.methods.base import Embedding, Method
+from glle_engine.methods.costs import estimator
+from glle_engine.methods.lle_variants.rewired import BLOCK_ENTRIES
 from glle_engine.methods.parameters import number
 from glle_engine.methods.spectral import lle
 from glle_engine.methods.spectral.lle import LleSpec, lle_of
@@ -44,12 +51,10 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
 
-_BLOCK_ENTRIES = 1 << 21
-
 
 @dataclass(frozen=True, kw_only=True)
 class PrunedLleSpec(LleSpec):
-    """The parameters of pruned LLE."""
+    """Parameters of pruned LLE."""
 
     delta: float = number(
         0.9,
@@ -72,7 +77,7 @@ def short_circuits(
     spec: PrunedLleSpec,
     on_progress: OnProgress,
 ) -> tuple[NDArray[np.bool_], int]:
-    """Return which edges (n, k) are short circuits, the same seen from either end, and how many edges were doubtful.
+    """Return the mask of short circuits (n, k), equal from either end, and the number of doubtful edges.
 
     Parameters
     ----------
@@ -87,12 +92,12 @@ def short_circuits(
     pairs, first, where = np.unique(ends, axis=0, return_index=True, return_inverse=True)
     where = where.reshape(n, k)
     doubtful = ollivier_ricci(nearest, pairs, on_progress) <= -1 + 4 * (1 - spec.delta) + 1e-12
-    # Duplicates are apart by the smallest normal number: an edge of length 0 would be none.
+    # A sparse matrix drops zeros, so duplicates get the smallest normal number as their distance.
     length = np.maximum(distances.ravel()[first], np.finfo(float).tiny)
     least = (1 - spec.tolerance) * np.pi**2 / (2 * np.sqrt(24 * spec.tolerance))
     allowed = least * distances[pairs, -1].max(axis=1)
     cut = doubtful
-    while cut.any():  # what is saved may be a way round for others
+    while cut.any():  # a saved edge may be a detour for others
         saved = cut & ~_detoured(pairs, length, cut, allowed, on_progress)
         cut = cut & ~saved
         if not saved.any():
@@ -107,70 +112,111 @@ def _detoured(
     allowed: NDArray[np.float64],
     on_progress: OnProgress,
 ) -> NDArray[np.bool_]:
-    """Return which of the edges (m, 2) that are cut have a way round by the others, longer than allowed."""
+    """Return the mask (m,) of cut edges whose detour by the others is longer than allowed."""
     n = int(pairs.max()) + 1
-    sure = pairs[~cut]
-    graph = csr_array((length[~cut], (sure[:, 0], sure[:, 1])), shape=(n, n))
+    certain = pairs[~cut]
+    graph = csr_array((length[~cut], (certain[:, 0], certain[:, 1])), shape=(n, n))
     graph = csr_array(graph + graph.T)
     part = connected_components(graph, directed=False)[1]
     candidates = np.flatnonzero(cut & (part[pairs[:, 0]] == part[pairs[:, 1]]))
-    found = np.zeros(len(pairs), bool)
-    for rows in blocks(len(candidates), max(1, _BLOCK_ENTRIES // n), "ways round", on_progress):
-        own = candidates[rows]
-        sources, place = np.unique(pairs[own, 0], return_inverse=True)
-        around = dijkstra(graph, indices=sources, limit=float(allowed[own].max()))
-        found[own] = around[place, pairs[own, 1]] > allowed[own]
-    return found
+    is_long = np.zeros(len(pairs), bool)
+    for rows in blocks(len(candidates), max(1, BLOCK_ENTRIES // n), "ways round", on_progress):
+        some = candidates[rows]
+        sources, place = np.unique(pairs[some, 0], return_inverse=True)
+        detours = dijkstra(graph, indices=sources, limit=float(allowed[some].max()))
+        is_long[some] = detours[place, pairs[some, 1]] > allowed[some]
+    return is_long
 
 
-def run(
-    X: NDArray[np.float64], spec: PrunedLleSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None = None
-) -> Embedding:
-    """Embed by the neighbours that are no short circuits."""
+def ollivier_ricci(
+    nearest: NDArray[np.int32], pairs: NDArray[np.int32], on_progress: OnProgress
+) -> NDArray[np.float64]:
+    """Return the Ollivier-Ricci curvature (m,) of edges, in [-2, 1].
+
+    Parameters
+    ----------
+    nearest : (n, k) int32
+        Nearest first; k of at least 2.
+    pairs : (m, 2) int32
+        Edges of the graph, in either direction.
+
+    """
+    n, k = nearest.shape
+    step = csr_array((np.ones(n * k, np.int8), nearest.ravel(), np.arange(0, n * k + 1, k)), shape=(n, n))
+    one_edge = _keys(step + step.T)
+    # The sums of products of paths of two edges would overflow int8.
+    walk = csr_array(step + step.T, dtype=np.int32)
+    two_edges = _keys(walk @ walk)
+    curvature = np.empty(len(pairs))
+    for rows in blocks(len(pairs), max(1, BLOCK_ENTRIES // (2 * k**2)), "curvature", on_progress):
+        first = _others(nearest, pairs[rows, 0], pairs[rows, 1])
+        second = _others(nearest, pairs[rows, 1], pairs[rows, 0])
+        key = first[:, :, None].astype(np.int64) * n + second[:, None, :]
+        apart = np.full(key.shape, 3, np.int8)
+        apart[_contains(two_edges, key)] = 2
+        apart[_contains(one_edge, key)] = 1
+        apart[first[:, :, None] == second[:, None, :]] = 0
+        for edge, table in enumerate(apart, start=rows.start):
+            curvature[edge] = 1 - table[linear_sum_assignment(table)].mean()
+    return curvature
+
+
+def _keys(graph: csr_array) -> NDArray[np.int64]:
+    """Return row * n + column of every entry, ascending."""
+    graph = csr_array(graph)
+    rows = np.repeat(np.arange(graph.shape[0], dtype=np.int64), np.diff(graph.indptr))
+    return np.sort(rows * graph.shape[0] + graph.indices)
+
+
+def _contains(keys: NDArray[np.int64], queries: NDArray[np.int64]) -> NDArray[np.bool_]:
+    place = np.minimum(np.searchsorted(keys, queries), len(keys) - 1)
+    return np.asarray(keys[place] == queries)
+
+
+def _others(nearest: NDArray[np.int32], points: NDArray[np.int32], excluded: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Return the k - 1 nearest (m, k - 1) of each point other than the excluded one."""
+    rows = nearest[points]
+    dropped = rows == excluded[:, None]
+    dropped[~dropped.any(axis=1), -1] = True
+    return np.asarray(rows[~dropped].reshape(len(rows), -1))
+
+
+def run(X: NDArray[np.float64], spec: PrunedLleSpec, on_progress: OnProgress) -> Embedding:
+    """Embed by the edges that are no short circuits."""
     nearest, distances = connected_neighbors(X, spec.n_neighbors, on_progress)
     cut, doubtful = short_circuits(nearest, distances, spec, on_progress)
     kept = ~cut
-    alone = np.flatnonzero(~kept.any(axis=1))
-    kept[alone, 0] = True
-    found = lle_of(X, nearest, spec, on_progress, kept if cut.any() else None)
+    isolated = np.flatnonzero(~kept.any(axis=1))
+    kept[isolated, 0] = True
+    embedding = lle_of(X, nearest, spec, on_progress, kept if cut.any() else None)
     few = int((kept.sum(axis=1) <= spec.n_components).sum())
     classes = len(closed_classes(edges(nearest, kept)))
     figures = {
-        **found.figures,
+        **embedding.figures,
         "doubtful_edges": doubtful,
         "edges_cut": int(cut.sum()),
         "points_with_few_neighbors": few,
         "closed_classes": classes,
     }
-    return Embedding(found.Y, found.eigenvalues, figures, _notes(few, classes, spec.n_components))
+    return Embedding(embedding.Y, embedding.eigenvalues, figures, _notes(few, classes, spec.n_components))
 
 
 def _notes(few: int, classes: int, p: int) -> tuple[Note, ...]:
-    """Say what the cuts left of the neighbourhoods."""
+    """Return notes on points with too few neighbors, and on closed classes."""
     notes = []
     if few:
-        told = (
-            f"{few} points have at most {p} neighbours left, too few to span {p} dimensions: they lie between these, "
+        message = (
+            f"{few} points have at most {p} neighbors left, too few to span {p} dimensions: they lie between these, "
             "or on the nearest. Raise n_neighbors, or lower tolerance."
         )
-        notes.append(Note("few-neighbors-left", told))
+        notes.append(Note("few-neighbors-left", message))
     if classes > 1:
-        told = (
-            f"{classes} groups of points have no neighbours outside; each lies on a point in the first dimensions. "
-            "Raise n_neighbors, or lower tolerance."
+        message = (
+            f"{classes} groups of points have no neighbors outside; each collapses to a point in the first "
+            "dimensions. Raise n_neighbors, or lower tolerance."
         )
-        notes.append(Note("closed-classes", told))
+        notes.append(Note("closed-classes", message))
     return tuple(notes)
-
-
-def cost(n: int, d: int, spec: PrunedLleSpec) -> Cost:
-    """Return the cost of LLE, and of an assignment an edge."""
-    k = spec.n_neighbors
-    whole = lle.cost(n, d, spec)
-    return Cost(
-        seconds=whole.seconds + n * k * (8e-6 + 1.5e-7 * k * k),
-        bytes=whole.bytes + 8.0 * (2 * n * k * k + 6 * max(_BLOCK_ENTRIES, n)),
-    )
 
 
 METHOD = Method(
@@ -182,7 +228,7 @@ METHOD = Method(
     spec=PrunedLleSpec,
     run=run,
     refuse=lle.refuse,
-    cost=cost,
+    cost=estimator("pruned-lle"),
     growth="n k^3, and n for each doubtful edge",
     reproducible=True,
 )

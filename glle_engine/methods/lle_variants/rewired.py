@@ -1,46 +1,53 @@
-"""Graphs of neighbours that are not the k nearest: refused, with a remedy of their own, where they fall apart."""
+"""Neighbor graphs by other distances than the Euclidean one, and their connectivity."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.spatial.distance import cdist
 
 from glle_engine.base.errors import DisconnectedGraphError
+from glle_engine.base.progress import blocks
 from glle_engine.graph.connectivity import components
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
+    from glle_engine.base.progress import OnProgress
 
-def require_whole(graph: NDArray[np.int32], told: str, remedy: str) -> None:
+BLOCK_ENTRIES = 1 << 21
+
+
+def require_whole(graph: NDArray[np.int32], cause: str, remedy: str) -> None:
     """Raise `DisconnectedGraphError` unless the graph (n, k) is one component.
 
     Parameters
     ----------
     graph : (n, k) int32
-    told : str
-        What made the graph, the start of the sentence: "With alpha=1".
+    cause : str
+        The option that made the graph, as the start of the message: "With alpha=1".
     remedy : str
 
     """
     sizes = np.sort(np.bincount(components(graph)))[::-1]
     if len(sizes) > 1:
         raise DisconnectedGraphError(
-            f"{told} the graph falls into {len(sizes)} components, the largest of {sizes[0]} points.",
+            f"{cause} the graph falls into {len(sizes)} components, the largest of {sizes[0]} points.",
             remedy=remedy,
             details={"components": len(sizes), "sizes": [int(size) for size in sizes[:100]]},
         )
 
 
 def first_connecting(nearest: NDArray[np.int32], least: int) -> int:
-    """Return how many of the nearest it takes, at least `least`, for one component; all of them must connect.
+    """Return the smallest k, at least `least`, whose graph is one component; the graph of all columns must be.
 
     Parameters
     ----------
     nearest : (n, k) int32
-        Nearest first: what connects, connects with more.
+        Nearest first, so that a larger k only adds edges.
 
     """
     low, high = least - 1, int(nearest.shape[1])
@@ -53,15 +60,33 @@ def first_connecting(nearest: NDArray[np.int32], least: int) -> int:
     return high
 
 
-def undirected(nearest: NDArray[np.int32], lengths: NDArray[np.float64]) -> csr_array:
-    """Return the edges of a graph (n, k) with their lengths (n, k), each in both directions.
+def nearest_by(
+    X: NDArray[np.float64],
+    k: int,
+    adjust: Callable[[slice, NDArray[np.float64]], None],
+    stage: str,
+    on_progress: OnProgress,
+) -> NDArray[np.int32]:
+    """Return the k nearest of each point (n, k) by adjusted distances, nearest first.
 
-    Duplicates are apart by the smallest normal number: an edge of length 0 would be none.
+    Parameters
+    ----------
+    X : (n, d) float64
+    k : int
+    adjust : callable
+        (rows, distances): changes the Euclidean distances (len(rows), n) of some points to all in place.
+    stage : str
+    on_progress : callable
+
     """
-    n, k = nearest.shape
-    longer = np.maximum(lengths, np.finfo(float).tiny)
-    graph = csr_array((longer.ravel(), nearest.ravel(), np.arange(0, n * k + 1, k)), shape=(n, n))
-    return csr_array(graph.maximum(graph.T))
+    n = len(X)
+    nearest = np.empty((n, k), np.int32)
+    for rows in blocks(n, max(1, BLOCK_ENTRIES // n), stage, on_progress):
+        distances = cdist(X[rows], X)
+        adjust(rows, distances)
+        distances[np.arange(len(distances)), np.arange(n)[rows]] = np.inf
+        nearest[rows] = smallest_of_rows(distances, k)
+    return nearest
 
 
 def smallest_of_rows(distances: NDArray[np.float64], k: int) -> NDArray[np.int32]:
@@ -70,10 +95,10 @@ def smallest_of_rows(distances: NDArray[np.float64], k: int) -> NDArray[np.int32
         return np.argsort(distances, axis=1, kind="stable").astype(np.int32)
     near = np.sort(np.argpartition(distances, k - 1, axis=1)[:, :k], axis=1)
     order = np.argsort(np.take_along_axis(distances, near, axis=1), axis=1, kind="stable")
-    found = np.take_along_axis(near, order, axis=1).astype(np.int32)
-    # Of entries that tie at the k-th a partition keeps any, by the processor's vector unit.
-    kth = np.take_along_axis(distances, found[:, -1:], axis=1)
+    smallest = np.take_along_axis(near, order, axis=1).astype(np.int32)
+    # A partition keeps any of the entries that tie at the k-th, by the vector unit of the processor.
+    kth = np.take_along_axis(distances, smallest[:, -1:], axis=1)
     for row in np.flatnonzero((distances <= kth).sum(axis=1) > k):
         candidates = np.flatnonzero(distances[row] <= kth[row])
-        found[row] = candidates[np.argsort(distances[row, candidates], kind="stable")[:k]]
-    return found
+        smallest[row] = candidates[np.argsort(distances[row, candidates], kind="stable")[:k]]
+    return smallest

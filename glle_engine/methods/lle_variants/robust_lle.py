@@ -26,7 +26,8 @@ from glle_engine.base.errors import DisconnectedGraphError, TooFewPointsError
 from glle_engine.base.progress import blocks
 from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.methods.base import Cost, Embedding, Method
+from glle_engine.methods.base import Embedding, Method
+from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.parameters import integer, number
 from glle_engine.methods.spectral import lle
 from glle_engine.methods.spectral.lle import LleSpec, lle_of
@@ -114,9 +115,7 @@ def _distances_from_plane(points: NDArray[np.float64], weights: NDArray[np.float
     return np.asarray(np.sqrt(np.maximum(squares, 0.0)))
 
 
-def run(
-    X: NDArray[np.float64], spec: RobustLleSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None = None
-) -> Embedding:
+def run(X: NDArray[np.float64], spec: RobustLleSpec, on_progress: OnProgress) -> Embedding:
     """Embed the inliers, and place the outliers by their weights on these."""
     n, k, p = len(X), spec.n_neighbors, spec.n_components
     nearest, _ = kneighbors(X, k, on_progress)
@@ -172,12 +171,8 @@ def refuse(n: int, d: int, spec: RobustLleSpec) -> None:
 
 
 def cost(n: int, d: int, spec: RobustLleSpec) -> Cost:
-    """Return the cost of LLE, and of the robust planes."""
-    k = spec.n_neighbors
-    whole = lle.cost(n, d, spec)
-    small = min(d, k)
-    planes = n * spec.max_iter * (5e-8 * k + 5e-10 * k * d * (small + spec.n_components) + 1e-7 * small**2)
-    return Cost(seconds=2 * whole.seconds + planes, bytes=whole.bytes + 8.0 * (6 * _BLOCK_ENTRIES + 8 * n))
+    """Return the expected cost."""
+    return estimate("robust-lle", n, d, k=spec.n_neighbors, p=spec.n_components, steps=spec.max_iter)
 
 
 METHOD = Method(

@@ -1,4 +1,4 @@
-"""What the embeddings by affinities share: their parameters, where they start, what they refuse and report."""
+"""Parameters, initial coordinates, refusals and results shared by the embeddings by affinities."""
 
 from __future__ import annotations
 
@@ -9,25 +9,28 @@ import numpy as np
 
 from glle_engine.base.diagnostics import Note
 from glle_engine.base.progress import silent
-from glle_engine.methods.base import Cost, Embedding
-from glle_engine.methods.linear.principal_axes import principal_axes
+from glle_engine.methods.base import Embedding, require_rank, require_size
+from glle_engine.methods.costs import Cost, estimate
+from glle_engine.methods.linear.pca import principal_axes
 from glle_engine.methods.neighbor_embedding.affinities import require_perplexity
 from glle_engine.methods.parameters import MethodSpec, choice, integer, number
-from glle_engine.methods.refusals import require_rank, require_size
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from glle_engine.methods.neighbor_embedding.descent import Descent
 
-_START = 1e-2  # standard deviation, the width of the Gaussians as unit
+_START = 1e-2  # standard deviation, relative to the width of the Gaussians
 _NOISE = 1e-2  # relative to the start
+_USUAL_ITERATIONS = 120
 MOST_POINTS = 5000  # matrices of all pairs: 1 GB, and minutes
 
 
 @dataclass(frozen=True, kw_only=True)
 class PerplexitySpec(MethodSpec):
-    """The parameters of a method on affinities."""
+    """Parameters of a method on affinities."""
 
     perplexity: float = number(
         30.0, "Effective number of neighbours of a point; at most a third of the other points.", above=1
@@ -39,7 +42,7 @@ class PerplexitySpec(MethodSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class DescentSpec(PerplexitySpec):
-    """The parameters of a method that descends along the spectral direction."""
+    """Parameters of a method that descends along the spectral direction."""
 
     initialization: str = choice(
         "pca", "Where the descent starts: principal components, scaled small, or noise.", "pca", "random"
@@ -49,9 +52,9 @@ class DescentSpec(PerplexitySpec):
 
 
 def initial(X: NDArray[np.float64], n_components: int, initialization: str, seed: int) -> NDArray[np.float64]:
-    """Return places (n, p) to start from, the first column (pca) or all (random) of standard deviation one.
+    """Return initial coordinates (n, p), the first column (pca) or all (random) of standard deviation one.
 
-    On principal components there is a little noise: it parts equal points, and a descent cannot leave the line on which
+    A little noise on the principal components separates equal points, and lets the descent leave the line on which
     the components of data along a line lie.
     """
     noise = np.random.default_rng(seed).standard_normal((len(X), n_components))
@@ -62,40 +65,37 @@ def initial(X: NDArray[np.float64], n_components: int, initialization: str, seed
 
 
 def start(X: NDArray[np.float64], spec: DescentSpec) -> NDArray[np.float64]:
-    """Return where a descent starts, (n, p): small beside the width of the Gaussians."""
+    """Return the start of a descent (n, p), small relative to the width of the Gaussians."""
     return _START * initial(X, spec.n_components, spec.initialization, spec.seed)
 
 
 def refuse_affinities(n: int, d: int, n_components: int, perplexity: float, initialization: str) -> None:
-    """Refuse a perplexity too large for n points, and more components than there are to start from."""
+    """Refuse a perplexity too large for n points, and more components than the start has."""
     require_rank(n, d if initialization == "pca" else n - 1, n_components)
     require_perplexity(n, perplexity)
 
 
 def refuse(n: int, d: int, spec: DescentSpec) -> None:
-    """Refuse what no dense descent can do."""
+    """Refuse requests that are impossible for a dense descent."""
     refuse_affinities(n, d, spec.n_components, spec.perplexity, spec.initialization)
     require_size(n, MOST_POINTS, "A descent over all pairs", "t-sne, which approximates")
 
 
-def found(descent: Descent, figures: dict[str, Any], notes: tuple[Note, ...], spec: DescentSpec) -> Embedding:
-    """Return the embedding of a descent, with how it went."""
-    told = {"iterations": descent.iterations, "evaluations": descent.evaluations, "converged": descent.converged}
+def descended(descent: Descent, figures: dict[str, Any], notes: tuple[Note, ...], spec: DescentSpec) -> Embedding:
+    """Return the embedding of a descent, with its iterations and a note unless it converged."""
     if not descent.converged:
         notes = (
             *notes,
             Note(
                 "not-converged",
                 f"The descent did not converge in {descent.iterations} iterations (max_iter={spec.max_iter}): "
-                "the places are not yet final. Give a larger max_iter, or a larger tol.",
+                "the coordinates are not final. Give a larger max_iter, or a larger tol.",
             ),
         )
-    return Embedding(descent.Y, None, {**figures, **told}, notes)
+    counts = {"iterations": descent.iterations, "evaluations": descent.evaluations, "converged": descent.converged}
+    return Embedding(descent.Y, None, {**figures, **counts}, notes)
 
 
-def dense_cost(n: int, d: int, evaluations: float, pair_seconds: float) -> Cost:
-    """Return the cost of affinities, a Cholesky factor and evaluations over all pairs."""
-    return Cost(
-        seconds=0.02 + n * n * (1.2e-9 * d + 3e-7 + evaluations * pair_seconds) + 4e-11 * n**3,
-        bytes=8.0 * 4 * n * n,
-    )
+def descent_cost(row: str) -> Callable[[int, int, DescentSpec], Cost]:
+    """Return the `Method.cost` of a dense descent of a usual number of iterations."""
+    return lambda n, d, spec: estimate(row, n, d, steps=min(spec.max_iter, _USUAL_ITERATIONS))

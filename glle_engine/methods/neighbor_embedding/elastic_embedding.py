@@ -3,9 +3,9 @@ r"""Elastic embedding: springs between near points, and a repulsion between all.
 .. math:: E(Y; \lambda) = \sum_{i \ne j} w^+_{ij} |y_i - y_j|^2 + \lambda \sum_{i \ne j} w^-_{ij} \exp(-|y_i - y_j|^2)
 
 with gradient :math:`4 \sum_j (w^+_{ij} - \lambda w^-_{ij} e^{-|y_i - y_j|^2}) (y_i - y_j)` (Carreira-Perpinan 2010,
-Eq. 2 and 6). Here :math:`w^+` are the joint affinities of a perplexity, whose sum is one, and :math:`w^-` is divided by
-its sum over all pairs: lambda has no unit, neither that of the data nor the number of points. Small lambda is Laplacian
-eigenmaps; the homotopy goes from there to the lambda wanted, each time from where the last ended.
+Eq. 2 and 6). :math:`w^+` are the joint affinities of a perplexity, of sum one, and :math:`w^-` is divided by its sum
+over all pairs. So lambda depends neither on the unit of the data nor on the number of points. Small lambda is Laplacian
+eigenmaps. The homotopy raises lambda from there, and starts each descent at the end of the last.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from glle_engine.methods.base import Cost, Embedding, Method
+from glle_engine.methods.base import Embedding, Method
+from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.neighbor_embedding import common
 from glle_engine.methods.neighbor_embedding.affinities import conditional_affinities, joint_affinities, perplexity_notes
 from glle_engine.methods.neighbor_embedding.common import DescentSpec
@@ -30,12 +31,13 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
     from glle_engine.methods.neighbor_embedding.descent import Objective
 
-_HOMOTOPY_SPAN = 100.0  # from the first lambda to the one wanted
+_HOMOTOPY_SPAN = 100.0  # from the first lambda to the last
+_USUAL_ITERATIONS = 90  # of each descent
 
 
 @dataclass(frozen=True, kw_only=True)
 class ElasticSpec(DescentSpec):
-    """The parameters of elastic embedding."""
+    """Parameters of elastic embedding."""
 
     repulsion: float = number(
         100.0, "lambda, the strength of the repulsion; both kinds of weights have sum one.", above=0
@@ -57,7 +59,7 @@ def repulsive_weights(X: NDArray[np.float64], kind: str) -> NDArray[np.float64]:
         np.fill_diagonal(weights, 0.0)
         return weights
     weights = cdist(X, X, "sqeuclidean")
-    weights /= weights.max()  # so that the sum is a number whatever the unit
+    weights /= weights.max()  # keeps the sum finite in any unit
     weights /= weights.sum()
     return np.asarray(weights)
 
@@ -74,13 +76,18 @@ def elastic_energy(attractive: NDArray[np.float64], repulsive: NDArray[np.float6
     return objective
 
 
-def run(
-    X: NDArray[np.float64], spec: ElasticSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None = None
-) -> Embedding:
+def strengths(last: float, count: int) -> NDArray[np.float64]:
+    """Return the values of lambda of a homotopy (count,), growing geometrically to the last."""
+    values = np.geomspace(last / _HOMOTOPY_SPAN, last, count) if count > 1 else np.array([last])
+    values[-1] = last
+    return values
+
+
+def run(X: NDArray[np.float64], spec: ElasticSpec, on_progress: OnProgress) -> Embedding:
     """Embed by springs and repulsion."""
-    conditional, met = conditional_affinities(X, spec.perplexity, on_progress)
-    attractive = joint_affinities(conditional)
-    del conditional
+    P, is_met = conditional_affinities(X, spec.perplexity, on_progress)
+    attractive = joint_affinities(P)
+    del P
     repulsive = repulsive_weights(X, spec.repulsive_weights)
     factor = attraction_factor(attractive)
     Y = common.start(X, spec)
@@ -97,20 +104,12 @@ def run(
         Y = descent.Y
         iterations, evaluations = iterations + descent.iterations, evaluations + descent.evaluations
     total = replace(descent, iterations=iterations, evaluations=evaluations)
-    notes = perplexity_notes(met, spec.perplexity)
-    return common.found(total, {"energy": descent.value}, notes, spec)
-
-
-def strengths(last: float, count: int) -> NDArray[np.float64]:
-    """Return the values of lambda that a homotopy goes through, (count,), growing geometrically to the last."""
-    found = np.geomspace(last / _HOMOTOPY_SPAN, last, count) if count > 1 else np.array([last])
-    found[-1] = last
-    return found
+    return common.descended(total, {"energy": descent.value}, perplexity_notes(is_met, spec.perplexity), spec)
 
 
 def cost(n: int, d: int, spec: ElasticSpec) -> Cost:
-    """Return the cost of affinities and as many descents as the homotopy has."""
-    return common.dense_cost(n, d, min(spec.max_iter, 90) * spec.homotopy, 1.3e-8)
+    """Return the expected cost of all descents of the homotopy."""
+    return estimate("elastic-embedding", n, d, steps=min(spec.max_iter, _USUAL_ITERATIONS) * spec.homotopy)
 
 
 METHOD = Method(

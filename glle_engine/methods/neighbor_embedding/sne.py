@@ -1,27 +1,36 @@
-r"""Stochastic neighbour embedding: each point's affinities by Gaussians in the data and in the embedding.
+r"""Stochastic neighbor embedding, and its symmetric variant: Gaussian affinities in the data and in the embedding.
+
+SNE compares the conditional affinities of each point,
 
 .. math::
     E(Y) = \frac{1}{n} \sum_i \sum_{j \ne i} p_{j|i} \log(p_{j|i} / q_{j|i}), \quad
     q_{j|i} = \exp(-|y_i - y_j|^2) / \sum_{l \ne i} \exp(-|y_i - y_l|^2)
 
 with gradient :math:`\frac{2}{n} \sum_j (p_{j|i} - q_{j|i} + p_{i|j} - q_{i|j}) (y_i - y_j)` (Hinton and Roweis 2002,
-Eq. 4 and 5; the mean over the points in place of their sum).
+Eq. 4 and 5, with the mean over the points in place of the sum). Symmetric SNE compares the joint affinities,
+
+.. math::
+    E(Y) = \sum_{i \ne j} p_{ij} \log(p_{ij} / q_{ij}), \quad
+    q_{ij} = \exp(-|y_i - y_j|^2) / \sum_{k \ne l} \exp(-|y_k - y_l|^2)
+
+with gradient :math:`4 \sum_j (p_{ij} - q_{ij}) (y_i - y_j)` (Cook, Sutskever, Mnih and Hinton 2007; van der Maaten and
+Hinton 2008, section 3.1).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import xlogy
 
-from glle_engine.methods.base import Cost, Embedding, Method
+from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.neighbor_embedding import common
 from glle_engine.methods.neighbor_embedding.affinities import conditional_affinities, joint_affinities, perplexity_notes
 from glle_engine.methods.neighbor_embedding.common import DescentSpec
 from glle_engine.methods.neighbor_embedding.descent import attraction_factor, descend
-from glle_engine.methods.neighbor_embedding.pairs import attraction, row_blocks, squared_distances
+from glle_engine.methods.neighbor_embedding.pairs import attraction, gaussian_sums, row_blocks, squared_distances
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,21 +38,18 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
     from glle_engine.methods.neighbor_embedding.descent import Objective
 
-
-@dataclass(frozen=True, kw_only=True)
-class SneSpec(DescentSpec):
-    """The parameters of SNE."""
+_LEAST_TOTAL = 1e-200
 
 
 def mean_divergence(entropy: float, joint: NDArray[np.float64]) -> Objective:
-    """Return the mean Kullback-Leibler divergence, in nats, of the points' affinities, as an objective.
+    """Return the objective of SNE, in nats.
 
     Parameters
     ----------
     entropy : float
-        The mean entropy of the conditional affinities of the data.
+        Mean entropy of the conditional affinities of the data.
     joint : (n, n) float64
-        Their joint affinities, of which alone the rest depends: the attraction is symmetric.
+        Joint affinities of the data; the attraction is symmetric, so the objective needs no others.
 
     """
     degrees = joint.sum(axis=1)
@@ -68,41 +74,74 @@ def mean_divergence(entropy: float, joint: NDArray[np.float64]) -> Objective:
     return objective
 
 
-def run(
-    X: NDArray[np.float64], spec: SneSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None = None
-) -> Embedding:
-    """Embed by conditional affinities."""
-    conditional, met = conditional_affinities(X, spec.perplexity, on_progress)
-    entropy = -float(xlogy(conditional, conditional).sum()) / len(X)
-    joint = joint_affinities(conditional)
-    del conditional
+def joint_divergence(P: NDArray[np.float64]) -> Objective:
+    """Return the objective of symmetric SNE, in nats, for joint affinities P (n, n)."""
+    degrees = P.sum(axis=1)
+    constant = float(xlogy(P, P).sum())
+
+    def objective(Y: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        pulled, gradient = attraction(P, degrees, Y)
+        shift = 0.0
+        sums = gaussian_sums(Y)
+        if sums.total < _LEAST_TOTAL:  # relative to the nearest pair nothing underflows
+            shift = sums.least
+            sums = gaussian_sums(Y, shift=shift)
+        value = constant + pulled + math.log(sums.total) - shift
+        return value, gradient - (4 / sums.total) * sums.spread(Y)
+
+    return objective
+
+
+def _run(X: NDArray[np.float64], spec: DescentSpec, on_progress: OnProgress, *, symmetric: bool) -> Embedding:
+    P, is_met = conditional_affinities(X, spec.perplexity, on_progress)
+    entropy = 0.0 if symmetric else -float(xlogy(P, P).sum()) / len(X)
+    joint = joint_affinities(P)
+    del P
     descent = descend(
-        mean_divergence(entropy, joint),
+        joint_divergence(joint) if symmetric else mean_divergence(entropy, joint),
         common.start(X, spec),
         attraction_factor(joint),
         max_iter=spec.max_iter,
         tol=spec.tol,
         on_progress=on_progress,
     )
-    notes = perplexity_notes(met, spec.perplexity)
-    return common.found(descent, {"mean_kl_divergence": descent.value}, notes, spec)
+    figure = "kl_divergence" if symmetric else "mean_kl_divergence"
+    return common.descended(descent, {figure: descent.value}, perplexity_notes(is_met, spec.perplexity), spec)
 
 
-def cost(n: int, d: int, spec: SneSpec) -> Cost:
-    """Return the cost of affinities and a descent."""
-    return common.dense_cost(n, d, min(spec.max_iter, 120), 2e-8)
+def run(X: NDArray[np.float64], spec: DescentSpec, on_progress: OnProgress) -> Embedding:
+    """Embed by conditional affinities."""
+    return _run(X, spec, on_progress, symmetric=False)
 
 
-METHOD = Method(
+def run_symmetric(X: NDArray[np.float64], spec: DescentSpec, on_progress: OnProgress) -> Embedding:
+    """Embed by joint affinities."""
+    return _run(X, spec, on_progress, symmetric=True)
+
+
+SNE = Method(
     name="sne",
     title="Stochastic neighbor embedding",
     family="neighbor embedding",
     about="Minimises the divergence between the affinities that each point has to the others, Gaussian in the data "
     "and Gaussian in the embedding.",
     source="Hinton and Roweis 2002, Eq. 1-5; optimiser of Vladymyrov and Carreira-Perpinan 2012",
-    spec=SneSpec,
+    spec=DescentSpec,
     run=run,
     refuse=common.refuse,
-    cost=cost,
+    cost=common.descent_cost("sne"),
+    growth="n^2 an iteration, and n^3 once",
+)
+
+SYMMETRIC_SNE = Method(
+    name="symmetric-sne",
+    title="Symmetric stochastic neighbor embedding",
+    family="neighbor embedding",
+    about="Minimises the divergence between joint affinities, Gaussian in the data and Gaussian in the embedding.",
+    source="Cook, Sutskever, Mnih and Hinton 2007; van der Maaten and Hinton 2008, section 3.1",
+    spec=DescentSpec,
+    run=run_symmetric,
+    refuse=common.refuse,
+    cost=common.descent_cost("symmetric-sne"),
     growth="n^2 an iteration, and n^3 once",
 )

@@ -21,7 +21,8 @@ from glle_engine.base.diagnostics import Note
 from glle_engine.base.errors import ConvergenceError, InvalidParameterError
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.methods.base import Cost, Embedding, Method
+from glle_engine.methods.base import Embedding, Method
+from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.neighbor_embedding.affinities import perplexity_notes
 from glle_engine.methods.neighbor_embedding.common import PerplexitySpec, initial, refuse_affinities
 from glle_engine.methods.parameters import choice, integer, number
@@ -74,9 +75,7 @@ def repulsion_method(n: int, spec: TsneSpec) -> str:
     return "fft" if n >= _INTERPOLATED_FROM and spec.n_components <= _MOST_BY_INTERPOLATION else "bh"
 
 
-def run(
-    X: NDArray[np.float64], spec: TsneSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None = None
-) -> Embedding:
+def run(X: NDArray[np.float64], spec: TsneSpec, on_progress: OnProgress) -> Embedding:
     """Embed by openTSNE, one thread, neighbours by this library."""
     from openTSNE import TSNEEmbedding  # noqa: PLC0415 -- an extra, and slow to import
 
@@ -190,14 +189,10 @@ def refuse(n: int, d: int, spec: TsneSpec) -> None:
 
 
 def cost(n: int, d: int, spec: TsneSpec) -> Cost:
-    """Return the cost of neighbours and of all iterations."""
-    k = 3 * spec.perplexity
-    search = 2e-6 * n * k if d <= 15 else 2e-10 * n * n * d
-    each = 9e-7 * n * math.log2(n) if repulsion_method(n, spec) == "bh" else 0.03 + 5e-6 * n
-    return Cost(
-        seconds=0.1 + search + 3e-6 * n * k + (spec.early_iter + spec.n_iter) * each,
-        bytes=8.0 * n * (8 * k + 100) + 5e7,
-    )
+    """Return the expected cost."""
+    row = "t-sne" if repulsion_method(n, spec) == "bh" else "t-sne, interpolated"
+    steps = spec.early_iter + spec.n_iter
+    return estimate(row, n, d, k=3 * spec.perplexity, p=spec.n_components, steps=steps)
 
 
 METHOD = Method(

@@ -24,11 +24,10 @@ from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import eigenpairs_between
 from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.graph.neighbors import kneighbors
-from glle_engine.methods.base import Cost, Embedding, Method
+from glle_engine.methods.base import Embedding, Method, require_points
+from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.parameters import MethodSpec, integer, number
-from glle_engine.methods.refusals import require_points
-from glle_engine.methods.spectral.affinity_graph import heat_kernel, symmetric_graph
-from glle_engine.methods.spectral.laplacian import bottom_cost, bottom_pairs
+from glle_engine.methods.spectral.laplacian import bottom_pairs, heat_kernel, symmetric_graph
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -98,9 +97,7 @@ def diffusion(K: csr_array, alpha: float) -> tuple[csr_array, NDArray[np.float64
     return csr_array((S + S.T) / 2), d
 
 
-def run(
-    X: NDArray[np.float64], spec: DiffusionMapsSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None = None
-) -> Embedding:
+def run(X: NDArray[np.float64], spec: DiffusionMapsSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the leading eigenvectors of the random walk."""
     n, p = len(X), spec.n_components
     epsilon = _bandwidth(X, on_progress) if isinstance(spec.epsilon, str) else spec.epsilon
@@ -200,13 +197,11 @@ def refuse(n: int, d: int, spec: DiffusionMapsSpec) -> None:
 
 
 def cost(n: int, d: int, spec: DiffusionMapsSpec) -> Cost:
-    """Return the cost of a dense decomposition, or of a sparse factorisation with some hundred solves."""
+    """Return the expected cost."""
     k = spec.neighbors_among(n)
     if k is None:
-        return Cost(seconds=0.01 + 3e-10 * n**3 + 2e-7 * n * n, bytes=110.0 * n * n)
-    search = 1e-6 * n * k if d <= 15 else 2e-10 * n * n * d
-    bottom = bottom_cost(n, d, 1.15 * k, max(_PAIRS, spec.n_components + 1))
-    return Cost(seconds=0.02 + search + bottom.seconds, bytes=150.0 * n * k + bottom.bytes)
+        return estimate("diffusion-maps, dense", n, d)
+    return estimate("diffusion-maps", n, d, k=k, p=spec.n_components)
 
 
 METHOD = Method(

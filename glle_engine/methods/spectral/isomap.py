@@ -24,10 +24,10 @@ from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.eigen.leading import eigenpairs_between
 from glle_engine.graph.connectivity import connected_neighbors
 from glle_engine.linalg.distances import power_of_two
-from glle_engine.methods.base import Cost, Embedding, Method
-from glle_engine.methods.neighborhood import NeighborSpec
-from glle_engine.methods.parameters import integer
-from glle_engine.methods.spectral.affinity_graph import symmetric_graph
+from glle_engine.methods.base import Embedding, Method
+from glle_engine.methods.costs import Cost, estimate
+from glle_engine.methods.parameters import NeighborSpec, integer
+from glle_engine.methods.spectral.laplacian import symmetric_graph
 from glle_engine.metrics.residual_variance import unexplained_variance
 
 if TYPE_CHECKING:
@@ -84,9 +84,7 @@ def all_distances(graph: csr_array, on_progress: OnProgress) -> NDArray[np.float
     return distances
 
 
-def run(
-    X: NDArray[np.float64], spec: IsomapSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None = None
-) -> Embedding:
+def run(X: NDArray[np.float64], spec: IsomapSpec, on_progress: OnProgress) -> Embedding:
     """Embed by shortest paths between all points, or from landmarks."""
     graph = symmetric_graph(*connected_neighbors(X, spec.n_neighbors, on_progress))
     n, p = len(X), spec.n_components
@@ -154,14 +152,8 @@ def refuse(n: int, d: int, spec: IsomapSpec) -> None:
 
 
 def cost(n: int, d: int, spec: IsomapSpec) -> Cost:
-    """Return the cost of one Dijkstra a source, and of a partial decomposition of the sources' distances."""
-    k, m = spec.n_neighbors, spec.n_landmarks or n
-    search = 2e-6 * n * k if d <= 15 else 2e-10 * n * n * d
-    paths = m * n * (1e-7 + 1.5e-8 * k)
-    return Cost(
-        seconds=0.01 + search + paths + 1.5e-8 * m * n + 5e-8 * m * m,
-        bytes=8.0 * (2 * m * n + 3 * m * m + 8 * n * k) + 2e7,
-    )
+    """Return the expected cost."""
+    return estimate("isomap", n, d, k=spec.n_neighbors, p=spec.n_components, m=spec.n_landmarks or n)
 
 
 METHOD = Method(

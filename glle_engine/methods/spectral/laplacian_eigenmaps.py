@@ -18,11 +18,10 @@ from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.validation import require_enough_points
 from glle_engine.eigen.eigenproblem import sign_convention
 from glle_engine.graph.connectivity import connected_neighbors
-from glle_engine.methods.base import Cost, Embedding, Method
-from glle_engine.methods.neighborhood import NeighborSpec
-from glle_engine.methods.parameters import boolean, choice, number
-from glle_engine.methods.spectral.affinity_graph import heat_kernel, symmetric_graph
-from glle_engine.methods.spectral.laplacian import bottom_cost, bottom_pairs
+from glle_engine.methods.base import Embedding, Method
+from glle_engine.methods.costs import estimator
+from glle_engine.methods.parameters import NeighborSpec, boolean, choice, number
+from glle_engine.methods.spectral.laplacian import bottom_pairs, heat_kernel, symmetric_graph
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -51,12 +50,7 @@ class LaplacianEigenmapsSpec(NeighborSpec):
             )
 
 
-def run(
-    X: NDArray[np.float64],
-    spec: LaplacianEigenmapsSpec,
-    on_progress: OnProgress,
-    labels: NDArray[np.int64] | None = None,
-) -> Embedding:
+def run(X: NDArray[np.float64], spec: LaplacianEigenmapsSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the bottom eigenvectors of the Laplacian of the neighbours' graph."""
     graph = symmetric_graph(*connected_neighbors(X, spec.n_neighbors, on_progress))
     on_progress(0, 1, "embedding")
@@ -85,14 +79,6 @@ def refuse(n: int, d: int, spec: LaplacianEigenmapsSpec) -> None:
     require_enough_points(n, spec)
 
 
-def cost(n: int, d: int, spec: LaplacianEigenmapsSpec) -> Cost:
-    """Return the cost of neighbours, one sparse factorisation, and some twenty solves with it."""
-    k, p = spec.n_neighbors, spec.n_components
-    search = 1e-6 * n * k if d <= 15 else 2e-10 * n * n * d
-    bottom = bottom_cost(n, d, 1.25 * k, p + 1)
-    return Cost(seconds=0.01 + search + bottom.seconds, bytes=100.0 * n * k + bottom.bytes)
-
-
 METHOD = Method(
     name="laplacian-eigenmaps",
     title="Laplacian eigenmaps",
@@ -102,6 +88,6 @@ METHOD = Method(
     spec=LaplacianEigenmapsSpec,
     run=run,
     refuse=refuse,
-    cost=cost,
+    cost=estimator("laplacian-eigenmaps"),
     growth="n^1.3 for few features; n^2 to n^3 among many, by how many dimensions the data have",
 )

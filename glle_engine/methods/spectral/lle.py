@@ -15,9 +15,9 @@ import numpy as np
 from glle_engine.base.validation import require_enough_points
 from glle_engine.eigen.eigenproblem import Eigenproblem, require_pairs, scaled
 from glle_engine.graph.connectivity import closed_classes, connected_neighbors, edges
-from glle_engine.methods.base import Cost, Embedding, Method
-from glle_engine.methods.neighborhood import NeighborSpec
-from glle_engine.methods.parameters import number
+from glle_engine.methods.base import Embedding, Method
+from glle_engine.methods.costs import estimator
+from glle_engine.methods.parameters import NeighborSpec, number
 from glle_engine.weights.lle import lle_weights
 
 if TYPE_CHECKING:
@@ -74,9 +74,7 @@ def embedding_of(
     return Embedding(scaled(pairs.vectors[:, :p]), pairs.values[:p], {"relative_gap": gap})
 
 
-def run(
-    X: NDArray[np.float64], spec: LleSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None = None
-) -> Embedding:
+def run(X: NDArray[np.float64], spec: LleSpec, on_progress: OnProgress) -> Embedding:
     """Embed by the k nearest neighbours."""
     nearest, _ = connected_neighbors(X, spec.n_neighbors, on_progress)
     return lle_of(X, nearest, spec, on_progress)
@@ -88,17 +86,6 @@ def refuse(n: int, d: int, spec: NeighborSpec) -> None:
     require_pairs(n, spec.n_components)
 
 
-def cost(n: int, d: int, spec: NeighborSpec) -> Cost:
-    """Return the cost of neighbours, weights and some sparse solves; among many features the factors fill in."""
-    k, p = spec.n_neighbors, spec.n_components
-    search = 2e-6 * n * k if d <= 15 else 2e-10 * n * n * d
-    filled = 0.0 if d <= 3 else 6.5e-9 * k * n * n * max(1.0, n / 6e3)
-    return Cost(
-        seconds=0.01 + filled + search + 1e-8 * n * k * (d + k * k) + 6e-6 * n * (k + p) * max(1.0, n / 2e4) ** 0.3,
-        bytes=8.0 * n * (60 * k + 20 * p) + (0.0 if d <= 3 else 24.0 * n * n * min(1.0, 0.015 * k)),
-    )
-
-
 METHOD = Method(
     name="lle",
     title="Locally linear embedding",
@@ -108,7 +95,7 @@ METHOD = Method(
     spec=LleSpec,
     run=run,
     refuse=refuse,
-    cost=cost,
+    cost=estimator("lle"),
     growth="n^1.2 for few features; n^2 to n^3 among many, by how many dimensions the data have",
     reproducible=True,
 )

@@ -19,9 +19,9 @@ from glle_engine.base.errors import ConvergenceError, InvalidParameterError
 from glle_engine.base.validation import require_enough_points
 from glle_engine.eigen.eigenproblem import scaled
 from glle_engine.graph.connectivity import connected_neighbors
-from glle_engine.methods.base import Cost, Embedding, Method
-from glle_engine.methods.neighborhood import NeighborSpec
-from glle_engine.methods.refusals import require_rank
+from glle_engine.methods.base import Embedding, Method, require_rank
+from glle_engine.methods.costs import Cost, estimate
+from glle_engine.methods.parameters import NeighborSpec
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,9 +39,7 @@ class ModifiedLleSpec(NeighborSpec):
     """The parameters of modified LLE: at least p neighbours."""
 
 
-def run(
-    X: NDArray[np.float64], spec: ModifiedLleSpec, on_progress: OnProgress, labels: NDArray[np.int64] | None = None
-) -> Embedding:
+def run(X: NDArray[np.float64], spec: ModifiedLleSpec, on_progress: OnProgress) -> Embedding:
     """Embed by scikit-learn, with the first solver whose vectors are orthonormal and orthogonal to the constant."""
     connected_neighbors(X, spec.n_neighbors, on_progress)
     n = len(X)
@@ -122,12 +120,9 @@ def refuse(n: int, d: int, spec: ModifiedLleSpec) -> None:
 
 
 def cost(n: int, d: int, spec: ModifiedLleSpec) -> Cost:
-    """Return the cost of a loop over points in Python, and of a sparse factorisation or a dense decomposition."""
-    k = spec.n_neighbors
-    if n <= _DENSE_MOST:
-        return Cost(seconds=0.02 + 2e-4 * n + 1.2e-10 * n**3, bytes=24.0 * n * n)
-    search = 2e-10 * n * n * d
-    return Cost(seconds=0.02 + n * (1.5e-3 + 1e-5 * k * k) + search, bytes=8.0 * n * 40 * k * k)
+    """Return the expected cost."""
+    row = "modified-lle" if n <= _DENSE_MOST else "modified-lle, sparse"
+    return estimate(row, n, d, k=spec.n_neighbors, p=spec.n_components)
 
 
 METHOD = Method(

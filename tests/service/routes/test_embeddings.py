@@ -231,7 +231,7 @@ def test_labels_are_a_column_or_what_was_uploaded_beside(
 
     def run(*arguments: Any) -> Places:
         given.append(arguments[3])
-        return PCA.run(*arguments)
+        return PCA.run(*arguments[:3])
 
     one_method("supervised", labels=True, run=run)
     numbers = np.arange(N) % 3 - 1
@@ -369,12 +369,12 @@ def test_comparison_tells_which_method_is_at_work_and_is_cancelled_within_it(
     monkeypatch.setattr(context, "TOLD_SECONDS", 0.0)
     seen: list[dict[str, Any]] = []
 
-    def iterate(X: Any, spec: Any, on_progress: Any, labels: Any) -> Places:
+    def iterate(X: Any, spec: Any, on_progress: Any) -> Places:
         for iteration in range(100):
             on_progress(iteration, 100, "iterations")
             seen.append(client.get(path).json()["progress"])
             client.delete(path)
-        return PCA.run(X, spec, on_progress, labels)
+        return PCA.run(X, spec, on_progress)
 
     one_method("endless", run=iterate)
     answer = compare(client, sheet, {"method": "pca"}, {"method": "endless"})

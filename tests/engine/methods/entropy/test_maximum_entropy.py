@@ -15,7 +15,7 @@ from glle_engine.methods.entropy.alle import AlleSpec, acyclic
 from glle_engine.methods.entropy.gaussian_field import principal_coordinates, second_moment, undirected
 from glle_engine.methods.entropy.graphical_lasso import lasso, regularized
 from glle_engine.methods.entropy.multipliers import Unfolding, unfolded
-from glle_engine.methods.linear.principal_axes import principal_axes
+from glle_engine.methods.linear.pca import principal_axes
 from tests.engine.conftest import ORACLES
 
 

@@ -20,8 +20,8 @@ from glle_engine.base.progress import silent
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods import Embedding, method
 from glle_engine.methods.linear.factor_analysis import FactorAnalysisSpec, Model, maximise, step
+from glle_engine.methods.linear.pca import principal_axes
 from glle_engine.methods.linear.ppca import fit_ppca
-from glle_engine.methods.linear.principal_axes import principal_axes
 from glle_engine.weights.lle import lle_weights
 from tests.engine.methods.factors import correlated
 

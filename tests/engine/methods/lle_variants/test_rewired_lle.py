@@ -14,12 +14,12 @@ from glle_engine.graph.connectivity import components, edges
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.manifolds import Manifold
 from glle_engine.methods import Embedding, method
-from glle_engine.methods.lle_variants.curvature import ollivier_ricci
 from glle_engine.methods.lle_variants.isolle import geodesic_neighbors
-from glle_engine.methods.lle_variants.pruned_lle import PrunedLleSpec, short_circuits
-from glle_engine.methods.lle_variants.rewired import first_connecting, undirected
+from glle_engine.methods.lle_variants.pruned_lle import PrunedLleSpec, ollivier_ricci, short_circuits
+from glle_engine.methods.lle_variants.rewired import first_connecting
 from glle_engine.methods.lle_variants.supervised_lle import supervised_neighbors
 from glle_engine.methods.lle_variants.weighted_lle import relative_neighbors
+from glle_engine.methods.spectral.laplacian import symmetric_graph
 
 TURN = 20.0  # along the arc, of which once round is 49 at least: neighbours further apart are on two turns
 
@@ -80,7 +80,7 @@ def test_geodesic_neighbors_are_those_of_all_paths() -> None:
     X = manifolds.make("s_curve", 150, seed=2).X
     X[7] = X[8]
     nearest, distances = kneighbors(X, 6)
-    paths = shortest_path(undirected(nearest, distances), directed=False)
+    paths = shortest_path(symmetric_graph(nearest, distances), directed=False)
     np.fill_diagonal(paths, np.inf)
     found = geodesic_neighbors(nearest, distances, 40, silent)
     assert np.allclose(np.sort(paths, axis=1)[:, :40], np.take_along_axis(paths, found, axis=1), rtol=1e-12)

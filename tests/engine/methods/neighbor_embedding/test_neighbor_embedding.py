@@ -12,14 +12,13 @@ from glle_engine.base.errors import ConvergenceError, GlleError, InvalidParamete
 from glle_engine.base.progress import silent
 from glle_engine.graph.neighbors import kneighbors
 from glle_engine.methods import Embedding, method
-from glle_engine.methods.linear.principal_axes import principal_axes
+from glle_engine.methods.linear.pca import principal_axes
 from glle_engine.methods.neighbor_embedding.affinities import _calibrated, conditional_affinities, joint_affinities
 from glle_engine.methods.neighbor_embedding.common import initial
 from glle_engine.methods.neighbor_embedding.descent import Objective, attraction_factor, descend
 from glle_engine.methods.neighbor_embedding.elastic_embedding import elastic_energy, repulsive_weights, strengths
 from glle_engine.methods.neighbor_embedding.pairs import gaussian_sums
-from glle_engine.methods.neighbor_embedding.sne import mean_divergence
-from glle_engine.methods.neighbor_embedding.symmetric_sne import joint_divergence
+from glle_engine.methods.neighbor_embedding.sne import joint_divergence, mean_divergence
 from glle_engine.metrics.ranks import trustworthiness
 from tests.engine.conftest import ORACLES
 

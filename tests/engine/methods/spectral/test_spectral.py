@@ -16,7 +16,7 @@ from glle_engine.graph.neighbors import kneighbors
 from glle_engine.linalg.procrustes import disparity
 from glle_engine.methods import METHODS
 from glle_engine.methods.spectral import isomap, laplacian
-from glle_engine.methods.spectral.affinity_graph import symmetric_graph
+from glle_engine.methods.spectral.laplacian import symmetric_graph
 from glle_engine.metrics.ranks import trustworthiness
 from tests.engine.methods.reference import embed, patches_of, same_columns
 

@@ -5,7 +5,7 @@ import pytest
 
 from glle_engine.base.progress import silent
 from glle_engine.eigen.leading import leading_eigenpairs, least_eigenvalue
-from glle_engine.methods.linear.principal_axes import principal_axes
+from glle_engine.methods.linear.pca import principal_axes
 from tests.engine.methods.factors import correlated
 
 

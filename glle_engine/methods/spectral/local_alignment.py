@@ -1,0 +1,184 @@
+r"""Hessian LLE and local tangent space alignment: eigenvectors of a sum of penalties over patches.
+
+A patch is a point and its k neighbors, m = k + 1 points, with orthonormal tangent coordinates from the singular value
+decomposition of the centered points. Each method takes a projector :math:`P_i` (m, m) from the tangent coordinates,
+which annihilates the constant. The embedding is the p bottom eigenvectors of :math:`M = \sum_i S_i^T P_i S_i` other
+than the constant, :math:`Y^T Y = n I`, with :math:`S_i` the selection of the patch. The patch includes the point
+itself, so that a point in no other neighborhood has a place, too.
+
+Hessian LLE: :math:`P_i` projects on the second derivatives, estimated by least squares. A quadratic has
+1 + p + p(p + 1)/2 coefficients, so k > p(p + 3)/2 (Donoho and Grimes 2003). On a sheet that is isometric to an open
+connected set, the null space is spanned by the constant and the coordinates. The estimate of scikit-learn also keeps
+the residuals of the quadratic fit, which makes it LTSA.
+
+LTSA: :math:`P_i = I - Q_i Q_i^T` with :math:`Q_i` (m, p + 1) an orthonormal basis of the constant and the tangent
+coordinates, so that :math:`\sum_i |P_i Y_i|^2` is the deviation from affine functions (Zhang and Zha 2004).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from glle_engine.base.diagnostics import Note
+from glle_engine.base.progress import blocks
+from glle_engine.base.validation import require_enough_points
+from glle_engine.eigen.eigenproblem import scaled
+from glle_engine.graph.connectivity import connected_neighbors
+from glle_engine.methods.base import Embedding, Method, require_neighbors, require_rank
+from glle_engine.methods.costs import estimator
+from glle_engine.methods.parameters import NeighborSpec
+from glle_engine.methods.spectral.laplacian import bottom_pairs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from glle_engine.base.progress import OnProgress
+
+_BLOCK = 1024
+_VANISHING = 1e-13  # of an eigenvalue, relative to the largest entry of M
+_FLAT = 1e-10  # of the p-th singular value of a patch, relative to the first
+
+
+def squared_hessian(tangent: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the projectors (b, m, m) on the second derivatives, for tangent coordinates (b, m, p).
+
+    The products of two tangent coordinates are orthogonalized against the constant, the coordinates and each other.
+    """
+    b, m, p = tangent.shape
+    first, second = np.triu_indices(p)
+    products = tangent[:, :, first] * tangent[:, :, second]
+    Q = np.linalg.qr(np.concatenate([np.ones((b, m, 1)), tangent, products], axis=2))[0]
+    quadratic = Q[:, :, p + 1 :]
+    return np.asarray(quadratic @ quadratic.transpose(0, 2, 1))
+
+
+def misalignment(tangent: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the projectors (b, m, m) orthogonal to affine functions of the tangent coordinates (b, m, p)."""
+    m = tangent.shape[1]
+    return np.asarray(np.eye(m) - 1 / m - tangent @ tangent.transpose(0, 2, 1))
+
+
+def aligned(
+    X: NDArray[np.float64],
+    spec: NeighborSpec,
+    penalty: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    on_progress: OnProgress,
+) -> Embedding:
+    """Embed X (n, d) by the sum of the penalties of all patches.
+
+    Parameters
+    ----------
+    X : (n, d) float64
+    spec
+    penalty : callable
+        Orthonormal tangent coordinates (b, m, p) of b patches, with columns of sum zero, to projectors (b, m, m).
+    on_progress : callable
+
+    Raises
+    ------
+    DisconnectedGraphError, ConvergenceError
+
+    """
+    nearest, _ = connected_neighbors(X, spec.n_neighbors, on_progress)
+    n, p = len(X), spec.n_components
+    patches = np.concatenate([np.arange(n, dtype=np.int32)[:, None], nearest], axis=1)
+    M = csr_array((n, n))
+    flat = 0
+    for rows in blocks(n, _BLOCK, "patches", on_progress):
+        members = patches[rows]
+        points = X[members]
+        left, singular, _ = np.linalg.svd(points - points.mean(axis=1, keepdims=True), full_matrices=False)
+        flat += int(np.sum(singular[:, p - 1] <= _FLAT * singular[:, 0]))
+        # The last singular vectors of a patch of fewer than p dimensions are arbitrary and may contain the constant.
+        tangent = np.linalg.qr(np.concatenate([np.ones((*members.shape, 1)), left[:, :, :p]], axis=2))[0][:, :, 1:]
+        projectors = penalty(tangent)
+        row = np.broadcast_to(members[:, :, None], projectors.shape)
+        column = np.broadcast_to(members[:, None, :], projectors.shape)
+        M = M + csr_array((projectors.ravel(), (row.ravel(), column.ravel())), shape=(n, n))
+    M = csr_array((M + M.T) / 2)
+    on_progress(0, 1, "embedding")
+    values, vectors, solver = bottom_pairs(M, np.ones(n), p + 1)
+    on_progress(1, 1, "embedding")
+    gap = float((values[p] - values[p - 1]) / values[p]) if values[p] > 0 else 0.0
+    figures = {"solver": solver, "relative_gap": gap, "flat_patches": flat}
+    notes = []
+    if values[p] <= _VANISHING * abs(M).max():
+        notes.append(
+            Note(
+                "null-space",
+                f"More than {p} coordinates satisfy the local conditions to rounding, so the choice of {p} is "
+                "arbitrary. Raise n_neighbors if patches share too few points; raise n_components if the data are "
+                "flat and have more dimensions.",
+            )
+        )
+    if flat:
+        notes.append(
+            Note(
+                "flat-patches",
+                f"The neighborhoods of {flat} points have fewer than {p} dimensions, so their tangent spaces contain "
+                "an arbitrary direction. Give more neighbors or fewer components, or remove duplicates.",
+            )
+        )
+    return Embedding(scaled(vectors[:, :p]), np.maximum(values[:p], 0.0), figures, tuple(notes))
+
+
+def run_hessian(X: NDArray[np.float64], spec: NeighborSpec, on_progress: OnProgress) -> Embedding:
+    """Embed by the squared Hessians."""
+    return aligned(X, spec, squared_hessian, on_progress)
+
+
+def run_ltsa(X: NDArray[np.float64], spec: NeighborSpec, on_progress: OnProgress) -> Embedding:
+    """Embed by the tangent spaces."""
+    return aligned(X, spec, misalignment, on_progress)
+
+
+def _refuse(n: int, d: int, spec: NeighborSpec) -> None:
+    require_enough_points(n, spec)
+    require_rank(n, d, spec.n_components)
+
+
+def refuse_hessian(n: int, d: int, spec: NeighborSpec) -> None:
+    """Refuse neighborhoods too small for a quadratic."""
+    _refuse(n, d, spec)
+    p = spec.n_components
+    least = p * (p + 3) // 2 + 1
+    require_neighbors("Hessian LLE", spec.n_neighbors, p, least, f"more than p(p + 3)/2 = {least - 1}")
+
+
+def refuse_ltsa(n: int, d: int, spec: NeighborSpec) -> None:
+    """Refuse neighborhoods that fit every tangent space."""
+    _refuse(n, d, spec)
+    p = spec.n_components
+    require_neighbors("LTSA", spec.n_neighbors, p, p + 2, f"at least p + 2 = {p + 2}")
+
+
+HESSIAN_LLE = Method(
+    name="hessian-lle",
+    title="Hessian LLE",
+    family="spectral",
+    about="Coordinates whose second derivatives along the manifold vanish, estimated on k > p(p + 3)/2 neighbours.",
+    source="Donoho and Grimes 2003, PNAS 100",
+    spec=NeighborSpec,
+    run=run_hessian,
+    refuse=refuse_hessian,
+    cost=estimator("hessian-lle"),
+    growth="n^1.3 for few features; n^2 to n^3 among many, by how many dimensions the data have",
+)
+
+LTSA = Method(
+    name="ltsa",
+    title="Local tangent space alignment",
+    family="spectral",
+    about="The coordinates that are nearest to affine functions of the tangent coordinates of every neighbourhood.",
+    source="Zhang and Zha 2004, SIAM Journal on Scientific Computing 26",
+    spec=NeighborSpec,
+    run=run_ltsa,
+    refuse=refuse_ltsa,
+    cost=estimator("ltsa"),
+    growth="n^1.3 for few features; n^2 to n^3 among many, by how many dimensions the data have",
+)
