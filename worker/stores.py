@@ -1,4 +1,4 @@
-"""The stores of one process, connected."""
+"""The stores of one process, connected to its servers."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from worker.connections.retry import RetryPolicy
 from worker.jobs.lua_scripts import CHANGED, ENDED
 from worker.jobs.notifications import Notifications
 from worker.jobs.queue import TaskQueue
+from worker.jobs.recovery import JobRecovery
 from worker.jobs.store import JobStore
 from worker.observability.counters import Counters
 from worker.storage.datasets import DatasetStore
@@ -22,10 +23,10 @@ from worker.storage.object_store.store import ObjectStore
 from worker.storage.posteriors import PosteriorStore
 from worker.storage.tiered_cache import TieredCache
 from worker.tenancy.api_keys import KeyStore
-from worker.tenancy.quotas import JobLimits, Quota, Quotas
+from worker.tenancy.quotas import JobLimits, Quotas
 
-ANSWER_SECONDS = 5.0  # for which a server may be silent
-WRITE_SECONDS = 20.0  # for which many small arrays may be on their way to it at once
+ANSWER_SECONDS = 5.0  # time-out of an answer
+WRITE_SECONDS = 20.0  # time-out of a write of many small arrays at once
 
 if TYPE_CHECKING:
     import redis
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Stores:
-    """Everything a request or a task reads and writes; a task sees all of it, a request what is its tenant's."""
+    """All data of a request or a task; a task sees all tenants' data, a request those of its tenant."""
 
     settings: Settings
     client: redis.Redis
@@ -43,6 +44,7 @@ class Stores:
     embeddings: EmbeddingStore
     jobs: JobStore
     queue: TaskQueue
+    recovery: JobRecovery
     endings: Notifications
     changes: Notifications
     counts: Counters
@@ -58,13 +60,13 @@ class Stores:
         Parameters
         ----------
         patient
-            Whether each call waits for a server that is away or changes (GLLE_REDIS_PATIENCE), as a worker's does; a
-            request has no time for that when one before it had no answer: see `worker.connections.circuit_breaker`.
+            Whether each call waits for a server that is away or fails over (GLLE_REDIS_PATIENCE), as in a worker. A
+            request fails at once while a server does not answer: see `worker.connections.circuit_breaker`.
 
         Raises
         ------
         SettingsError
-            When a server's URL is missing or malformed, `store_url` has no back end, or `quotas` cannot be read.
+            When a server's URL is missing or malformed, `store_url` has no back end, or `quotas` cannot be parsed.
 
         """
         arrays_seconds = WRITE_SECONDS if patient else ANSWER_SECONDS
@@ -83,6 +85,7 @@ class Stores:
         room = QueueCapacity(client, settings)
         quotas = Quotas(settings)
         jobs = JobStore(client, ttl=settings.job_ttl, room=room)
+        queue = TaskQueue(client, jobs, settings)
         return cls(
             settings=settings,
             client=client,
@@ -91,8 +94,9 @@ class Stores:
             posteriors=PosteriorStore(client, cache),
             embeddings=EmbeddingStore(client, ttl=settings.job_ttl),
             jobs=jobs,
-            queue=TaskQueue(client, jobs, settings),
-            endings=Notifications(connect_queue(settings), ENDED),  # of their own: silence of the news means nothing
+            queue=queue,
+            recovery=JobRecovery(client, jobs, queue, settings),
+            endings=Notifications(connect_queue(settings), ENDED),  # separate: a silent channel is no failed server
             changes=Notifications(connect_queue(settings), CHANGED),
             counts=counts,
             keys=KeyStore.under(settings.data_dir),
@@ -101,7 +105,7 @@ class Stores:
         )
 
     def of(self, tenant: str) -> Self:
-        """Return the same stores as a tenant sees them: what another has is not there, by any id and in any list."""
+        """Return the stores as a tenant sees them: other tenants' data are in no list, and no id finds them."""
         quota = self.quotas.of(tenant)
         return replace(
             self,
@@ -109,7 +113,7 @@ class Stores:
             datasets=self.datasets.of(tenant, quota.bytes),
             posteriors=self.posteriors.of(tenant, quota.posteriors),
             embeddings=self.embeddings.of(tenant),
-            jobs=self.jobs.of(tenant, _job_limits(self.settings, quota)),
+            jobs=self.jobs.of(tenant, JobLimits(open=quota.jobs, all_open=self.settings.max_jobs, ended=quota.records)),
         )
 
     def close(self) -> None:
@@ -120,12 +124,7 @@ class Stores:
         self.cache.close()
 
 
-def _job_limits(settings: Settings, quota: Quota) -> JobLimits:
-    """Return what bounds the jobs of a tenant of this quota."""
-    return JobLimits(open=quota.jobs, all_open=settings.max_jobs, ended=quota.records)
-
-
 @cache
-def stores() -> Stores:
-    """Return the stores of this process's environment, as a worker has them, connected once."""
+def process_stores() -> Stores:
+    """Return the patient stores of a worker process, connected once by the settings of its environment."""
     return Stores.connect(Settings.from_env(), patient=True)

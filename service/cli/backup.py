@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import argparse
 
     from worker.base.settings import Settings
-    from worker.operations.backup.dump import Chosen
+    from worker.operations.backup.dump import BackupScope
 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], settings: Settings) -> None:
@@ -91,11 +91,11 @@ def _restore(chosen: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-def _chosen(chosen: argparse.Namespace) -> Chosen:
-    from worker.operations.backup.dump import Chosen  # noqa: PLC0415 # each command loads what it needs
+def _chosen(chosen: argparse.Namespace) -> BackupScope:
+    from worker.operations.backup.dump import BackupScope  # noqa: PLC0415 # each command loads what it needs
 
     tenants = None if chosen.tenants is None else frozenset(chosen.tenants)
-    return Chosen(tenants=tenants, arrays=chosen.arrays, keys=chosen.keys)
+    return BackupScope(tenants=tenants, arrays=chosen.arrays, keys=chosen.keys)
 
 
 def _opened(path: Path) -> Any:

@@ -58,7 +58,7 @@ class Tree:
         self._servers: list[Server] = []
         self._children: list[Child] = []
         self._reserve = DiskReserve.of(settings)
-        self._watcher = None if process_guard.LINUX else process_guard.Watcher()
+        self._watcher = None if process_guard.LINUX else process_guard.ProcessGuard()
         self._stopping = False
         self._leaving: list[Started] = []
         self._renewal: Iterator[None] = iter(())
@@ -159,7 +159,7 @@ class Tree:
     def _told(self, process: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
         """Let the watcher, where there is one, know of a process."""
         if self._watcher is not None:
-            self._watcher.tell(process.pid)
+            self._watcher.add(process.pid)
         return process
 
     def _announce(self, data: Path) -> None:
@@ -229,7 +229,7 @@ def _recovered(settings: Settings, gone: Started) -> bool:
     if gone.name:
         try:
             with contextlib.closing(Stores.connect(settings)) as here:
-                here.queue.recover(gone.name)
+                here.recovery.requeue_tasks_of(gone.name)
         except redis.RedisError:
             return False
     return True

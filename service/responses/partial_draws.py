@@ -16,7 +16,7 @@ from service.encoding.aborted import BrokenOffError
 from service.encoding.arrays import NPY, Stack
 from service.responses.streaming import Stream, states
 from service.submission.dependencies import made_again
-from worker.jobs.shards import counts
+from worker.jobs.shards import draw_counts
 from worker.records.tenants import DEFAULT
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def npy_as_they_come(
 def _made(here: Stores, job: Job, spec: DrawsSpec) -> int:
     """Return how many draws are there without a gap, from the first on."""
     made = 0
-    for shard, count in enumerate(counts(here.client, job, spec.shards)):
+    for shard, count in enumerate(draw_counts(here.client, job, spec.shards)):
         made += count
         if count < spec.shard_size(shard):
             break

@@ -20,7 +20,7 @@ from service.submission.planning import Plan, planned
 from service.submission.scoring import judgement
 from service.submission.validation import require_dataset, require_not_all_equal
 from worker.analyses.comparison import ComparisonSpec
-from worker.analyses.embedding import Judgement
+from worker.analyses.embedding import ScoreSpec
 from worker.base.problems import Problem, ProblemError
 from worker.jobs.store import Job
 from worker.records.cache_entry import entry_bytes
@@ -105,7 +105,7 @@ def _require_alignable(here: Stores, body: ComparisonIn, plans: list[Plan], trut
 
 
 def _tried(
-    here: Stores, dataset: Dataset, body: ComparisonIn, plans: list[Plan], judged: Judgement, allowed: Allowance
+    here: Stores, dataset: Dataset, body: ComparisonIn, plans: list[Plan], judged: ScoreSpec, allowed: Allowance
 ) -> tuple[ComparisonSpec, list[Cost]]:
     """Return the comparison, with why rows are not even tried, and what the others are expected to take."""
     rows = [

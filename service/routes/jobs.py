@@ -176,7 +176,7 @@ def cancel(
     the record of an ended job is removed, and its last state returned. Its results stay cached under their names.
     """
     if record:
-        return Response(JobOut.of(here.jobs.forget(id)).model_dump_json(), 200, media_type="application/json")
+        return Response(JobOut.of(here.jobs.delete(id)).model_dump_json(), 200, media_type="application/json")
     here.jobs.fetch(id)
     job = here.queue.withdraw(here.jobs.cancel(id))
     if job.is_open:

@@ -15,8 +15,8 @@ from service.schemas.problems import documented
 from service.schemas.resources import COUNTER
 from service.submission.dependencies import Here, accepted, analysis_job, settle
 from service.submission.validation import require_dataset, require_posterior, require_sample, require_success
-from worker.analyses.plots.picture import MEDIA, PictureSpec, Subject, require_pictures
-from worker.analyses.plots.subjects import Grid, chosen_color
+from worker.analyses.plots.panels import DrawGrid, resolve_color
+from worker.analyses.plots.picture import MEDIA, PictureSpec, Subject, require_matplotlib
 from worker.analyses.posterior_analyses import MOST_SUMMARISED, SummarySpec
 from worker.base.numerics import numbers_for, numbers_of
 from worker.base.problems import refuse
@@ -88,7 +88,7 @@ async def see_draw(
     wait: Wait = 10.0,
 ) -> Response:
     """Return a picture of one draw, its first two components: immutable, with a strong ETag."""
-    grid = Grid(first=index, seed=seed, scales=(scale,), source=source, align=align)
+    grid = DrawGrid(first=index, seed=seed, scales=(scale,), source=source, align=align)
     spec = _spec("draws", asdict(grid), look, format)
     return await _seen(here, request, spec, id, wait, grid)
 
@@ -113,7 +113,7 @@ async def see_draws(
     wait: Wait = 10.0,
 ) -> Response:
     """Return a sheet of draws; with several `scales` (GLLE figure 4) a row a scale: immutable, with a strong ETag."""
-    grid = Grid(count=count, first=first, seed=seed, scales=tuple(scales or [1.0]), source=source)
+    grid = DrawGrid(count=count, first=first, seed=seed, scales=tuple(scales or [1.0]), source=source)
     spec = _spec("draws", asdict(grid), look, format)
     return await _seen(here, request, spec, id, wait, grid)
 
@@ -138,7 +138,7 @@ async def see_summary(
     wait: Wait = 10.0,
 ) -> Response:
     """Return the consensus of many draws, coloured by what is asked, by spread, by stability and by local trust."""
-    grid = Grid(count=count, first=first, seed=seed, scales=(scale,), source=source)
+    grid = DrawGrid(count=count, first=first, seed=seed, scales=(scale,), source=source)
     summary = SummarySpec(count=count, first=first, seed=seed, scale=scale, source=source)
     spec = _spec("summary", summary.to_dict(), look, format)
     return await _seen(here, request, spec, id, wait, grid)
@@ -204,14 +204,16 @@ def _spec(
     format_: str,
     dataset: str | None = None,
 ) -> PictureSpec:
-    require_pictures()
+    require_matplotlib()
     width = look.width or (800 if of == "embedding" or asked.get("count") == 1 else 1200)
     options = {**asdict(look), "width": width, "of": of, "asked": asked, "format": format_, "dataset": dataset}
     engine = numbers_for(asked.get("engine", numbers_of("")))
     return PictureSpec.from_dict({**options, "engine": engine})
 
 
-async def _seen(here: Stores, request: Request, spec: PictureSpec, posterior: str, wait: float, grid: Grid) -> Response:
+async def _seen(
+    here: Stores, request: Request, spec: PictureSpec, posterior: str, wait: float, grid: DrawGrid
+) -> Response:
     """Return the picture of a posterior's draws; of few it goes before batches, as the draws themselves would."""
     record = await run_in_threadpool(_require_panels, here, posterior, grid, spec.of)
     await run_in_threadpool(_require_color, here, record.dataset, spec.color)
@@ -244,10 +246,10 @@ async def _drawn(
 def _require_color(here: Stores, dataset: str, color: str) -> None:
     known = require_dataset(here, dataset)
     there = {"labels": known.has_labels, "color": known.has_color, "coordinates": known.has_coordinates}
-    chosen_color(dataset, {name for name, has in there.items() if has}, color)
+    resolve_color(dataset, {name for name, has in there.items() if has}, color)
 
 
-def _require_panels(here: Stores, posterior: str, grid: Grid, of: str) -> PosteriorRecord:
+def _require_panels(here: Stores, posterior: str, grid: DrawGrid, of: str) -> PosteriorRecord:
     total = grid.count * len(grid.scales)
     record = require_posterior(here, posterior)
     require_sample(here, record, grid.source, first=grid.first, count=grid.count, scales=len(grid.scales))

@@ -102,9 +102,9 @@ async def list_posteriors(
 )
 def get_posterior(id: str, here: Here) -> Response:  # noqa: A002 # the name in the path
     """Tell specification, diagnostics, spectrum, cost and provenance; the problem, if the fit failed."""
-    job = here.jobs.holder(id)
+    job = here.jobs.claim_holder(id)
     if job is not None and here.posteriors.get(id) is None:
-        job = here.queue.look(job)
+        job = here.recovery.refresh(job)
         if job.is_open:
             return accepted(job)
     return _posterior(require_posterior(here, id), 200)

@@ -137,7 +137,7 @@ class _Deployment(Collector):
 
     def _queue(self) -> list[Metric]:
         entered = CounterMetricFamily("glle_jobs_entered", "Jobs that entered a status.", labels=("kind", "status"))
-        for (kind, status), count in sorted(self._stores.jobs.entered().items()):
+        for (kind, status), count in sorted(self._stores.jobs.transition_counts().items()):
             entered.add_metric((kind, status), count)
         length = GaugeMetricFamily("glle_queue_length", "Tasks that wait for a worker.", labels=("queue",))
         oldest = GaugeMetricFamily("glle_queue_oldest_seconds", "How long the oldest of them waits.", labels=("queue",))

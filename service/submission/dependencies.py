@@ -15,7 +15,6 @@ from service.submission.validation import require_success
 from service.submission.waiting import WAITS
 from worker.analyses.base import AnalysisSpec
 from worker.base.numerics import numbers_for
-from worker.jobs.replication import replicated
 from worker.jobs.store import Job
 from worker.records.dataset import Array
 from worker.records.priority import ANY_TIME, Terms
@@ -80,7 +79,7 @@ async def settle(here: Stores, job: Job, wait: float) -> Job:
 
 def look(here: Stores, id_: str) -> Job:
     """Return a job as it is, compared with the queue when it has been silent."""
-    return here.queue.look(here.jobs.fetch(id_))
+    return here.recovery.refresh(here.jobs.fetch(id_))
 
 
 def submitted(here: Stores, terms: Terms, **asked: Any) -> tuple[Job, bool]:
@@ -97,7 +96,7 @@ def submitted(here: Stores, terms: Terms, **asked: Any) -> tuple[Job, bool]:
         here.queue.enqueue(job)
     elif terms.priority == "interactive" and job.is_open:
         here.queue.promote(job)  # it may have been a batch until now
-    replicated(here.client, here.settings.replicas, job.id)  # of another's job as well: it may be a moment old
+    here.queue.require_replicated(job.id)  # of another's job as well: it may be a moment old
     return job, created
 
 
@@ -130,13 +129,13 @@ def made_again(here: Stores, job: Job, terms: Terms = ANY_TIME) -> Job:
     """Return a job that succeeded, but whose result was evicted, at work again."""
     if here.jobs.reopen(job, terms):
         here.queue.enqueue(here.jobs.fetch(job.id))
-    replicated(here.client, here.settings.replicas, job.id)
+    here.queue.require_replicated(job.id)
     return here.jobs.fetch(job.id)
 
 
 def delete_posterior_of(here: Stores, record: PosteriorRecord) -> None:
     """Delete a posterior, and cancel the job that fits it again, which would bring it back."""
-    job = here.jobs.holder(record.id)
+    job = here.jobs.claim_holder(record.id)
     if job is not None and job.is_open:
         here.queue.withdraw(here.jobs.cancel(job.id))
     here.posteriors.delete(record)

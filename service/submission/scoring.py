@@ -9,7 +9,7 @@ import numpy as np
 from glle_engine.base.errors import InvalidParameterError, InvalidShapeError
 from glle_engine.metrics.registry import SCORES
 from service.submission.validation import require_dataset
-from worker.analyses.embedding import Judgement
+from worker.analyses.embedding import ScoreSpec
 
 if TYPE_CHECKING:
     from service.schemas.embeddings import JudgedIn
@@ -21,7 +21,7 @@ NEIGHBORS = 10
 QUICK_SHARE = 1 / 10
 
 
-def judgement(here: Stores, dataset: Dataset, body: JudgedIn, *, uses: frozenset[str]) -> Judgement:
+def judgement(here: Stores, dataset: Dataset, body: JudgedIn, *, uses: frozenset[str]) -> ScoreSpec:
     """Return by what a request wants the embeddings of a data set judged.
 
     Parameters
@@ -48,7 +48,7 @@ def judgement(here: Stores, dataset: Dataset, body: JudgedIn, *, uses: frozenset
             f"{unused} is given, and neither the method nor a score has a use for it.",
             remedy=f"Leave {unused} out, or ask for a score that needs it: GET /v1/scores.",
         )
-    return Judgement(
+    return ScoreSpec(
         scores=tuple(name for name in SCORES if name in names),
         n_neighbors=_neighbors(body.n_neighbors, dataset.n) if names else NEIGHBORS,
         labels=body.labels,

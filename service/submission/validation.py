@@ -136,7 +136,7 @@ def require_posterior(here: Stores, id_: str) -> PosteriorRecord:
     record = here.posteriors.get(id_)
     if record is not None:
         return record
-    job = here.jobs.holder(id_)
+    job = here.jobs.claim_holder(id_)
     if job is None or job.status == "succeeded":
         return here.posteriors.fetch(id_)
     require_success(job)

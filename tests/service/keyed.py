@@ -15,7 +15,7 @@ from glle_engine.methods import METHODS
 from service.app import create_app
 from tests.service.conftest import serving
 from worker.analyses.embedding import Recipe
-from worker.execution.context import WorkerDesk
+from worker.execution.context import TaskContext
 from worker.execution.draws import draw_and_cache
 from worker.records.draws import DrawKey
 from worker.records.ids import posterior_id
@@ -91,5 +91,5 @@ def had_by(tenant: str, stores: Stores) -> Had:
     draw_and_cache(stores.cache, id_, POSTERIOR, [DrawKey(0, 0, 1.0, "posterior", "procrustes")])
     recipe = Recipe(dataset=dataset.id, method="pca", parameters=METHODS["pca"].spec().to_dict())
     here.embeddings.note(recipe, job.id)
-    recipe.kept(WorkerDesk(stores, job), silent)
+    recipe.load_or_compute(TaskContext(stores, job), silent)
     return Had(bearer(stores, tenant), dataset.id, id_, job.id, recipe.id)

@@ -1,7 +1,7 @@
-"""What an analysis is: a value that says what is asked for, with a function from what it names to a result.
+"""Analyses as values: the parameters of a request, with the function that computes the result.
 
-One task of a worker runs an analysis at its `Desk`, which has the data, the posterior and the draws; the result
-is one entry of the cache, under a key made of everything that it depends on.
+A task of a worker runs an analysis in an `AnalysisContext`, which provides data, posterior and draws. The result is one
+entry of the cache; its key covers all inputs.
 """
 
 from __future__ import annotations
@@ -18,83 +18,83 @@ if TYPE_CHECKING:
 
     from glle_engine import Draw, Posterior
     from glle_engine.base.progress import OnProgress
-    from worker.jobs.store import Kind
-    from worker.records.cache_entry import Array, Entry
     from worker.records.draws import DrawKey
+    from worker.records.job import Kind
+    from worker.storage.array_cache import Array, Entry
 
 
-class Desk(Protocol):
-    """What a worker lays out for an analysis."""
+class AnalysisContext(Protocol):
+    """Inputs, progress and cache of an analysis."""
 
     @property
-    def tell(self) -> OnProgress:
-        """Writes progress; raises when the job is no longer wanted."""
+    def on_progress(self) -> OnProgress:
+        """Write progress; raises `worker.jobs.store.Cancelled` if the job is not wanted."""
 
     @property
     def subject(self) -> str:
-        """The posterior that the job is about, or the data set where there is none."""
+        """The id of the job's posterior, or of its data set."""
 
     @property
     def dataset(self) -> str:
-        """The data set that the job's posterior was fitted to."""
+        """The id of the data set of the job's posterior."""
 
     def posterior(self) -> Posterior:
-        """Return the job's posterior, fitted again when it was evicted."""
+        """Return the job's posterior, fitted again if it was evicted."""
 
     def training(self) -> Array:
-        """Return the data (n, d) that it was fitted to."""
+        """Return the data (n, d) of the posterior's fit."""
 
     def values(self, dataset: str) -> Array:
         """Return a data set's values."""
 
     def calibration(self) -> Entry:
-        """Return the posterior's own calibration, the result of a `CalibrationSpec` as it stands."""
+        """Return the posterior's default calibration, the result of `CalibrationSpec()`."""
 
     def draws(self, posterior: Posterior, keys: Iterable[DrawKey]) -> Iterator[Draw]:
-        """Yield draws, from the cache where they are there."""
+        """Yield draws from the cache; make and cache the missing ones."""
 
-    def beside(self, dataset: str) -> dict[str, Array]:
-        """Return what is kept beside a data set's values: labels, color, coordinates, where there are."""
+    def extras(self, dataset: str) -> dict[str, Array]:
+        """Return a data set's extra arrays: labels, color, coordinates, if any."""
 
-    def kept(self, key: str) -> Entry | None:
-        """Return an entry of the cache."""
+    def cached(self, key: str) -> Entry | None:
+        """Return an entry of the cache, or None."""
 
-    def keep(self, key: str, entry: Entry) -> Entry:
-        """Put an entry into the cache, and return it with its digest; one that is not finite is a problem."""
+    def cache(self, key: str, entry: Entry) -> Entry:
+        """Cache a finite entry, and return it with its digest."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AnalysisSpec:
-    """What all analyses have in common; the fields of each are what was asked for.
+    """Base of all analyses; the fields of each are the parameters of its request.
 
     Parameters
     ----------
     engine
-        The version of the engine's numbers that the result is of.
+        The version of the engine's numbers.
 
     """
 
     kind: ClassVar[Kind]
-    main: ClassVar[str | None] = None  # the array that stands for the result where there is room for one
+    main: ClassVar[str | None] = None  # the array that represents the result in formats for one array
     may_be_nan: ClassVar[frozenset[str]] = frozenset()  # arrays in which NaN has a meaning
 
     engine: str = NUMBERS
 
     @property
     def total(self) -> int:
-        """What its progress counts to, as far as it can be known."""
+        """The number of steps of its progress, as far as it is known in advance."""
         raise NotImplementedError
 
-    def run(self, desk: Desk) -> Entry:
-        """Return the result: `meta`, JSON-able, and arrays."""
+    def run(self, context: AnalysisContext) -> Entry:
+        """Return the result: JSON-able metadata, and arrays."""
         raise NotImplementedError
 
     def cache_key(self, subject: str) -> str:
-        """Return where the result is cached; `subject` is the posterior, or the data set where there is none."""
+        """Return the cache key of the result; `subject` is the id of the posterior, or of the data set."""
         return f"{results_prefix(subject)}{self.kind}:{digest(self.to_dict())}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as a JSON-able dictionary."""
+        """Return the parameters as a JSON-able dictionary."""
         return asdict(self)
 
     @classmethod
@@ -104,5 +104,5 @@ class AnalysisSpec:
 
 
 def results_prefix(subject: str) -> str:
-    """Return what the cache keys of all results about a posterior, or a data set, begin with."""
-    return versioned(f"result:{subject}:")
+    """Return the prefix of the cache keys of all results about a posterior or a data set."""
+    return named("entry", f"result:{subject}:")

@@ -1,4 +1,4 @@
-"""Comparisons: several methods on one data set, side by side, with the same scores."""
+"""Comparisons: several methods on one data set, with the same scores."""
 
 from __future__ import annotations
 
@@ -18,11 +18,8 @@ from worker.jobs.store import Cancelled
 from worker.records.cache_entry import Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from worker.analyses.base import Desk
-    from worker.base.problems import Problem
-    from worker.records.cache_entry import Array
+    from worker.analyses.base import AnalysisContext
+    from worker.storage.array_cache import Array
 
 Target = Literal["first", "truth"]
 
@@ -31,14 +28,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonSpec(AnalysisSpec):
-    """Methods to compare.
+    """A comparison of methods.
 
     Parameters
     ----------
     methods
-        Of each `label`, `method`, `parameters` (every one of them), and `problem`: why it is not even tried, or None.
+        `label`, `method`, all `parameters`, and `problem` of each: the reason why it cannot run, or None.
     align
-        To what the embeddings are turned and scaled for display; None: they are not part of the result.
+        The target to which the embeddings are rotated and scaled for display; None leaves them out of the result.
 
     """
 
@@ -53,7 +50,7 @@ class ComparisonSpec(AnalysisSpec):
     align: Target | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "methods", tuple(self.methods))  # JSON made lists of them
+        object.__setattr__(self, "methods", tuple(self.methods))  # lists after JSON
         object.__setattr__(self, "scores", tuple(self.scores))
 
     @property
@@ -61,12 +58,12 @@ class ComparisonSpec(AnalysisSpec):
         """The number of methods."""
         return len(self.methods)
 
-    def embedding(self, row: dict[str, Any]) -> EmbeddingSpec:
-        """Return what is made for a row."""
+    def embedding(self, method: dict[str, Any]) -> EmbeddingSpec:
+        """Return the embedding of one of the methods."""
         return EmbeddingSpec(
             dataset=self.dataset,
-            method=row["method"],
-            parameters=row["parameters"],
+            method=method["method"],
+            parameters=method["parameters"],
             labels=self.labels,
             truth=self.truth,
             scores=self.scores,
@@ -74,79 +71,61 @@ class ComparisonSpec(AnalysisSpec):
             engine=self.engine,
         )
 
-    def run(self, desk: Desk) -> Entry:
-        """Return a row a method, in their order; with `align` also the embeddings by their labels, (n, p) each.
+    def run(self, context: AnalysisContext) -> Entry:
+        """Return one row per method, in their order; with `align` also the embeddings by label, (n, p) each.
 
-        A method that fails is a row with its problem, and the others go on.
+        A method that fails is a row with its problem; the others continue.
         """
-        rows, places = [], {}
-        for done, asked in enumerate(self.methods):
-            row, Y = self._row(desk, asked, done)
+        rows, embeddings = [], {}
+        for done, method in enumerate(self.methods):
+            row, Y = self._row(context, method, done)
             rows.append(row)
             if Y is not None:
-                places[asked["label"]] = Y
-            desk.tell(done + 1, self.total, f"{asked['label']}: done")
-        aligned: dict[str, Any] = {"align": self.align, "aligned_to": None}
-        if self.align is not None and places:
-            first = next(iter(places))
-            aligned["aligned_to"] = first if self.align == "first" else "truth"
-            target = places[first] if self.align == "first" else truth_of(desk, str(self.truth))
-            places = {label: _aligned(Y, target) for label, Y in places.items()}
-        told = {name: value for name, value in self.to_dict().items() if name not in {"methods", "scores", "align"}}
-        return Entry({**told, **aligned, "rows": rows}, places if self.align else {})
+                embeddings[method["label"]] = Y
+            context.on_progress(done + 1, self.total, f"{method['label']}: done")
+        alignment: dict[str, Any] = {"align": self.align, "aligned_to": None}
+        if self.align is not None and embeddings:
+            first = next(iter(embeddings))
+            alignment["aligned_to"] = first if self.align == "first" else "truth"
+            target = embeddings[first] if self.align == "first" else truth_of(context, str(self.truth))
+            embeddings = {label: _align(Y, target) for label, Y in embeddings.items()}
+        request = {name: value for name, value in self.to_dict().items() if name not in {"methods", "scores", "align"}}
+        return Entry({**request, **alignment, "rows": rows}, embeddings if self.align else {})
 
-    def _row(self, desk: Desk, asked: dict[str, Any], done: int) -> tuple[dict[str, Any], Array | None]:
-        """Return what is told of a method, and its embedding."""
-        spec = self.embedding(asked)
-        told: dict[str, Any] = {
-            **{name: asked[name] for name in ("label", "method", "parameters")},
+    def _row(self, context: AnalysisContext, method: dict[str, Any], done: int) -> tuple[dict[str, Any], Array | None]:
+        """Return the row of a method, and its embedding, or None."""
+        row: dict[str, Any] = {
+            **{name: method[name] for name in ("label", "method", "parameters")},
             **dict.fromkeys(("embedding", "seconds", "eigenvalues", "figures", "scores", "problem")),
             "notes": [],
         }
-        if asked["problem"] is not None:
-            return {**told, "problem": asked["problem"]}, None
-        tell = _telling(desk, asked["label"], done, self.total)
-        places: list[Array] = []
+        if method["problem"] is not None:
+            return {**row, "problem": method["problem"]}, None
+        spec, Y = self.embedding(method), None
 
-        def work() -> None:
-            entry = spec.recipe.kept(desk, tell)
-            told.update({name: entry.meta[name] for name in ("seconds", "eigenvalues", "figures", "notes")})
-            told["embedding"] = entry.meta["id"]
-            places.append(entry.arrays["embedding"])
-            told["scores"], notes = spec.judgement.of(desk, self.dataset, places[0], tell)
-            told["notes"] = [*told["notes"], *notes]
+        def on_progress(_done: int, _total: int, stage: str) -> None:
+            context.on_progress(done, self.total, f"{method['label']}: {stage}")
 
-        if (problem := _problem_of(work)) is not None:
-            told["problem"] = problem.to_dict()
-        return told, places[0] if places else None
-
-
-def _problem_of(work: Callable[[], None]) -> Problem | None:
-    """Return why a piece of work failed, None when it did not; what ends the whole job is raised."""
-    try:
-        work()
-    except (Cancelled, JobTimeoutException, redis.RedisError):
-        raise
-    except Exception as error:
-        if (problem := problem_of(error)).is_internal:
-            log.exception("A method of a comparison failed")
-        return problem
-    return None
+        try:
+            entry = spec.recipe.load_or_compute(context, on_progress)
+            row |= {name: entry.meta[name] for name in ("seconds", "eigenvalues", "figures", "notes")}
+            row["embedding"] = entry.meta["id"]
+            Y = entry.arrays["embedding"]
+            row["scores"], notes = spec.score_spec.evaluate(context, self.dataset, Y, on_progress)
+            row["notes"] = [*row["notes"], *notes]
+        except (Cancelled, JobTimeoutException, redis.RedisError):  # these end the whole job
+            raise
+        except Exception as error:
+            if (problem := problem_of(error)).is_internal:
+                log.exception("A method of a comparison failed")
+            row["problem"] = problem.to_dict()
+        return row, Y
 
 
-def _telling(desk: Desk, label: str, done: int, total: int) -> Callable[[int, int, str], None]:
-    """Return an `on_progress` that counts methods, and tells which one is at what."""
-
-    def tell(_done: int, _total: int, stage: str) -> None:
-        desk.tell(done, total, f"{label}: {stage}")
-
-    return tell
-
-
-def _aligned(Y: Array, target: Array) -> Array:
-    """Return an embedding turned, scaled and moved to a target of as many columns: least squares over similarities."""
-    centre = target.mean(axis=0)
-    a, b = Y - Y.mean(axis=0), target - centre
-    turned = a @ procrustes_rotation(a, b)
+def _align(Y: Array, target: Array) -> Array:
+    """Return the least-squares similarity transform of an embedding to a target with as many columns."""
+    center = target.mean(axis=0)
+    a, b = Y - Y.mean(axis=0), target - center
+    rotated = a @ procrustes_rotation(a, b)
     size = np.vdot(a, a)
-    return np.asarray(turned * (np.vdot(turned, b) / size if size > 0 else 1.0) + centre)
+    return np.asarray(rotated * (np.vdot(rotated, b) / size if size > 0 else 1.0) + center)

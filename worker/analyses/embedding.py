@@ -1,12 +1,12 @@
-"""Embeddings by any method of the registry: what they are functions of, the work, and what else is asked of them.
+"""Embeddings by any method of the registry, with scores.
 
-An embedding is cached by what it is a function of, so that an embedding and a comparison that ask for the same one
-share it. Scores are of the request: another truth or another neighbourhood is another judgement of the same places.
+The cache key of an embedding covers its inputs, so an embedding and a comparison share it. Scores belong to the
+request: another truth or neighborhood size gives other scores of the same coordinates.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,20 +20,20 @@ from worker.records.ids import digest
 
 if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
-    from worker.analyses.base import Desk
-    from worker.records.cache_entry import Array
+    from worker.analyses.base import AnalysisContext
+    from worker.storage.array_cache import Array
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """Everything that an embedding is a function of.
+    """All inputs of an embedding.
 
     Parameters
     ----------
     parameters
-        Of the method, every one of them.
+        All parameters of the method.
     labels
-        The data set of the classes; None for a method that takes none.
+        The data set of the classes; None for an unsupervised method.
     engine
         The version of the engine's numbers.
 
@@ -47,47 +47,48 @@ class Recipe:
 
     @property
     def id(self) -> str:
-        """The embedding's id: its digest."""
+        """The embedding's id, a digest of the inputs."""
         return "emb_" + digest(asdict(self))
 
     @property
     def cache_key(self) -> str:
-        """Where the embedding is cached; it goes with its data set."""
+        """The cache key of the embedding, which is removed with its data set."""
         return f"{results_prefix(self.dataset)}coordinates:{self.id}"
 
-    def made(self, desk: Desk, tell: OnProgress) -> Entry:
-        """Return the embedding (n, p), and what the method says of it."""
-        one = method(self.method)
-        labels = None if self.labels is None else classes_of(desk, self.labels)
-        spec = one.spec.from_dict(self.parameters)
-        found = one.embed(np.asarray(desk.values(self.dataset), np.float64), spec, tell, labels=labels)
-        told = {
+    def compute(self, context: AnalysisContext, on_progress: OnProgress) -> Entry:
+        """Return the embedding (n, p), with the method's diagnostics."""
+        embedder = method(self.method)
+        labels = None if self.labels is None else classes_of(context, self.labels)
+        spec = embedder.spec.from_dict(self.parameters)
+        values = np.asarray(context.values(self.dataset), np.float64)
+        result = embedder.embed(values, spec, on_progress, labels=labels)
+        metadata = {
             "id": self.id,
             **asdict(self),
-            "n": len(found.Y),
-            "eigenvalues": None if found.eigenvalues is None else found.eigenvalues.tolist(),
-            "figures": found.figures,
-            "notes": [asdict(note) for note in found.notes],
-            "seconds": {stage: round(seconds, 6) for stage, seconds in found.seconds.items()},
+            "n": len(result.Y),
+            "eigenvalues": None if result.eigenvalues is None else result.eigenvalues.tolist(),
+            "figures": result.figures,
+            "notes": [asdict(note) for note in result.notes],
+            "seconds": {stage: round(seconds, 6) for stage, seconds in result.seconds.items()},
         }
-        return Entry(told, {"embedding": found.Y})
+        return Entry(metadata, {"embedding": result.Y})
 
-    def kept(self, desk: Desk, tell: OnProgress) -> Entry:
-        """Return the embedding from the cache, or made and put there."""
-        known = desk.kept(self.cache_key) or desk.keep(self.cache_key, self.made(desk, tell))
-        return Entry({name: value for name, value in known.meta.items() if name != "sha256"}, known.arrays)
+    def load_or_compute(self, context: AnalysisContext, on_progress: OnProgress) -> Entry:
+        """Return the embedding from the cache; compute and cache it if it is missing."""
+        entry = context.cached(self.cache_key) or context.cache(self.cache_key, self.compute(context, on_progress))
+        return Entry({name: value for name, value in entry.meta.items() if name != "sha256"}, entry.arrays)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judgement:
-    """By what embeddings are judged.
+class ScoreSpec:
+    """Scores of embeddings.
 
     Parameters
     ----------
     scores
         Names of the engine's scores, in its order.
     n_neighbors
-        Of the scores that look at neighbourhoods.
+        For the scores of neighborhoods.
     labels, truth
         Data sets of the classes and of the true coordinates, for the scores that need them.
 
@@ -98,24 +99,27 @@ class Judgement:
     labels: str | None = None
     truth: str | None = None
 
-    def of(self, desk: Desk, dataset: str, Y: Array, tell: OnProgress) -> tuple[dict[str, float], list[dict[str, str]]]:
-        """Return the scores of an embedding of a data set, and a note for each that cannot be made of it."""
-        X = np.asarray(desk.values(dataset), np.float64)
-        labels = None if self.labels is None else classes_of(desk, self.labels)
-        truth = None if self.truth is None else truth_of(desk, self.truth)
-        found: dict[str, float] = {}
+    def evaluate(
+        self, context: AnalysisContext, dataset: str, Y: Array, on_progress: OnProgress
+    ) -> tuple[dict[str, float], list[dict[str, str]]]:
+        """Return the scores of an embedding of a data set, and a note for each score that failed."""
+        X = np.asarray(context.values(dataset), np.float64)
+        labels = None if self.labels is None else classes_of(context, self.labels)
+        truth = None if self.truth is None else truth_of(context, self.truth)
+        options: dict[str, Any] = {"n_neighbors": self.n_neighbors, "labels": labels, "truth": truth}
+        scores: dict[str, float] = {}
         notes = []
         for name in self.scores:
             try:
-                found |= score(X, Y, [name], n_neighbors=self.n_neighbors, labels=labels, truth=truth, on_progress=tell)
+                scores |= score(X, Y, [name], **options, on_progress=on_progress)
             except GlleError as error:
                 notes.append({"code": "no-score", "message": f"{name}: {error}"})
-        return found, notes
+        return scores, notes
 
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingSpec(AnalysisSpec):
-    """An embedding and its scores; without scores it is the embedding itself."""
+    """An embedding and its scores; without scores the result is the embedding itself."""
 
     kind = "embedding"
     main = "embedding"
@@ -129,53 +133,58 @@ class EmbeddingSpec(AnalysisSpec):
     n_neighbors: int = 10
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "scores", tuple(self.scores))  # JSON made a list of it
+        object.__setattr__(self, "scores", tuple(self.scores))  # a list after JSON
 
     @property
     def recipe(self) -> Recipe:
-        """What the embedding itself is a function of."""
-        one = METHODS.get(self.method)  # None in the record of another version's job
-        labels = self.labels if one is not None and one.labels else None
-        recipe = Recipe(dataset=self.dataset, method=self.method, parameters=self.parameters, labels=labels)
-        return replace(recipe, engine=self.engine)
+        """The inputs of the embedding itself."""
+        embedder = METHODS.get(self.method)  # None in the record of another version's job
+        return Recipe(
+            dataset=self.dataset,
+            method=self.method,
+            parameters=self.parameters,
+            labels=self.labels if embedder is not None and embedder.labels else None,
+            engine=self.engine,
+        )
 
     @property
-    def judgement(self) -> Judgement:
-        """By what it is judged."""
-        return Judgement(scores=self.scores, n_neighbors=self.n_neighbors, labels=self.labels, truth=self.truth)
+    def score_spec(self) -> ScoreSpec:
+        """The scores."""
+        return ScoreSpec(scores=self.scores, n_neighbors=self.n_neighbors, labels=self.labels, truth=self.truth)
 
     @property
     def total(self) -> int:
-        """The method counts for itself."""
+        """One step; the method reports finer ones."""
         return 1
 
     def cache_key(self, subject: str) -> str:
-        """Return where the result is cached."""
+        """Return the cache key of the result."""
         return super().cache_key(subject) if self.scores else self.recipe.cache_key
 
-    def run(self, desk: Desk) -> Entry:
-        """Return the embedding (n, p), what the method says of it, and the scores."""
+    def run(self, context: AnalysisContext) -> Entry:
+        """Return the embedding (n, p), with the method's diagnostics and the scores."""
         if not self.scores:
-            return self.recipe.made(desk, desk.tell)
-        entry = self.recipe.kept(desk, desk.tell)
-        scores, notes = self.judgement.of(desk, self.dataset, entry.arrays["embedding"], desk.tell)
-        judged = {"scores": scores, "truth": self.truth, "n_neighbors": self.n_neighbors}
-        return Entry({**entry.meta, **judged, "notes": [*entry.meta["notes"], *notes]}, entry.arrays)
+            return self.recipe.compute(context, context.on_progress)
+        entry = self.recipe.load_or_compute(context, context.on_progress)
+        Y = entry.arrays["embedding"]
+        scores, notes = self.score_spec.evaluate(context, self.dataset, Y, context.on_progress)
+        scored = {"scores": scores, "truth": self.truth, "n_neighbors": self.n_neighbors}
+        return Entry({**entry.meta, **scored, "notes": [*entry.meta["notes"], *notes]}, entry.arrays)
 
 
-def classes_of(desk: Desk, dataset: str) -> Array:
-    """Return the classes (n,) that a data set tells: the labels kept with it, else its one column.
+def classes_of(context: AnalysisContext, dataset: str) -> Array:
+    """Return the classes (n,) of a data set, int64: its labels, or else its one column.
 
-    Words, and numbers that are not integers, are numbered in their order.
+    Texts, and numbers that are not integers, are numbered in sorted order.
     """
-    given = desk.beside(dataset).get("labels")
-    raw = np.asarray(desk.values(dataset))[:, 0] if given is None else given
+    labels = context.extras(dataset).get("labels")
+    raw = np.asarray(context.values(dataset))[:, 0] if labels is None else labels
     if raw.dtype.kind != "U" and np.array_equal(raw, np.round(raw)):
         return raw.astype(np.int64)
     return np.unique(raw, return_inverse=True)[1].astype(np.int64)
 
 
-def truth_of(desk: Desk, dataset: str) -> Array:
-    """Return the true coordinates (n, q) that a data set tells: those kept with it, else its values."""
-    given = desk.beside(dataset).get("coordinates")
-    return np.asarray(desk.values(dataset) if given is None else given, np.float64)
+def truth_of(context: AnalysisContext, dataset: str) -> Array:
+    """Return the true coordinates (n, q) of a data set, float64: its coordinates, or else its values."""
+    coordinates = context.extras(dataset).get("coordinates")
+    return np.asarray(context.values(dataset) if coordinates is None else coordinates, np.float64)

@@ -1,7 +1,7 @@
-"""What is remembered of embeddings that were asked for: enough to make them again under the same id.
+"""Records of requested embeddings, from which an embedding is computed again under the same id.
 
-A record is kept for as long as those of jobs, from when it was last asked for; the coordinates are in the cache. It is
-removed with the record of the last job that was to make it, so a tenant's embeddings are bounded as its jobs are.
+A record is kept as long as those of jobs after its last use; the coordinates are in the cache. It is removed with the
+record of the last job that computes it, so the limit on a tenant's jobs bounds its embeddings.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-# KEYS: record of the embedding, record of its job. ARGV: the record, seconds it is kept, the field of the job's record.
+# KEYS: record of the embedding, record of its job. ARGV: the record, seconds to keep it, the field of the job's record.
 _NOTE = """
 redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2])
 if redis.call('EXISTS', KEYS[2]) == 1 then redis.call('HSET', KEYS[2], ARGV[3], 1) end
@@ -33,7 +33,7 @@ if redis.call('EXISTS', KEYS[2]) == 1 then redis.call('HSET', KEYS[2], ARGV[3], 
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingRecord:
-    """What is kept of an embedding; `job` was the last that was to make it."""
+    """Record of an embedding; `job` is the last one that computes it."""
 
     recipe: Recipe
     job: str
@@ -41,21 +41,19 @@ class EmbeddingRecord:
 
     @property
     def spec(self) -> EmbeddingSpec:
-        """What a job makes it by, without scores."""
+        """The analysis that computes the embedding, without scores."""
         return EmbeddingSpec(**asdict(self.recipe))
 
 
 class EmbeddingStore:
-    """Keeps records in the queue's Redis.
+    """Records of embeddings in the queue's Redis.
 
     Parameters
     ----------
-    client
-        The queue's Redis.
     ttl
-        Seconds a record is kept after it was last asked for.
+        Seconds to keep a record after its last use.
     tenant
-        Whose embeddings are seen, and noted; None: everyone's, and the default tenant's.
+        The tenant whose embeddings are visible. None finds all tenants' records, and writes the default tenant's.
 
     """
 
@@ -65,36 +63,36 @@ class EmbeddingStore:
         self._tenant = tenant
 
     def of(self, tenant: str) -> Self:
-        """Return the same store as a tenant sees it."""
+        """Return the store as a tenant sees it."""
         return type(self)(self._client, ttl=self._ttl, tenant=tenant)
 
     def note(self, recipe: Recipe, job: str) -> None:
-        """Write the record of an embedding that a job is to make."""
+        """Write the record of an embedding that a job computes."""
         record = EmbeddingRecord(recipe=recipe, job=job, tenant=self._tenant or DEFAULT)
         args: list[str | int] = [dump_record(asdict(record)), self._ttl, NOTED + recipe.id]
         self._client.eval(_NOTE, 2, _key(recipe.id), job_key(job), *args)
 
     def all(self) -> Iterator[tuple[str, str, int]]:
-        """Yield (id, record as it is written, milliseconds it is still kept) of all tenants'; perhaps one twice."""
+        """Yield (id, stored record, milliseconds to live) of all tenants' embeddings, possibly with repetitions."""
         for raw in self._client.scan_iter(match=_key("*"), count=1000):
-            with self._client.pipeline(transaction=True) as both:
-                both.get(raw)
-                both.pttl(raw)
-                record, left = both.execute()
-            if record is not None and left > 0:
-                yield text(raw).removeprefix(_key("")), text(record), left
+            with self._client.pipeline(transaction=True) as pipeline:
+                pipeline.get(raw)
+                pipeline.pttl(raw)
+                record, ttl_ms = pipeline.execute()
+            if record is not None and ttl_ms > 0:
+                yield text(raw).removeprefix(_key("")), text(record), ttl_ms
 
     def exists(self, id_: str) -> bool:
-        """Say whether there is a record."""
+        """Return whether a record exists."""
         return bool(self._client.exists(_key(id_)))
 
-    def put(self, record: EmbeddingRecord, left: int) -> bool:
-        """Write a record as it was, kept for so many milliseconds; return whether there was none."""
-        raw = dump_record(asdict(record))
-        return bool(self._client.set(_key(record.recipe.id), raw, px=left, nx=True))
+    def put(self, record: EmbeddingRecord, ttl_ms: int) -> bool:
+        """Restore a record for some milliseconds; return False if one exists."""
+        raw = written("embedding", asdict(record))
+        return bool(self._client.set(_key(record.recipe.id), raw, px=ttl_ms, nx=True))
 
     def fetch(self, id_: str) -> EmbeddingRecord:
-        """Return a record, which is then kept anew.
+        """Return a record, and extend its life.
 
         Raises
         ------
@@ -108,22 +106,22 @@ class EmbeddingStore:
             raise refuse(
                 "embedding-not-found",
                 404,
-                f"There is no embedding {id_} (any more).",
-                "Ask for it with POST /v1/embeddings: what is known already is not computed twice.",
+                f"Embedding {id_} does not exist, or its record has expired.",
+                "Request it with POST /v1/embeddings: cached results are not computed twice.",
                 embedding=id_,
             )
-        with suppress(redis.ResponseError):  # a server that is full is read all the same
+        with suppress(redis.ResponseError):  # a full server still serves reads
             self._client.expire(_key(id_), self._ttl)
         return record
 
 
 def record_of(id_: str, raw: str | bytes) -> EmbeddingRecord:
-    """Return a record as it was written; raises as `worker.base.versions.load_record`."""
+    """Return a stored record; raises as `worker.base.versions.read`."""
 
-    def made(told: dict[str, Any]) -> EmbeddingRecord:
-        return EmbeddingRecord(**{**told, "recipe": Recipe(**told["recipe"])})
+    def make(fields: dict[str, Any]) -> EmbeddingRecord:
+        return EmbeddingRecord(**{**fields, "recipe": Recipe(**fields["recipe"])})
 
-    return load_record(f"The record of embedding {id_}", raw, made)
+    return read("embedding", f"The record of embedding {id_}", raw, make)
 
 
 def _key(id_: str) -> str:

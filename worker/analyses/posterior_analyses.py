@@ -1,4 +1,4 @@
-"""The analyses there are: what can be asked beside draws, of a posterior or of a data set."""
+"""Analyses of a posterior or of a data set: summary, transform, reconstructions, calibration, advice."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from glle_engine import Posterior
     from glle_engine.base.progress import OnProgress
     from glle_engine.base.spec import Source
-    from worker.analyses.base import Desk
+    from worker.analyses.base import AnalysisContext
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
-MOST_SUMMARISED = 1000  # draws: they are aligned to each other, so all are held at once
+MOST_SUMMARISED = 1000  # draws, which are all in memory to be aligned to each other
 TRUST_NEIGHBORS = 10
-TRUST_BLOCK = 8192  # points between two looks at the wish to cancel
-EXTENSION_WORK = 2**28  # distances times features between two such looks, at most: about a second
+TRUST_BLOCK = 8192  # points between two checks for a cancellation
+EXTENSION_WORK = 2**28  # maximum of distances times features between two checks: about a second
 
 
 @dataclass(frozen=True, kw_only=True)
 class SampleSpec(AnalysisSpec):
-    """An analysis of draws first, first + 1, ... of one stream at one scale."""
+    """Base of the analyses of draws first, first + 1, ... of one stream at one scale."""
 
     first: int
     seed: int
@@ -40,18 +40,18 @@ class SampleSpec(AnalysisSpec):
     source: Source
 
     def keys(self, count: int) -> list[DrawKey]:
-        """Return its draws: the same values, so the same cache entries, as those of draws jobs."""
+        """Return its first `count` draws, with the cache entries of draws jobs."""
         return [DrawKey(self.seed, self.first + i, self.scale, self.source, "procrustes") for i in range(count)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class SummarySpec(SampleSpec):
-    """What `count` draws say together, and how far each point of the reference is to be trusted.
+    """A summary of `count` draws, with the reliability of each point of the reference embedding.
 
     Parameters
     ----------
     calibrated
-        Whether the draws are at the posterior's calibrated scale; `scale` then has no meaning, and is 1.
+        Whether the draws have the posterior's calibrated scale; `scale` is then 1 and ignored.
 
     """
 
@@ -66,22 +66,22 @@ class SummarySpec(SampleSpec):
         """The number of draws."""
         return self.count
 
-    def run(self, desk: Desk) -> Entry:
-        """Return consensus, covariance, spread, stability, local_trust and, a row a draw, the spectrum."""
-        posterior, data = desk.posterior(), desk.training()
-        told, beside, sample = self.to_dict(), {}, self
+    def run(self, context: AnalysisContext) -> Entry:
+        """Return consensus, covariance, spread, stability, local_trust, and the spectrum with one row per draw."""
+        posterior, data = context.posterior(), context.training()
+        request, extra_arrays, sample = self.to_dict(), {}, self
         if self.calibrated:
-            found = desk.calibration()
-            sample = replace(self, scale=found.meta["scale"])
-            told |= {"scale": sample.scale, "calibration": calibration_facts(found.meta)}
-            beside["half_sample_spread"] = found.arrays["half_sample_spread"]
-        draws = desk.draws(posterior, sample.keys(self.count))
-        summary = summarize(draws, posterior.embedding, posterior.spec.n_neighbors, desk.tell)
-        trust = _local_trust(data, posterior, desk.tell)
+            calibration = context.calibration()
+            sample = replace(self, scale=calibration.meta["scale"])
+            request |= {"scale": sample.scale, "calibration": calibration_facts(calibration.meta)}
+            extra_arrays["half_sample_spread"] = calibration.arrays["half_sample_spread"]
+        draws = context.draws(posterior, sample.keys(self.count))
+        summary = summarize(draws, posterior.embedding, posterior.spec.n_neighbors, context.on_progress)
+        trust = _local_trust(data, posterior, context.on_progress)
         ranked = {"spread": summary.spread, "stability": summary.stability, "local_trust": trust}
         return Entry(
             {
-                **told,
+                **request,
                 "quantiles": {
                     "levels": list(QUANTILES),
                     **{name: np.quantile(values, QUANTILES).tolist() for name, values in ranked.items()},
@@ -92,7 +92,7 @@ class SummarySpec(SampleSpec):
                 "consensus": summary.consensus,
                 "covariance": summary.covariance,
                 **ranked,
-                **beside,
+                **extra_arrays,
                 "eigenvalues": summary.eigenvalues,
                 "relative_gaps": summary.relative_gaps,
                 "agreement": summary.agreement,
@@ -102,7 +102,7 @@ class SummarySpec(SampleSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class TransformSpec(SampleSpec):
-    """The points of a data set, placed in the reference embedding and, if wanted, in draws."""
+    """The points of a data set, placed in the reference embedding and optionally in draws."""
 
     kind = "transform"
     main = "embedding"
@@ -112,18 +112,18 @@ class TransformSpec(SampleSpec):
 
     @property
     def total(self) -> int:
-        """The number of draws, or one piece of work."""
+        """The number of draws, at least one."""
         return max(1, self.draws)
 
-    def run(self, desk: Desk) -> Entry:
-        """Return embedding and distances; over draws, mean and covariance of each point's place."""
-        posterior = desk.posterior()
-        new = np.asarray(desk.values(self.dataset), np.float64)
-        extension = _extended(posterior, desk.training(), new, desk.tell)
+    def run(self, context: AnalysisContext) -> Entry:
+        """Return embedding and distances; over draws, mean and covariance of each point."""
+        posterior = context.posterior()
+        new = np.asarray(context.values(self.dataset), np.float64)
+        extension = _extended(posterior, context.training(), new, context.on_progress)
         arrays = {"embedding": extension.embed(posterior.embedding), "distances": extension.distances}
         if self.draws:
-            draws = desk.draws(posterior, self.keys(self.draws))
-            arrays["mean"], arrays["covariance"] = extension.spread(draws, posterior.embedding, desk.tell)
+            draws = context.draws(posterior, self.keys(self.draws))
+            arrays["mean"], arrays["covariance"] = extension.spread(draws, posterior.embedding, context.on_progress)
         return Entry(self.to_dict(), arrays)
 
 
@@ -138,23 +138,23 @@ class ReconstructionsSpec(SampleSpec):
 
     @property
     def total(self) -> int:
-        """The number of data sets that are generated."""
+        """The number of generated data sets."""
         return self.count
 
-    def run(self, desk: Desk) -> Entry:
+    def run(self, context: AnalysisContext) -> Entry:
         """Return the data (count, n, d)."""
-        posterior, training = desk.posterior(), desk.training()
+        posterior, training = context.posterior(), context.training()
         data = np.empty((self.count, *training.shape))
         for done, key in enumerate(self.keys(self.count)):
             weights = posterior.weights(key.index, seed=self.seed, scale=self.scale, source=self.source)
-            data[done] = posterior.reconstruct(training, weights)
-            desk.tell(done + 1, self.count, "drawing")
+            data[done] = reconstruct(posterior, training, weights)
+            context.on_progress(done + 1, self.count, "drawing")
         return Entry(self.to_dict(), {"data": data})
 
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrationSpec(AnalysisSpec):
-    """The scale at which draws spread as half-samples of the data do; as it stands, the posterior's own calibration."""
+    """The scale at which draws spread as half-samples do; without options the posterior's default calibration."""
 
     kind = "calibration"
 
@@ -164,26 +164,26 @@ class CalibrationSpec(AnalysisSpec):
 
     @property
     def total(self) -> int:
-        """The half-samples; the draws that follow are as many as it takes."""
+        """The number of half-samples; that of the draws after them is not known in advance."""
         return self.half_samples
 
-    def run(self, desk: Desk) -> Entry:
-        """Return the calibration, and the two spreads of each point that it compares."""
-        found = calibrate(
-            desk.posterior(),
-            desk.training(),
+    def run(self, context: AnalysisContext) -> Entry:
+        """Return the calibration, and the two compared spreads of each point."""
+        result = calibrate(
+            context.posterior(),
+            context.training(),
             n_half_samples=self.half_samples,
             n_draws=self.draws,
             seed=self.seed,
-            on_progress=desk.tell,
+            on_progress=context.on_progress,
         )
-        arrays = {"half_sample_spread": found.half_sample_spread, "draw_spread": found.draw_spread}
-        return Entry({**self.to_dict(), **found.to_dict()}, arrays)
+        arrays = {"half_sample_spread": result.half_sample_spread, "draw_spread": result.draw_spread}
+        return Entry({**self.to_dict(), **result.to_dict()}, arrays)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AdviceSpec(AnalysisSpec):
-    """A range of n_neighbors and of n_components, judged on a data set."""
+    """Scores of a range of n_neighbors and of n_components on a data set."""
 
     kind = "advice"
 
@@ -194,48 +194,48 @@ class AdviceSpec(AnalysisSpec):
     reg: float
 
     def __post_init__(self) -> None:
-        # The same range, however it was written, is the same request.
+        # Equal ranges are equal requests.
         object.__setattr__(self, "n_neighbors", tuple(sorted(set(self.n_neighbors))))
 
     @property
     def total(self) -> int:
-        """Each n_neighbors, and the spectrum."""
+        """One step for each n_neighbors, and one for the spectrum."""
         return len(self.n_neighbors) + 1
 
-    def run(self, desk: Desk) -> Entry:
+    def run(self, context: AnalysisContext) -> Entry:
         """Return the engine's advice, without arrays."""
         advice = advise(
-            desk.values(self.dataset),
+            context.values(self.dataset),
             n_neighbors=self.n_neighbors,
             n_components=self.n_components,
             max_components=self.max_components,
             reg=self.reg,
-            on_progress=desk.tell,
+            on_progress=context.on_progress,
         )
         return Entry(advice.to_dict(), {})
 
 
 def calibration_facts(meta: dict[str, Any]) -> dict[str, Any]:
-    """Return what a calibration found out, without what it was asked for."""
-    asked = {*CalibrationSpec().to_dict(), "sha256"}
-    return {name: value for name, value in meta.items() if name not in asked}
+    """Return the results of a calibration without its parameters."""
+    parameters = {*CalibrationSpec().to_dict(), "sha256"}
+    return {name: value for name, value in meta.items() if name not in parameters}
 
 
-def _local_trust(data: Array, posterior: Posterior, tell: OnProgress) -> Array:
+def _local_trust(data: Array, posterior: Posterior, on_progress: OnProgress) -> Array:
     """Return each point's trustworthiness in the reference embedding (n,)."""
     points = np.arange(len(data))
     k = min(TRUST_NEIGHBORS, (len(data) - 1) // 2)
     parts = [
         local_trustworthiness(data, posterior.embedding, k, points[part])
-        for part in blocks(len(data), TRUST_BLOCK, "local trust", tell)
+        for part in blocks(len(data), TRUST_BLOCK, "local trust", on_progress)
     ]
     return np.concatenate(parts)
 
 
-def _extended(posterior: Posterior, training: Array, new: Array, tell: OnProgress) -> Extension:
-    """Hang new points on the training set, so many at a time: no point's answer depends on the others."""
+def _extended(posterior: Posterior, training: Array, new: Array, on_progress: OnProgress) -> Extension:
+    """Place new points in blocks of rows; no point's result depends on the others."""
     rows = max(16, EXTENSION_WORK // training.size)
-    parts = [posterior.extend(training, new[part]) for part in blocks(len(new), rows, "placing", tell)]
+    parts = [extend(posterior, training, new[part]) for part in blocks(len(new), rows, "placing", on_progress)]
     return Extension(
         np.concatenate([part.neighbors for part in parts]),
         np.concatenate([part.weights for part in parts]),

@@ -1,4 +1,4 @@
-"""The list of analyses: by the kind of a job, what it is to make."""
+"""Registry of the analyses, by the kind of their jobs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from worker.analyses.posterior_analyses import (
 
 if TYPE_CHECKING:
     from worker.analyses.base import AnalysisSpec
-    from worker.jobs.store import Job
+    from worker.records.job import Job
 
 _SPECS: dict[str, type[AnalysisSpec]] = {
     spec.kind: spec
@@ -35,5 +35,5 @@ _SPECS: dict[str, type[AnalysisSpec]] = {
 
 
 def analysis_of(job: Job) -> AnalysisSpec:
-    """Return the analysis that a job is to make."""
+    """Return the analysis of a job."""
     return _SPECS[job.kind].from_dict(job.spec)

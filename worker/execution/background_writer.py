@@ -1,4 +1,4 @@
-"""Work done behind other work: in order, by one thread, and never far behind."""
+"""Bounded, ordered background writer: one thread, a few pending calls."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-FAR = 4  # calls that may wait; then whoever asks for more waits himself
+MAX_PENDING = 4  # calls; the next `submit` waits
 
 
-class Behind:
-    """Calls made in the order in which they were asked for, while the asker goes on.
+class BackgroundWriter:
+    """Calls in the order of their submission, in a thread beside the caller.
 
-    What a call raises is raised to the asker, with one of its next words; the calls after it are not made. The thread
-    waits for its turn most of the time (for a server's answer), while compiled code of the asker runs.
+    The next `submit` or `flush` raises the error of a failed call; later calls are dropped. The thread mostly waits for
+    a server's answer, while compiled code of the caller runs.
     """
 
     def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="behind")
-        self._waiting: deque[Future[object]] = deque()
-        self._failed = False
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="background-writer")
+        self._pending: deque[Future[object]] = deque()
+        self._has_failed = False
 
     def __enter__(self) -> Self:
         return self
@@ -33,34 +33,27 @@ class Behind:
     ) -> None:
         try:
             if error is None:
-                self.catch_up()
+                self.flush()
         finally:
-            # After an error, of either side, what has not begun is left: it may rest on what failed.
+            # After an error of either thread, pending calls may depend on what failed.
             self._pool.shutdown(cancel_futures=True)
 
-    def do(self, call: Callable[[], object]) -> None:
-        """Have a call made after those before it.
+    def submit(self, call: Callable[[], object]) -> None:
+        """Submit a call; raises the error of an earlier one."""
+        while self._pending and (self._pending[0].done() or len(self._pending) >= MAX_PENDING):
+            self._pending.popleft().result()
+        self._pending.append(self._pool.submit(self._call, call))
 
-        Raises
-        ------
-        Exception
-            What an earlier call raised.
-
-        """
-        while self._waiting and (self._waiting[0].done() or len(self._waiting) >= FAR):
-            self._waiting.popleft().result()
-        self._waiting.append(self._pool.submit(self._call, call))
-
-    def catch_up(self) -> None:
-        """Wait until every call is made; raises what one of them raised."""
-        while self._waiting:
-            self._waiting.popleft().result()
+    def flush(self) -> None:
+        """Wait until every call has ended; raises the error of a failed one."""
+        while self._pending:
+            self._pending.popleft().result()
 
     def _call(self, call: Callable[[], object]) -> None:
-        if self._failed:
+        if self._has_failed:
             return
         try:
             call()
         except BaseException:
-            self._failed = True
+            self._has_failed = True
             raise

@@ -1,4 +1,4 @@
-"""The desk that a worker lays out for an analysis: data, posterior and draws, progress, and what is to be kept."""
+"""The context of a task: its data, posterior and draws, progress, and the cache of results."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ from worker.records.ids import content_sha256
 from worker.storage.datasets import not_found
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
+    from glle_engine.base.progress import OnProgress
     from worker.analyses.base import AnalysisSpec
     from worker.jobs.store import Job
     from worker.records.cache_entry import Array
@@ -34,162 +35,175 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TOLD_SECONDS = 0.05  # at most so often is progress written and the wish to cancel looked up
+PROGRESS_SECONDS = 0.05  # between two writes of progress, which also look up a cancellation
 
 
 @dataclass(frozen=True)
-class WorkerDesk:
-    """The desk of a job's analysis: see `worker.analyses.base.Desk`."""
+class TaskContext:
+    """The context of a job's analysis: implements `worker.analyses.base.AnalysisContext`.
 
-    here: Stores
+    Parameters
+    ----------
+    stage_prefix
+        Prefix of the stages, for work whose steps are not those of the job.
+
+    """
+
+    stores: Stores
     job: Job
-    prefix: str = ""  # of the stages, where done and total count something else
+    stage_prefix: str = ""
 
     @cached_property
-    def tell(self) -> Callable[[int, int, str], None]:
-        """Writes progress; raises when the job is no longer wanted."""
-        return teller(self.here, self.job, self.prefix)
+    def on_progress(self) -> OnProgress:
+        """Write progress; raises `worker.jobs.store.Cancelled` if the job is not wanted."""
+        return progress_writer(self.stores, self.job, self.stage_prefix)
 
     @cached_property
     def record(self) -> PosteriorRecord:
-        """The job's posterior; a problem, when it was deleted meanwhile."""
-        return self.here.posteriors.fetch(self.job.subject)
+        """The record of the job's posterior; raises ``posterior-not-found``."""
+        return self.stores.posteriors.fetch(self.job.subject)
 
     @property
     def subject(self) -> str:
-        """The posterior that the job is about, or the data set where there is none."""
+        """The id of the job's posterior, or of its data set."""
         return self.job.subject
 
     @property
     def dataset(self) -> str:
-        """The data set that the job's posterior was fitted to."""
+        """The id of the data set of the job's posterior."""
         return self.record.dataset
 
     def posterior(self) -> Posterior:
-        """Return the job's posterior, fitted again when it was evicted."""
-        return posterior_of(self.here, self.job, self.record)
+        """Return the job's posterior, fitted again if it was evicted."""
+        return load_or_fit(self.stores, self.job, self.record)
 
     def training(self) -> Array:
-        """Return the data that it was fitted to."""
+        """Return the data (n, d) of the posterior's fit."""
         return np.ascontiguousarray(self.values(self.record.dataset), np.float64)
 
     def values(self, dataset: str) -> Array:
-        """Return a data set's values, or the points that came with the request under its id."""
+        """Return a data set's values, or the points of the request under that id."""
         if self.job.is_inline and dataset == self.job.dataset:
-            return self.here.jobs.points(self.job)
-        return self.here.datasets.values(dataset)
+            return self.stores.jobs.points(self.job)
+        return self.stores.datasets.values(dataset)
 
-    def beside(self, dataset: str) -> dict[str, Array]:
-        """Return what is kept beside a data set's values."""
-        if (known := self.here.datasets.get(dataset)) is None:
+    def extras(self, dataset: str) -> dict[str, Array]:
+        """Return a data set's extra arrays."""
+        if (record := self.stores.datasets.get(dataset)) is None:
             raise not_found(dataset)
-        return self.here.datasets.load_extras(known)
+        return self.stores.datasets.beside(record)
 
     def calibration(self) -> Entry:
-        """Return the posterior's own calibration."""
+        """Return the posterior's default calibration."""
         spec = CalibrationSpec(engine=self.job.numbers)
-        known = self.here.cache.get(spec.cache_key(self.record.id))
-        return known or keep(self.here, self.record.id, spec, spec.run(self))
+        entry = self.stores.cache.get(spec.cache_key(self.record.id))
+        return entry or cache_result(self.stores, self.record.id, spec, spec.run(self))
 
     def draws(self, posterior: Posterior, keys: Iterable[DrawKey]) -> Iterator[Draw]:
-        """Yield draws, from the cache where they are there."""
-        keys, id_, size = list(keys), self.record.arrays_id, group_size(posterior)
-        keep = self.here.cache.tier_by_size(draws_bytes(self.record.n, self.record.spec["n_components"], len(keys)))
+        """Yield draws from the cache; make and cache the missing ones."""
+        keys, id_, size = list(keys), self.record.drawn_from, group_size(posterior)
+        cache = self.stores.cache
+        keep = cache.keep_together(draws_bytes(self.record.n, self.record.spec["n_components"], len(keys)))
         for start in range(0, len(keys), size):
             group = keys[start : start + size]
-            entries = {key: self.here.cache.get(key.cache_key(id_)) for key in group}
-            known = {key: cached_draw(key, entry) for key, entry in entries.items() if entry}
-            if missing := [key for key in group if key not in known]:
-                made = draw_and_cache(self.here.cache, id_, posterior, missing, keep)
-                known.update(zip(missing, made, strict=True))
+            entries = {key: cache.get(key.cache_key(id_)) for key in group}
+            draws = {key: cached_draw(key, entry) for key, entry in entries.items() if entry}
+            if missing := [key for key in group if key not in draws]:
+                draws.update(zip(missing, draw_and_cache(cache, id_, posterior, missing, keep), strict=True))
             for done, key in enumerate(group, start=start + 1):
-                yield known[key]
-                self.tell(done, len(keys), "drawing")
+                yield draws[key]
+                self.on_progress(done, len(keys), "drawing")
 
-    def kept(self, key: str) -> Entry | None:
-        """Return an entry of the cache."""
-        return self.here.cache.get(key)
+    def cached(self, key: str) -> Entry | None:
+        """Return an entry of the cache, or None."""
+        return self.stores.cache.get(key)
 
-    def keep(self, key: str, entry: Entry) -> Entry:
-        """Put a finite entry into the cache, and return it with its digest."""
+    def cache(self, key: str, entry: Entry) -> Entry:
+        """Cache a finite entry, and return it with its digest."""
         require_finite("embedding", entry)
-        return _put(self.here, key, entry)
+        return _put(self.stores, key, entry)
 
 
-def keep(here: Stores, subject: str, spec: AnalysisSpec, result: Entry) -> Entry:
-    """Cache a result, and record the calibration that is the posterior's own; return what was cached."""
+def cache_result(stores: Stores, subject: str, spec: AnalysisSpec, result: Entry) -> Entry:
+    """Cache a result, and record a default calibration; return the cached entry."""
     require_finite(spec.kind, result, spec.may_be_nan)
     if spec == CalibrationSpec(engine=spec.engine):
-        recorded = here.posteriors.calibrate(subject, calibration_facts(result.meta))
+        recorded = stores.posteriors.calibrate(subject, calibration_facts(result.meta))
         result = Entry({**result.meta, **recorded}, result.arrays)
-    return _put(here, spec.cache_key(subject), result)
+    return _put(stores, spec.cache_key(subject), result)
 
 
-def _put(here: Stores, key: str, entry: Entry) -> Entry:
-    """Put an entry into the cache, its digest among its facts."""
-    kept = Entry({**entry.meta, "sha256": content_sha256(entry.meta, entry.arrays)}, entry.arrays)
+def _put(stores: Stores, key: str, entry: Entry) -> Entry:
+    """Cache an entry with its digest in the metadata; return it."""
+    entry = Entry({**entry.meta, "sha256": content_sha256(entry.meta, entry.arrays)}, entry.arrays)
     with stage("caching"):
-        here.cache.put(key, kept.meta, kept.arrays)
-    return kept
+        stores.cache.put(key, entry.meta, entry.arrays)
+    return entry
 
 
-def posterior_of(here: Stores, job: Job, record: PosteriorRecord) -> Posterior:
-    """Return the posterior that a job uses, fitted again when its arrays were evicted.
+def load_or_fit(stores: Stores, job: Job, record: PosteriorRecord) -> Posterior:
+    """Return the posterior of a job, fitted again if its arrays were evicted.
 
     Raises
     ------
     ProblemError
-        ``other-numbers``: neither its draws nor the fit would have their bits here. ``other-bits``: they have not.
+        ``other-numbers``: this worker's draws and fits have other bits. ``other-bits``: the new fit has.
 
     """
     require_own_numbers(f"Posterior {record.id}", record.numbers)
-    posterior = _loaded(here, record)
+    posterior = _load(stores, record)
     if posterior is None:
-        told = teller(here, job, "fitting again: ")
-        values = here.datasets.values(record.dataset)
+        values = stores.datasets.values(record.dataset)
         with stage("fitting again"):
-            posterior = glle_engine.fit(values, FitSpec.from_dict(record.spec), on_progress=told)
-        here.posteriors.cache(record.id, posterior, record.seconds)
+            posterior = glle_engine.fit_spec(
+                values,
+                FitSpec.from_dict(record.spec),
+                on_progress=progress_writer(stores, job, "fitting again: "),
+            )
+        stores.posteriors.cache(record.id, posterior, record.seconds)
     return posterior
 
 
-def _loaded(here: Stores, record: PosteriorRecord) -> Posterior | None:
-    """Read a posterior; of a store that does not answer nothing is waited for that can be fitted again and cached."""
+def _load(stores: Stores, record: PosteriorRecord) -> Posterior | None:
+    """Return a stored posterior, or None; also if the store fails and a new fit would be cached."""
     try:
-        return here.posteriors.load(record.id, record.arrays_sha256)
+        return stores.posteriors.load(record.id, record.arrays_sha256)
     except ProblemError as error:
-        if not here.cache.fits(record.nbytes):
+        if not stores.cache.fits(record.nbytes):
             raise
         log.warning("Posterior %s is fitted again: %s", record.id, error)
         return None
 
 
-def teller(here: Stores, job: Job, prefix: str = "") -> Callable[[int, int, str], None]:
-    """Return an `on_progress` that writes each stage, now and again, and its end; it raises `Cancelled`."""
-    told, last = float("-inf"), ""
+def progress_writer(stores: Stores, job: Job, stage_prefix: str = "") -> OnProgress:
+    """Return a callback that writes the begin and end of each stage, and progress every `PROGRESS_SECONDS`.
 
-    def tell(done: int, total: int, stage: str) -> None:
-        nonlocal told, last
+    It raises `worker.jobs.store.Cancelled` if the job is not wanted.
+    """
+    written, last_stage = float("-inf"), ""
+
+    def write(done: int, total: int, stage: str) -> None:
+        nonlocal written, last_stage
         now = time.monotonic()
-        if stage == last and done < total and now - told < TOLD_SECONDS:
+        if stage == last_stage and done < total and now - written < PROGRESS_SECONDS:
             return
-        told, last = now, stage
-        if prefix:  # done and total count the job's own work
-            here.jobs.stage(job.id, prefix + stage)
+        written, last_stage = now, stage
+        if stage_prefix:  # done and total count the steps of the job
+            stores.jobs.stage(job.id, stage_prefix + stage)
         else:
-            here.jobs.progress(job.id, done, total, stage)
+            stores.jobs.progress(job.id, done, total, stage)
 
-    return tell
+    return write
 
 
 def require_finite(kind: str, result: Entry, may_be_nan: frozenset[str] = frozenset()) -> None:
-    """Raise the problem of a result that has infinity, or NaN where that has no meaning."""
+    """Raise ``not-finite-result`` for a result with infinities, or with NaN outside of `may_be_nan`."""
     for name, array in result.arrays.items():
         if name not in may_be_nan and not np.isfinite(array).all():
             raise refuse(
                 "not-finite-result",
                 422,
-                f"The {name} of this {kind} are not finite: the numbers are beyond what float64 can hold.",
+                f"The {name} of this {kind} are not finite: the numbers exceed the range of float64.",
                 "Rescale the data, or use a smaller scale.",
                 array=name,
             )

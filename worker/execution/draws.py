@@ -1,4 +1,4 @@
-"""Draws as a worker makes them: a lane group at a time, cached before anyone hears of them."""
+"""Draws of a worker: one lane group at a time, cached before their progress is reported."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import glle_engine
 from glle_engine import Draw, Posterior
 from worker.base.numerics import own_numbers
 from worker.base.problems import refuse
-from worker.execution.telemetry import drew, stage
-from worker.records.cache_entry import Entry
+from worker.execution.telemetry import count_draws, stage
 from worker.records.draws import DrawKey
 from worker.records.ids import content_sha256
 
@@ -23,51 +22,51 @@ if TYPE_CHECKING:
 
 
 def group_size(posterior: Posterior) -> int:
-    """Return how many draws cost little more than one."""
+    """Return the size of a lane group, whose draws cost little more than one."""
     return posterior.lane_solver.lanes if posterior.lane_solver else 1
 
 
-def with_neighbors(cache: TieredCache, id_: str, key: DrawKey, size: int) -> list[DrawKey]:
-    """Return a draw and those others of its lane group that are not cached yet: they cost next to nothing."""
+def uncached_group(cache: TieredCache, id_: str, key: DrawKey, size: int) -> list[DrawKey]:
+    """Return a draw and the uncached others of its lane group, which cost next to nothing."""
     first = key.index - key.index % size
     others = [
         DrawKey(key.seed, index, key.scale, key.source, key.align)
         for index in range(first, first + size)
         if index != key.index
     ]
-    present = cache.contains([other.cache_key(id_) for other in others]) if others else []
-    return [key, *(other for other, there in zip(others, present, strict=True) if not there)]
+    present = cache.present([other.cache_key(id_) for other in others]) if others else []
+    return [key, *(other for other, is_present in zip(others, present, strict=True) if not is_present)]
 
 
 def draw_and_cache(
     cache: TieredCache, id_: str, posterior: Posterior, keys: Sequence[DrawKey], keep: Tier = "cache"
 ) -> list[Draw]:
     """Make draws of one source and alignment, and cache them; raises as `store_draws`."""
-    made, seconds = drawn(posterior, keys)
-    store_draws(cache, id_, keys, made, seconds, keep)
-    return made
+    draws, seconds = make_draws(posterior, keys)
+    store_draws(cache, id_, keys, draws, seconds, keep)
+    return draws
 
 
-def drawn(posterior: Posterior, keys: Sequence[DrawKey]) -> tuple[list[Draw], float]:
-    """Make draws of one source and alignment; return them, and the seconds that each took."""
+def make_draws(posterior: Posterior, keys: Sequence[DrawKey]) -> tuple[list[Draw], float]:
+    """Make draws of one source and alignment; return them and the seconds per draw."""
     started = time.perf_counter()
-    with stage("drawing", glle__draws=len(keys)) as told:
-        made = list(
+    with stage("drawing", glle__draws=len(keys)) as attributes:
+        draws = list(
             posterior.draws_of(
                 [glle_engine.DrawKey(key.index, key.seed, key.scale) for key in keys],
                 source=keys[0].source,  # type: ignore[arg-type] # checked by the engine
                 align=keys[0].align,  # type: ignore[arg-type]
             )
         )
-        told["glle__solver"] = drew(made)
-    return made, round((time.perf_counter() - started) / len(made), 6)
+        attributes["glle__solver"] = count_draws(draws)
+    return draws, round((time.perf_counter() - started) / len(draws), 6)
 
 
 def store_draws(
     cache: TieredCache,
     id_: str,
     keys: Sequence[DrawKey],
-    made: Sequence[Draw],
+    draws: Sequence[Draw],
     seconds: float,
     keep: Tier = "cache",
 ) -> None:
@@ -81,11 +80,11 @@ def store_draws(
     Raises
     ------
     ProblemError
-        ``no-convergence``: a draw is not finite. And as `worker.storage.tiered_cache.TieredCache.put_many`.
+        ``no-convergence``: a draw is not finite. Also as `worker.storage.tiered_cache.TieredCache.put_many`.
 
     """
     entries: dict[str, Entry] = {}
-    for key, draw in zip(keys, made, strict=True):
+    for key, draw in zip(keys, draws, strict=True):
         if not np.isfinite(draw.embedding).all():
             raise refuse(
                 "no-convergence",
@@ -102,7 +101,7 @@ def store_draws(
             "diagnostics": draw.diagnostics,
         }
         arrays = {"embedding": draw.embedding, "eigenvalues": draw.eigenvalues}
-        # Of all that an answer may have; the seconds differ each time, and are in none.
+        # The digest covers what answers contain, not the seconds, which differ each time.
         metadata = {**meta, "seconds": seconds, "numbers": own_numbers(), "sha256": content_sha256(meta, arrays)}
         entries[key.cache_key(id_)] = Entry(metadata, arrays)
     with stage("caching"):
@@ -110,13 +109,13 @@ def store_draws(
 
 
 def cached_draw(key: DrawKey, entry: Entry) -> Draw:
-    """Return a draw as it was cached."""
+    """Return the draw of a cache entry."""
     return Draw(
         index=key.index,
         seed=key.seed,
         scale=key.scale,
         source=key.source,  # type: ignore[arg-type] # checked when it was drawn
-        align=key.align,  # type: ignore[arg-type] # likewise
+        align=key.align,  # type: ignore[arg-type] # checked when it was drawn
         embedding=entry.arrays["embedding"],
         eigenvalues=entry.arrays["eigenvalues"],
         diagnostics=entry.meta["diagnostics"],

@@ -1,4 +1,4 @@
-"""Children that die with their parent, however it dies."""
+"""Child processes that end with their parent, even if the parent is killed."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(signum: int, parent: int) -> None:
-    """Ask the kernel to send this process `signum` when its parent is gone (Linux; elsewhere nothing).
+    """Have the kernel send this process `signum` when its parent is gone (Linux; elsewhere a no-op).
 
-    The signal follows the parent's *thread*: start children from the main thread. A parent that died
-    before the call is noticed by its pid.
+    The signal follows the parent's *thread*, so start children from the main thread. The pid reveals a parent that died
+    before the call.
     """
     if not LINUX:
         return
@@ -36,23 +36,20 @@ def preexec(signum: int) -> Callable[[], None]:
     return lambda: die_with_parent(signum, parent)
 
 
-class Watcher:
-    """A process that kills what it was told of when its pipe closes: the lifeline where Linux's is missing.
-
-    `tell` names a child that leads its own process group; `close` ends the watcher without a kill.
-    """
+class ProcessGuard:
+    """A process that kills registered process groups when its pipe closes: the substitute outside of Linux."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "worker.execution.process_guard"], stdin=subprocess.PIPE, start_new_session=True
         )
 
-    def tell(self, pid: int) -> None:
+    def add(self, pid: int) -> None:
         """Kill the process group `pid` when this process is gone."""
         self._write(f"{pid}\n")
 
     def close(self) -> None:
-        """Let the watcher go: everything it knows of has ended."""
+        """End the guard without a kill."""
         self._write("done\n")
         assert self._process.stdin is not None
         self._process.stdin.close()
@@ -64,8 +61,8 @@ class Watcher:
         self._process.stdin.flush()
 
 
-def watch() -> None:
-    """Read pids until the pipe ends; unless it ended with ``done``, kill their process groups."""
+def main() -> None:
+    """Read pids until the pipe ends, and kill their process groups unless the last line is ``done``."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     lines = [line.strip() for line in sys.stdin]
     if lines[-1:] == ["done"]:
@@ -76,4 +73,4 @@ def watch() -> None:
 
 
 if __name__ == "__main__":
-    watch()
+    main()

@@ -1,8 +1,7 @@
-"""The worker's eye on its work-horse: work that nobody wants any more stops within two seconds, whatever it is doing.
+"""Supervision of a work-horse: kills the work of an unwanted job within two seconds.
 
-A task stops by itself where it tells its progress (`worker.jobs.store.Cancelled`), or when its time is over. Inside one long
-call of compiled code it tells nothing, and hears no signal that Python would handle; so the worker looks, too, and
-kills what goes on.
+A task stops by itself when it writes progress (`worker.jobs.store.Cancelled`), or when its time is over. Inside one
+long call of compiled code it does neither and handles no signal, so its worker checks as well and kills it.
 """
 
 from __future__ import annotations
@@ -25,44 +24,42 @@ if TYPE_CHECKING:
 
     from worker.jobs.store import JobStore
 
-LOOK_SECONDS = 0.25  # a read of one record: four a second for each worker that works
+LOOK_SECONDS = 0.25  # between two reads of the job's record
 GRACE_SECONDS = 1.0  # for the task to stop by itself
 
 log = logging.getLogger(__name__)
 
 
-class Overseer:
-    """Looks, while a work-horse works, whether its job is still wanted.
+class JobSupervisor:
+    """Kills a work-horse whose job is not wanted any more.
 
     Parameters
     ----------
-    jobs
-        The records.
     job
         The id of the job.
     horse
-        The pid of the work-horse, which leads a process group of its own.
+        The pid of the work-horse, which leads a separate process group.
     seconds
-        What the task may take; one that takes more ends its job.
-    before
+        The time limit of the task; beyond it the job fails.
+    before_kill
         Called before the work-horse is killed.
 
     Attributes
     ----------
-    killed : bool
-        Whether it had to be killed.
+    has_killed : bool
+        Whether the work-horse was killed.
 
     """
 
-    def __init__(self, jobs: JobStore, job: str, horse: int, seconds: int, before: Callable[[], object]) -> None:
-        self.killed = False
+    def __init__(self, jobs: JobStore, job: str, horse: int, seconds: int, before_kill: Callable[[], object]) -> None:
+        self.has_killed = False
         self._jobs = jobs
         self._job = job
         self._horse = horse
         self._seconds = seconds
-        self._before = before
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look, name="overseer", daemon=True)
+        self._before_kill = before_kill
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._supervise, name="supervisor", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -71,23 +68,23 @@ class Overseer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._over.set()
-        self._thread.join()  # no thread of it is there when the next work-horse is forked
+        self._ended.set()
+        self._thread.join()  # the next work-horse must be forked without this thread
 
-    def _look(self) -> None:
-        too_long = time.monotonic() + self._seconds + GRACE_SECONDS
-        while not self._over.wait(LOOK_SECONDS):
-            with suppress(redis.RedisError):  # without an answer it may be wanted
-                if time.monotonic() > too_long:
+    def _supervise(self) -> None:
+        limit = time.monotonic() + self._seconds + GRACE_SECONDS
+        while not self._ended.wait(LOOK_SECONDS):
+            with suppress(redis.RedisError):  # without an answer the job counts as wanted
+                if time.monotonic() > limit:
                     self._jobs.fail(self._job, timed_out(self._seconds))
-                elif self._jobs.wanted(self._job) or self._over.wait(GRACE_SECONDS):
+                elif self._jobs.is_wanted(self._job) or self._ended.wait(GRACE_SECONDS):
                     continue
                 self._kill()
                 return
 
     def _kill(self) -> None:
-        log.warning("Job %s is not wanted any more and did not stop: work-horse %d is killed", self._job, self._horse)
-        self.killed = True
-        self._before()
+        log.warning("Job %s is not wanted and did not stop: killing work-horse %d", self._job, self._horse)
+        self.has_killed = True
+        self._before_kill()
         with suppress(ProcessLookupError):  # it has just ended
             os.killpg(self._horse, signal.SIGKILL)

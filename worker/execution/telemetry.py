@@ -1,6 +1,6 @@
-"""What is observed of a task: how long its stages take, what its draws were solved by, how its job ended.
+"""Telemetry of a task: seconds by stage, draws by solver, and the end of the job, as counts, spans and a log line.
 
-A process does one task at a time, so there is one watch. Counts are sent once, when the task is over.
+A process runs one task at a time. Counts are sent once, when the task has ended.
 """
 
 from __future__ import annotations
@@ -32,80 +32,78 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class Watch:
-    """The watch over one task."""
+class TaskTelemetry:
+    """Telemetry of one task.
 
-    def __init__(self, here: Stores) -> None:
-        self._here = here
+    Attributes
+    ----------
+    job : Job or None
+        The job of the task, once it has started.
+
+    """
+
+    def __init__(self, stores: Stores) -> None:
+        self._stores = stores
         self._seconds: dict[str, float] = {}
         self._parent = get_current()  # for spans of other threads
         self.job: Job | None = None
 
-    def begun(self, job: Job) -> Job:
-        """Note the job that the task turned out to be of; return it."""
-        self.job = job
-        return job
-
-    def spend(self, stage: str, seconds: float) -> None:
-        """Note time spent on a stage; the same stage adds up."""
-        self._seconds[stage] = self._seconds.get(stage, 0.0) + seconds
-
     @contextmanager
     def stage(self, name: str, **attributes: Any) -> Iterator[dict[str, Any]]:
-        """Time what is done within, and make a span of it; what is put into the dictionary are its attributes."""
-        told: dict[str, Any] = dict(attributes)
+        """Time a stage and record its span; yield the span's attributes, which the caller may extend."""
         started, began = time.perf_counter(), time.time()
         try:
-            yield told
+            yield attributes
         finally:
-            seconds = time.perf_counter() - started
-            self.spend(name, seconds)
-            TRACING.record(name, began, seconds, parent=self._parent, **told)
+            self._record(name, began, time.perf_counter() - started, **attributes)
 
-    def stages(self, seconds: Mapping[str, float]) -> None:
-        """Note stages that were timed elsewhere, one after the other until now."""
+    def record_stages(self, seconds: Mapping[str, float]) -> None:
+        """Record consecutive stages that were timed elsewhere and end now."""
         began = time.time() - sum(seconds.values())
-        for name, took in seconds.items():
-            self.spend(name, took)
-            TRACING.record(name, began, took, parent=self._parent)
-            began += took
+        for name, duration in seconds.items():
+            self._record(name, began, duration)
+            began += duration
 
-    def drew(self, draws: Sequence[Draw]) -> list[str]:
-        """Count draws by their solvers, and the solvers that were refused before; return the solvers."""
+    def count_draws(self, draws: Sequence[Draw]) -> list[str]:
+        """Count draws by solver, and the solvers that were rejected; return the solvers."""
         solvers = [str(draw.diagnostics["solver"]) for draw in draws]
         for draw, solver in zip(draws, solvers, strict=True):
-            self._here.counts.add("draws", solver)
-            for refused in draw.diagnostics.get("rejected", ()):
-                self._here.counts.add("draws_rejected", str(refused).partition(":")[0])
+            self._stores.counts.add("draws", solver)
+            for rejected in draw.diagnostics.get("rejected", ()):
+                self._stores.counts.add("draws_rejected", str(rejected).partition(":")[0])
         return sorted(set(solvers))
 
-    def over(self, seconds: float, span: Span) -> None:
-        """Count the task, its job if that has ended, write a log line, and tell its span how it ended."""
+    def finish(self, seconds: float, span: Span | None) -> None:
+        """Count the task, and its job if that has ended; write a log line, and complete the span."""
         if self.job is None:
             return
-        counts, job = self._here.counts, self._here.jobs.get(self.job.id) or self.job
-        for stage, took in self._seconds.items():
-            counts.observe("task_seconds", job.kind, stage, seconds=took)
-        # Made again later, it is not the same request any more.
+        counts, job = self._stores.counts, self._stores.jobs.get(self.job.id) or self.job
+        for stage, duration in self._seconds.items():
+            counts.observe("task_seconds", job.kind, stage, seconds=duration)
+        # A later round belongs to another request.
         if job.finished and job.round == 0 and counts.is_first(job_key(job.id), "counted"):
             lasted = (datetime.fromisoformat(job.finished) - datetime.fromisoformat(job.created)).total_seconds()
             counts.observe("job_seconds", job.kind, job.status, seconds=max(0.0, lasted))
-        told = {} if job.error is None else {"problem": job.error.code}
-        log.info("Task of %s job: %s after %.3f s", job.kind, job.status, seconds, extra={"fields": told})
-        span.update_name(f"task {job.kind}")
-        span.set_attributes({"glle.kind": job.kind, "glle.status": job.status, "glle.round": job.round})
-        if job.error is not None:
-            span.set_attribute("error.type", job.error.code)
-            span.set_status(Status(StatusCode.ERROR, job.error.detail))
+        fields = {} if job.error is None else {"problem": job.error.code}
+        log.info("Task of %s job: %s after %.3f s", job.kind, job.status, seconds, extra={"fields": fields})
+        if span is not None:
+            span.update_name(f"task {job.kind}")
+            span.set_attributes({"glle.kind": job.kind, "glle.status": job.status, "glle.round": job.round})
+            if job.error is not None:
+                TRACING.failed(span, job.error.code, job.error.detail)
+
+    def _record(self, stage: str, began: float, seconds: float, **attributes: Any) -> None:
+        self._seconds[stage] = self._seconds.get(stage, 0.0) + seconds
+        TRACING.over(stage, began, seconds, parent=self._parent, **attributes)
 
 
-_WATCHES: list[Watch] = []  # the one of this process, while it does a task
+_ACTIVE: list[TaskTelemetry] = []  # that of the running task, if any
 
 
 @contextmanager
-def watched(here: Stores, job: str) -> Iterator[Watch]:
-    """Watch over the task of a job."""
-    if not TRACING.is_on and wanted(here.settings):
+def observe_task(stores: Stores, job: str) -> Iterator[TaskTelemetry]:
+    """Observe the task of a job."""
+    if not TRACING.is_on and wanted(stores.settings):
         TRACING.start("glle-worker", seconds=HORSE_SECONDS)
     task = get_current_job()
     task_metadata = {} if task is None else task.meta
@@ -116,39 +114,39 @@ def watched(here: Stores, job: str) -> Iterator[Watch]:
             "task", parent=PROPAGATOR.extract(task_metadata, Context()), kind=SpanKind.CONSUMER, glle__job=job
         ) as span,
     ):
-        watch = Watch(here)
-        _WATCHES.append(watch)
+        telemetry = TaskTelemetry(stores)
+        _ACTIVE.append(telemetry)
         if task is not None and task.enqueued_at is not None:
             waited = (datetime.now(UTC) - task.enqueued_at).total_seconds()
-            watch.stages({"queued": max(0.0, waited)})
+            telemetry.record_stages({"queued": max(0.0, waited)})
         try:
-            yield watch
+            yield telemetry
         finally:
-            _WATCHES.remove(watch)
+            _ACTIVE.remove(telemetry)
             try:
-                watch.over(time.perf_counter() - started, span)
+                telemetry.finish(time.perf_counter() - started, span)
             except redis.RedisError as error:
                 log.warning("The task was not counted: %s", error)
-            here.counts.flush()
+            stores.counts.flush()
     TRACING.flush()
 
 
 @contextmanager
 def stage(name: str, **attributes: Any) -> Iterator[dict[str, Any]]:
-    """Time a stage of the task of this process, if it does one: see `Watch.stage`."""
-    if not _WATCHES:
+    """Time a stage of the running task, if any: see `TaskTelemetry.stage`."""
+    if not _ACTIVE:
         yield {}
         return
-    with _WATCHES[-1].stage(name, **attributes) as told:
-        yield told
+    with _ACTIVE[-1].stage(name, **attributes) as extended:
+        yield extended
 
 
-def fitted(stages: Mapping[str, float]) -> None:
-    """Note the stages of a fit for the task of this process, if it does one: see `Watch.stages`."""
-    if _WATCHES:
-        _WATCHES[-1].stages(stages)
+def record_stages(seconds: Mapping[str, float]) -> None:
+    """Record stages of the running task, if any: see `TaskTelemetry.record_stages`."""
+    if _ACTIVE:
+        _ACTIVE[-1].record_stages(seconds)
 
 
-def drew(draws: Sequence[Draw]) -> list[str]:
-    """Count the draws of the task of this process, if it does one: see `Watch.drew`."""
-    return _WATCHES[-1].drew(draws) if _WATCHES else []
+def count_draws(draws: Sequence[Draw]) -> list[str]:
+    """Count draws of the running task, if any: see `TaskTelemetry.count_draws`."""
+    return _ACTIVE[-1].count_draws(draws) if _ACTIVE else []

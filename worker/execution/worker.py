@@ -1,8 +1,8 @@
-"""The worker process: RQ's forking worker with the engine preloaded, hardened against every kill.
+"""The worker process: RQ's forking worker with the engine preloaded, hardened against kills.
 
-`main` is what `glle worker` runs. The work-horse that a worker forks for a task dies with it; a task whose
-worker is gone is enqueued again by another within seconds; a stop lets the task end, a second stop hands it
-back to the queue.
+`main` is the command `glle worker`. A work-horse, forked for each task, dies with its worker; another worker enqueues
+the task of a dead worker again within seconds. On a first signal the worker finishes its task, on a second one it
+returns the task to the queue.
 """
 
 from __future__ import annotations
@@ -15,46 +15,60 @@ import time
 from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import redis
 from rq import Worker, worker_registration
 from rq.utils import now
 
 import glle_engine
-import worker.execution.tasks  # noqa: F401 # the engine is loaded before the fork, not once a task
 from glle_engine.posterior.fingerprint import numerics_kind
 from worker.base.numerics import adopt, kind_of, own_numbers
 from worker.base.settings import Settings
 from worker.base.versions import queue_name
 from worker.connections.clients import connect_queue
 from worker.connections.retry import RetryPolicy
-from worker.execution import process_guard
-from worker.execution.supervisor import Overseer
+from worker.execution import process_guard, tasks  # the engine is loaded before the fork, not in each work-horse
+from worker.execution.supervisor import JobSupervisor
 from worker.jobs.live_workers import worker_ttl
-from worker.jobs.rq_types import SERIALIZER, TASKS, SafeJob, SafeQueue
+from worker.jobs.rq_types import ANALYSIS, DRAWS, FIT, SERIALIZER, SafeJob, SafeQueue
 from worker.observability import logging as logs
 from worker.observability import tracing
-from worker.stores import stores
+from worker.stores import process_stores
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from types import FrameType
 
     from redis.client import Pipeline
     from rq.job import Job
     from rq.queue import Queue
 
-MAINTAINED = "glle:maintained"  # there while nobody need look
-SWEPT = "glle:swept"  # there while no worker need look at the open jobs
+MAINTAINED = "glle:maintained"  # exists for a heartbeat after a worker has cleaned the registries
+SWEPT = "glle:swept"  # exists for a heartbeat after a worker has checked the open jobs
 AGAIN_SECONDS = 1.0  # between two attempts to reach a server
-MISSED = 4  # heartbeats after which a task counts as abandoned
+MAX_MISSED = 4  # heartbeats, after which a task counts as abandoned
 
-_ANOTHER_KIND = (
+_OTHER_KIND = (
     "Numerics kind: {}; reference results differ in bits from the pinned ones. This worker takes work of its kind "
     "only, and its results have separate ids. Install numba: pip install 'glle[fast]'."
 )
 
 log = logging.getLogger(__name__)
+
+
+class TaskJob(SafeJob):
+    """An RQ job that can run the tasks of this worker."""
+
+    handlers: ClassVar[Mapping[str, Callable[..., None]]] = {
+        FIT: tasks.fit,
+        DRAWS: tasks.draw,
+        ANALYSIS: tasks.analyse,
+        # Earlier versions enqueued the paths of functions.
+        "worker.tasks.fit": tasks.fit,
+        "worker.tasks.draw": tasks.draw,
+        "worker.tasks.analyse": tasks.analyse,
+    }
 
 
 class GlleWorker(Worker):
@@ -63,78 +77,75 @@ class GlleWorker(Worker):
     max_connection_wait_time = 2.0  # between two attempts to reach the queue's Redis (RQ: a minute)
 
     def get_heartbeat_ttl(self, job: Job) -> int:  # noqa: ARG002 # RQ's signature
-        """Return the seconds without a sign of life after which a task counts as abandoned.
-
-        RQ adds a minute.
-        """
-        return int(self.job_monitoring_interval * MISSED)
+        """Return the seconds without a heartbeat after which a task counts as abandoned (RQ adds a minute)."""
+        return int(self.job_monitoring_interval * MAX_MISSED)
 
     @property
     def dequeue_timeout(self) -> int:
-        """Seconds to block for a task; maintenance is looked at in between (RQ: worker_ttl - 15)."""
+        """Seconds to block for a task between maintenance (RQ: worker_ttl - 15)."""
         return int(self.job_monitoring_interval)
 
     def run_maintenance_tasks(self) -> None:
-        """Look after what the dead left: tasks in work, and jobs that nobody asks for."""
+        """Recover tasks of dead workers, and jobs without a task."""
         super().run_maintenance_tasks()  # type: ignore[no-untyped-call] # RQ's
         if self.connection.set(SWEPT, 1, nx=True, ex=int(self.job_monitoring_interval)):  # one worker is enough
-            stores().queue.sweep()
+            process_stores().recovery.sweep()
 
     def clean_registries(self) -> None:
-        """Look after what the dead left, unless another worker did within a heartbeat.
+        """Recover tasks of dead workers, unless another worker did within a heartbeat.
 
-        Each look is at every worker and every task in work: were each worker to look, it would grow as their square.
+        Each run reads every worker and every started task, so the cost of a run by each worker would be quadratic.
         """
         if self.connection.set(MAINTAINED, 1, nx=True, ex=max(1, int(self.job_monitoring_interval))):
             super().clean_registries()  # type: ignore[no-untyped-call] # RQ's
         self.last_cleaned_at = now()  # type: ignore[assignment] # RQ's class says None alone
 
     def register_birth(self) -> None:
-        """Enter the registry, with what `glle doctor` compares."""
+        """Enter the registry, with the facts that `glle doctor` compares."""
         super().register_birth()  # type: ignore[no-untyped-call] # RQ's
         self._describe()
 
     def _describe(self) -> None:
-        """Register what `glle doctor` compares, and the queue, so that a kind without a task yet is known."""
+        """Register the facts that `glle doctor` compares, and the queue, even before it has a task."""
         threads = os.environ.get("OPENBLAS_NUM_THREADS", "")
-        with self.connection.pipeline() as both:
+        with self.connection.pipeline() as pipeline:
             engine = glle_engine.__version__
-            both.hset(self.key, mapping={"engine": engine, "threads": threads, "numbers": own_numbers()})
-            both.sadd("rq:queues", *(queue.key for queue in self.queues))
-            both.execute()
+            pipeline.hset(self.key, mapping={"engine": engine, "threads": threads, "numbers": own_numbers()})
+            pipeline.sadd("rq:queues", *(queue.key for queue in self.queues))
+            pipeline.execute()
 
     def heartbeat(self, timeout: int | None = None, pipeline: Pipeline | None = None) -> None:
-        """Give a sign of life, and enter the registry again where the server has lost what it knew.
+        """Send a heartbeat, and enter the registry again if the server has lost the entry.
 
-        It was restarted from a copy that is older than this worker, or has not heard of it for so long that it forgot.
+        The server may have restarted from an older copy, or the entry may have expired.
         """
         super().heartbeat(timeout, pipeline)
-        with self.connection.pipeline(transaction=False) as both:
-            both.hexists(self.key, "hostname")
-            both.sismember(f"rq:workers:{self.queues[0].name}", self.key)
-            known = all(both.execute())
-        if not known:
-            log.warning("Worker %s was forgotten, and enters the registry again", self.name)
-            with self.connection.pipeline() as anew:
-                anew.hset(self.key, mapping=self.serialize())
-                worker_registration.register(self, anew)
-                anew.execute()
+        with self.connection.pipeline(transaction=False) as check:
+            check.hexists(self.key, "hostname")
+            check.sismember(f"rq:workers:{self.queues[0].name}", self.key)
+            is_registered = all(check.execute())
+        if not is_registered:
+            log.warning("The registry has lost worker %s, which enters it again", self.name)
+            with self.connection.pipeline() as entry:
+                entry.hset(self.key, mapping=self.serialize())
+                worker_registration.register(self, entry)
+                entry.execute()
             self._describe()
 
     def maintain_heartbeats(self, job: Job) -> None:
-        """Give a sign of life while a task is in work; one that reaches nobody is no reason to stop working."""
+        """Send a heartbeat during a task, which continues if the server does not answer."""
         with suppress(redis.RedisError):
             super().maintain_heartbeats(job)
 
     def set_current_job_working_time(self, current_job_working_time: float, pipeline: Pipeline | None = None) -> None:
-        """Write how long the task is in work; likewise."""
+        """Write the duration of the task, which continues if the server does not answer."""
         with suppress(redis.RedisError):
             super().set_current_job_working_time(current_job_working_time, pipeline)
 
     def dequeue_job_and_maintain_ttl(
         self, timeout: int | None, max_idle_time: int | None = None
     ) -> tuple[Job, Queue] | None:
-        """Take a task; a server that is silent is waited for, as RQ waits for one that refuses connections."""
+        """Dequeue a task; wait for a silent server as RQ waits for one that refuses connections."""
         while True:
             try:
                 return super().dequeue_job_and_maintain_ttl(timeout, max_idle_time)
@@ -145,33 +156,33 @@ class GlleWorker(Worker):
     def main_work_horse(self, job: Job, queue: Queue) -> None:
         """Run a task in the forked child, which dies with its worker.
 
-        All that the task reads, it reads itself: meanwhile its worker gives signs of life, and can stop it.
+        The child reads all data of the task itself, so that its worker can send heartbeats and stop it meanwhile.
         """
         process_guard.die_with_parent(signal.SIGKILL, os.getppid())
-        stores().counts.clear()  # its parent's
+        process_stores().counts.forget()  # its parent's
         super().main_work_horse(job, queue)
 
     def monitor_work_horse(self, job: Job, queue: Queue) -> None:
-        """Wait for the task's end; one that is not wanted any more and goes on is killed, and not tried again."""
-        if job.func_name not in TASKS:  # refused by the work-horse
+        """Wait for the task's end; kill an unwanted one that does not stop, without a retry."""
+        if job.func_name not in TaskJob.handlers:  # refused by the work-horse
             super().monitor_work_horse(job, queue)
             return
-        jobs, id_, seconds = stores().jobs, job.args[0], stores().settings.job_timeout
-        not_again = partial(setattr, self, "_stopped_job_id", job.id)
-        with Overseer(jobs, id_, self.horse_pid, seconds, not_again) as overseer:
+        stores, id_ = process_stores(), job.args[0]
+        prevent_retry = partial(setattr, self, "_stopped_job_id", job.id)
+        with JobSupervisor(stores.jobs, id_, self.horse_pid, stores.settings.job_timeout, prevent_retry) as supervisor:
             super().monitor_work_horse(job, queue)
-        if overseer.killed:
-            self._stopped_job_id = None  # the work-horse may have ended well at the last moment
-            jobs.cancelled(id_)
+        if supervisor.has_killed:
+            self._stopped_job_id = None  # the work-horse may have ended regularly just before
+            stores.jobs.finish_cancel(id_)
 
     def request_force_stop(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002 # RQ's signature
-        """Kill the task on a second signal; the loop then puts it back into the queue and ends."""
+        """Kill the work-horse on a second signal; the main loop returns its task to the queue and ends."""
         if self.horse_pid:
             self.kill_horse()
 
 
 def main(name: str | None = None) -> int:
-    """Work until a signal says stop; return the exit code.
+    """Work until a signal; return the exit code.
 
     Parameters
     ----------
@@ -184,22 +195,22 @@ def main(name: str | None = None) -> int:
     if tracing.wanted(settings):
         tracing.load()
     if find_spec("numba") is not None:
-        from glle_engine.eigen.eigenproblem import warm  # noqa: PLC0415 -- before the fork, not once a task
+        from glle_engine.eigen.batched.solver import warm  # noqa: PLC0415 -- before the fork, not in each work-horse
 
         warm()
     numbers = adopt(numerics_kind())
     if kind_of(numbers):
-        log.warning("%s", _ANOTHER_KIND.format(numbers))
+        log.warning("%s", _OTHER_KIND.format(numbers))
     else:
         log.info("Numerics kind: pinned (%s)", numbers)
     connection = connect_queue(settings, retry=RetryPolicy(settings.redis_patience))
-    _reach(connection)
+    _wait_for_server(connection)
     worker = GlleWorker(
         [queue_name(numbers)],
         name=name,
         connection=connection,
         serializer=SERIALIZER,
-        job_class=SafeJob,
+        job_class=TaskJob,
         queue_class=SafeQueue,
         worker_ttl=worker_ttl(settings),
         job_monitoring_interval=settings.heartbeat,
@@ -208,12 +219,12 @@ def main(name: str | None = None) -> int:
     )
     worker.log_result_lifespan = False
     worker.work(logging_level=settings.log_level.upper())
-    asked = worker._stop_requested or worker._shutdown_requested_date is not None  # noqa: SLF001 # RQ tells nowhere else
-    return 0 if asked else 1
+    is_requested = worker._stop_requested or worker._shutdown_requested_date is not None  # noqa: SLF001 # RQ has no public name
+    return 0 if is_requested else 1
 
 
-def _reach(connection: redis.Redis) -> None:
-    """Wait until a server answers: who ends and is started again waits longer each time."""
+def _wait_for_server(connection: redis.Redis) -> None:
+    """Wait until a server answers; an exit would be restarted with ever longer pauses."""
     while True:
         try:
             connection.ping()

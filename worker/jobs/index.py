@@ -1,12 +1,12 @@
-"""The lists of job records by tenant, status and kind, kept by the scripts that change a status.
+"""Index of job records by tenant, status and kind, maintained by the scripts that change a status.
 
-A job is a member of its tenant's list of all jobs, ``glle:jobs``, and of that of its status and kind,
-``glle:jobs:<status>:<kind>``. A member sorts by the time of creation. Ended jobs are also in ``glle:jobs:ended``, by
-the time at which their records expire, so the oldest records of a tenant leave first. A page of a filtered list merges
-at most one list per status and kind, and its cost does not depend on the number of jobs.
+A job is a member of its tenant's list of all jobs, ``glle:jobs``, and of the list of its status and kind,
+``glle:jobs:<status>:<kind>``. Members sort by time of creation. Ended jobs are also in ``glle:jobs:ended``, by the
+time at which their records expire, so the oldest records of a tenant are removed first. A page of a filtered list
+merges at most one list per status and kind, so its cost does not depend on the number of jobs.
 
-Records of versions without these lists, and lists that such a version left behind, are put right by the workers' sweep
-(`JobIndex.reindex`): all records of a tenant at its first sweep, then `REINDEXED` in each.
+The workers' sweep corrects lists that a version without this index left behind (`JobIndex.reindex`): all records of a
+tenant at its first sweep, then `REINDEX_MEMBERS` in each.
 """
 
 from __future__ import annotations
@@ -24,19 +24,20 @@ if TYPE_CHECKING:
     import redis
 
 INDEX = "glle:jobs"
-TENANTS = "glle:tenants"  # with jobs
-NOTED = "embedding:"  # fields of a job's record: the embeddings that it is to make
-POSITIONS = "glle:jobs:reindexed"  # by tenant: the member at which the next sweep goes on
+TENANTS = "glle:tenants"  # the set of tenants with jobs
+NOTED = "embedding:"  # prefix of the fields of a job's record that name the embeddings of the job
+POSITIONS = "glle:jobs:reindexed"  # by tenant: the member at which the next sweep continues
 KINDS: tuple[Kind, ...] = get_args(Kind)
 STATUSES: tuple[Status, ...] = get_args(Status)
-REMOVED = 8  # expired or surplus records that one creation removes; it adds at most one
-REINDEXED = 200  # members of a tenant's list that one sweep checks, after the first
-TENANTS_SWEPT = 20  # tenants of one sweep, at random
-SWEPT = 500  # expired or surplus records of a tenant that one sweep removes
-_CHUNK = 100  # members of one script
+REMOVED = 8  # expired or surplus records that one creation removes; it adds at most one record
+REINDEX_MEMBERS = 200  # members of a tenant's list that each sweep after the first checks
+SWEEP_TENANTS = 20  # a random sample
+SWEEP_RECORDS = 500  # expired or surplus records of a tenant that one sweep removes
+_CHUNK = 100  # members of one script call
 
-# `list(tenant, name)` is the key of a tenant's list. `index` moves a record from the lists of status `from` to those of
-# `to`; `until` is when an ended record expires, in milliseconds since 1970.
+# `list` returns the key of a tenant's list. `index` moves a record from the lists of status `from` to those of `to`;
+# `until_` is the time at which an ended record expires, in milliseconds since 1970. `drop` removes an ended record with
+# its claim and embeddings. `trim` drops expired and surplus records.
 LISTS = f"""
 local function list(tenant, name)
   if not tenant or tenant == 'default' then return 'glle:' .. name end
@@ -92,13 +93,13 @@ local function trim(tenant, now, most, removed)
 end
 """
 
-# ARGV: tenant, now, most records, most to remove. Returns how many were removed.
+# ARGV: tenant, now, maximum of records, maximum to remove. Returns the number of removed records.
 _TRIM = f"""
 {LISTS}
 return trim(ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]))
 """
 
-# Puts the lists of some members right. ARGV: tenant, now, then members of the list of all jobs.
+# Corrects the lists of some members. ARGV: tenant, now, then members of the list of all jobs.
 _REINDEX = f"""
 {LISTS}
 local statuses = {{{", ".join(repr(status) for status in STATUSES)}}}
@@ -126,7 +127,7 @@ for at = 3, #ARGV do
 end
 """
 
-# Removes the record of a job that has ended. ARGV: tenant, id. Returns its status: if it is open, nothing is removed.
+# Removes the record of an ended job. ARGV: tenant, id. Returns its status; an open record stays.
 _DROP = f"""
 {LISTS}
 local is = redis.call('HMGET', 'glle:job:' .. ARGV[2], 'status', 'created', 'kind')
@@ -136,14 +137,7 @@ return is[1]
 
 
 class JobIndex:
-    """The lists of all tenants' jobs.
-
-    Parameters
-    ----------
-    client
-        The queue's Redis.
-
-    """
+    """The job lists of all tenants."""
 
     def __init__(self, client: redis.Redis) -> None:
         self._client = client
@@ -152,51 +146,54 @@ class JobIndex:
         self._drop = client.register_script(_DROP)
 
     def members(
-        self, tenant: str, before: str | None, most: int, status: Status | None = None, kind: Kind | None = None
+        self, tenant: str, before: str | None, limit: int, status: Status | None = None, kind: Kind | None = None
     ) -> list[str]:
-        """Return the newest members of a tenant's list, after the member `before`; one round trip."""
-        keys = [tenant_key(INDEX, tenant)]
+        """Return the newest members of a tenant's list after the member `before`; one round trip."""
+        keys = [own(INDEX, tenant)]
         if status is not None or kind is not None:
             keys = [
-                tenant_key(f"{INDEX}:{one}:{other}", tenant)
-                for one in (STATUSES if status is None else (status,))
-                for other in (KINDS if kind is None else (kind,))
+                own(f"{INDEX}:{status_}:{kind_}", tenant)
+                for status_ in (STATUSES if status is None else (status,))
+                for kind_ in (KINDS if kind is None else (kind,))
             ]
         upper = "+" if before is None else f"({before}"
-        with self._client.pipeline(transaction=False) as together:
+        with self._client.pipeline(transaction=False) as pipeline:
             for key in keys:
-                together.zrevrangebylex(key, upper, "-", start=0, num=most)
-            found = [[text(raw) for raw in members] for members in together.execute()]
-        return list(islice(merge(*found, reverse=True), most))
+                pipeline.zrevrangebylex(key, upper, "-", start=0, num=limit)
+            lists = [[text(raw) for raw in members] for members in pipeline.execute()]
+        return list(islice(merge(*lists, reverse=True), limit))
 
-    def trim(self, tenant: str, most: int, removed: int = SWEPT) -> int:
-        """Remove expired entries of a tenant, and its oldest ended records beyond `most` (0: none); return how many."""
-        return int(self._trim(args=[tenant, now_ms(), most, removed]))
+    def trim(self, tenant: str, limit: int, removed: int = SWEEP_RECORDS) -> int:
+        """Remove a tenant's expired records and its oldest ended ones beyond `limit` (0: unlimited).
+
+        Remove at most `removed` records; return their number.
+        """
+        return int(self._trim(args=[tenant, now_ms(), limit, removed]))
 
     def drop(self, tenant: str, id_: str) -> bool:
-        """Remove the record of a job that has ended; return whether it had."""
+        """Remove the record of an ended job; return False if the job is open."""
         status = self._drop(args=[tenant, id_])
         return status is not None and text(status) not in OPEN
 
-    def tenants(self, most: int = TENANTS_SWEPT) -> list[str]:
-        """Return some tenants with jobs, at random; all that a version without lists left, before the first pass."""
+    def tenants(self) -> list[str]:
+        """Return a random sample of tenants with jobs; at the first sweep, all that have a list."""
         if not self._client.exists(POSITIONS):
             keys = (text(raw) for raw in self._client.scan_iter(match="glle:tenant:*:jobs", count=1000))
-            known = [DEFAULT, *(key.split(":")[2] for key in keys)]
-            self._client.sadd(TENANTS, *known)
-            return sorted({*known})
-        return [text(raw) for raw in self._client.srandmember(TENANTS, most) or ()]
+            tenants = {DEFAULT, *(key.split(":")[2] for key in keys)}
+            self._client.sadd(TENANTS, *tenants)
+            return sorted(tenants)
+        return [text(raw) for raw in self._client.srandmember(TENANTS, SWEEP_TENANTS) or ()]
 
     def reindex(self, tenant: str) -> None:
-        """Compare a tenant's lists with its records: all at the first time, then the next `REINDEXED` members."""
+        """Compare a tenant's lists with its records: all the first time, then the next `REINDEX_MEMBERS`."""
         position = self._client.hget(POSITIONS, tenant)
-        left, before = (None, None) if position is None else (REINDEXED, text(position) or None)
-        while left is None or left > 0:
+        remaining, before = (None, None) if position is None else (REINDEX_MEMBERS, text(position) or None)
+        while remaining is None or remaining > 0:
             members = self.members(tenant, before, _CHUNK)
             if members:
                 self._reindex(args=[tenant, now_ms(), *members])
             if len(members) < _CHUNK:
                 before = None
                 break
-            before, left = members[-1], None if left is None else left - len(members)
+            before, remaining = members[-1], None if remaining is None else remaining - len(members)
         self._client.hset(POSITIONS, tenant, before or "")

@@ -1,6 +1,6 @@
-"""The Lua scripts of the job records: each change of status is one of them, so two readers never see two truths.
+"""Lua scripts of the job records. Each change of status is one script, so readers always see a consistent record.
 
-Each change is numbered in the record and published; of the progress of a job, at most ten changes a second are.
+Each change is numbered in the record and published; progress is published at most ten times a second.
 """
 
 from worker.base.versions import FIRST_QUEUE, SCHEMA
@@ -8,11 +8,11 @@ from worker.jobs.index import LISTS, REMOVED, TENANTS
 
 ENDED = "glle:ended"  # the channel of the ids of jobs that end
 CHANGED = "glle:changed"  # the channel of the ids of jobs whose records change
-OPEN = "glle:open"  # the set of the default tenant's jobs that are to end yet; `worker.records.tenants.own` names the others'
-ALL_OPEN = "glle:unfinished"  # the set of everyone's
-TELL_MS = 100  # between two publications of a job's progress
+OPEN = "glle:open"  # the set of the default tenant's open jobs; `worker.records.tenants.own` names those of others
+ALL_OPEN = "glle:unfinished"  # the set of all tenants' open jobs
+PROGRESS_MS = 100  # between two publications of a job's progress
 
-# Makes the terms of an open job, `record`, as kind as `deadline` and `priority`, each empty where there is none.
+# Relaxes the terms of an open job, `record`: the later deadline and the higher priority count; empty means none.
 _SHARE = f"""
 local function share(record, deadline, priority)
   local is = redis.call('HMGET', record, 'status', 'deadline', 'format')
@@ -31,11 +31,11 @@ SHARE = f"""
 share(KEYS[1], ARGV[1], ARGV[2])
 """
 
-# KEYS: claim, record, index, stats, the tenant's open jobs. ARGV: prefix of records, id, index member, claim's seconds,
-# statuses (comma between and around) whose holder is returned instead, deadline, priority, most open jobs of the tenant
-# and of all (0: any number), most ended records of the tenant (0: any number), 1 if there is no room, tenant, now, then
-# the record's fields. Returns `QUOTA`, `JOBS` or `ROOM` where there would be more. The oldest ended records beyond the
-# number are removed. Of the index three members are looked at, and dropped when their records have expired unseen.
+# Creates a job, or returns the holder of its claim. KEYS: claim, record, index, stats, the tenant's open jobs.
+# ARGV: prefix of records, id, index member, claim's seconds, statuses of a holder to return (comma between and around),
+# deadline, priority, maximum of open jobs of the tenant and of all, maximum of ended records of the tenant (0:
+# unlimited), 1 if the server is full, tenant, now, then the record's fields. Returns `QUOTA`, `JOBS` or `ROOM` if a
+# limit is reached. Removes surplus ended records, and expired ones among three random members of the index.
 QUOTA, JOBS, ROOM = "!quota", "!jobs", "!room"
 CREATE = f"""
 {_SHARE}
@@ -67,7 +67,8 @@ redis.call('HINCRBY', KEYS[4], redis.call('HGET', KEYS[2], 'kind') .. ':queued',
 return ARGV[2]
 """
 
-# KEYS: record, stats. ARGV: JSON of {from: to}, seconds kept after the end, now, touched, then fields to set.
+# Changes the status. KEYS: record, stats. ARGV: JSON of {from: to}, seconds to keep the ended record, now in ISO format
+# and in milliseconds, then fields to set. Returns the status before and after.
 _MOVE = f"""
 local status = redis.call('HGET', KEYS[1], 'status')
 if not status then return false end
@@ -100,14 +101,14 @@ MOVE = f"""
 {_MOVE}
 """
 
-# As MOVE, into the round after the one that is there: who asks may know of an earlier one.
+# As MOVE, into the next round of the record; the caller may have read an earlier round.
 REOPEN = f"""
 {LISTS}
 if redis.call('HGET', KEYS[1], 'status') == 'succeeded' then redis.call('HINCRBY', KEYS[1], 'round', 1) end
 {_MOVE}
 """
 
-# As MOVE, of a job whose deadline has passed.
+# As MOVE, for a job whose deadline has passed.
 EXPIRE = f"""
 {LISTS}
 local deadline = redis.call('HGET', KEYS[1], 'deadline')
@@ -115,17 +116,17 @@ if not deadline or deadline == '' or tonumber(deadline) > tonumber(ARGV[4]) then
 {_MOVE}
 """
 
-# Numbers a change of progress at `now`, and publishes it unless one was a moment ago.
-_TELL = f"""
+# Numbers a change of progress and publishes it, unless one was published less than `PROGRESS_MS` ago.
+_PUBLISH = f"""
 redis.call('HINCRBY', KEYS[1], 'sequence', 1)
-if tonumber(ARGV[1]) - tonumber(redis.call('HGET', KEYS[1], 'told') or '0') >= {TELL_MS} then
+if tonumber(ARGV[1]) - tonumber(redis.call('HGET', KEYS[1], 'told') or '0') >= {PROGRESS_MS} then
   redis.call('HSET', KEYS[1], 'told', ARGV[1])
   redis.call('PUBLISH', '{CHANGED}', string.match(KEYS[1], '[^:]*$'))
 end
 """
 
-# KEYS: record, index. ARGV: milliseconds it is kept, index member, now, tenant, then the record's fields. Returns 0 if
-# there is one.
+# Restores an ended record. KEYS: record, index. ARGV: milliseconds to keep it, index member, now, tenant, then the
+# record's fields. Returns 0 if the record exists.
 PUT = f"""
 {LISTS}
 if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
@@ -137,7 +138,7 @@ index(KEYS[1], nil, redis.call('HGET', KEYS[1], 'status'), ARGV[3] + ARGV[1])
 return 1
 """
 
-# KEYS: record. ARGV: the queue it is in, the queue it is to be in. Returns 1 to who comes first.
+# Moves an open job to another queue. KEYS: record. ARGV: its queue, the new queue. Returns 1 to the first caller.
 HAND_OVER = f"""
 local is = redis.call('HMGET', KEYS[1], 'status', 'queue')
 if (is[1] ~= 'queued' and is[1] ~= 'running' and is[1] ~= 'cancelling') or (is[2] or '{FIRST_QUEUE}') ~= ARGV[1] then
@@ -147,7 +148,7 @@ redis.call('HSET', KEYS[1], 'queue', ARGV[2])
 return 1
 """
 
-# KEYS: record. ARGV: now, then fields to set while it runs. Returns the status.
+# Writes progress. KEYS: record. ARGV: now, then fields to set while the job runs. Returns the status.
 TOUCH = f"""
 local was = redis.call('HMGET', KEYS[1], 'status', 'stage', 'done')
 if was[1] ~= 'running' then return was[1] end
@@ -158,12 +159,12 @@ if is[1] ~= was[2] or tonumber(is[2]) < tonumber(was[3]) then
 elseif is[2] == was[3] then
   return was[1]
 end
-{_TELL}
+{_PUBLISH}
 return was[1]
 """
 
-# KEYS: record. ARGV: now, round, field of the shard, its count. Returns status, done, total. A count only grows: who
-# was cut off, and comes back to a shard that another has gone on with, takes nothing away.
+# Writes the count of a shard. KEYS: record. ARGV: now, round, field of the shard, its count. Returns status, done,
+# total. Counts never decrease, so a worker that returns late to a shard of another one loses nothing.
 ADVANCE = f"""
 local is = redis.call('HMGET', KEYS[1], 'status', 'round', 'total', ARGV[3])
 if is[2] ~= ARGV[2] or (is[1] ~= 'running' and is[1] ~= 'cancelling') then return false end
@@ -171,6 +172,6 @@ local was = tonumber(is[4] or '0')
 local more = math.max(tonumber(ARGV[4]) - was, 0)
 redis.call('HSET', KEYS[1], ARGV[3], was + more, 'touched', ARGV[1])
 local done = redis.call('HINCRBY', KEYS[1], 'done', more)
-{_TELL}
+{_PUBLISH}
 return {{is[1], done, tonumber(is[3])}}
 """

@@ -1,9 +1,9 @@
-"""News of jobs, passed from Redis to the requests that wait for them.
+"""Notifications of job changes, from Redis to the requests that wait for them.
 
-Whoever changes a job publishes its id with the very script that changes it (`worker.jobs.lua_scripts`): on one channel
-that it changed, on another that it ended, so that who waits for ends hears of nothing else. One thread a channel
-listens, from the first wait on, and wakes the requests by their event loops. News gets lost while a connection is made
-anew, so every waiting request is woken when the channel is listened to again.
+Each script that changes a job publishes its id (`worker.jobs.lua_scripts`): changes on one channel, ends on another, so
+that a request that waits for an end is not woken by progress. One thread per channel listens, from the first
+subscription on, and wakes the requests through their event loops. Notifications get lost while a connection is
+restored, so every waiting request is woken when the channel is subscribed again.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LISTEN_SECONDS = 0.5
-AGAIN_SECONDS = 0.5
+RECONNECT_SECONDS = 0.5
 
 Waiter = tuple[asyncio.AbstractEventLoop, asyncio.Event]
 
 
 class Notifications:
-    """Wakes who waits for news of a job.
+    """Notifications of one channel.
 
     Parameters
     ----------
     client
-        The queue's Redis; closed with the news.
+        The queue's Redis; closed with the notifications.
     channel
-        Of the news.
+        The name of the channel.
 
     Attributes
     ----------
     is_over : bool
-        Whether waiting has no sense any more: see `end`.
+        Whether waiting is pointless, because the process is about to stop.
 
     """
 
@@ -55,7 +55,7 @@ class Notifications:
 
     @contextmanager
     def of(self, job: str) -> Iterator[asyncio.Event]:
-        """Give an event of the running loop that is set by news of the job; who waits on clears it."""
+        """Provide an event of the running loop that each notification of a job sets; the caller clears it."""
         waiter = (asyncio.get_running_loop(), asyncio.Event())
         with self._lock:
             self._waiters[job].add(waiter)
@@ -69,12 +69,12 @@ class Notifications:
                     del self._waiters[job]
 
     def end(self) -> None:
-        """Have nobody wait any more: the process is about to stop."""
+        """Wake all waiting requests for the last time: the process is about to stop."""
         self.is_over = True
         self.wake_all()
 
     def wake_all(self) -> None:
-        """Wake everyone who waits, as if there were news of every job."""
+        """Wake all waiting requests."""
         with self._lock:
             jobs = list(self._waiters)
         for job in jobs:
@@ -104,15 +104,15 @@ class Notifications:
                             continue
                         if message["type"] == "message":
                             self._wake(text(message["data"]))
-                        elif not is_first:  # subscribed again, by redis-py or below: news was lost with a connection
+                        elif not is_first:  # a new subscription, by redis-py or by this loop: notifications were lost
                             self.wake_all()
                         is_first = False
             except redis.RedisError:
-                self._closed.wait(AGAIN_SECONDS)
+                self._closed.wait(RECONNECT_SECONDS)
 
     def _wake(self, job: str) -> None:
         with self._lock:
             waiters = list(self._waiters.get(job, ()))
         for loop, event in waiters:
-            with suppress(RuntimeError):  # its loop is closed: nobody waits
+            with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(event.set)

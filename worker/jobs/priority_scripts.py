@@ -1,13 +1,13 @@
-"""The order of the waiting tasks: tenants take turns, interactive tasks go first, a tenant's tasks keep their order.
+"""Order of the waiting tasks: tenants take turns, interactive tasks go first, a tenant's tasks keep their order.
 
-A waiting task is in two sorted sets of the queue: ``:waiting`` has all of them in the order of their arrival,
+A waiting task is in two sorted sets of the queue: ``:waiting`` has all tasks by arrival,
 ``:line:<class>:<tenant>`` those of one tenant and one class (``interactive`` or ``batch``). The tenants of a class take
 turns (``:turns:<class>``, the lowest turn is next), so a tenant with 10,000 tasks delays another tenant's first task by
 one task. Interactive tasks go before batches, but after `MOST_PASSED` of them one waiting batch is next.
 
-RQ's list ``rq:queue:<name>`` holds at most the next task, as long as nothing else pushes to it: a worker that waits in
-BLMOVE wakes by it, and so does a worker of a version without lines. Tasks that another version pushed to the list join
-the lines when a worker asks for its next task. Each script is one step: a task is in the lines, in the list, or taken.
+RQ's list ``rq:queue:<name>`` holds at most the next task: it wakes a worker that waits in BLMOVE, also one of a version
+without lines. Tasks that another version pushed to the list join the lines when a worker takes its next task. Each
+script is atomic: a task is in the lines, in the list, or taken.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from worker.records.ids import text
 if TYPE_CHECKING:
     import redis
 
-MOST_PASSED = 64  # single draws, some 30 ms each: about as long as the shard of a batch that they keep waiting
-MOST_ADOPTED = 100  # tasks of the list that one script moves to the lines; bounds the script, the next one goes on
-TASKS = "rq:job:"  # RQ's records
+MOST_PASSED = 64  # single draws of some 30 ms: together about as long as the delayed shard of a batch
+MOST_ADOPTED = 100  # tasks of the list that one script moves to the lines; the next script continues
+TASKS = "rq:job:"  # prefix of RQ's records
 INTERACTIVE, BATCH = "interactive", "batch"
 
-# Every script: KEYS[1] is the queue's list, KEYS[2] the list of tasks just taken. A task's record has the field
-# `interactive` if it is, and `place`, its number in the order of arrival.
+# In every script KEYS[1] is the queue's list, KEYS[2] the list of taken tasks. The record of an interactive task has
+# the field `interactive`; `place` is the task's number in order of arrival.
 _LINES = f"""
 local queue = KEYS[1]
 local waiting, clock = queue .. ':waiting', queue .. ':clock'
@@ -110,7 +110,7 @@ end
 """
 
 # Adds a new task with its record. KEYS: queue, taken, the set of RQ's queues. ARGV: the task's id, then the record's
-# fields. Returns 0 if there is a record already.
+# fields. Returns 0 if the record exists.
 ENQUEUE = f"""
 {_LINES}
 local id = ARGV[1]
@@ -122,7 +122,7 @@ publish()
 return 1
 """
 
-# Puts a task that is tried again in its line, last, or first. ARGV: the task's id, 1 for first.
+# Puts a retried task last, or first, in its line. ARGV: the task's id, 1 for first.
 PUSH = f"""
 {_LINES}
 local id = ARGV[1]
@@ -131,7 +131,7 @@ if ARGV[2] == '1' then place(id, redis.call('HINCRBY', clock, 'first', -1)) else
 publish()
 """
 
-# Removes a task from its line, and keeps its record. ARGV: the task's id. Returns whether it waited.
+# Removes a task from its line and keeps its record. ARGV: the task's id. Returns whether it waited.
 LEAVE = f"""
 {_LINES}
 local was = leave(ARGV[1])
@@ -139,7 +139,7 @@ publish()
 return was and 1 or 0
 """
 
-# Takes the next task, which is then in the list of those just taken.
+# Moves the next task to the list of taken tasks, and returns it.
 NEXT = f"""
 {_LINES}
 adopt()
@@ -155,7 +155,7 @@ PUBLISH = f"""
 publish()
 """
 
-# Makes waiting tasks interactive: they go behind the tenant's other interactive tasks. ARGV: the tasks' ids.
+# Makes waiting tasks interactive, behind the tenant's other interactive tasks. ARGV: the tasks' ids.
 PROMOTE = f"""
 {_LINES}
 for _, id in ipairs(ARGV) do
@@ -167,7 +167,7 @@ end
 publish()
 """
 
-# Takes a waiting shard for the task of another shard, unless it is a batch and an interactive task waits.
+# Takes a waiting shard for the task of another shard, unless the shard is a batch and an interactive task waits.
 # KEYS: queue, taken, the job's record. ARGV: the task's id, the field of its taker, the taker.
 TAKE = f"""
 {_LINES}
@@ -203,8 +203,8 @@ end
 publish()
 """
 
-# Returns the status of each task, or an empty string for a task without one. A record whose task should wait or run and
-# does neither is lost and removed. The cost grows with the number of workers, not with that of waiting tasks.
+# Returns the status of each task, or an empty string. Removes the record of a lost task, which neither waits nor runs
+# although its status says so. The cost grows with the number of workers, not with that of waiting tasks.
 # KEYS: queue, taken, the registry of begun tasks. ARGV: the tasks' ids.
 CHECK = f"""
 {_LINES}
@@ -217,8 +217,8 @@ local function is_begun(id)
   end
   return false
 end
-local found = {{}}
-for which, id in ipairs(ARGV) do
+local states = {{}}
+for position, id in ipairs(ARGV) do
   local status = redis.call('HGET', '{TASKS}' .. id, 'status') or ''
   if status == 'queued' or status == 'started' or status == 'finished' then
     if not redis.call('ZSCORE', waiting, id) and not is_begun(id) and not redis.call('LPOS', queue, id) then
@@ -226,31 +226,24 @@ for which, id in ipairs(ARGV) do
       status = ''
     end
   end
-  found[which] = status
+  states[position] = status
 end
-return found
+return states
 """
 
 
 def length(client: redis.Redis, queue: str) -> int:
-    """Return the number of waiting tasks of a queue, whose list is `queue`."""
-    with client.pipeline(transaction=True) as both:
-        both.llen(queue)
-        both.zcard(f"{queue}:waiting")
-        return sum(map(int, both.execute()))
+    """Return the number of waiting tasks of a queue with the list `queue`."""
+    with client.pipeline(transaction=True) as pipeline:
+        pipeline.llen(queue)
+        pipeline.zcard(f"{queue}:waiting")
+        return sum(map(int, pipeline.execute()))
 
 
-def waiting(client: redis.Redis, queue: str, most: int = 0) -> list[str]:
-    """Return waiting tasks of a queue: the published one, then the others in the order of their arrival.
-
-    Parameters
-    ----------
-    most
-        The number of tasks; 0: all.
-
-    """
-    with client.pipeline(transaction=True) as both:
-        both.lrange(queue, 0, most - 1)
-        both.zrange(f"{queue}:waiting", 0, most - 1)
-        listed, others = both.execute()
-    return [text(raw) for raw in (*listed, *others)][: most or None]
+def waiting(client: redis.Redis, queue: str, limit: int = 0) -> list[str]:
+    """Return the first `limit` waiting tasks of a queue (0: all): the published one, then the others by arrival."""
+    with client.pipeline(transaction=True) as pipeline:
+        pipeline.lrange(queue, 0, limit - 1)
+        pipeline.zrange(f"{queue}:waiting", 0, limit - 1)
+        published, others = pipeline.execute()
+    return [text(raw) for raw in (*published, *others)][: limit or None]

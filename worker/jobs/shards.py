@@ -1,9 +1,9 @@
-"""What a draws job's record says of its shards: how far each is, who took it, and how many are open.
+"""The shards of a draws job, as its record has them: their counts, their takers, and the open ones.
 
-    shard 0 ends -> the first `chains` are open -> each that ends opens the next -> none is left
+    shard 0 ends -> the first `chains` shards are open -> each shard that ends opens the next one -> none is left
 
-So as many are in work at once as the job has chains; while it runs their number may grow, with the workers. An open
-shard waits, is in work, or got lost: then `TaskQueue.repair` enqueues it again.
+So at most `chains` shards run at once; with new workers that number grows while the job runs. An open shard waits,
+runs, or was lost: then `JobRecovery.repair` enqueues it again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from worker.records.job import Job
 
-# Reads the record into `chains` and `opened`, and ends the script with `nothing` where its round does not run.
+# Reads the record into `chains` and `opened`. Ends the script with `nothing` if the round does not run.
 _READ = f"""
 local is = redis.call('HMGET', KEYS[1], 'status', 'round', 'chains', 'opened:' .. ARGV[1])
 if is[1] ~= 'running' or is[2] ~= ARGV[1] then return nothing end
@@ -26,17 +26,16 @@ local chains = tonumber(is[3] or '{CHAINS}')
 local opened = tonumber(is[4]) or math.min(chains, tonumber(ARGV[2]))
 """
 
-# Opens the shard that comes after one that ends: the same one, should that be done again. Those that are begun, by a
-# program of another version, are passed over. KEYS: record. ARGV: round, number of shards, the one that ends, the one
-# that it has just opened and that is enqueued already, or nothing. Returns the shard and whether it was opened now, or
-# -1 where nothing is to be enqueued.
+# Opens the successor of a shard that ends; a repeated end opens the same one. Skips shards that a program of another
+# version has begun. KEYS: record. ARGV: round, number of shards, the shard that ends, its successor if that is enqueued
+# already, or nothing. Returns the opened shard and whether it is new, or -1 if nothing is to be enqueued.
 FOLLOW = f"""
 local nothing = {{-1, 0}}
 {_READ}
 local after, count = 'after:' .. ARGV[1] .. ':' .. ARGV[3], 'shard:' .. ARGV[1] .. ':'
-local known = redis.call('HGET', KEYS[1], after)
-if known and known ~= ARGV[4] then
-  return redis.call('HEXISTS', KEYS[1], count .. known) == 1 and nothing or {{tonumber(known), 0}}
+local successor = redis.call('HGET', KEYS[1], after)
+if successor and successor ~= ARGV[4] then
+  return redis.call('HEXISTS', KEYS[1], count .. successor) == 1 and nothing or {{tonumber(successor), 0}}
 end
 while opened < tonumber(ARGV[2]) and redis.call('HEXISTS', KEYS[1], count .. opened) == 1 do opened = opened + 1 end
 if opened >= tonumber(ARGV[2]) then return nothing end
@@ -44,8 +43,8 @@ redis.call('HSET', KEYS[1], 'opened:' .. ARGV[1], opened + 1, after, opened)
 return {{opened, 1}}
 """
 
-# Gives a job more chains, once its first shard has opened those it had. KEYS: record. ARGV: round, number of shards,
-# chains. Returns the first of the shards that are open since now, and the first that is not.
+# Raises the number of chains of a job whose first shard has ended. KEYS: record. ARGV: round, number of shards, chains.
+# Returns the first shard that is open as a result, and the first that is not.
 WIDEN = f"""
 local nothing = {{0, 0}}
 {_READ}
@@ -64,39 +63,36 @@ class Shards:
         self._follow = client.register_script(FOLLOW)
         self._widen = client.register_script(WIDEN)
 
-    def follow(self, job: Job, shards: int, ended: int, past: int | None = None) -> tuple[int, bool] | None:
-        """Open the shard that comes after one that ends, and is not `past`; return it, and whether it was opened now.
-
-        None where there is none to be enqueued.
-        """
-        args = [job.round, shards, ended, "" if past is None else past]
+    def follow(self, job: Job, shards: int, ended: int, opened: int | None = None) -> tuple[int, bool] | None:
+        """Open the successor of a shard that ends, other than `opened`; return it and whether it is new, or None."""
+        args = [job.round, shards, ended, "" if opened is None else opened]
         shard, is_new = self._follow(keys=[job_key(job.id)], args=args)
         return None if shard < 0 else (int(shard), bool(is_new))
 
     def widen(self, job: Job, shards: int, chains: int) -> range:
-        """Give a running job so many chains, if it has fewer; return the shards that are open since now."""
+        """Raise the number of chains of a running job; return the shards that are open as a result."""
         return range(*self._widen(keys=[job_key(job.id)], args=[job.round, shards, chains]))
 
 
-def counts(client: redis.Redis, job: Job, shards: int) -> list[int]:
-    """Return how many draws each shard of a job's round has done."""
+def draw_counts(client: redis.Redis, job: Job, shards: int) -> list[int]:
+    """Return the number of finished draws of each shard of a job's round."""
     fields = [count_field(job.round, shard) for shard in range(shards)]
     return [int(value or 0) for value in client.hmget(job_key(job.id), fields)]
 
 
 def takers(client: redis.Redis, job: Job, shards: list[int]) -> list[int | None]:
-    """Return by which shard's task each of these was last taken, None where by none."""
+    """Return for each shard the one whose task took it last, or None."""
     if not shards:
         return []
-    found = client.hmget(job_key(job.id), [taker_field(job.round, shard) for shard in shards])
-    return [None if raw is None else int(raw) for raw in found]
+    values = client.hmget(job_key(job.id), [taker_field(job.round, shard) for shard in shards])
+    return [None if raw is None else int(raw) for raw in values]
 
 
 def count_field(round_: int, shard: int) -> str:
-    """Return the field of a job's record that tells how many draws of a shard are done."""
+    """Return the record's field for the number of finished draws of a shard."""
     return f"shard:{round_}:{shard}"
 
 
 def taker_field(round_: int, shard: int) -> str:
-    """Return the field of a job's record that tells which shard's task took this one."""
+    """Return the record's field for the shard whose task took this one."""
     return f"taker:{round_}:{shard}"

@@ -1,13 +1,13 @@
-"""The job records: the project's own truth about a job, which outlives the queue's.
+"""The job records, which outlive RQ's own records of tasks.
 
-A record is one Redis hash. Every change of status is one script, so two readers never see two truths:
+A record is one Redis hash. Each change of status is one script, so readers always see a consistent record:
 
     queued -> running -> succeeded | failed
-      |          `-> cancelling -> cancelled        (or succeeded, when the work was done by then)
-      `-> cancelled                                 succeeded -> queued, when its result was evicted
+      |          `-> cancelling -> cancelled        (or succeeded, if the work was done by then)
+      `-> cancelled                                 succeeded -> queued, if its result was evicted
 
-A draws job is worked on in shards, by several workers at once: each shard writes its own count, the script
-adds up, and the shard that completes the sum ends the job. A redone shard changes nothing twice.
+Several workers may share the shards of a draws job. Each shard writes its own count, the script adds them up, and the
+shard that completes the sum ends the job. A repeated shard changes nothing.
 """
 
 from __future__ import annotations
@@ -45,25 +45,26 @@ LISTED = 100  # records that a list reads in one round trip
 _STATS = versioned("glle:jobs:entered")
 
 
-class Cancelled(Exception):  # noqa: N818 # not an error: the user's wish
-    """The job was cancelled (or its record is gone): its work is to stop."""
+class Cancelled(Exception):  # noqa: N818 # not an error: the client's request
+    """The job was cancelled or its record is gone, so its work must stop."""
 
 
 class JobStore:
-    """Creates, reads and moves job records.
+    """Job records in the queue's Redis.
 
     Parameters
     ----------
     client
         The queue's Redis, bytes in and out.
     ttl
-        Seconds a record is kept after the job's end.
+        Seconds to keep the record of an ended job.
     tenant
-        Whose jobs are seen, and made; None sees everyone's by their ids, and makes and lists the default tenant's.
+        The tenant whose jobs are visible. None finds all tenants' jobs by id, and creates and lists those of the
+        default tenant.
     limits
-        What bounds the jobs of the tenant, and of all.
+        Limits on the jobs of the tenant and of all tenants.
     room
-        The room on the queue server; None: it is not looked at.
+        The free space of the queue server; None for no check.
 
     """
 
@@ -92,7 +93,7 @@ class JobStore:
         self._expire = client.register_script(lua_scripts.EXPIRE)
 
     def of(self, tenant: str, limits: JobLimits) -> Self:
-        """Return the same store as a tenant sees it."""
+        """Return the store as a tenant sees it."""
         return type(self)(self._client, ttl=self._ttl, tenant=tenant, limits=limits, room=self._room)
 
     def create(
@@ -109,23 +110,23 @@ class JobStore:
         numbers: str | None = None,
         points: Array | None = None,
     ) -> tuple[Job, bool]:
-        """Create a job, or return the one that holds `claim` with a status in `reuse`.
+        """Create a job, or return the job that holds `claim` with a status in `reuse`.
 
-        One script decides, so that of two identical requests at once one creates and both share.
+        One script decides, so of two identical simultaneous requests one creates the job and both share it.
 
         Parameters
         ----------
         posterior
-            The posterior it fits or uses; None for a job that needs none.
+            The posterior that the job fits or uses; None for a job without one.
         terms
-            Of a job that is shared, the kindest of all requests count.
+            A shared job gets the later deadline and the higher priority of its requests.
         chains
-            Of a draws job: how many of its shards may be in work at once. A program of before this was recorded takes
-            four for it; that is as right: whoever opens a shard, and how often, it is made once.
+            Shards of a draws job that may run at once. A version that does not record them assumes four, which changes
+            no result, because each shard is made once.
         numbers
-            The bits that its results are to have, which name the queue of its tasks; None for the pinned kind.
+            The bits of the results, which name the queue of the tasks; None for the pinned kind.
         points
-            Points that came with the request, under the id of a data set that there need not be (`worker.records.job`).
+            Points of the request, under a data set id without a stored data set (`worker.records.inline_points`).
 
         Returns
         -------
@@ -150,7 +151,7 @@ class JobStore:
         holder = self._create(
             keys=[self._claim(claim), job_key(new), tenant_key(INDEX, tenant), _STATS, tenant_key(lua_scripts.OPEN, tenant)],
             args=[
-                job_key(""), new, index_member(created, new), self._ttl, f",{','.join(reuse)},", *_told(terms),
+                job_key(""), new, index_member(created, new), self._ttl, f",{','.join(reuse)},", *_term_fields(terms),
                 limits.open, limits.all_open, limits.ended, int(self._room is not None and self._room.is_full),
                 tenant, now_ms(), *_flat(stamp(fields)),
             ],
@@ -160,9 +161,9 @@ class JobStore:
         return self.fetch(holder), holder == new
 
     def get(self, id_: str) -> Job | None:
-        """Return a job, or None when there is none of this id (any more)."""
-        found = job_of(self._client.hmget(job_key(id_), FIELDS))
-        return found if found is not None and self._tenant in {None, found.tenant} else None
+        """Return a job, or None."""
+        job = job_of(self._client.hmget(job_key(id_), FIELDS))
+        return job if job is not None and self._tenant in {None, job.tenant} else None
 
     def fetch(self, id_: str) -> Job:
         """Return a job.
@@ -177,61 +178,54 @@ class JobStore:
             raise refuse(
                 "job-not-found",
                 404,
-                f"There is no job {id_} (any more).",
-                "Send the request that created it again: what is known already is not computed twice.",
+                f"Job {id_} does not exist, or its record has expired.",
+                "Send the request that created it again: cached results are not computed twice.",
                 job=id_,
             )
         return job
 
     def points(self, job: Job) -> Array:
-        """Return the points that came with a job's request.
-
-        Raises
-        ------
-        Cancelled
-            When the record is gone.
-
-        """
+        """Return the points of a job's request; raises `Cancelled` if the record is gone."""
         raw = self._client.hget(job_key(job.id), POINTS)
         if raw is None:
             raise Cancelled
         return inline_points(raw)
 
-    def holder(self, claim: str) -> Job | None:
-        """Return the job that last claimed `claim`."""
+    def claim_holder(self, claim: str) -> Job | None:
+        """Return the last job that claimed `claim`, or None."""
         raw = self._client.get(self._claim(claim))
         return None if raw is None else self.get(text(raw))
 
-    def some_open(self, most: int) -> list[str]:
-        """Return ids of jobs that are to end yet, whosever: all of them, or `most` by lot."""
-        return [text(raw) for raw in self._client.srandmember(lua_scripts.ALL_OPEN, most) or ()]
+    def sample_open(self, limit: int) -> list[str]:
+        """Return the ids of all tenants' open jobs, or of a random sample of `limit`."""
+        return [text(raw) for raw in self._client.srandmember(lua_scripts.ALL_OPEN, limit) or ()]
 
     def listed(
-        self, before: str | None = None, status: Status | None = None, kind: Kind | None = None, most: int = LISTED
+        self, before: str | None = None, status: Status | None = None, kind: Kind | None = None, limit: int = LISTED
     ) -> Iterator[tuple[str, Job | None]]:
-        """Yield (cursor, job) from the newest on, or from the one after the cursor `before`; `most` in two round trips.
+        """Yield (cursor, job), newest first, after the cursor `before`; `limit` jobs per two round trips.
 
-        None in place of a job whose record has expired, or has another status meanwhile.
+        The job is None if its record has expired, or if its status has changed meanwhile.
         """
         tenant = self._tenant or DEFAULT
-        while members := self.index.members(tenant, before, most, status, kind):
-            with self._client.pipeline(transaction=False) as together:
+        while members := self.index.members(tenant, before, limit, status, kind):
+            with self._client.pipeline(transaction=False) as pipeline:
                 for member in members:
-                    together.hmget(job_key(member_name(member)), FIELDS)
-                for member, values in zip(members, together.execute(), strict=True):
+                    pipeline.hmget(job_key(member_name(member)), FIELDS)
+                for member, values in zip(members, pipeline.execute(), strict=True):
                     job = job_of(values)
-                    is_so = job is not None and status in {None, job.status} and kind in {None, job.kind}
-                    yield member, job if is_so else None
-            if len(members) < most:
+                    is_match = job is not None and status in {None, job.status} and kind in {None, job.kind}
+                    yield member, job if is_match else None
+            if len(members) < limit:
                 return
             before = members[-1]
 
     def newest(self, before: str | None = None) -> Iterator[tuple[str, Job]]:
-        """Yield (cursor, job) as `listed` does, without those whose records have expired."""
-        return ((at, job) for at, job in self.listed(before) if job is not None)
+        """Yield (cursor, job) as `listed`, without expired records."""
+        return ((cursor, job) for cursor, job in self.listed(before) if job is not None)
 
-    def forget(self, id_: str) -> Job:
-        """Remove the record of a job that has ended; return it as it was.
+    def delete(self, id_: str) -> Job:
+        """Remove the record of an ended job, and return the job.
 
         Raises
         ------
@@ -251,12 +245,12 @@ class JobStore:
         return job
 
     def start(self, id_: str) -> Job:
-        """Enter ``running`` (again, after a worker was lost; or beside other shards).
+        """Enter ``running``; a no-op if the job runs already, as after the loss of a worker or in another shard.
 
         Raises
         ------
         Cancelled
-            When it is not to be worked on.
+            When the job is not wanted.
 
         """
         status = self._transition(id_, {"queued": "running"}, started=now_iso(), stage="started")
@@ -268,38 +262,31 @@ class JobStore:
             raise Cancelled
         return job
 
-    def wanted(self, id_: str) -> bool:
-        """Say whether work on a job is to go on; one whose deadline has passed fails."""
+    def is_wanted(self, id_: str) -> bool:
+        """Return whether work on a job is to continue; a job past its deadline fails."""
         job = self.get(id_)
         if job is not None and job.is_late:
             job = self.expire(id_)
         return job is not None and job.status in {"queued", "running", "succeeded"}
 
     def progress(self, id_: str, done: int, total: int, stage: str) -> None:
-        """Write progress.
-
-        Raises
-        ------
-        Cancelled
-            When the job is no longer wanted.
-
-        """
+        """Write progress; raises `Cancelled` if the job is not wanted."""
         raw = self._touch(keys=[job_key(id_)], args=[now_ms(), "done", done, "total", total, "stage", stage])
         if raw != b"running":
             raise Cancelled
 
     def stage(self, id_: str, stage: str) -> None:
-        """Write what is being done; raises `Cancelled` like `progress`."""
+        """Write the current stage; raises `Cancelled` if the job is not wanted."""
         if self._touch(keys=[job_key(id_)], args=[now_ms(), "stage", stage]) != b"running":
             raise Cancelled
 
     def advance(self, id_: str, round_: int, shard: int, count: int) -> None:
-        """Write that `count` draws of a shard are done; the count that completes the job ends it.
+        """Write the number of finished draws of a shard; the count that completes the job ends it.
 
         Raises
         ------
         Cancelled
-            When the job is no longer wanted, or is in another round.
+            When the job is not wanted, or is in another round.
 
         """
         raw = self._advance(keys=[job_key(id_)], args=[now_ms(), round_, count_field(round_, shard), count])
@@ -312,7 +299,7 @@ class JobStore:
             raise Cancelled
 
     def succeed(self, id_: str) -> None:
-        """Enter ``succeeded``: the work is done, even if a wish to cancel came meanwhile."""
+        """Enter ``succeeded``, also after a cancellation that came too late."""
         self._transition(id_, {"running": "succeeded", "cancelling": "succeeded"}, stage="done")
 
     def fail(self, id_: str, problem: Problem) -> None:
@@ -321,17 +308,17 @@ class JobStore:
         self._transition(id_, moves, stage="failed", error=json.dumps(problem.to_dict(), allow_nan=False))
 
     def cancel(self, id_: str) -> Job:
-        """Cancel a queued job at once, tell a running one to stop; one that has ended stays as it is."""
-        self.fetch(id_)  # of a newer version it is left alone
+        """Cancel a queued job, or request that a running one stops; an ended job stays as it is."""
+        self.fetch(id_)  # refuses the record of a newer version
         self._transition(id_, {"queued": "cancelled", "running": "cancelling"}, stage="cancelled")
         return self.fetch(id_)
 
-    def cancelled(self, id_: str) -> None:
-        """Enter ``cancelled``: a running job has stopped as it was told."""
+    def finish_cancel(self, id_: str) -> None:
+        """Enter ``cancelled`` after the work of a job in ``cancelling`` has stopped."""
         self._transition(id_, {"cancelling": "cancelled"}, stage="cancelled")
 
     def expire(self, id_: str) -> Job:
-        """Enter ``failed`` if the deadline has passed; a later one that came meanwhile counts."""
+        """Enter ``failed`` if the deadline has passed, unless it was extended meanwhile."""
         job = self.fetch(id_)
         if job.deadline is not None:
             problem = deadline_exceeded(id_, iso(job.deadline))
@@ -341,17 +328,17 @@ class JobStore:
         return self.fetch(id_)
 
     def reopen(self, job: Job, terms: Terms = ANY_TIME) -> bool:
-        """Queue a succeeded job again, in a new round; return whether it was this call that did.
+        """Queue a succeeded job again in a new round; return False if another call did.
 
         Raises
         ------
         ProblemError
-            As `create`. ``other-numbers``: the result would not be the same.
+            As `create`. ``other-numbers``: the result would have other bits.
 
         """
         require_own_version(f"Job {job.id}", job.numbers)
         self._require_room_for(job)
-        deadline, priority = _told(terms)
+        deadline, priority = _term_fields(terms)
         fields = {"done": 0, "stage": "queued", "finished": "", "queue": queue_name(job.numbers)}
         moved = self._run(self._reopen, job.id, {"succeeded": "queued"}, **fields, deadline=deadline, priority=priority)
         if moved == ("succeeded", "queued"):
@@ -360,35 +347,35 @@ class JobStore:
         return False
 
     def hand_over(self, job: Job) -> bool:
-        """Have an open job's tasks in this version's queue; return whether it was this call that did."""
+        """Move an open job to this version's queue; return False if another call did."""
         return bool(self._hand_over(keys=[job_key(job.id)], args=[job.queue, queue_name(job.numbers)]))
 
-    def entered(self) -> dict[tuple[str, str], int]:
-        """Return how often jobs entered each (kind, status), ever."""
+    def transition_counts(self) -> dict[tuple[str, str], int]:
+        """Return the total number of transitions by (kind, entered status)."""
         counts = self._client.hgetall(_STATS)
-        told = {text(name).partition(":"): int(count) for name, count in counts.items()}
-        return {(kind, status): count for (kind, _, status), count in told.items()}
+        entries = {text(name).partition(":"): int(count) for name, count in counts.items()}
+        return {(kind, status): count for (kind, _, status), count in entries.items()}
 
     def _require_room_for(self, job: Job) -> None:
-        """Refuse to open a job again where a new one would be refused."""
+        """Refuse to reopen a job where `create` would refuse a new one."""
         if self._room is not None:
             self._room.require()
-        with self._client.pipeline(transaction=False) as both:
-            both.scard(tenant_key(lua_scripts.OPEN, job.tenant))
-            both.scard(lua_scripts.ALL_OPEN)
-            theirs, all_open = map(int, both.execute())
-        if self._limits.open and theirs >= self._limits.open:
+        with self._client.pipeline(transaction=False) as pipeline:
+            pipeline.scard(own(lua_scripts.OPEN, job.tenant))
+            pipeline.scard(lua_scripts.ALL_OPEN)
+            tenant_open, all_open = map(int, pipeline.execute())
+        if self._limits.open and tenant_open >= self._limits.open:
             raise too_many_jobs(self._tenant, self._limits.open)
         if self._limits.all_open and all_open >= self._limits.all_open:
             raise too_many_jobs_overall(self._limits.all_open)
 
-    def _refusal(self, answer: str) -> ProblemError | None:
-        """Return the refusal that the script of creation answers, None for the id of a job."""
-        if answer == lua_scripts.QUOTA:
+    def _refusal(self, reply: str) -> ProblemError | None:
+        """Return the refusal in the creation script's reply, or None for the id of a job."""
+        if reply == lua_scripts.QUOTA:
             return too_many_jobs(self._tenant, self._limits.open)
-        if answer == lua_scripts.JOBS:
-            return too_many_jobs_overall(self._limits.all_open)
-        if answer == lua_scripts.ROOM:
+        if reply == lua_scripts.JOBS:
+            return too_many_of_all(self._limits.all_open)
+        if reply == lua_scripts.ROOM:
             assert self._room is not None
             return self._room.refusal()
         return None
@@ -397,6 +384,7 @@ class JobStore:
         return tenant_key(f"glle:claim:{claim}", self._tenant or DEFAULT)
 
     def _transition(self, id_: str, moves: Mapping[str, str], **fields: Any) -> str | None:
+        """Change the status by `moves`; return the status, or None without a record."""
         moved = self._run(self._move, id_, moves, **fields)
         return None if moved is None else moved[1]
 
@@ -408,8 +396,8 @@ class JobStore:
         return None if raw is None else (raw[0].decode(), raw[1].decode())
 
 
-def _told(terms: Terms) -> tuple[str, str]:
-    """Return terms as the scripts take them."""
+def _term_fields(terms: Terms) -> tuple[str, str]:
+    """Return deadline and priority as arguments of the scripts."""
     return "" if terms.deadline is None else str(terms.deadline), terms.priority
 
 

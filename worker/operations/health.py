@@ -16,7 +16,7 @@ from worker.base.numerics import kind_of
 from worker.base.problems import ProblemError
 from worker.base.versions import numbers_of_queue
 from worker.jobs import priority_scripts
-from worker.jobs.live_workers import WorkerState, at_work, own_queues
+from worker.jobs.live_workers import WorkerState, own_queues, workers_of
 from worker.jobs.rq_types import NAME
 from worker.records.ids import text
 from worker.storage import free_space
@@ -117,7 +117,7 @@ def _queue_state(here: Stores, name: str) -> QueueState:
             together.hget(f"{priority_scripts.TASKS}{id_}", "enqueued_at")
         since = [datetime.fromisoformat(text(raw)) for raw in together.execute() if raw is not None]
     oldest = max(((now - at).total_seconds() for at in since), default=0.0)
-    return QueueState(name, length, max(0.0, oldest), at_work(here.client, here.settings, name))
+    return QueueState(name, length, max(0.0, oldest), workers_of(here.client, here.settings, name))
 
 
 def readiness(here: Stores) -> list[Check]:

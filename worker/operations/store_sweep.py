@@ -18,7 +18,7 @@ ORPHAN_SECONDS = 6 * 3600  # an object may be written for so long before the ind
 
 
 @dataclass
-class Swept:
+class SweepResult:
     """What a sweep removed, in objects; `orphans` were found, and removed if that was wanted."""
 
     expired: int = 0
@@ -27,7 +27,7 @@ class Swept:
     orphans: int = 0
 
 
-def sweep(here: Stores, objects: ObjectStore, *, orphans: bool, age: float = ORPHAN_SECONDS) -> Swept:
+def sweep(here: Stores, objects: ObjectStore, *, orphans: bool, age: float = ORPHAN_SECONDS) -> SweepResult:
     """Remove what is to be removed; raises ``store-unavailable``.
 
     Parameters
@@ -38,7 +38,7 @@ def sweep(here: Stores, objects: ObjectStore, *, orphans: bool, age: float = ORP
         Seconds for which an object may be nobody's.
 
     """
-    swept = Swept()
+    swept = SweepResult()
     for subject in objects.index.subjects():
         entries = list(objects.index.of(subject))
         if not _is_there(here, subject):

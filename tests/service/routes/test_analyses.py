@@ -39,7 +39,7 @@ NPZ = {"accept": "application/zip"}
 @pytest.fixture(autouse=True)
 def _here(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the tasks use the app's stores."""
-    monkeypatch.setattr(tasks, "stores", lambda: stores)
+    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ PCA = METHODS["pca"]
 @pytest.fixture(autouse=True)
 def _here(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the tasks use the app's stores."""
-    monkeypatch.setattr(tasks, "stores", lambda: stores)
+    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
 
 
 @pytest.fixture

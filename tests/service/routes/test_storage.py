@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def stored(stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stores]:
     """Stores with a cache of which half is 64 kB, and a store."""
     made = Stores.connect(replace(stores.settings, store_url=f"file://{tmp_path}/objects", cache_bytes=2**17))
-    monkeypatch.setattr(tasks, "stores", lambda: made)
+    monkeypatch.setattr(tasks, "process_stores", lambda: made)
     monkeypatch.setattr(backend, "REST_SECONDS", 0.0)
     yield made
     made.close()

@@ -108,7 +108,7 @@ def test_a_posterior_that_was_deleted_is_fitted_again(
     client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch, delete: str
 ) -> None:
     """The job of the first fit succeeded, and what it made is gone: its answer would be a 404 for a day."""
-    monkeypatch.setattr(tasks, "stores", lambda: stores)
+    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
     body = {"dataset": upload(client), "n_neighbors": 5}
     first = client.post("/v1/posteriors", json=body, headers=KEY).json()
     tasks.fit(first["id"])

@@ -26,7 +26,7 @@ from worker.analyses.posterior_analyses import (
 )
 from worker.analyses.registry import analysis_of
 from worker.base.problems import ProblemError
-from worker.execution import context as desk
+from worker.execution import context
 from worker.execution import draws as drawing
 from worker.execution import tasks
 from worker.jobs.store import Job, Kind
@@ -57,7 +57,7 @@ OF_DATA = {"advice", "embedding", "comparison"}  # the others are of a posterior
 @pytest.fixture(autouse=True)
 def _here(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the tasks use the test's stores."""
-    monkeypatch.setattr(tasks, "stores", lambda: stores)
+    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def note_draws(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         drawn.extend(key.index for key in arguments[3])
         return real(*arguments)
 
-    monkeypatch.setattr(desk, "draw_and_cache", draw_and_note)
+    monkeypatch.setattr(context, "draw_and_cache", draw_and_note)
     return drawn
 
 
@@ -139,9 +139,9 @@ def test_auto_is_one_number_for_everyone(stores: Stores, fitted: str, monkeypatc
     """Whoever asks first has it calibrated; draws and summaries of any seed then use what is recorded."""
     real, runs = CalibrationSpec.run, []
 
-    def run_and_note(spec: CalibrationSpec, desk: Any) -> Entry:
+    def run_and_note(spec: CalibrationSpec, analysis_context: Any) -> Entry:
         runs.append(spec)
-        return real(spec, desk)
+        return real(spec, analysis_context)
 
     monkeypatch.setattr(CalibrationSpec, "run", run_and_note)
     job, spec = draws_job(stores, fitted, count=5, scales=(AUTO, 1.0), grid=True)
@@ -337,17 +337,17 @@ def test_advice_is_the_engines(stores: Stores) -> None:
 
 def test_cancel_stops_between_groups(stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The draws that were made are kept, no result is, and the next summary goes on where this one stopped."""
-    monkeypatch.setattr(desk, "TOLD_SECONDS", 0.0)
+    monkeypatch.setattr(context, "PROGRESS_SECONDS", 0.0)
     job = analysis_job(stores, SUMMARY, fitted)
     drawn = note_draws(monkeypatch)
-    noted = desk.draw_and_cache  # type: ignore[attr-defined] # as it was noted
+    noted = context.draw_and_cache  # type: ignore[attr-defined] # as it was noted
 
     def draw_and_cancel(*arguments: Any) -> Any:
         draws = noted(*arguments)
         stores.jobs.cancel(job.id)
         return draws
 
-    monkeypatch.setattr(desk, "draw_and_cache", draw_and_cancel)
+    monkeypatch.setattr(context, "draw_and_cache", draw_and_cancel)
     tasks.analyse(job.id, 0)
     assert stores.jobs.fetch(job.id).status == "cancelled"
     assert stores.cache.contains([SUMMARY.cache_key(fitted)]) == [False]
@@ -368,10 +368,10 @@ def test_refusal_of_the_engine_is_the_jobs_problem(stores: Stores, fitted: str) 
 def test_result_that_is_not_finite_is_refused() -> None:
     """NaN passes only in the array where it has a meaning."""
     with pytest.raises(ProblemError, match="data of this reconstructions are not finite"):
-        desk.require_finite("reconstructions", Entry({}, {"data": np.array([np.inf])}))
+        context.require_finite("reconstructions", Entry({}, {"data": np.array([np.inf])}))
     with pytest.raises(ProblemError, match="spread"):
-        desk.require_finite("summary", Entry({}, {"spread": np.array([np.nan])}), SUMMARY.may_be_nan)
-    desk.require_finite("summary", Entry({}, {"relative_gaps": np.array([np.nan])}), SUMMARY.may_be_nan)
+        context.require_finite("summary", Entry({}, {"spread": np.array([np.nan])}), SUMMARY.may_be_nan)
+    context.require_finite("summary", Entry({}, {"relative_gaps": np.array([np.nan])}), SUMMARY.may_be_nan)
 
 
 def test_deleted_posterior_takes_its_results_along(stores: Stores, fitted: str) -> None:

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from worker.analyses.plots.figures import Bars, Panel, sheet
-from worker.analyses.plots.palette import CLASSES, Colours
+from worker.analyses.plots.figure import Panel, render
+from worker.analyses.plots.palette import CLASSES, PointColors
 
 RNG = np.random.default_rng(0)
 Y = RNG.standard_normal((60, 2))
-BY_PLACE = Colours("place", Y[:, 0])
+BY_PLACE = PointColors("place", Y[:, 0])
 
 
 def size(png: bytes) -> tuple[int, int]:
@@ -27,8 +27,8 @@ def size(png: bytes) -> tuple[int, int]:
 @pytest.mark.parametrize("width", [300, 1200])
 def test_a_png_has_the_width_asked_for(width: int) -> None:
     """Height follows from the rows."""
-    one = size(sheet([Panel("a", Y, BY_PLACE)] * 4, columns=4, width=width))
-    two = size(sheet([Panel("a", Y, BY_PLACE)] * 4, columns=2, width=width))
+    one = size(render([Panel("a", Y, BY_PLACE)] * 4, columns=4, width=width))
+    two = size(render([Panel("a", Y, BY_PLACE)] * 4, columns=2, width=width))
     assert one[0] == two[0] == width
     assert one[1] < width < two[1] * 1.1
 
@@ -36,9 +36,9 @@ def test_a_png_has_the_width_asked_for(width: int) -> None:
 @pytest.mark.parametrize("format_", ["png", "svg"])
 def test_the_same_arrays_are_the_same_bytes(format_: Any) -> None:
     """A picture is a function of what it shows."""
-    panels: list[Panel | Bars] = [Panel("a", Y, BY_PLACE, "below", bar=True), Bars("b", ["1", "2"], [0.5, 0.25])]
+    panels = [Panel("a", Y, BY_PLACE, "below", has_colorbar=True), Panel("b", Y[:, :1], BY_PLACE)]
     first, again, dark = (
-        sheet(panels, columns=2, title="both", format_=format_, theme=theme) for theme in ("light", "light", "dark")
+        render(panels, columns=2, title="both", format_=format_, theme=theme) for theme in ("light", "light", "dark")
     )
     assert first == again != dark
 
@@ -46,7 +46,7 @@ def test_the_same_arrays_are_the_same_bytes(format_: Any) -> None:
 def test_an_svg_is_one_and_a_crowd_is_a_bitmap_within_it() -> None:
     """Few points are vectors; of many a browser would choke."""
     few, many = (
-        sheet([Panel("a", RNG.standard_normal((n, 2)), Colours("n", np.arange(n)))], columns=1, format_="svg")
+        render([Panel("a", RNG.standard_normal((n, 2)), PointColors("n", np.arange(n)))], columns=1, format_="svg")
         for n in (100, 6000)
     )
     for svg in (few, many):
@@ -59,12 +59,12 @@ def test_an_svg_is_one_and_a_crowd_is_a_bitmap_within_it() -> None:
 @pytest.mark.parametrize("p", [1, 3])
 def test_any_number_of_components_is_drawn(p: int) -> None:
     """One component is shown against its order, of three the first two."""
-    assert size(sheet([Panel("a", RNG.standard_normal((60, p)), BY_PLACE)], columns=1))[0] == 1200
+    assert size(render([Panel("a", RNG.standard_normal((60, p)), BY_PLACE)], columns=1))[0] == 1200
 
 
 def test_hostile_titles_are_text() -> None:
     """Names of data and methods are not read as mathematics or markup."""
-    told = sheet([Panel("$\\frac{1$ <script>", Y, BY_PLACE)], columns=1, title="a & b", format_="svg")
+    told = render([Panel("$\\frac{1$ <script>", Y, BY_PLACE)], columns=1, title="a & b", format_="svg")
     assert ET.fromstring(told) is not None  # noqa: S314 # our own bytes
     assert b"<script>" not in told
 
@@ -72,9 +72,9 @@ def test_hostile_titles_are_text() -> None:
 def test_far_points_do_not_shrink_the_others() -> None:
     """One point far out changes the picture's text, not the place of the rest: it is told to be outside."""
     far = np.concatenate([RNG.standard_normal((2000, 2)), [[1e6, 1e6]]])
-    colours = Colours("n", np.arange(2001))
-    with_far = sheet([Panel("a", far, colours)], columns=1, width=400)
-    without = sheet([Panel("a", far[:-1], Colours("n", np.arange(2000)))], columns=1, width=400)
+    colours = PointColors("n", np.arange(2001))
+    with_far = render([Panel("a", far, colours)], columns=1, width=400)
+    without = render([Panel("a", far[:-1], PointColors("n", np.arange(2000)))], columns=1, width=400)
     assert abs(len(with_far) - len(without)) < 0.3 * len(without)  # all at one place would compress to nothing
 
 
@@ -90,7 +90,7 @@ def test_far_points_do_not_shrink_the_others() -> None:
 )
 def test_few_whole_numbers_and_words_are_classes(raw: Any, classes: tuple[str, ...]) -> None:
     """Anything else is a number along a scale, of words by their order."""
-    found = Colours.of("x", raw)
+    found = PointColors.of("x", raw)
     assert found.classes == classes
     assert len(found.values) == len(raw)
 
@@ -98,5 +98,5 @@ def test_few_whole_numbers_and_words_are_classes(raw: Any, classes: tuple[str, .
 @pytest.mark.parametrize("count", [1, len(CLASSES), len(CLASSES) + 3, 20])
 def test_classes_have_colours_of_their_own(count: int) -> None:
     """As many as there are classes, all different."""
-    shades = Colours.of("x", np.arange(float(count))).arguments("light")["cmap"]
+    shades = PointColors.of("x", np.arange(float(count))).arguments("light")["cmap"]
     assert len({tuple(shades(i)) for i in range(count)}) == count

@@ -18,9 +18,8 @@ from worker.base.versions import numbers_of_queue, queue_name
 from worker.execution import tasks
 from worker.execution.draws import store_draws
 from worker.execution.worker import GlleWorker
-from worker.jobs import queue
+from worker.jobs import recovery
 from worker.jobs.live_workers import workers_by_numbers
-from worker.jobs.queue import TaskQueue
 from worker.jobs.rq_types import NAME, SERIALIZER, SafeJob, SafeQueue
 from worker.operations.health import other_queues, queue_states
 from worker.records.draws import DrawKey
@@ -42,7 +41,7 @@ KEY = DrawKey(0, 0, 1.0, "posterior", "none")
 @pytest.fixture(autouse=True)
 def _here(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let the tasks use the test's stores, and be of the pinned kind again afterwards."""
-    monkeypatch.setattr(tasks, "stores", lambda: stores)
+    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
     yield
     adopt("")
 
@@ -162,7 +161,7 @@ def test_what_got_lost_is_put_back_into_its_queue(stores: Stores) -> None:
     """By the sweep of a worker of any kind, as an API does."""
     job = job_of(stores, OTHER)
     stores.client.delete(f"rq:queue:{queue_name(OTHER)}", f"rq:job:{job.id}")
-    stores.queue.repair(silent(stores.jobs.fetch(job.id), queue.STALE_SECONDS))
+    stores.recovery.repair(silent(stores.jobs.fetch(job.id), recovery.STALE_SECONDS))
     assert (waiting(stores, OTHER), waiting(stores, NUMBERS)) == ([job.id], [])
 
 
@@ -173,8 +172,8 @@ def test_work_of_a_kind_that_is_gone(stores: Stores, live: tuple[str, ...], stat
     for numbers in live:
         alive(stores, numbers, numbers.replace("+", "-"))
     job = job_of(stores, OTHER)
-    assert stores.queue.repair(silent(job, queue.STALE_SECONDS)).status == "queued"
-    ended = stores.queue.repair(silent(stores.jobs.fetch(job.id), queue.ABANDONED_SECONDS))
+    assert stores.recovery.repair(silent(job, recovery.STALE_SECONDS)).status == "queued"
+    ended = stores.recovery.repair(silent(stores.jobs.fetch(job.id), recovery.ABANDONED_SECONDS))
     assert ended.status == status
     if status == "failed":
         assert ended.error is not None
@@ -192,7 +191,7 @@ def test_a_dead_worker_of_another_kind_is_recovered(stores: Stores) -> None:
     worker.queues[0].remove(taken)
     worker.prepare_execution(taken)
     worker.prepare_job_execution(taken)
-    TaskQueue(stores.client, stores.jobs, stores.settings).recover("dead")
+    stores.recovery.requeue_tasks_of("dead")
     assert (waiting(stores, OTHER), waiting(stores, NUMBERS)) == ([job.id], [])
 
 

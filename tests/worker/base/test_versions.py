@@ -17,7 +17,7 @@ from worker.analyses.posterior_analyses import CalibrationSpec
 from worker.base import versions
 from worker.base.problems import ProblemError
 from worker.execution import tasks
-from worker.jobs import queue
+from worker.jobs import recovery
 from worker.jobs.rq_types import NAME, SERIALIZER, SafeQueue
 from worker.jobs.store import job_key
 from worker.records.draws import DrawKey
@@ -257,7 +257,7 @@ def test_queues_are_named_by_what_their_workers_can_do(monkeypatch: pytest.Monke
 
 def test_a_job_of_other_numbers_is_not_made(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that is handed one all the same refuses it: the same id never has two results."""
-    monkeypatch.setattr(tasks, "stores", lambda: stores)
+    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
     job, _ = stores.jobs.create(kind="fit", claim="c", posterior="post_1", spec={}, total=1)
     stores.client.hset(job_key(job.id), "numbers", "9.9.9")
     tasks.fit(job.id)
@@ -268,7 +268,7 @@ def test_a_job_of_other_numbers_is_not_made(stores: Stores, monkeypatch: pytest.
 
 def test_a_posterior_of_other_numbers_is_not_drawn_from(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor fitted again when its arrays were evicted, nor summarised under its id."""
-    monkeypatch.setattr(tasks, "stores", lambda: stores)
+    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
     put(stores, "posterior", json.dumps({**FIRST["posterior"], "provenance": {"numbers": "9.9.9"}}))
     job, _ = stores.jobs.create(
         kind="calibration", claim="c", posterior="post_1", spec=CalibrationSpec().to_dict(), total=1
@@ -282,7 +282,7 @@ def test_a_posterior_of_other_numbers_is_not_drawn_from(stores: Stores, monkeypa
 
 def test_an_analysis_of_other_numbers_is_not_made(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """One whose id tells the numbers: an embedding that was evicted, asked for after the upgrade."""
-    monkeypatch.setattr(tasks, "stores", lambda: stores)
+    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
     spec = CalibrationSpec(engine="9.9.9")
     job, _ = stores.jobs.create(kind="calibration", claim="c", posterior="post_1", spec=spec.to_dict(), total=1)
     tasks.analyse(job.id, 0)
@@ -307,7 +307,7 @@ def elsewhere(stores: Stores, name: str, **fields: str) -> Job:
     stores.client.hset(job_key(job.id), items=["queue", "glle-other", *sum(fields.items(), ())])
     other = SafeQueue("glle-other", connection=stores.client, serializer=SERIALIZER)
     other.enqueue_call("worker.execution.tasks.fit", args=[job.id], job_id=job.id)
-    return silent(stores, job.id, queue.STALE_SECONDS)
+    return silent(stores, job.id, recovery.STALE_SECONDS)
 
 
 def silent(stores: Stores, id_: str, seconds: float) -> Job:
@@ -326,7 +326,7 @@ def test_a_job_of_another_queue_is_left_to_its_workers(stores: Stores) -> None:
     job = elsewhere(stores, "left")
     stores.client.sadd("rq:workers:glle-other", "rq:worker:theirs")
     stores.client.hset("rq:worker:theirs", "last_heartbeat", datetime.now(UTC).isoformat())
-    assert stores.queue.repair(job).queue == "glle-other"
+    assert stores.recovery.repair(job).queue == "glle-other"
     assert waiting(stores) == (0, 1)
 
 
@@ -334,7 +334,7 @@ def test_a_job_whose_workers_are_gone_is_taken_over(stores: Stores) -> None:
     """Where the numbers are the same: its task moves, once, and nothing of it stays behind."""
     job = elsewhere(stores, "moved")
     stores.client.zadd("rq:wip:glle-other", {f"{job.id}:x": 1})
-    assert [stores.queue.repair(job).queue for _ in range(2)] == [NAME] * 2
+    assert [stores.recovery.repair(job).queue for _ in range(2)] == [NAME] * 2
     assert waiting(stores) == (1, 0)
     assert not stores.client.exists("rq:wip:glle-other")
     assert stores.jobs.fetch(job.id).status == "queued"
@@ -343,9 +343,9 @@ def test_a_job_whose_workers_are_gone_is_taken_over(stores: Stores) -> None:
 def test_a_job_of_other_numbers_whose_workers_stay_away_fails(stores: Stores) -> None:
     """After a minute, with the remedy; until then they may come back."""
     job = elsewhere(stores, "abandoned", numbers="9.9.9")
-    assert stores.queue.repair(job).status == "queued"
+    assert stores.recovery.repair(job).status == "queued"
     assert waiting(stores) == (0, 1)
-    ended = stores.queue.repair(silent(stores, job.id, queue.ABANDONED_SECONDS))
+    ended = stores.recovery.repair(silent(stores, job.id, recovery.ABANDONED_SECONDS))
     assert ended.error is not None
     assert (ended.status, ended.error.code) == ("failed", "other-numbers")
     assert waiting(stores) == (0, 0)

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from tests.worker.execution.test_tasks import raiser
-from worker.execution.background_writer import FAR, Behind
+from worker.execution.background_writer import MAX_PENDING, BackgroundWriter
 
 
 def test_calls_are_made_in_order_and_by_the_end() -> None:
@@ -22,9 +22,9 @@ def test_calls_are_made_in_order_and_by_the_end() -> None:
         made.append(number)
         threads.add(threading.get_ident())
 
-    with Behind() as behind:
+    with BackgroundWriter() as writer:
         for number in range(20):
-            behind.do(partial(call, number))
+            writer.submit(partial(call, number))
     assert made == list(range(20))
     assert len(threads) == 1
     assert threading.get_ident() not in threads
@@ -35,16 +35,16 @@ def test_nobody_gets_far_ahead() -> None:
     gate = threading.Event()
     asked: list[int] = []
 
-    def ask(behind: Behind) -> None:
-        for number in range(3 * FAR):
-            behind.do(gate.wait)
+    def ask(writer: BackgroundWriter) -> None:
+        for number in range(3 * MAX_PENDING):
+            writer.submit(gate.wait)
             asked.append(number)
 
-    with Behind() as behind:
-        thread = threading.Thread(target=ask, args=(behind,))
+    with BackgroundWriter() as writer:
+        thread = threading.Thread(target=ask, args=(writer,))
         thread.start()
         time.sleep(0.2)
-        assert len(asked) == FAR
+        assert len(asked) == MAX_PENDING
         gate.set()
         thread.join()
 
@@ -52,16 +52,16 @@ def test_nobody_gets_far_ahead() -> None:
 def test_an_error_reaches_the_asker_and_ends_it() -> None:
     """It is raised where the asker next says a word, and nothing after the failed call is made."""
     made: list[int] = []
-    behind = Behind()
+    writer = BackgroundWriter()
     gate = threading.Event()
-    behind.do(gate.wait)
-    behind.do(raiser(ValueError("no")))
-    behind.do(partial(made.append, 1))
+    writer.submit(gate.wait)
+    writer.submit(raiser(ValueError("no")))
+    writer.submit(partial(made.append, 1))
     gate.set()
     with pytest.raises(ValueError, match="no"):
-        behind.catch_up()
-    behind.do(partial(made.append, 2))
-    behind.catch_up()
+        writer.flush()
+    writer.submit(partial(made.append, 2))
+    writer.flush()
     assert made == []
 
 
@@ -70,9 +70,9 @@ def test_an_error_of_the_asker_drops_what_waits() -> None:
     gate, made = threading.Event(), list[int]()
 
     def fail() -> None:
-        with Behind() as behind:
-            behind.do(gate.wait)
-            behind.do(partial(made.append, 1))
+        with BackgroundWriter() as writer:
+            writer.submit(gate.wait)
+            writer.submit(partial(made.append, 1))
             threading.Timer(0.05, gate.set).start()
             raise KeyError("mine")
 

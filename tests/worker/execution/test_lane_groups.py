@@ -26,15 +26,15 @@ def test_a_single_draw_brings_its_lane_group(
     stores: Stores, posteriors: dict[str, Posterior], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Asked for draw 6, draws 4 to 7 are cached, each as if it had been asked for; one that is there is not redone."""
-    monkeypatch.setattr(tasks, "stores", lambda: stores)
+    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
     posterior = posteriors["post_0"]
     size = draws.group_size(posterior)
     assert size == 4
     key = DrawKey(1, 6, 1.0, "posterior", "procrustes")
     group = [DrawKey(1, index, 1.0, "posterior", "procrustes") for index in (4, 5, 6, 7)]
     draws.draw_and_cache(stores.cache, "post_0", posterior, [group[0]])
-    assert draws.with_neighbors(stores.cache, "post_0", key, size) == [group[2], group[1], group[3]]
-    assert draws.with_neighbors(stores.cache, "post_0", key, 1) == [key], "without lanes there is no group"
+    assert draws.uncached_group(stores.cache, "post_0", key, size) == [group[2], group[1], group[3]]
+    assert draws.uncached_group(stores.cache, "post_0", key, 1) == [key], "without lanes there is no group"
     draws.draw_and_cache(stores.cache, "post_0", posterior, [group[2], group[1], group[3]])
     for one in group:
         entry = stores.cache.get(one.cache_key("post_0"))
@@ -49,7 +49,7 @@ def test_a_draws_job_does_not_overdo_it(
 ) -> None:
     """Draws that nobody asked for come with single ones alone: a job of five makes five."""
     stores.posteriors.cache("post_0", posteriors["post_0"])
-    monkeypatch.setattr(tasks, "stores", lambda: stores)
+    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
     monkeypatch.setattr(
         stores.posteriors,
         "fetch",

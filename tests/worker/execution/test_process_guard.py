@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import until
 from worker.execution import process_guard
-from worker.execution.process_guard import Watcher
+from worker.execution.process_guard import ProcessGuard
 
 PARENT = """
 import signal, subprocess, sys, time
@@ -24,9 +24,9 @@ time.sleep(60)
 
 WATCHED = """
 import subprocess, time
-from worker.execution.process_guard import Watcher
+from worker.execution.process_guard import ProcessGuard
 child = subprocess.Popen(["sleep", "60"], start_new_session=True)
-Watcher().tell(child.pid)
+ProcessGuard().add(child.pid)
 print(child.pid, flush=True)
 time.sleep(60)
 """
@@ -56,8 +56,8 @@ def test_child_dies_with_a_killed_parent(program: str) -> None:
 def test_watcher_that_is_closed_kills_nobody() -> None:
     """After an orderly end the watcher goes, and what it was told of stays."""
     with subprocess.Popen(["sleep", "60"], start_new_session=True) as child:  # noqa: S607 # whichever is first on the path
-        watcher = Watcher()
-        watcher.tell(child.pid)
-        watcher.close()
+        guard = ProcessGuard()
+        guard.add(child.pid)
+        guard.close()
         assert alive(child.pid)
         child.kill()

@@ -16,7 +16,7 @@ import redis
 from tests.conftest import until
 from tests.worker.execution.test_worker import children, fit_job, worker
 from worker.execution import process_guard
-from worker.execution.supervisor import GRACE_SECONDS, LOOK_SECONDS, Overseer
+from worker.execution.supervisor import GRACE_SECONDS, LOOK_SECONDS, JobSupervisor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,11 +66,11 @@ def test_cancel_kills_work_that_does_not_listen(stores: Stores, settings: Settin
 def test_wanted_work_is_left_alone(stores: Stores, horse: subprocess.Popen[bytes]) -> None:
     """While the job runs, and when it has just succeeded, nobody is killed; the thread ends with the work."""
     job = running(stores)
-    with Overseer(stores.jobs, job.id, horse.pid, 60, lambda: None) as overseer:
+    with JobSupervisor(stores.jobs, job.id, horse.pid, 60, lambda: None) as overseer:
         time.sleep(2 * LOOK_SECONDS)
         stores.jobs.succeed(job.id)
         time.sleep(2 * LOOK_SECONDS)
-    assert not overseer.killed
+    assert not overseer.has_killed
     assert horse.poll() is None
     assert "overseer" not in {thread.name for thread in threading.enumerate()}
 
@@ -78,10 +78,10 @@ def test_wanted_work_is_left_alone(stores: Stores, horse: subprocess.Popen[bytes
 def test_work_has_a_moment_to_stop_by_itself(stores: Stores, horse: subprocess.Popen[bytes]) -> None:
     """One that ends within the grace is not killed."""
     job = running(stores)
-    with Overseer(stores.jobs, job.id, horse.pid, 60, lambda: None) as overseer:
+    with JobSupervisor(stores.jobs, job.id, horse.pid, 60, lambda: None) as overseer:
         stores.jobs.cancel(job.id)
         time.sleep(LOOK_SECONDS + GRACE_SECONDS / 2)
-    assert not overseer.killed
+    assert not overseer.has_killed
     assert horse.poll() is None
 
 
@@ -90,22 +90,22 @@ def test_what_is_not_wanted_is_killed(stores: Stores, horse: subprocess.Popen[by
     """A job that another shard's failure ended, or whose record is gone, is worked on no more."""
     job = running(stores)
     told: list[str] = []
-    with Overseer(stores.jobs, job.id, horse.pid, 60, lambda: told.append("before")) as overseer:
+    with JobSupervisor(stores.jobs, job.id, horse.pid, 60, lambda: told.append("before")) as overseer:
         if gone == "failed":
             stores.jobs._transition(job.id, {"running": "failed"})
         else:
             stores.client.delete(f"glle:job:{job.id}")
         assert horse.wait(PATIENCE) == -signal.SIGKILL
-    assert overseer.killed
+    assert overseer.has_killed
     assert told == ["before"]
 
 
 def test_work_that_takes_too_long_ends_its_job(stores: Stores, horse: subprocess.Popen[bytes]) -> None:
     """Beyond the time of a task the job fails with the reason, and the deaf work-horse is killed."""
     job = running(stores)
-    with Overseer(stores.jobs, job.id, horse.pid, 0, lambda: None) as overseer:
+    with JobSupervisor(stores.jobs, job.id, horse.pid, 0, lambda: None) as overseer:
         assert horse.wait(PATIENCE) == -signal.SIGKILL
-    assert overseer.killed
+    assert overseer.has_killed
     error = stores.jobs.fetch(job.id).error
     assert error is not None
     assert error.code == "job-timeout"
@@ -121,10 +121,10 @@ def test_a_silent_server_kills_nobody(
         asked.append(id_)
         raise redis.ConnectionError
 
-    monkeypatch.setattr(stores.jobs, "wanted", fail)
-    with Overseer(stores.jobs, "job_1", horse.pid, 60, lambda: None) as overseer:
+    monkeypatch.setattr(stores.jobs, "is_wanted", fail)
+    with JobSupervisor(stores.jobs, "job_1", horse.pid, 60, lambda: None) as overseer:
         until(lambda: len(asked) > 1, 5)
-    assert not overseer.killed
+    assert not overseer.has_killed
     assert horse.poll() is None
 
 

@@ -17,7 +17,7 @@ import glle_engine
 from glle_engine import FitSpec, manifolds
 from glle_engine.base.errors import OutOfRangeError
 from worker.execution import context, draws, tasks
-from worker.execution.background_writer import FAR
+from worker.execution.background_writer import MAX_PENDING
 from worker.records.draws import CHAINS, DrawsSpec
 from worker.records.ids import digest, posterior_id
 from worker.storage.datasets import Table
@@ -46,7 +46,7 @@ def settings(settings: Settings) -> Settings:
 @pytest.fixture(autouse=True)
 def _here(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the tasks use the test's stores."""
-    monkeypatch.setattr(tasks, "stores", lambda: stores)
+    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
 
 
 def fit_job(stores: Stores, values: Any = SHEET.X, **parameters: Any) -> Job:
@@ -154,7 +154,7 @@ def test_more_chains_where_there_are_more_workers(stores: Stores, fitted: str) -
 def test_a_task_goes_on_with_what_waits(stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Within its time it takes the other shards off the queue, in order, and all draws are made by one task."""
     patient = replace(stores, settings=replace(stores.settings, shard_seconds=60.0))
-    monkeypatch.setattr(tasks, "stores", lambda: patient)
+    monkeypatch.setattr(tasks, "process_stores", lambda: patient)
     job, spec = draws_job(stores, fitted, count=64, shard_seconds=16e-6 * N)
     assert spec.shards == 4
     stores.queue.enqueue(job)
@@ -195,9 +195,9 @@ def test_redone_shard_draws_only_what_is_missing(stores: Stores, fitted: str, mo
 
     def draw_and_note(posterior: Posterior, keys: Sequence[DrawKey]) -> tuple[list[Draw], float]:
         asked.extend(key.index for key in keys)
-        return draws.drawn(posterior, keys)
+        return draws.make_draws(posterior, keys)
 
-    monkeypatch.setattr(tasks, "drawn", draw_and_note)
+    monkeypatch.setattr(tasks, "make_draws", draw_and_note)
     ended = stores.jobs.fetch(job.id)
     assert stores.jobs.reopen(ended)
     tasks.draw(job.id, 1, 0)
@@ -346,7 +346,7 @@ def test_cancelled_job_is_not_begun(stores: Stores, monkeypatch: pytest.MonkeyPa
 def test_cancel_stops_a_running_fit(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """The fit looks up between its blocks of work and stops where it is."""
     job = fit_job(stores)
-    monkeypatch.setattr(context, "TOLD_SECONDS", 0.0)
+    monkeypatch.setattr(context, "PROGRESS_SECONDS", 0.0)
     stages: list[str] = []
     real = stores.jobs.progress
 
@@ -365,9 +365,9 @@ def test_cancel_stops_a_running_fit(stores: Stores, monkeypatch: pytest.MonkeyPa
 
 def test_progress_is_written_now_and_again_and_at_the_end(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """What comes too soon after the last word is left out, the end of a stage never is."""
-    monkeypatch.setattr(context, "TOLD_SECONDS", 1000.0)
+    monkeypatch.setattr(context, "PROGRESS_SECONDS", 1000.0)
     job = stores.jobs.start(fit_job(stores).id)
-    tell = context.teller(stores, job)
+    tell = context.progress_writer(stores, job)
     seen = []
     for done in range(1, 4):
         tell(done, 3, "weights")
@@ -384,15 +384,15 @@ def test_cancel_stops_a_shard_between_groups(stores: Stores, fitted: str, monkey
         asked.extend(key.index for key in keys)
         if len(asked) == 8:
             stores.jobs.cancel(job.id)
-        return draws.drawn(posterior, keys)
+        return draws.make_draws(posterior, keys)
 
-    monkeypatch.setattr(tasks, "drawn", draw_and_cancel)
+    monkeypatch.setattr(tasks, "make_draws", draw_and_cancel)
     assert spec.shard_size(0) == 64
     tasks.draw(job.id, 0, 0)
     ended = stores.jobs.fetch(job.id)
     assert ended.status == "cancelled"
-    assert len(asked) <= 8 + 4 * FAR
-    present = stores.cache.contains([key.cache_key(stores.posteriors.arrays_id(fitted)) for key in spec.shard_keys(0)])
+    assert len(asked) <= 8 + 4 * MAX_PENDING
+    present = stores.cache.present([key.cache_key(stores.posteriors.drawn_from(fitted)) for key in spec.shard_keys(0)])
     assert all(present[: ended.done])
     assert sum(present) <= len(asked)
     assert stores.queue.length() <= 3
@@ -420,9 +420,9 @@ def test_draws_of_what_is_deleted_at_work_leave_nothing(
     def draw_and_delete(posterior: Posterior, keys: Sequence[DrawKey]) -> tuple[list[Draw], float]:
         stores.posteriors.delete(stores.posteriors.fetch(fitted))
         stores.posteriors.calibrate(fitted, {"scale": 1.0})
-        return draws.drawn(posterior, keys)
+        return draws.make_draws(posterior, keys)
 
-    monkeypatch.setattr(tasks, "drawn", draw_and_delete)
+    monkeypatch.setattr(tasks, "make_draws", draw_and_delete)
     tasks.draw(job.id, 0, 0)
     assert list(stores.cache._client.scan_iter("*")) == []
     assert stores.posteriors.calibration(fitted) is None

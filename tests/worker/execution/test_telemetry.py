@@ -14,8 +14,8 @@ from tests.conftest import until
 from tests.worker.execution.test_tasks import draws_job, fit_job
 from worker.analyses.posterior_analyses import SummarySpec
 from worker.execution import tasks
-from worker.execution.telemetry import drew, stage, watched
-from worker.observability.counters import Histogram
+from worker.execution.telemetry import count_draws, observe_task, stage
+from worker.observability.counters import Spread
 
 if TYPE_CHECKING:
     from worker.base.settings import Settings
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def _here(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the tasks use the test's stores."""
-    monkeypatch.setattr(tasks, "stores", lambda: stores)
+    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
 
 
 @pytest.mark.usefixtures("_here")
@@ -73,8 +73,8 @@ def test_solvers_that_were_refused_are_counted(stores: Stores) -> None:
     draw = posterior.draw(0)
     draw.diagnostics.update(solver="lu", rejected=["lanes: deviation 1 > 0.1", "lanes-repinned: not finite"])
 
-    with watched(stores, fitted.id) as watch:
-        assert watch.drew([draw]) == ["lu"]
+    with observe_task(stores, fitted.id) as watch:
+        assert watch.count_draws([draw]) == ["lu"]
     counters, _ = stores.counts.read()
     assert counters["draws", "lu"] == 1
     assert counters["draws_rejected", "lanes"] == 1
@@ -103,7 +103,7 @@ def test_task_writes_a_line_with_its_job(stores: Stores, caplog: pytest.LogCaptu
 def test_outside_of_a_task_nothing_is_observed() -> None:
     """What tasks use works without one, and counts nothing."""
     with stage("drawing") as told:
-        told["glle__solver"] = drew([])
+        told["glle__solver"] = count_draws([])
     assert told == {"glle__solver": []}
 
 
@@ -130,7 +130,7 @@ def test_counts_of_work_horses_arrive(stores: Stores, settings: Settings) -> Non
 
 def test_summary_is_timed_as_analysis(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """An analysis has its own stage, with the draws it needed beside it."""
-    monkeypatch.setattr(tasks, "stores", lambda: stores)
+    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
     fitted = fit_job(stores)
     tasks.fit(fitted.id)
     spec = SummarySpec(first=0, seed=0, scale=1.0, source="posterior", count=4)

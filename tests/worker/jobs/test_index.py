@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from worker.stores import Stores
 
 PROBLEM = Problem(code="some-failure", status=422, detail="It failed.", remedy="Do otherwise.")
-MOVES = ("start", "succeed", "fail", "cancel", "cancelled", "reopen", "forget")
+MOVES = ("start", "succeed", "fail", "cancel", "finish_cancel", "reopen", "forget")
 
 
 def create(jobs: JobStore, claim: str, **more: Any) -> Job:
@@ -46,10 +46,10 @@ def moved(jobs: JobStore, id_: str, move: str) -> None:
     elif move == "reopen":
         jobs.reopen(job)
     elif move == "forget" and not job.is_open:
-        jobs.forget(id_)
+        jobs.delete(id_)
     elif move == "start" and job.status in {"queued", "running"}:
         jobs.start(id_)
-    elif move in {"succeed", "cancel", "cancelled"}:
+    elif move in {"succeed", "cancel", "finish_cancel"}:
         getattr(jobs, move)(id_)
 
 
@@ -60,7 +60,7 @@ def require_exact(stores: Stores, jobs: JobStore, tenant: str) -> None:
     for status in (None, *STATUSES):
         for kind in (None, *KINDS):
             fits = [job.id for _, job in known if status in {None, job.status} and kind in {None, job.kind}]
-            listed = list(jobs.listed(None, status, kind, most=3))
+            listed = list(jobs.listed(None, status, kind, limit=3))
             assert [job and job.id for _, job in listed] == fits
     entries = stores.client.zrange(tenant_key(f"{INDEX}:ended", tenant), 0, -1)
     assert len(entries) == sum(not job.is_open for _, job in known)
@@ -94,12 +94,12 @@ def test_records_of_a_version_without_lists_are_found_after_a_sweep(stores: Stor
         moved(jobs, id_, "succeed")
     stores.client.delete(POSITIONS, TENANTS, *stores.client.keys(tenant_key(f"{INDEX}:*", tenant)))
     assert list(jobs.listed(None, "succeeded")) == []
-    stores.queue.sweep()
+    stores.recovery.sweep()
     require_exact(stores, jobs, tenant)
     stores.client.hset(f"glle:job:{ids[-1]}", "status", "running")  # as a worker of such a version does
     assert [job for _, job in jobs.listed(None, "running")] == []
     for _ in range(3):
-        stores.queue.sweep()
+        stores.recovery.sweep()
     require_exact(stores, jobs, tenant)
 
 
@@ -115,9 +115,9 @@ def test_a_tenant_keeps_its_newest_records(stores: Stores) -> None:
     assert stores.jobs.get(other.id) is not None
     for id_ in ids[:-3]:
         assert not stores.client.exists(f"glle:job:{id_}")
-    assert jobs.holder("claim 0") is None
-    assert jobs.holder("claim 7") is not None
-    assert not stores.client.exists(tenant_key("glle:claim:claim 0", "alice"))
+    assert jobs.claim_holder("claim 0") is None
+    assert jobs.claim_holder("claim 7") is not None
+    assert not stores.client.exists(own("glle:claim:claim 0", "alice"))
     require_exact(stores, jobs, "alice")
 
 
@@ -153,7 +153,7 @@ def test_expired_records_leave_the_lists(stores: Stores) -> None:
     (entry,) = (found for found in map(text, stores.client.zrange(key, 0, -1)) if gone in found)
     stores.client.zadd(key, {entry: 1})
     assert [job and job.id for _, job in jobs.listed()] == [None, kept]
-    stores.queue.sweep()
+    stores.recovery.sweep()
     assert [job and job.id for _, job in jobs.listed()] == [kept]
     require_exact(stores, jobs, "alice")
 
@@ -162,11 +162,11 @@ def test_an_open_record_is_not_removed(stores: Stores) -> None:
     """Only the record of a job that has ended can be removed; the other is refused with the remedy."""
     job = create(stores.jobs, "claim")
     with pytest.raises(ProblemError) as caught:
-        stores.jobs.forget(job.id)
+        stores.jobs.delete(job.id)
     assert (caught.value.problem.code, caught.value.problem.status) == ("job-not-ended", 409)
     assert stores.jobs.fetch(job.id).is_open
     stores.jobs.cancel(job.id)
-    assert stores.jobs.forget(job.id).status == "cancelled"
+    assert stores.jobs.delete(job.id).status == "cancelled"
     assert stores.jobs.get(job.id) is None
     assert create(stores.jobs, "claim").id != job.id
 

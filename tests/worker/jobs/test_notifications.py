@@ -62,7 +62,7 @@ def test_every_end_is_told(stores: Stores, end: str) -> None:
             stores.jobs.fail(job.id, refuse("internal-error", 500, "no", "none").problem)
         else:
             stores.jobs.cancel(job.id)
-            stores.jobs.cancelled(job.id)
+            stores.jobs.finish_cancel(job.id)
 
     asyncio.run(heard(stores, job, then))
     assert stores.jobs.fetch(job.id).status == end

@@ -12,7 +12,7 @@ from rq.job import JobStatus
 
 from tests.conftest import in_turn
 from worker.jobs.priority_scripts import MOST_PASSED
-from worker.jobs.queue import STALE_SECONDS
+from worker.jobs.recovery import STALE_SECONDS
 from worker.jobs.rq_types import SERIALIZER, SafeJob, SafeQueue
 from worker.records.draws import DrawsSpec
 from worker.records.ids import text
@@ -226,14 +226,14 @@ def test_a_look_costs_the_same_in_a_long_queue(stores: Stores) -> None:
     """A silent job is compared with the queue by as many commands, over as short a list, before 10 tasks as 500."""
     job = fit_job(stores, "job", "batch")
     silent = replace(job, touched=job.touched - int(1000 * STALE_SECONDS) - 1)
-    stores.queue.repair(silent)
+    stores.recovery.repair(silent)
     spent = []
     for number in (10, 490):
         for one in range(number):
             fit_job(stores.of("other"), f"{number}-{one}", "batch")
         assert stores.client.llen(stores.queue._queue.key) <= 1, "only its length makes LPOS and LREM slow"
         stores.client.config_resetstat()
-        stores.queue.repair(silent)
+        stores.recovery.repair(silent)
         calls = {name: told["calls"] for name, told in stores.client.info("commandstats").items()}
         spent.append({name: count for name, count in calls.items() if "info" not in name and "config" not in name})
     assert spent[0] == spent[1]

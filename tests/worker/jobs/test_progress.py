@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import until
 from worker.base.clock import now_ms
-from worker.jobs.lua_scripts import CHANGED, TELL_MS
+from worker.jobs.lua_scripts import CHANGED, PROGRESS_MS
 from worker.jobs.store import Cancelled
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def test_eta_is_unknown_without_a_rate(stores: Stores) -> None:
     stores.jobs.progress(job.id, 10, 100, "weights")
     stores.jobs.cancel(job.id)
     assert stores.jobs.fetch(job.id).eta is None
-    stores.jobs.cancelled(job.id)
+    stores.jobs.finish_cancel(job.id)
     assert stores.jobs.fetch(job.id).eta is None
 
 
@@ -102,9 +102,9 @@ def test_changes_are_published_and_progress_not_too_often(stores: Stores) -> Non
         started = time.monotonic()
         for count in range(1, 101):
             stores.jobs.advance(job.id, 0, 0, count)
-        most = 1 + (time.monotonic() - started) * 1000 / TELL_MS
+        most = 1 + (time.monotonic() - started) * 1000 / PROGRESS_MS
         stores.jobs.cancel(job.id)
-        stores.jobs.cancelled(job.id)
+        stores.jobs.finish_cancel(job.id)
         told = 0
         while (message := channel.get_message(timeout=0.2)) is not None:
             assert message["data"] == job.id.encode()
@@ -119,7 +119,7 @@ def test_news_of_progress_wakes_who_follows(stores: Stores) -> None:
     async def follow() -> float:
         with stores.changes.of(job.id) as changed:
             await asyncio.to_thread(until, lambda: stores.client.pubsub_numsub(CHANGED)[0][1])
-            await asyncio.sleep(TELL_MS / 1000)
+            await asyncio.sleep(PROGRESS_MS / 1000)
             started = time.monotonic()
             stores.jobs.progress(job.id, 1, 3, "weights")
             await asyncio.wait_for(changed.wait(), 10)

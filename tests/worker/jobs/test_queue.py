@@ -1,20 +1,23 @@
-"""The queue: what it runs, what it repairs."""
+"""The queue and recovery: allowed tasks, repairs, replication."""
 
 from __future__ import annotations
 
-import time
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from rq import SimpleWorker
 from rq.job import JobStatus
 
-from worker.execution import tasks
-from worker.jobs import queue, rq_types
-from worker.jobs.queue import TaskQueue
-from worker.jobs.rq_types import NAME, SERIALIZER, TASKS, SafeJob, SafeQueue, task
+from worker.base.problems import ProblemError
+from worker.execution.worker import TaskJob
+from worker.jobs import queue, recovery, rq_types
+from worker.jobs.queue import REPLICATION_MARK, TaskQueue
+from worker.jobs.rq_types import ANALYSIS, DRAWS, FIT, NAME, SERIALIZER, SafeJob, SafeQueue
 from worker.records.draws import CHAINS, DrawsSpec
 
 if TYPE_CHECKING:
@@ -40,22 +43,44 @@ def draws_job(stores: Stores, chains: int = CHAINS) -> Job:
     )[0]
 
 
-def work(stores: Stores) -> None:
+def work(stores: Stores, job_class: type[SafeJob] = TaskJob) -> None:
     """Run what waits, in this process."""
     worker = SimpleWorker(
-        [NAME], connection=stores.client, serializer=SERIALIZER, job_class=SafeJob, queue_class=SafeQueue
+        [NAME], connection=stores.client, serializer=SERIALIZER, job_class=job_class, queue_class=SafeQueue
     )
     worker.work(burst=True, logging_level="CRITICAL")
 
 
 def silent(job: Job) -> Job:
     """Return the job as if its record had not changed for a while."""
-    return replace(job, touched=job.touched - int(1000 * queue.STALE_SECONDS) - 1)
+    return replace(job, touched=job.touched - int(1000 * recovery.STALE_SECONDS) - 1)
 
 
-def test_every_task_is_in_the_table() -> None:
-    """Each allowed name leads to the function of that name."""
-    assert {f"{task(name).__module__}.{task(name).__name__}" for name in TASKS} == TASKS
+def recorder(called: list[tuple[str, object]]) -> type[SafeJob]:
+    """Return a job class whose handlers record their names and arguments."""
+    handlers = {name: partial(lambda name, *args: called.append((name, *args)), name) for name in TaskJob.handlers}
+    return type("RecordingJob", (SafeJob,), {"handlers": handlers})
+
+
+def test_every_enqueued_task_has_a_handler(stores: Stores) -> None:
+    """Jobs of all kinds carry short stable names, and the worker's table has each of them."""
+    advice, _ = stores.jobs.create(kind="advice", claim="a", posterior=None, spec={"dataset": "ds_1"}, total=1)
+    for job in (fit_job(stores), draws_job(stores), advice):
+        stores.queue.enqueue(job)
+    names = {task.func_name for task in stores.queue._queue.get_jobs()}
+    assert names == {FIT, DRAWS, ANALYSIS} == {"fit", "draws", "analysis"}
+    assert names <= set(TaskJob.handlers)
+
+
+@pytest.mark.parametrize("name", ["fit", "draw", "analyse"])
+def test_tasks_of_earlier_versions_run(stores: Stores, name: str) -> None:
+    """A task that an earlier version enqueued by the path of its function runs."""
+    called: list[tuple[str, object]] = []
+    stores.queue._queue.enqueue_call(f"worker.tasks.{name}", args=["job_1"], job_id="former")
+    work(stores, recorder(called))
+    assert called == [(f"worker.tasks.{name}", "job_1")]
+    handler = TaskJob.handlers[f"worker.tasks.{name}"]
+    assert (handler.__module__, handler.__name__) == ("worker.execution.tasks", name)
 
 
 @pytest.mark.parametrize(
@@ -74,17 +99,16 @@ def test_other_functions_are_refused(stores: Stores, tmp_path: Path, name: str) 
     assert "is not a task of this worker" in str(result.exc_string)
 
 
-def test_callbacks_and_webhooks_are_refused(stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_callbacks_and_webhooks_are_refused(stores: Stores) -> None:
     """A callback that is named in a job's data is not called, whether the job succeeds or fails."""
-    called: list[str] = []
-    monkeypatch.setattr(tasks, "fit", lambda *_: called.append("task"))
-    for function in ("worker.execution.tasks.fit", "os.nothing"):
+    called: list[tuple[str, object]] = []
+    for function in (FIT, "os.nothing"):
         stores.queue._queue.enqueue_call(function, args=["x"], job_id=function.replace(".", "-"))
         key = "rq:job:" + function.replace(".", "-")
         for kind in ("success", "failure", "stopped"):
             stores.client.hset(key, f"{kind}_callback_name", "tests.worker.jobs.test_queue.witness_callback")
-    work(stores)
-    assert called == ["task"]
+    work(stores, recorder(called))
+    assert called == [(FIT, "x")]
     assert WITNESSED == []
 
 
@@ -115,18 +139,18 @@ def test_every_task_has_its_times(stores: Stores) -> None:
 def test_repair_lets_fresh_and_ended_jobs_be(stores: Stores) -> None:
     """A record that just changed, or has ended, is not compared with the queue."""
     job = fit_job(stores)
-    assert stores.queue.repair(job) is job
+    assert stores.recovery.repair(job) is job
     ended = silent(stores.jobs.cancel(job.id))
-    assert stores.queue.repair(ended) is ended
+    assert stores.recovery.repair(ended) is ended
     assert stores.queue.length() == 0
 
 
 def test_repair_enqueues_what_vanished(stores: Stores) -> None:
     """A job whose task is not in the queue, because the API died before, is enqueued."""
     job = fit_job(stores)
-    stores.queue.repair(silent(job))
+    stores.recovery.repair(silent(job))
     assert stores.queue._queue.get_job_ids() == [job.id]
-    stores.queue.repair(silent(job))
+    stores.recovery.repair(silent(job))
     assert stores.queue.length() == 1
 
 
@@ -134,18 +158,18 @@ def test_analysis_is_enqueued_once_a_round(stores: Stores) -> None:
     """Its task is named by job and round: one that ended just now does not stand in the way of the next."""
     job, _ = stores.jobs.create(kind="advice", claim="a", posterior=None, spec={"dataset": "ds_1"}, total=1)
     stores.queue.enqueue(job)
-    stores.queue.repair(silent(job))
+    stores.recovery.repair(silent(job))
     (waiting,) = stores.queue._queue.get_jobs()
     assert (waiting.id, waiting.func_name, waiting.args) == (
         f"{job.id}-r0",
-        "worker.execution.tasks.analyse",
+        ANALYSIS,
         [job.id, 0],
     )
     stores.queue._queue.remove(waiting)
     stores.jobs.start(job.id)
     stores.jobs.succeed(job.id)
     stores.jobs.reopen(stores.jobs.fetch(job.id))
-    stores.queue.repair(silent(stores.jobs.fetch(job.id)))
+    stores.recovery.repair(silent(stores.jobs.fetch(job.id)))
     assert stores.queue._queue.get_job_ids() == [f"{job.id}-r1"]
 
 
@@ -153,14 +177,14 @@ def test_analysis_is_enqueued_once_a_round(stores: Stores) -> None:
 def test_repair_enqueues_the_first_missing_shards(stores: Stores, chains: int, next_ones: tuple[int, ...]) -> None:
     """As many as may be open; before the first shard is done, it alone is enqueued."""
     job = draws_job(stores, chains)
-    stores.queue.repair(silent(job))
+    stores.recovery.repair(silent(job))
     assert stores.queue._queue.get_job_ids() == [f"{job.id}-r0-s0"]
     stores.client.delete(f"rq:job:{job.id}-r0-s0")
     stores.queue._queue.empty()
     stores.jobs.start(job.id)
     for shard in (0, 1, 2, 4, 8):
         stores.jobs.advance(job.id, 0, shard, 4)
-    stores.queue.repair(silent(stores.jobs.fetch(job.id)))
+    stores.recovery.repair(silent(stores.jobs.fetch(job.id)))
     assert sorted(stores.queue._queue.get_job_ids()) == [f"{job.id}-r0-s{shard}" for shard in next_ones]
 
 
@@ -174,7 +198,7 @@ def test_repair_enqueues_what_ended_unnoticed(stores: Stores) -> None:
     stores.jobs.advance(job.id, 0, 0, 3)
     ended.set_status(JobStatus.FINISHED)
     for _ in range(2):
-        stores.queue.repair(silent(stores.jobs.fetch(job.id)))
+        stores.recovery.repair(silent(stores.jobs.fetch(job.id)))
     assert stores.queue._queue.get_job_ids() == [ended.id]
 
 
@@ -185,7 +209,7 @@ def test_repair_records_what_the_queue_gave_up(stores: Stores, status: JobStatus
     stores.queue.enqueue(job)
     stores.jobs.start(job.id)
     SafeJob.fetch(job.id, connection=stores.client, serializer=SERIALIZER).set_status(status)
-    repaired = stores.queue.repair(silent(stores.jobs.fetch(job.id)))
+    repaired = stores.recovery.repair(silent(stores.jobs.fetch(job.id)))
     assert repaired.status == "failed"
     assert repaired.error is not None
     assert (repaired.error.code, repaired.error.status) == ("worker-lost", 503)
@@ -196,7 +220,7 @@ def test_repair_fulfils_a_wish_to_cancel(stores: Stores) -> None:
     job = fit_job(stores)
     stores.jobs.start(job.id)
     stores.jobs.cancel(job.id)
-    assert stores.queue.repair(silent(stores.jobs.fetch(job.id))).status == "cancelled"
+    assert stores.recovery.repair(silent(stores.jobs.fetch(job.id))).status == "cancelled"
     assert stores.queue.length() == 0
 
 
@@ -204,10 +228,10 @@ def test_repair_waits_for_what_runs(stores: Stores) -> None:
     """A task that waits or runs is left to itself, however silent."""
     job = fit_job(stores)
     stores.queue.enqueue(job)
-    assert stores.queue.repair(silent(job)).status == "queued"
+    assert stores.recovery.repair(silent(job)).status == "queued"
     stores.jobs.start(job.id)
     SafeJob.fetch(job.id, connection=stores.client, serializer=SERIALIZER).set_status(JobStatus.STARTED)
-    assert stores.queue.repair(silent(stores.jobs.fetch(job.id))).status == "running"
+    assert stores.recovery.repair(silent(stores.jobs.fetch(job.id))).status == "running"
 
 
 @pytest.mark.parametrize("status", [JobStatus.QUEUED, JobStatus.STARTED, JobStatus.FINISHED])
@@ -217,7 +241,7 @@ def test_repair_enqueues_what_nobody_will_do(stores: Stores, status: JobStatus) 
     stores.queue.enqueue(job)
     stores.client.delete(stores.queue._queue.key)
     SafeJob.fetch(job.id, connection=stores.client, serializer=SERIALIZER).set_status(status)
-    stores.queue.repair(silent(job))
+    stores.recovery.repair(silent(job))
     assert stores.queue._queue.get_job_ids() == [job.id]
 
 
@@ -227,13 +251,13 @@ def test_repair_leaves_what_was_just_taken_or_is_in_work(stores: Stores) -> None
     stores.queue.enqueue(job)
     taken = stores.queue._queue
     stores.client.lmove(taken.key, taken.intermediate_queue_key, "LEFT", "RIGHT")
-    stores.queue.repair(silent(job))
+    stores.recovery.repair(silent(job))
     assert stores.queue.length() == 0
     worker = SimpleWorker([NAME], connection=stores.client, serializer=SERIALIZER, job_class=SafeJob)
     begun = SafeJob.fetch(job.id, connection=stores.client, serializer=SERIALIZER)
     worker.prepare_execution(begun)
     worker.prepare_job_execution(begun, remove_from_intermediate_queue=True)
-    stores.queue.repair(silent(job))
+    stores.recovery.repair(silent(job))
     assert stores.queue.length() == 0
 
 
@@ -258,13 +282,13 @@ def test_taken_by_a_dead_worker_is_done_again(stores: Stores, monkeypatch: pytes
 
 def test_sweep_repairs_what_nobody_asks_for(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs of every tenant whose request died before it enqueued them are enqueued; those that ended are forgotten."""
-    monkeypatch.setattr(queue, "STALE_SECONDS", -1.0)
+    monkeypatch.setattr(recovery, "STALE_SECONDS", -1.0)
     mine, over = fit_job(stores), fit_job(stores, "over")
     other = stores.of("other")
     theirs = other.jobs.create(kind="fit", claim="c", posterior="post_2", spec={}, total=1)[0]
     stores.jobs.cancel(over.id)
-    assert sorted(stores.jobs.some_open(10)) == sorted([mine.id, theirs.id])
-    stores.queue.sweep()
+    assert sorted(stores.jobs.sample_open(10)) == sorted([mine.id, theirs.id])
+    stores.recovery.sweep()
     assert sorted(stores.queue._queue.get_job_ids()) == sorted([mine.id, theirs.id])
 
 
@@ -297,16 +321,51 @@ def test_recover_hands_over_what_a_dead_worker_had(stores: Stores) -> None:
         worker.prepare_execution(taken)
         worker.prepare_job_execution(taken)
     assert stores.queue.length() == 0
-    stores.queue.recover("dead")
+    stores.recovery.requeue_tasks_of("dead")
     assert stores.queue._queue.get_job_ids() == [mine.id]
     again = SafeJob.fetch(mine.id, connection=stores.client, serializer=SERIALIZER)
     assert again.retries_left == queue.RETRIES - 1
 
 
-def test_queue_needs_no_tasks_module(stores: Stores) -> None:
-    """Enqueuing is quick: no engine is loaded for it."""
-    started = time.perf_counter()
-    for number in range(50):
-        TaskQueue(stores.client, stores.jobs, stores.settings).enqueue(fit_job(stores, str(number)))
-    assert time.perf_counter() - started < 5
-    assert stores.queue.length() == 50
+def test_the_queue_imports_no_task() -> None:
+    """A process that enqueues needs no task: the handlers are the worker's."""
+    program = "import sys, worker.stores; sys.exit('worker.execution' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def replicating(stores: Stores, replicas: int) -> TaskQueue:
+    """Return the queue of a service that waits for so many replicas."""
+    return TaskQueue(stores.client, stores.jobs, replace(stores.settings, replicas=replicas))
+
+
+def test_without_a_wish_nothing_is_asked(stores: Stores) -> None:
+    """By default a job is accepted by its master alone."""
+    stores.queue.require_replicated("job_1")
+    assert not stores.client.exists(REPLICATION_MARK)
+
+
+def test_a_job_that_is_on_no_replica_is_not_accepted(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server without replicas: the problem says how many have it, and to come again."""
+    monkeypatch.setattr(queue, "REPLICATION_WAIT_MS", 10)
+    job, _ = stores.jobs.create(kind="fit", claim="c", posterior="post_1", spec={}, total=1)
+    with pytest.raises(ProblemError, match="0 of 1 replicas") as caught:
+        replicating(stores, 1).require_replicated(job.id)
+    assert (caught.value.problem.code, caught.value.problem.status) == ("not-replicated", 503)
+    assert 0 < int(stores.client.ttl(REPLICATION_MARK)) <= 60
+
+
+def test_a_job_that_a_master_took_along_is_not_accepted(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All replicas have what this master has: but it has not the job, which was written to another."""
+    real = stores.client.pipeline
+
+    def on_the_next_master(**options: bool) -> object:
+        made = real(**options)
+        monkeypatch.setattr(made, "wait", lambda *_: made.echo(2))
+        return made
+
+    monkeypatch.setattr(stores.client, "pipeline", on_the_next_master)
+    job, _ = stores.jobs.create(kind="fit", claim="c", posterior="post_1", spec={}, total=1)
+    replicating(stores, 2).require_replicated(job.id)
+    stores.client.delete(f"glle:job:{job.id}")
+    with pytest.raises(ProblemError, match="changed its master"):
+        replicating(stores, 2).require_replicated(job.id)

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.service.conftest import beating
-from worker.jobs.queue import STALE_SECONDS
+from worker.jobs.recovery import STALE_SECONDS
 from worker.jobs.shards import Shards
 from worker.jobs.store import job_key
 from worker.records.draws import CHAINS, DrawsSpec
@@ -118,21 +118,21 @@ def test_workers_that_come_share_a_job_that_runs(stores: Stores) -> None:
         beating(stores, name)
     job = running(stores, 20)
     stores.queue.enqueue(job)
-    stores.queue.sweep()
+    stores.recovery.sweep()
     assert waiting(stores) == [0]
     assert stores.jobs.fetch(job.id).chains == CHAINS, "nobody knows the posterior yet"
     end(stores, job, 0)
     for _ in range(2):
-        stores.queue.sweep()
+        stores.recovery.sweep()
         assert waiting(stores) == [0, 1, 2, 3, 4, 5]
         assert stores.jobs.fetch(job.id).chains == 5
     beating(stores, "f")
-    stores.queue.sweep()
+    stores.recovery.sweep()
     end(stores, job, 3)
     assert waiting(stores) == [0, 1, 2, 3, 4, 5, 6, 7]
     for name in "abcdef":
         stores.client.delete(f"rq:worker:{name}")
-    stores.queue.sweep()
+    stores.recovery.sweep()
     assert stores.jobs.fetch(job.id).chains == 6
 
 
@@ -142,7 +142,7 @@ def test_no_more_than_two_shards_each(stores: Stores) -> None:
         beating(stores, name)
     job = running(stores, 12)
     end(stores, job, 0)
-    stores.queue.sweep()
+    stores.recovery.sweep()
     assert stores.jobs.fetch(job.id).chains == 6
     assert waiting(stores) == [1, 2, 3, 4, 5, 6]
 
@@ -163,7 +163,7 @@ def test_every_shard_is_done_whatever_happens(stores: Stores, data: st.DataObjec
         open_ = waiting(stores)
         what = data.draw(st.sampled_from(["end", "end", "end", "lose", "repeat", "widen", "older"]))
         if not open_ or (what == "widen" and shards < 2):
-            stores.queue.repair(replace(job, touched=job.touched - int(1000 * STALE_SECONDS) - 1))
+            stores.recovery.repair(replace(job, touched=job.touched - int(1000 * STALE_SECONDS) - 1))
         elif what == "widen":
             for shard in Shards(stores.client).widen(job, shards, data.draw(st.integers(1, 8))):
                 stores.queue.enqueue_shard(job, shard)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from worker.base.problems import Problem, ProblemError
-from worker.jobs.shards import counts
+from worker.jobs.shards import draw_counts
 from worker.jobs.store import Cancelled, Job, Status
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def test_what_a_claim_shares(stores: Stores, ends: Status, reuse: tuple[Status, 
     bring(stores, job, ends)
     again, created = create(stores, reuse=reuse)
     assert (again.id == job.id, created) == (shared, not shared)
-    holder = stores.jobs.holder("claim")
+    holder = stores.jobs.claim_holder("claim")
     assert holder is not None
     assert holder.id == again.id
 
@@ -91,7 +91,7 @@ def bring(stores: Stores, job: Job, status: Status) -> None:
     if status in {"cancelling", "cancelled"}:
         jobs.cancel(job.id)
     if status == "cancelled":
-        jobs.cancelled(job.id)
+        jobs.finish_cancel(job.id)
     if status == "failed":
         jobs.fail(job.id, PROBLEM)
     if status == "succeeded":
@@ -116,7 +116,7 @@ def test_what_has_ended_stays(stores: Stores, ended: Status) -> None:
     bring(stores, job, ended)
     stores.jobs.succeed(job.id)
     stores.jobs.fail(job.id, PROBLEM)
-    stores.jobs.cancelled(job.id)
+    stores.jobs.finish_cancel(job.id)
     assert stores.jobs.cancel(job.id).status == ended
     with pytest.raises(Cancelled):
         stores.jobs.start(job.id)
@@ -135,7 +135,7 @@ def test_cancel_queued_at_once_running_when_it_looks(stores: Stores) -> None:
     assert stores.jobs.cancel(running.id).status == "cancelling"
     with pytest.raises(Cancelled):
         stores.jobs.progress(running.id, 2, 3, "working")
-    stores.jobs.cancelled(running.id)
+    stores.jobs.finish_cancel(running.id)
     assert stores.jobs.fetch(running.id).status == "cancelled"
 
 
@@ -154,7 +154,7 @@ def test_shards_add_up_and_the_last_ends_the_job(stores: Stores) -> None:
     for shard, count, done in ((0, 1, 1), (1, 1, 2), (0, 2, 3), (0, 1, 3), (0, 2, 3), (1, 2, 4)):
         stores.jobs.advance(job.id, 0, shard, count)
         assert stores.jobs.fetch(job.id).done == done
-    assert counts(stores.client, job, 3) == [2, 2, 0]
+    assert draw_counts(stores.client, job, 3) == [2, 2, 0]
     stores.jobs.advance(job.id, 0, 2, 1)
     assert stores.jobs.fetch(job.id).status == "succeeded"
 
@@ -176,7 +176,7 @@ def test_reopened_once_for_a_new_round(stores: Stores) -> None:
     assert stores.jobs.fetch(job.id).status == "succeeded"
     assert stores.jobs.reopen(ended), "an answer of many minutes knows of the first round alone"
     assert (again := stores.jobs.fetch(job.id)).round == 2
-    assert counts(stores.client, again, 1) == [0]
+    assert draw_counts(stores.client, again, 1) == [0]
 
 
 def test_listing_pages_and_forgets_expired_records(stores: Stores) -> None:
@@ -193,7 +193,7 @@ def test_listing_pages_and_forgets_expired_records(stores: Stores) -> None:
     stores.client.delete(f"glle:job:{listed[0][1].id}")
     assert len(list(stores.jobs.newest())) == 4
     assert stores.client.zcard("glle:jobs") == 5, "a list changes nothing"
-    stores.queue.sweep()
+    stores.recovery.sweep()
     assert stores.client.zcard("glle:jobs") == stores.client.zcard("glle:jobs:queued:draws") == 4
 
 
@@ -202,7 +202,11 @@ def test_entered_counts_every_status(stores: Stores) -> None:
     for number in range(2):
         job, _ = create(stores, f"claim{number}")
         bring(stores, job, "succeeded")
-    assert stores.jobs.entered() == {("draws", "queued"): 2, ("draws", "running"): 2, ("draws", "succeeded"): 2}
+    assert stores.jobs.transition_counts() == {
+        ("draws", "queued"): 2,
+        ("draws", "running"): 2,
+        ("draws", "succeeded"): 2,
+    }
 
 
 def test_the_index_forgets_what_has_expired(stores: Stores) -> None:

@@ -17,7 +17,7 @@ from worker.analyses.embedding import Recipe
 from worker.base import versions
 from worker.base.problems import ProblemError
 from worker.operations.backup.archive import Archive, Writer
-from worker.operations.backup.dump import KINDS, Chosen, take
+from worker.operations.backup.dump import KINDS, BackupScope, take
 from worker.operations.backup.restore import restore
 from worker.records.cache_entry import Entry
 from worker.records.draws import DrawKey
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from worker.base.settings import Settings
 
-EVERYTHING = Chosen(arrays=True, keys=True)
+EVERYTHING = BackupScope(arrays=True, keys=True)
 Member = tuple[tarfile.TarInfo, bytes]
 
 
@@ -82,7 +82,7 @@ def state(here: Stores) -> dict[str, Any]:
     return {**told, "keys": here.keys.all()}
 
 
-def taken(here: Stores, chosen: Chosen = EVERYTHING) -> bytes:
+def taken(here: Stores, chosen: BackupScope = EVERYTHING) -> bytes:
     """Return a backup."""
     file = io.BytesIO()
     take(here, Writer(file), chosen)
@@ -155,10 +155,10 @@ def test_a_tenant_alone(full: Stores, empty: Callable[[], Stores]) -> None:
 
 def test_arrays_and_keys_are_asked_for(full: Stores, empty: Callable[[], Stores]) -> None:
     """Arrays can be made again, and a key may have been revoked since: neither comes unless it is named."""
-    raw = taken(full, Chosen())
+    raw = taken(full, BackupScope())
     assert {"keys.json", "cache.jsonl"}.isdisjoint(info.name for info, _ in members(raw))
     raw, there = taken(full), empty()
-    report = restore(there, Archive(io.BytesIO(raw)), Chosen())
+    report = restore(there, Archive(io.BytesIO(raw)), BackupScope())
     assert (report.rows["keys"]["restored"], report.rows["cached arrays"]["restored"]) == (0, 0)
     assert there.keys.all() == []
 
@@ -361,10 +361,10 @@ def test_memory_is_flat(stores: Stores, settings: Settings, tmp_path: Path) -> N
     stores.datasets.add(Table(values=np.random.default_rng(0).normal(size=(2**14, 64)), source={}))
     tracemalloc.start()
     with (tmp_path / "backup").open("w+b") as file:
-        take(stores, Writer(file), Chosen())
+        take(stores, Writer(file), BackupScope())
         there = Stores.connect(replace(settings, data_dir=str(tmp_path / "new")))
         file.seek(0)
-        restore(there, Archive(file), Chosen())
+        restore(there, Archive(file), BackupScope())
         there.close()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

@@ -63,7 +63,7 @@ def test_late_job_fails_by_being_looked_at(stores: Stores, status: str) -> None:
     if status == "running":
         stores.client.hset(f"glle:job:{job.id}", "status", "running")
     assert job.is_late
-    ended = stores.queue.repair(stores.jobs.fetch(job.id))
+    ended = stores.recovery.repair(stores.jobs.fetch(job.id))
     assert ended.status == "failed"
     assert ended.error is not None
     assert (ended.error.code, ended.error.status) == ("deadline-exceeded", 504)
@@ -84,7 +84,7 @@ def test_a_later_deadline_that_comes_meanwhile_saves_it(stores: Stores) -> None:
     job = create(stores, PAST)
     stores.queue.enqueue(job)
     create(stores, Terms.within(60))
-    assert stores.queue.repair(job).status == "queued"
+    assert stores.recovery.repair(job).status == "queued"
     assert stores.queue._queue.get_job_ids() == [job.id]
     assert stores.jobs.expire(job.id).status == "queued"
     create(stores)
@@ -99,7 +99,7 @@ def test_what_has_ended_or_is_cancelled_is_not_late(stores: Stores) -> None:
     stores.client.hset(f"glle:job:{job.id}", "deadline", 1000)
     assert not stores.jobs.fetch(job.id).is_late
     assert stores.jobs.expire(job.id).status == "cancelling"
-    stores.jobs.cancelled(job.id)
+    stores.jobs.finish_cancel(job.id)
     assert stores.jobs.expire(job.id).status == "cancelled"
 
 

@@ -57,7 +57,7 @@ def test_above_the_mark_new_jobs_are_refused_and_others_end(stores: Stores) -> N
         stores.queue.withdraw(stores.jobs.cancel(cancelled.id))
         with pytest.raises(Cancelled):
             stores.jobs.start(cancelled.id)
-        stores.jobs.forget(done.id)
+        stores.jobs.delete(done.id)
     assert fit_job(stores, "new").is_open
 
 

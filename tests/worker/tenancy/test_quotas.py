@@ -67,7 +67,7 @@ def test_a_job_counts_until_it_has_ended(stores: Stores) -> None:
         jobs.reopen(jobs.fetch(one))
     stores.jobs.start(two)
     stores.jobs.cancel(two)
-    stores.jobs.cancelled(two)
+    stores.jobs.finish_cancel(two)
     assert jobs.reopen(jobs.fetch(one))
     assert is_full()
 

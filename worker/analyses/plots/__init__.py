@@ -1,1 +1,4 @@
-"""Pictures of embeddings, PNG or SVG, for those who have no plotting library; made by workers (extra `pictures`)."""
+"""Pictures of embeddings as PNG or SVG, made by workers for clients without a plotting library (extra `pictures`).
+
+May import what `worker.analyses` may. Start with `picture`, then `panels` and `figure`.
+"""

@@ -1,4 +1,4 @@
-"""A picture as an analysis: of draws, of what many say together, of an embedding, of a comparison."""
+"""A picture as an analysis: of draws, of a summary, of an embedding, of a comparison."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 
 from glle_engine.base.errors import MissingLibraryError
 from worker.analyses.base import AnalysisSpec
-from worker.analyses.plots.figures import Format, sheet
-from worker.analyses.plots.subjects import SUBJECTS
-from worker.records.cache_entry import Entry
+from worker.analyses.plots.figure import Format, render
+from worker.analyses.plots.panels import LAYOUTS
+from worker.storage.array_cache import Entry
 
 if TYPE_CHECKING:
-    from worker.analyses.base import Desk
+    from worker.analyses.base import AnalysisContext
     from worker.analyses.plots.palette import Theme
 
 Subject = Literal["draws", "summary", "embedding", "comparison"]
@@ -25,20 +25,18 @@ MEDIA: dict[Format, str] = {"png": "image/png", "svg": "image/svg+xml"}
 
 @dataclass(frozen=True, kw_only=True)
 class PictureSpec(AnalysisSpec):
-    """What is to be seen, and how.
+    """A picture.
 
     Parameters
     ----------
     of
-        What is shown.
+        The kind of its content.
     asked
-        The draws (`worker.analyses.plots.subjects.Grid`), or the analysis, as a dictionary.
+        The draws (`worker.analyses.plots.panels.DrawGrid`), or the analysis, as a dictionary.
     dataset
-        Of an embedding or a comparison.
+        The data set of an embedding or a comparison.
     color
-        What the colour of a point shows: "auto" is the first there is of label, color, sheet, and reference.
-    format, theme
-        See `worker.analyses.plots.figures`.
+        The color choice; "auto" is the first available one of label, color, sheet, and reference.
     width
         Pixels.
 
@@ -56,23 +54,22 @@ class PictureSpec(AnalysisSpec):
 
     @property
     def total(self) -> int:
-        """What is shown counts for itself."""
+        """One step; the content reports finer ones."""
         return 1
 
-    def run(self, desk: Desk) -> Entry:
+    def run(self, context: AnalysisContext) -> Entry:
         """Return the bytes as the array `picture`."""
-        panels, columns, title = SUBJECTS[self.of](desk, self.asked, self.color)
-        desk.tell(0, 1, "picture")
-        drawn = sheet(panels, columns=columns, title=title, format_=self.format, theme=self.theme, width=self.width)
-        told = {**asdict(self), "media": MEDIA[self.format]}
-        return Entry(told, {"picture": np.frombuffer(drawn, np.uint8)})
+        panels, columns, title = LAYOUTS[self.of](context, self.asked, self.color)
+        context.on_progress(0, 1, "picture")
+        picture = render(panels, columns=columns, title=title, format_=self.format, theme=self.theme, width=self.width)
+        return Entry({**asdict(self), "media": MEDIA[self.format]}, {"picture": np.frombuffer(picture, np.uint8)})
 
 
-def require_pictures() -> None:
-    """Raise `MissingLibraryError` unless there is a plotting library."""
+def require_matplotlib() -> None:
+    """Raise `MissingLibraryError` unless matplotlib is installed."""
     if find_spec("matplotlib") is None:
         raise MissingLibraryError(
             "Pictures need matplotlib, which is not installed.",
-            remedy='Install it: pip install "glle[pictures]". Or take the numbers and draw them yourself.',
+            remedy='Install it: pip install "glle[pictures]". Or request the arrays and plot them yourself.',
             details={"library": "matplotlib", "extra": "pictures"},
         )

@@ -31,7 +31,7 @@ KINDS = ("data sets", "posteriors", "calibrations", "embeddings", "jobs", "keys"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Chosen:
+class BackupScope:
     """What of a deployment is meant.
 
     Parameters
@@ -61,7 +61,7 @@ class _Taken:
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
 
 
-def take(here: Stores, archive: Writer, chosen: Chosen) -> dict[str, int]:
+def take(here: Stores, archive: Writer, chosen: BackupScope) -> dict[str, int]:
     """Write a backup, and return how many of each of `KINDS` are in it.
 
     What refers to data that were deleted, or came, while it was taken is left for the next one. So are jobs that have
@@ -88,7 +88,7 @@ def take(here: Stores, archive: Writer, chosen: Chosen) -> dict[str, int]:
     return taken.counts
 
 
-def _datasets(here: Stores, archive: Writer, chosen: Chosen, taken: _Taken) -> None:
+def _datasets(here: Stores, archive: Writer, chosen: BackupScope, taken: _Taken) -> None:
     for id_ in here.datasets.ids():
         with here.datasets.opened(id_) as files:
             if files is None:
@@ -103,7 +103,7 @@ def _datasets(here: Stores, archive: Writer, chosen: Chosen, taken: _Taken) -> N
     taken.subjects |= taken.datasets
 
 
-def _posteriors(here: Stores, write: Callable[[dict[str, Any]], None], chosen: Chosen, taken: _Taken) -> None:
+def _posteriors(here: Stores, write: Callable[[dict[str, Any]], None], chosen: BackupScope, taken: _Taken) -> None:
     for id_, raw, calibration in here.posteriors.all():
         record = posterior_of(id_, raw)
         if id_ in taken.subjects or record.dataset not in taken.datasets or not chosen.has(record.tenant):
@@ -115,7 +115,7 @@ def _posteriors(here: Stores, write: Callable[[dict[str, Any]], None], chosen: C
         taken.counts["calibrations"] += found is not None
 
 
-def _embeddings(here: Stores, write: Callable[[dict[str, Any]], None], chosen: Chosen, taken: _Taken) -> None:
+def _embeddings(here: Stores, write: Callable[[dict[str, Any]], None], chosen: BackupScope, taken: _Taken) -> None:
     seen: set[str] = set()
     for id_, raw, left in here.embeddings.all():
         record = embedding_of(id_, raw)
@@ -126,7 +126,7 @@ def _embeddings(here: Stores, write: Callable[[dict[str, Any]], None], chosen: C
     taken.counts["embeddings"] = len(seen)
 
 
-def _jobs(here: Stores, write: Callable[[dict[str, Any]], None], chosen: Chosen, taken: _Taken) -> None:
+def _jobs(here: Stores, write: Callable[[dict[str, Any]], None], chosen: BackupScope, taken: _Taken) -> None:
     seen: set[str] = set()
     for id_, fields, left in ended_jobs(here.client):
         job = job_from(fields)

@@ -15,7 +15,7 @@ from worker.analyses.embedding_records import record_of as embedding_of
 from worker.base.clock import now_ms
 from worker.base.versions import versioned
 from worker.operations.backup.archive import Archive, damaged
-from worker.operations.backup.dump import CACHED, KINDS, Chosen
+from worker.operations.backup.dump import CACHED, KINDS, BackupScope
 from worker.operations.backup.records import put_job
 from worker.operations.backup.validate import array_in, dataset_in
 from worker.records.job import job_from
@@ -46,7 +46,7 @@ class Report:
         self.rows[kind][became] += 1
 
 
-def restore(here: Stores, archive: Archive, chosen: Chosen, *, rename: bool = False, dry: bool = False) -> Report:
+def restore(here: Stores, archive: Archive, chosen: BackupScope, *, rename: bool = False, dry: bool = False) -> Report:
     """Put back what is chosen of an archive, and return what became of it.
 
     Parameters
@@ -75,7 +75,7 @@ class _Options:
 class _Restoring:
     """One way through an archive: to judge it, or to put it back."""
 
-    def __init__(self, here: Stores, archive: Archive, chosen: Chosen, *, rename: bool, dry: bool) -> None:
+    def __init__(self, here: Stores, archive: Archive, chosen: BackupScope, *, rename: bool, dry: bool) -> None:
         self._here = here
         self._archive = archive
         self._chosen = chosen

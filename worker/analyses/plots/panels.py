@@ -1,0 +1,162 @@
+"""The panels of a picture, from draws, summaries, embeddings and comparisons."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from worker.analyses.comparison import ComparisonSpec
+from worker.analyses.embedding import EmbeddingSpec
+from worker.analyses.plots.figure import Panel
+from worker.analyses.plots.palette import PointColors
+from worker.analyses.posterior_analyses import SummarySpec
+from worker.base.problems import refuse
+from worker.records.draws import DrawKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from worker.analyses.base import AnalysisContext, AnalysisSpec
+    from worker.storage.array_cache import Array, Entry
+
+    Layout = tuple[list[Panel], int, str]  # panels, columns, title
+
+_EXTRAS = {"label": "labels", "color": "color", "sheet": "coordinates"}  # color choices, and their extra arrays
+MAX_COLUMNS = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawGrid:
+    """Draws first, first + 1, ... in columns, with one row per scale."""
+
+    count: int = 1
+    first: int = 0
+    seed: int = 0
+    scales: tuple[float, ...] = (1.0,)
+    source: str = "posterior"
+    align: str = "procrustes"
+
+    def keys(self) -> list[DrawKey]:
+        """Return the draws, scale by scale."""
+        return [
+            DrawKey(self.seed, self.first + i, float(scale), self.source, self.align)
+            for scale in self.scales
+            for i in range(self.count)
+        ]
+
+
+def _draws(context: AnalysisContext, request: dict[str, Any], color: str) -> Layout:
+    """Show draws; a single one fills the figure."""
+    grid = DrawGrid(**{**request, "scales": tuple(request["scales"])})
+    posterior, keys = context.posterior(), grid.keys()
+    colors = point_colors(context, context.dataset, color, posterior.embedding)
+    has_scales = set(grid.scales) != {1.0}
+    panels = [
+        Panel(f"draw {key.index}" + (f" · scale {key.scale:g}" if has_scales else ""), draw.embedding, colors)
+        for key, draw in zip(keys, context.draws(posterior, keys), strict=True)
+    ]
+    if len(panels) == 1:
+        return panels, 1, ""
+    columns = grid.count if len(grid.scales) > 1 else min(MAX_COLUMNS, max(2, round(len(panels) ** 0.5 * 1.4)))
+    return panels, columns, f"{len(panels)} draws, coloured by {colors.title}"
+
+
+def _summary(context: AnalysisContext, request: dict[str, Any], color: str) -> Layout:
+    """Show the consensus by its color, by spread, by stability and by local trust."""
+    spec = SummarySpec.from_dict(request)
+    arrays = _result(context, spec).arrays
+    consensus = arrays["consensus"]
+    colors = point_colors(context, context.dataset, color, context.posterior().embedding)
+
+    def scale(title: str, below: str, values: Array) -> Panel:
+        values = np.asarray(values, np.float64)
+        return Panel(title, consensus, PointColors(title, values), below, has_colorbar=True)
+
+    panels = [
+        Panel("consensus", consensus, colors),
+        scale("spread", "how far a point moves between draws", arrays["spread"]),
+        scale("stability", "share of its neighbours that stay", arrays["stability"]),
+        scale("local trust", "how true its neighbourhood is to the data", arrays["local_trust"]),
+    ]
+    return panels, 2, f"{spec.count} draws together"
+
+
+def _embedding(context: AnalysisContext, request: dict[str, Any], color: str) -> Layout:
+    """Show the embedding of a method with its scores."""
+    spec = EmbeddingSpec.from_dict(request)
+    result = _result(context, spec)
+    Y = result.arrays["embedding"]
+    below = _score_lines(result.meta.get("scores"))
+    return [Panel(spec.method, Y, point_colors(context, spec.dataset, color, Y), below)], 1, ""
+
+
+def _comparison(context: AnalysisContext, request: dict[str, Any], color: str) -> Layout:
+    """Show the embeddings of a comparison with their scores; the title names failed methods."""
+    spec = ComparisonSpec.from_dict(request)
+    rows = _result(context, spec).meta["rows"]
+    embeddings = {
+        row["label"]: entry.arrays["embedding"]
+        for method, row in zip(spec.methods, rows, strict=True)
+        if row["problem"] is None and (entry := context.cached(spec.embedding(method).recipe.cache_key))
+    }
+    failed = [row["label"] for row in rows if row["label"] not in embeddings]
+    if not embeddings:
+        raise refuse(
+            "nothing-to-show", 422, f"None of {', '.join(failed)} made an embedding.", "See the comparison's problems."
+        )
+    colors = point_colors(context, spec.dataset, color, next(iter(embeddings.values())))
+    scores = {row["label"]: row["scores"] for row in rows}
+    panels = [Panel(label, Y, colors, _score_lines(scores[label])) for label, Y in embeddings.items()]
+    title = f"coloured by {colors.title}" + (f"; without {', '.join(failed)}" if failed else "")
+    return panels, min(4, len(panels)), title
+
+
+LAYOUTS: dict[str, Callable[[AnalysisContext, dict[str, Any], str], Layout]] = {
+    "draws": _draws,
+    "summary": _summary,
+    "embedding": _embedding,
+    "comparison": _comparison,
+}
+
+
+def resolve_color(dataset: str, extras: set[str], color: str) -> str:
+    """Return the color choice for a data set with these extra arrays: the first available one for ``auto``.
+
+    Raises
+    ------
+    ProblemError
+        ``no-such-color``.
+
+    """
+    available = [name for name, extra in _EXTRAS.items() if extra in extras]
+    if color == "auto":
+        return available[0] if available else "reference"
+    if color != "reference" and color not in available:
+        choices = ", ".join(["auto", *available, "reference"])
+        detail = f"Data set {dataset} has no {color} to colour by."
+        raise refuse("no-such-color", 422, detail, f"Take one of {choices}.", color=color)
+    return color
+
+
+def point_colors(context: AnalysisContext, dataset: str, color: str, reference: Array) -> PointColors:
+    """Return the colors of the points by a color choice; raises as `resolve_color`."""
+    extras = context.extras(dataset)
+    choice = resolve_color(dataset, set(extras), color)
+    if choice == "reference":
+        return PointColors("first component", np.asarray(reference[:, 0], np.float64))
+    raw = np.asarray(extras[_EXTRAS[choice]])
+    title = {"label": "class", "color": "colour", "sheet": "place"}[choice]
+    return PointColors.of(title, raw[:, 0] if raw.ndim > 1 else raw)
+
+
+def _result(context: AnalysisContext, spec: AnalysisSpec) -> Entry:
+    """Return the result of an analysis, from the cache if it is cached."""
+    return context.cached(spec.cache_key(context.subject)) or spec.run(context)
+
+
+def _score_lines(scores: dict[str, float] | None) -> str:
+    """Return scores as text, two per line."""
+    items = [f"{name.replace('_', ' ')} {value:.3g}" for name, value in (scores or {}).items()]
+    return "\n".join(", ".join(items[i : i + 2]) for i in range(0, len(items), 2))
