@@ -6,8 +6,8 @@ these weights, aligned to the reference embedding (GLLE Eq. 31, 36 and 37-43). A
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, make_dataclass
-from typing import TYPE_CHECKING, Any, cast, get_args, get_type_hints
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, cast, get_args
 
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.base.spec import FitSpec, Source
@@ -16,7 +16,7 @@ from glle_engine.graph.hnsw import required_faiss
 from glle_engine.methods.base import Embedding, Method
 from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.parameters import NeighborSpec, choice, integer, number
-from glle_engine.posterior.fit import fit_spec
+from glle_engine.posterior.fit import fit
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,61 +25,10 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
 
 _MOST = 2**64 - 1
-# Descriptions of the fields of FitSpec without one in their metadata.
-_DESCRIPTIONS = {
-    "method": "The posterior given the data (em), or given the data and LLE's embedding (direct).",
-    "variant": "Weights that sum to one, with reconstruction noise; or the equations as printed.",
-    "reg": "Ratio of the noise to the prior variance, LLE's ridge.",
-    "variance": "The noise variance of the constrained variant: that of flat Dirichlet weights, or of the residuals "
-    "(ml). Auto is dirichlet if the residuals lie in fewer than n_neighbors - 1 directions or the noise is tangent, "
-    "else ml.",
-    "mean": "The mean of the direct posterior: LLE's weights, or those derived.",
-    "covariance": "The M-step of the published em: one variance a point, a full covariance as printed, or its true "
-    "maximum.",
-    "max_iter": "The most iterations of the published em.",
-    "tol": "Relative change of the variances that ends the published em; 0 runs max_iter iterations.",
-    "disconnected": "What to do with a graph of several components: refuse, or bridge by shortest edges.",
-    "noise": "The reconstruction noise: alike in all directions, or known along the sheet from off it.",
-    "neighborhoods": "All k candidates, or those of them near the point's tangent plane (adaptive).",
-    "search": "The neighbours; approximate needs the extra ann.",
-}
-_BOUNDS: dict[str, dict[str, float]] = {"reg": {"above": 0}, "tol": {"least": 0}}
-
-
-def _fit_parameters() -> list[tuple[str, Any, Any]]:
-    """Return (name, type, declaration) of the fields of `FitSpec` that `NeighborSpec` lacks."""
-    types = get_type_hints(FitSpec)
-    parameters = []
-    for item in fields(FitSpec):
-        if item.name in NeighborSpec.parameters():
-            continue
-        doc = item.metadata.get("description") or _DESCRIPTIONS[item.name]
-        kind: Any = types[item.name]
-        if kind is int:
-            declaration = integer(item.default, doc, least=1)
-        elif kind is float:
-            declaration = number(item.default, doc, **_BOUNDS[item.name])
-        else:
-            declaration = choice(item.default, doc, *get_args(kind))
-        parameters.append((item.name, kind, declaration))
-    return parameters
-
-
-if TYPE_CHECKING:
-    _FitParameters = NeighborSpec
-else:
-    _FitParameters = make_dataclass(
-        "_FitParameters",
-        _fit_parameters(),
-        bases=(NeighborSpec,),
-        namespace={"__module__": __name__},
-        frozen=True,
-        kw_only=True,
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
-class GlleSpec(_FitParameters):
+class GlleSpec(FitSpec, NeighborSpec):
     """Parameters of a posterior, those of `FitSpec`, and of one draw."""
 
     seed: int = integer(0, "Of the draws.", least=0, most=_MOST)
@@ -89,10 +38,8 @@ class GlleSpec(_FitParameters):
 
     def check_together(self) -> None:
         """Raise `InvalidParameterError` for a meaningless combination; reset options without effect."""
-        spec = self.fit_spec()
-        for name, value in spec.to_dict().items():
-            object.__setattr__(self, name, value)
-        if self.source == "prior" and (spec.method, spec.variant) == ("direct", "published"):
+        super().check_together()
+        if self.source == "prior" and (self.method, self.variant) == ("direct", "published"):
             raise InvalidParameterError(
                 "The published direct method has no prior to draw from.",
                 remedy="Use source='posterior', or method='em', or variant='constrained'.",
@@ -105,7 +52,7 @@ class GlleSpec(_FitParameters):
 
 def run(X: NDArray[np.float64], spec: GlleSpec, on_progress: OnProgress) -> Embedding:
     """Embed by one draw."""
-    posterior = fit_spec(X, spec.fit_spec(), on_progress=on_progress)
+    posterior = fit(X, spec.fit_spec(), on_progress=on_progress)
     on_progress(0, 1, "draw")
     draw = posterior.draw(spec.index, seed=spec.seed, scale=spec.scale, source=cast("Source", spec.source))
     on_progress(1, 1, "draw")

@@ -1,209 +1,22 @@
-"""Parameters of a method, each declared once with its domain, default and description.
-
-A specification is a frozen dataclass with fields by `integer`, `number`, `choice`, `boolean` and `indices`. The
-declaration validates values and fills the JSON Schema and the documentation.
-"""
+"""Parameters common to all methods."""
 
 from __future__ import annotations
 
-import math
-import operator
-from dataclasses import asdict, dataclass, field, fields
-from numbers import Real
-from typing import Any, Literal, Self
+from dataclasses import dataclass
+from typing import ClassVar
 
 from glle_engine.base.parameters import Parameter, Specification, boolean, choice, indices, integer, number
 
-__all__ = ["MethodSpec", "Parameter", "boolean", "choice", "indices", "integer", "number"]
+__all__ = ["MethodSpec", "NeighborSpec", "Parameter", "boolean", "choice", "indices", "integer", "number"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parameter:
-    """Domain and description of a parameter.
+class MethodSpec(Specification):
+    """Parameters common to all methods; a method with more has a subclass."""
 
-    Attributes
-    ----------
-    kind
-        Kind of the values that are not words.
-    doc : str
-        Description in sentences, with the unit.
-    words : tuple of str
-        Words allowed in place of a value.
-    least, above, most, below : float, optional
-        Bounds of a number, inclusive and exclusive.
-
-    """
-
-    kind: Kind
-    doc: str
-    words: tuple[str, ...] = ()
-    least: float | None = None
-    above: float | None = None
-    most: float | None = None
-    below: float | None = None
-
-    def checked(self, name: str, value: object) -> Any:
-        """Return the value as a Python type, or raise `InvalidParameterError`."""
-        if isinstance(value, str) and value in self.words:
-            return value
-        converted = self._converted(value)
-        if converted is None or (self.kind in {"integer", "number"} and not self._is_within(converted)):
-            domain = self.domain()
-            raise InvalidParameterError(
-                f"{name}={_shortened(value)} is not {domain}.", remedy=f"Give {name} as {domain}."
-            )
-        return converted
-
-    def domain(self) -> str:
-        """Return the domain in words: "an integer of at least 2", "one of a, b"."""
-        words = f"one of {', '.join(self.words)}" if len(self.words) > 1 else "".join(self.words)
-        if self.kind == "word":
-            return words
-        kind = {
-            "integer": "an integer",
-            "number": "a finite number",
-            "boolean": "true or false",
-            "indices": "a list of distinct integers from 0 on",
-        }[self.kind]
-        bounds = [
-            f"{word} {bound:g}"
-            for word, bound in (
-                ("of at least", self.least),
-                ("above", self.above),
-                ("of at most", self.most),
-                ("below", self.below),
-            )
-            if bound is not None
-        ]
-        domain = " ".join([kind, " and ".join(bounds)]).strip()
-        return f"{domain}, or {words}" if words else domain
-
-    def schema(self, default: object) -> dict[str, Any]:
-        """Return the JSON Schema."""
-        common = {"description": self.doc, "default": list(default) if isinstance(default, tuple) else default}
-        if self.kind == "word":
-            return {"type": "string", "enum": list(self.words), **common}
-        if self.kind == "indices":
-            item = {"type": "integer", "minimum": 0}
-            schema: dict[str, Any] = {"type": "array", "items": item, "uniqueItems": True}
-        else:
-            bounds = {
-                "minimum": self.least,
-                "exclusiveMinimum": self.above,
-                "maximum": self.most,
-                "exclusiveMaximum": self.below,
-            }
-            schema = {"type": _TYPES[self.kind], **{name: bound for name, bound in bounds.items() if bound is not None}}
-        if self.words:
-            return {"anyOf": [schema, {"type": "string", "enum": list(self.words)}], **common}
-        return {**schema, **common}
-
-    def _converted(self, value: object) -> Any:
-        """Return the value in the type of the kind, or None."""
-        if self.kind == "boolean":
-            return bool(value) if isinstance(value, (bool, np.bool_)) else None
-        if self.kind == "integer":
-            return _integer(value)
-        if self.kind == "number" and isinstance(value, Real) and not isinstance(value, bool):
-            return float(value) if math.isfinite(value) else None
-        if self.kind == "indices" and isinstance(value, (list, tuple)):
-            indices = tuple(i for i in map(_integer, value) if i is not None and i >= 0)
-            return indices if len(set(indices)) == len(value) else None
-        return None
-
-    def _is_within(self, value: float) -> bool:
-        return (
-            (self.least is None or value >= self.least)
-            and (self.above is None or value > self.above)
-            and (self.most is None or value <= self.most)
-            and (self.below is None or value < self.below)
-        )
-
-
-def integer(default: int | str, doc: str, *, least: int, most: int | None = None, words: tuple[str, ...] = ()) -> Any:
-    """Declare an integer."""
-    return _declared(default, Parameter(kind="integer", doc=doc, least=least, most=most, words=words))
-
-
-def number(
-    default: float | str,
-    doc: str,
-    *,
-    least: float | None = None,
-    above: float | None = None,
-    most: float | None = None,
-    below: float | None = None,
-    words: tuple[str, ...] = (),
-) -> Any:
-    """Declare a finite number."""
-    bounds = {"least": least, "above": above, "most": most, "below": below}
-    return _declared(default, Parameter(kind="number", doc=doc, words=words, **bounds))
-
-
-def choice(default: str, doc: str, *words: str) -> Any:
-    """Declare one of several words."""
-    return _declared(default, Parameter(kind="word", doc=doc, words=words))
-
-
-def boolean(default: bool, doc: str) -> Any:  # noqa: FBT001 # a default, not a switch
-    """Declare a truth value."""
-    return _declared(default, Parameter(kind="boolean", doc=doc))
-
-
-def indices(default: str, doc: str, *words: str) -> Any:
-    """Declare a list of distinct indices, or one of several words."""
-    return _declared(default, Parameter(kind="indices", doc=doc, words=words))
-
-
-def _declared(default: object, parameter: Parameter) -> Any:
-    return field(default=default, metadata={_KEY: parameter})
-
-
-@dataclass(frozen=True, kw_only=True)
-class MethodSpec:
-    """Parameters common to all methods; a method with more has a subclass.
-
-    Raises
-    ------
-    InvalidParameterError
-        For a value outside its domain.
-
-    """
+    together: ClassVar[str] = ""  # constraints between the parameters of a subclass
 
     n_components: int = integer(2, "p, the dimension of the embedding.", least=1)
-
-    def __post_init__(self) -> None:
-        for name, parameter in self.parameters().items():
-            object.__setattr__(self, name, parameter.checked(name, getattr(self, name)))
-        self.check_together()
-
-    def check_together(self) -> None:
-        """Raise `InvalidParameterError` for a meaningless combination of options."""
-
-    @classmethod
-    def parameters(cls) -> dict[str, Parameter]:
-        """Return the parameters by name."""
-        return {item.name: item.metadata[_KEY] for item in fields(cls)}
-
-    @classmethod
-    def schema(cls) -> dict[str, Any]:
-        """Return the JSON Schema of the parameters, an object with a default for every member."""
-        members = {item.name: item.metadata[_KEY].schema(item.default) for item in fields(cls)}
-        return {"type": "object", "properties": members, "additionalProperties": False}
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all parameters as a JSON-able dictionary."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Self:
-        """Return the specification of a dictionary; unknown names raise `InvalidParameterError`."""
-        names = cls.parameters()
-        if unknown := sorted(set(values) - set(names)):
-            raise InvalidParameterError(
-                f"Unknown parameters: {', '.join(map(str, unknown))}.", remedy=f"Known are {', '.join(names)}."
-            )
-        return cls(**values)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,16 +24,3 @@ class NeighborSpec(MethodSpec):
     """Parameters of a method on nearest neighbors."""
 
     n_neighbors: int = integer(10, "k, the number of neighbours of a point.", least=2)
-
-
-def _integer(value: object) -> int | None:
-    """Return an integer of Python or numpy as an int, or None."""
-    try:
-        return None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]  # a TypeError
-    except TypeError:
-        return None
-
-
-def _shortened(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

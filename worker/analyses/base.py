@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from glle_engine import Draw, Posterior
     from glle_engine.base.progress import OnProgress
+    from worker.records.cache_entry import Array, Entry
     from worker.records.draws import DrawKey
     from worker.records.job import Kind
-    from worker.storage.array_cache import Array, Entry
 
 
 class AnalysisContext(Protocol):
@@ -105,4 +105,4 @@ class AnalysisSpec:
 
 def results_prefix(subject: str) -> str:
     """Return the prefix of the cache keys of all results about a posterior or a data set."""
-    return named("entry", f"result:{subject}:")
+    return versioned(f"result:{subject}:")

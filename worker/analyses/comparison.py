@@ -19,7 +19,7 @@ from worker.records.cache_entry import Entry
 
 if TYPE_CHECKING:
     from worker.analyses.base import AnalysisContext
-    from worker.storage.array_cache import Array
+    from worker.records.cache_entry import Array
 
 Target = Literal["first", "truth"]
 

@@ -21,7 +21,7 @@ from worker.records.ids import digest
 if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
     from worker.analyses.base import AnalysisContext
-    from worker.storage.array_cache import Array
+    from worker.records.cache_entry import Array
 
 
 @dataclass(frozen=True, kw_only=True)

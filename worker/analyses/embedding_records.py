@@ -88,7 +88,7 @@ class EmbeddingStore:
 
     def put(self, record: EmbeddingRecord, ttl_ms: int) -> bool:
         """Restore a record for some milliseconds; return False if one exists."""
-        raw = written("embedding", asdict(record))
+        raw = dump_record(asdict(record))
         return bool(self._client.set(_key(record.recipe.id), raw, px=ttl_ms, nx=True))
 
     def fetch(self, id_: str) -> EmbeddingRecord:
@@ -121,7 +121,7 @@ def record_of(id_: str, raw: str | bytes) -> EmbeddingRecord:
     def make(fields: dict[str, Any]) -> EmbeddingRecord:
         return EmbeddingRecord(**{**fields, "recipe": Recipe(**fields["recipe"])})
 
-    return read("embedding", f"The record of embedding {id_}", raw, make)
+    return load_record(f"The record of embedding {id_}", raw, make)
 
 
 def _key(id_: str) -> str:

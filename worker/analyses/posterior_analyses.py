@@ -147,7 +147,7 @@ class ReconstructionsSpec(SampleSpec):
         data = np.empty((self.count, *training.shape))
         for done, key in enumerate(self.keys(self.count)):
             weights = posterior.weights(key.index, seed=self.seed, scale=self.scale, source=self.source)
-            data[done] = reconstruct(posterior, training, weights)
+            data[done] = posterior.reconstruct(training, weights)
             context.on_progress(done + 1, self.count, "drawing")
         return Entry(self.to_dict(), {"data": data})
 
@@ -235,7 +235,7 @@ def _local_trust(data: Array, posterior: Posterior, on_progress: OnProgress) -> 
 def _extended(posterior: Posterior, training: Array, new: Array, on_progress: OnProgress) -> Extension:
     """Place new points in blocks of rows; no point's result depends on the others."""
     rows = max(16, EXTENSION_WORK // training.size)
-    parts = [extend(posterior, training, new[part]) for part in blocks(len(new), rows, "placing", on_progress)]
+    parts = [posterior.extend(training, new[part]) for part in blocks(len(new), rows, "placing", on_progress)]
     return Extension(
         np.concatenate([part.neighbors for part in parts]),
         np.concatenate([part.weights for part in parts]),

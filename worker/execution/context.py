@@ -91,7 +91,7 @@ class TaskContext:
         """Return a data set's extra arrays."""
         if (record := self.stores.datasets.get(dataset)) is None:
             raise not_found(dataset)
-        return self.stores.datasets.beside(record)
+        return self.stores.datasets.load_extras(record)
 
     def calibration(self) -> Entry:
         """Return the posterior's default calibration."""
@@ -101,9 +101,9 @@ class TaskContext:
 
     def draws(self, posterior: Posterior, keys: Iterable[DrawKey]) -> Iterator[Draw]:
         """Yield draws from the cache; make and cache the missing ones."""
-        keys, id_, size = list(keys), self.record.drawn_from, group_size(posterior)
+        keys, id_, size = list(keys), self.record.arrays_id, group_size(posterior)
         cache = self.stores.cache
-        keep = cache.keep_together(draws_bytes(self.record.n, self.record.spec["n_components"], len(keys)))
+        keep = cache.tier_by_size(draws_bytes(self.record.n, self.record.spec["n_components"], len(keys)))
         for start in range(0, len(keys), size):
             group = keys[start : start + size]
             entries = {key: cache.get(key.cache_key(id_)) for key in group}
@@ -155,7 +155,7 @@ def load_or_fit(stores: Stores, job: Job, record: PosteriorRecord) -> Posterior:
     if posterior is None:
         values = stores.datasets.values(record.dataset)
         with stage("fitting again"):
-            posterior = glle_engine.fit_spec(
+            posterior = glle_engine.fit(
                 values,
                 FitSpec.from_dict(record.spec),
                 on_progress=progress_writer(stores, job, "fitting again: "),

@@ -12,6 +12,7 @@ from glle_engine import Draw, Posterior
 from worker.base.numerics import own_numbers
 from worker.base.problems import refuse
 from worker.execution.telemetry import count_draws, stage
+from worker.records.cache_entry import Entry
 from worker.records.draws import DrawKey
 from worker.records.ids import content_sha256
 
@@ -34,7 +35,7 @@ def uncached_group(cache: TieredCache, id_: str, key: DrawKey, size: int) -> lis
         for index in range(first, first + size)
         if index != key.index
     ]
-    present = cache.present([other.cache_key(id_) for other in others]) if others else []
+    present = cache.contains([other.cache_key(id_) for other in others]) if others else []
     return [key, *(other for other, is_present in zip(others, present, strict=True) if not is_present)]
 
 

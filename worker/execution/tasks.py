@@ -128,7 +128,7 @@ def _fit(stores: Stores, job: Job) -> None:
     dataset, spec = job.spec["dataset"], FitSpec.from_dict(job.spec["spec"])
     values = stores.datasets.values(dataset)
     clock = StageClock(progress_writer(stores, job))
-    posterior = glle_engine.fit_spec(values, spec, on_progress=clock)
+    posterior = glle_engine.fit(values, spec, on_progress=clock)
     stages = clock.stop()
     record_stages(stages)
     stores.jobs.stage(job.id, "caching")
@@ -208,9 +208,9 @@ class _ShardMaker:
     def make(self, shard: int) -> None:
         """Make the uncached draws of a shard, open the next shard, and write progress."""
         stores, job, spec, submit = self.stores, self.job, self.spec, self.writer.submit
-        keys, keep = spec.shard_keys(shard), stores.cache.keep_together(spec.nbytes)
-        drawn_from = self.record.drawn_from
-        present = stores.cache.present([key.cache_key(drawn_from) for key in keys])
+        keys, keep = spec.shard_keys(shard), stores.cache.tier_by_size(spec.nbytes)
+        arrays_id = self.record.arrays_id
+        present = stores.cache.contains([key.cache_key(arrays_id) for key in keys])
         size = len(keys) if all(present) else group_size(self.posterior)
         stores.jobs.stage(job.id, "drawing")
         if shard == 0:  # the posterior is cached now, so the other chains need not fit it
@@ -221,9 +221,9 @@ class _ShardMaker:
             group = zip(keys[start:done], present[start:done], strict=True)
             if missing := [key for key, is_present in group if not is_present]:
                 if spec.total == 1:
-                    missing = uncached_group(stores.cache, drawn_from, keys[0], size)
+                    missing = uncached_group(stores.cache, arrays_id, keys[0], size)
                 draws, seconds = make_draws(self.posterior, missing)
-                submit(partial(store_draws, stores.cache, drawn_from, missing, draws, seconds, keep))
+                submit(partial(store_draws, stores.cache, arrays_id, missing, draws, seconds, keep))
             if done == len(keys) and spec.shards > job.chains:  # the first shard has not opened all
                 submit(partial(stores.queue.open_next, job, shard))
             submit(partial(stores.jobs.advance, job.id, job.round, shard, done))
@@ -235,7 +235,7 @@ def _analyse(stores: Stores, job: Job, *, round_: int) -> None:
     spec = analysis_of(job)
     require_own_numbers(f"The result of job {job.id}", spec.engine)
     result = None
-    if not all(stores.cache.present([spec.cache_key(job.subject)])):
+    if not all(stores.cache.contains([spec.cache_key(job.subject)])):
         with stage("analysing"):
             result = spec.run(TaskContext(stores, job))
     stores.jobs.progress(job.id, spec.total, spec.total, "caching")

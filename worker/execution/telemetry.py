@@ -90,11 +90,12 @@ class TaskTelemetry:
             span.update_name(f"task {job.kind}")
             span.set_attributes({"glle.kind": job.kind, "glle.status": job.status, "glle.round": job.round})
             if job.error is not None:
-                TRACING.failed(span, job.error.code, job.error.detail)
+                span.set_attribute("error.type", job.error.code)
+                span.set_status(Status(StatusCode.ERROR, job.error.detail))
 
     def _record(self, stage: str, began: float, seconds: float, **attributes: Any) -> None:
         self._seconds[stage] = self._seconds.get(stage, 0.0) + seconds
-        TRACING.over(stage, began, seconds, parent=self._parent, **attributes)
+        TRACING.record(stage, began, seconds, parent=self._parent, **attributes)
 
 
 _ACTIVE: list[TaskTelemetry] = []  # that of the running task, if any

@@ -159,7 +159,7 @@ class GlleWorker(Worker):
         The child reads all data of the task itself, so that its worker can send heartbeats and stop it meanwhile.
         """
         process_guard.die_with_parent(signal.SIGKILL, os.getppid())
-        process_stores().counts.forget()  # its parent's
+        process_stores().counts.clear()  # its parent's
         super().main_work_horse(job, queue)
 
     def monitor_work_horse(self, job: Job, queue: Queue) -> None:
@@ -195,7 +195,7 @@ def main(name: str | None = None) -> int:
     if tracing.wanted(settings):
         tracing.load()
     if find_spec("numba") is not None:
-        from glle_engine.eigen.batched.solver import warm  # noqa: PLC0415 -- before the fork, not in each work-horse
+        from glle_engine.eigen.eigenproblem import warm  # noqa: PLC0415 -- before the fork, not in each work-horse
 
         warm()
     numbers = adopt(numerics_kind())

@@ -149,10 +149,10 @@ class JobIndex:
         self, tenant: str, before: str | None, limit: int, status: Status | None = None, kind: Kind | None = None
     ) -> list[str]:
         """Return the newest members of a tenant's list after the member `before`; one round trip."""
-        keys = [own(INDEX, tenant)]
+        keys = [tenant_key(INDEX, tenant)]
         if status is not None or kind is not None:
             keys = [
-                own(f"{INDEX}:{status_}:{kind_}", tenant)
+                tenant_key(f"{INDEX}:{status_}:{kind_}", tenant)
                 for status_ in (STATUSES if status is None else (status,))
                 for kind_ in (KINDS if kind is None else (kind,))
             ]

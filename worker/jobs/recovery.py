@@ -12,7 +12,7 @@ from rq.job import JobStatus
 
 from glle_engine import NUMBERS
 from worker.base.numerics import is_of_this_version
-from worker.base.problems import ProblemError, left_behind, no_worker_of_kind, worker_lost
+from worker.base.problems import ProblemError, no_worker_of_kind, orphaned_job, worker_lost
 from worker.base.versions import numbers_of_queue
 from worker.jobs import priority_scripts
 from worker.jobs.live_workers import own_queues, workers_by_numbers
@@ -155,7 +155,7 @@ class JobRecovery:
                 log.info("Taken over from queue %s", job.queue, extra={"fields": {"job_id": job.id}})
         elif job.idle_seconds > ABANDONED_SECONDS:
             self._jobs.finish_cancel(job.id)
-            self._jobs.fail(job.id, left_behind(job.id, job.numbers, NUMBERS))
+            self._jobs.fail(job.id, orphaned_job(job.id, job.numbers, NUMBERS))
             return self._queue.withdraw(self._jobs.fetch(job.id))
         return self._jobs.fetch(job.id)
 

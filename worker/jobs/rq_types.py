@@ -47,9 +47,10 @@ class SafeJob(RqJob):
         """Send nothing."""
 
     def _execute(self) -> Any:
-        if self.instance is not None or self.func_name not in self.handlers:
-            raise PermissionError(f"{self.func_name!r} is not a task of this worker.")
-        return self.handlers[self.func_name](*self.args, **self.kwargs)
+        name = self.func_name
+        if self.instance is not None or name is None or name not in self.handlers:
+            raise PermissionError(f"{name!r} is not a task of this worker.")
+        return self.handlers[name](*self.args, **self.kwargs)
 
 
 class TakenTasks(IntermediateQueue):

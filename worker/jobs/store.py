@@ -361,7 +361,7 @@ class JobStore:
         if self._room is not None:
             self._room.require()
         with self._client.pipeline(transaction=False) as pipeline:
-            pipeline.scard(own(lua_scripts.OPEN, job.tenant))
+            pipeline.scard(tenant_key(lua_scripts.OPEN, job.tenant))
             pipeline.scard(lua_scripts.ALL_OPEN)
             tenant_open, all_open = map(int, pipeline.execute())
         if self._limits.open and tenant_open >= self._limits.open:
@@ -374,7 +374,7 @@ class JobStore:
         if reply == lua_scripts.QUOTA:
             return too_many_jobs(self._tenant, self._limits.open)
         if reply == lua_scripts.JOBS:
-            return too_many_of_all(self._limits.all_open)
+            return too_many_jobs_overall(self._limits.all_open)
         if reply == lua_scripts.ROOM:
             assert self._room is not None
             return self._room.refusal()

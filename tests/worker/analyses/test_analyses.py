@@ -26,9 +26,8 @@ from worker.analyses.posterior_analyses import (
 )
 from worker.analyses.registry import analysis_of
 from worker.base.problems import ProblemError
-from worker.execution import context
+from worker.execution import context, tasks
 from worker.execution import draws as drawing
-from worker.execution import tasks
 from worker.jobs.store import Job, Kind
 from worker.records.cache_entry import Entry
 from worker.records.draws import AUTO

@@ -392,7 +392,7 @@ def test_cancel_stops_a_shard_between_groups(stores: Stores, fitted: str, monkey
     ended = stores.jobs.fetch(job.id)
     assert ended.status == "cancelled"
     assert len(asked) <= 8 + 4 * MAX_PENDING
-    present = stores.cache.present([key.cache_key(stores.posteriors.drawn_from(fitted)) for key in spec.shard_keys(0)])
+    present = stores.cache.contains([key.cache_key(stores.posteriors.arrays_id(fitted)) for key in spec.shard_keys(0)])
     assert all(present[: ended.done])
     assert sum(present) <= len(asked)
     assert stores.queue.length() <= 3

@@ -15,7 +15,7 @@ from tests.worker.execution.test_tasks import draws_job, fit_job
 from worker.analyses.posterior_analyses import SummarySpec
 from worker.execution import tasks
 from worker.execution.telemetry import count_draws, observe_task, stage
-from worker.observability.counters import Spread
+from worker.observability.counters import Histogram
 
 if TYPE_CHECKING:
     from worker.base.settings import Settings

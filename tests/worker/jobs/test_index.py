@@ -117,7 +117,7 @@ def test_a_tenant_keeps_its_newest_records(stores: Stores) -> None:
         assert not stores.client.exists(f"glle:job:{id_}")
     assert jobs.claim_holder("claim 0") is None
     assert jobs.claim_holder("claim 7") is not None
-    assert not stores.client.exists(own("glle:claim:claim 0", "alice"))
+    assert not stores.client.exists(tenant_key("glle:claim:claim 0", "alice"))
     require_exact(stores, jobs, "alice")
 
 

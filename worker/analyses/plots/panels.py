@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from worker.analyses.base import AnalysisContext, AnalysisSpec
-    from worker.storage.array_cache import Array, Entry
+    from worker.records.cache_entry import Array, Entry
 
     Layout = tuple[list[Panel], int, str]  # panels, columns, title
 

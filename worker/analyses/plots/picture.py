@@ -12,7 +12,7 @@ from glle_engine.base.errors import MissingLibraryError
 from worker.analyses.base import AnalysisSpec
 from worker.analyses.plots.figure import Format, render
 from worker.analyses.plots.panels import LAYOUTS
-from worker.storage.array_cache import Entry
+from worker.records.cache_entry import Entry
 
 if TYPE_CHECKING:
     from worker.analyses.base import AnalysisContext
