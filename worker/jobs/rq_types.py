@@ -47,9 +47,10 @@ class SafeJob(RqJob):
         """Send nothing."""
 
     def _execute(self) -> Any:
-        if self.instance is not None or self.func_name not in self.handlers:
+        handler = self.handlers.get(self.func_name or "")
+        if self.instance is not None or handler is None:
             raise PermissionError(f"{self.func_name!r} is not a task of this worker.")
-        return self.handlers[self.func_name](*self.args, **self.kwargs)
+        return handler(*self.args, **self.kwargs)
 
 
 class TakenTasks(IntermediateQueue):

@@ -27,9 +27,8 @@ from worker.analyses.posterior_analyses import (
 )
 from worker.analyses.registry import analysis_of
 from worker.base.problems import ProblemError
-from worker.execution import context
+from worker.execution import context, tasks
 from worker.execution import draws as drawing
-from worker.execution import tasks
 from worker.jobs.store import Job, Kind
 from worker.records.draws import AUTO
 from worker.storage.array_cache import Entry
