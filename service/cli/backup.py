@@ -43,7 +43,7 @@ def _backup(chosen: argparse.Namespace, settings: Settings) -> int:
     from service.cli.data_folder import reached  # noqa: PLC0415 # each command loads what it needs
     from worker.base.files import temporary  # noqa: PLC0415 # each command loads what it needs
     from worker.operations.backup.archive import Writer  # noqa: PLC0415 # each command loads what it needs
-    from worker.operations.backup.dump import take  # noqa: PLC0415 # each command loads what it needs
+    from worker.operations.backup.dump import dump  # noqa: PLC0415 # each command loads what it needs
 
     if chosen.verify:
         return _verify(chosen)
@@ -55,7 +55,7 @@ def _backup(chosen: argparse.Namespace, settings: Settings) -> int:
         path /= time.strftime("glle-%Y%m%dT%H%M%SZ.tar", time.gmtime())
     try:
         with reached(settings) as here, temporary(path.parent) as file:  # readable by its owner alone
-            counts = take(here, Writer(file), _chosen(chosen))
+            counts = dump(here, Writer(file), _chosen(chosen))
             file.publish(path)
     except OSError as error:
         remedy = "Make the folder, or room in it; a file that was there is as it was."

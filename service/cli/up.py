@@ -140,7 +140,7 @@ class Tree:
         """Start a worker, by a name that none had before: the registry knows those that were killed for a while."""
         name = f"{socket.gethostname()}-{os.getpid()}-{next(self._numbers)}".replace(".", "-")
         process = self._command(["worker", "--name", name], environment)
-        return Started(process, partial(registry.knows, name), name)
+        return Started(process, partial(registry.is_registered, name), name)
 
     def _command(
         self, arguments: list[str], environment: dict[str, str], descriptors: tuple[int, ...] = ()

@@ -10,6 +10,7 @@ import logging
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import redis
 from rq import Retry
 from rq.job import JobStatus
 
@@ -26,8 +27,6 @@ from worker.records.ids import text
 from worker.records.job import job_key
 
 if TYPE_CHECKING:
-    import redis
-
     from worker.base.settings import Settings
     from worker.jobs.store import JobStore
     from worker.records.job import Job
@@ -158,6 +157,13 @@ class TaskQueue:
     def live_workers(self, queue: str = NAME) -> int:
         """Return the number of live workers of a queue."""
         return len(workers_of(self._client, self._settings, queue))
+
+    def is_registered(self, worker: str) -> bool:
+        """Return whether a worker has entered the registry; False if the server does not answer."""
+        try:
+            return bool(self._client.exists(f"rq:worker:{worker}"))
+        except redis.RedisError:
+            return False
 
     def numbers_for_new(self) -> str:
         """Return the numbers for new work.

@@ -91,6 +91,7 @@ class JobStore:
         self._hand_over = client.register_script(lua_scripts.HAND_OVER)
         self._reopen = client.register_script(lua_scripts.REOPEN)
         self._expire = client.register_script(lua_scripts.EXPIRE)
+        self._put = client.register_script(lua_scripts.PUT)
 
     def of(self, tenant: str, limits: JobLimits) -> Self:
         """Return the store as a tenant sees it."""
@@ -223,6 +224,22 @@ class JobStore:
     def newest(self, before: str | None = None) -> Iterator[tuple[str, Job]]:
         """Yield (cursor, job) as `listed`, without expired records."""
         return ((cursor, job) for cursor, job in self.listed(before) if job is not None)
+
+    def all_ended(self) -> Iterator[tuple[str, dict[str, str], int]]:
+        """Yield (id, stored record, milliseconds to live) of all tenants' ended jobs, possibly with repetitions."""
+        for raw in self._client.scan_iter(match=job_key("*"), count=1000):
+            with self._client.pipeline(transaction=True) as pipeline:
+                pipeline.hgetall(raw)
+                pipeline.pttl(raw)
+                record, ttl_ms = pipeline.execute()
+            if ttl_ms > 0:  # the record of an open job does not expire
+                yield text(raw).removeprefix(job_key("")), {text(k): text(v) for k, v in record.items()}, ttl_ms
+
+    def put(self, record: dict[str, str], ttl_ms: int) -> bool:
+        """Restore the stored record of an ended job for some milliseconds; return False if one exists."""
+        id_, tenant = record["id"], record.get("tenant", DEFAULT)
+        args = [ttl_ms, index_member(record["created"], id_), now_ms(), tenant, *_flat(record)]
+        return bool(self._put(keys=[job_key(id_), own(INDEX, tenant)], args=args))
 
     def delete(self, id_: str) -> Job:
         """Remove the record of an ended job, and return the job.

@@ -1,4 +1,4 @@
-"""The embedded Redis servers: two children with a random password that no command line shows."""
+"""Embedded Redis servers: two child processes with a random password that no command line shows."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from worker.execution import process_guard
 if TYPE_CHECKING:
     from worker.base.settings import Settings
 
-START_SECONDS = 30.0  # a long AOF loads first
+START_SECONDS = 30.0  # covers the loading of a long AOF
 
 
 class ServerError(RuntimeError):
-    """An embedded server that does not start; the message quotes its log."""
+    """An embedded server does not start; the message quotes its log."""
 
 
 class Server:
@@ -32,9 +32,9 @@ class Server:
     Parameters
     ----------
     folder
-        Its working folder, made when absent: log and, with persistence, the AOF.
+        The working folder for the log and the AOF, created if necessary.
     options
-        Lines of its configuration beside the port, the password and the folder.
+        Lines of the configuration beside the port, the password and the folder.
 
     """
 
@@ -42,17 +42,17 @@ class Server:
         self.folder = folder
         self._options = options
         self.process: subprocess.Popen[bytes] | None = None
-        # Port and password outlive a restart, so that the clients' URL stays good.
+        # A restart keeps port and password, so the clients' URL stays valid.
         self._password = secrets.token_hex(16)
         self._port = _free_port()
 
     @property
     def url(self) -> str:
-        """Its URL, with the password."""
+        """The URL, with the password."""
         return f"redis://:{self._password}@127.0.0.1:{self._port}/0"
 
     def spawn(self) -> subprocess.Popen[bytes]:
-        """Start the process and return it at once; `wait` says when it answers."""
+        """Start the process and return it at once; `wait` blocks until it answers."""
         restrict_folder(self.folder)
         lines = (
             "bind 127.0.0.1",
@@ -69,9 +69,9 @@ class Server:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.STDOUT,
-            umask=0o777 - FOLDER_MODE,  # its log and its AOF hold every record
-            start_new_session=True,  # Ctrl-C is for the head of the tree, which stops the others in order
-            preexec_fn=process_guard.preexec(signal.SIGTERM),  # noqa: PLW1509 # one thread: what dies with us is tied here
+            umask=0o777 - FOLDER_MODE,  # log and AOF hold every record
+            start_new_session=True,  # Ctrl-C reaches the parent only, which stops its children in order
+            preexec_fn=process_guard.preexec(signal.SIGTERM),  # noqa: PLW1509 # called from the only thread
         )
         assert process.stdin is not None
         process.stdin.write("\n".join(lines).encode() + b"\n")
@@ -80,14 +80,7 @@ class Server:
         return process
 
     def wait(self) -> Self:
-        """Return once the server answers.
-
-        Raises
-        ------
-        ServerError
-            When it ends or stays silent.
-
-        """
+        """Wait until the server answers; raises `ServerError` if it ends or stays silent."""
         assert self.process is not None
         client = redis.Redis.from_url(self.url, socket_connect_timeout=1.0, socket_timeout=1.0)
         deadline = time.monotonic() + START_SECONDS
@@ -101,10 +94,10 @@ class Server:
                     return self
         finally:
             client.close()
-        raise ServerError(f"The embedded server in {self.folder} did not start: {self._last_words()}")
+        raise ServerError(f"The embedded server in {self.folder} did not start: {self._log_tail()}")
 
     def stop(self) -> None:
-        """Stop it in order, so that its AOF is whole."""
+        """Stop the server gracefully, so that its AOF is complete."""
         if self.process is None:
             return
         self.process.terminate()
@@ -114,15 +107,15 @@ class Server:
             self.process.kill()
             self.process.wait()
 
-    def _last_words(self) -> str:
+    def _log_tail(self) -> str:
         log = self.folder / "server.log"
         return " / ".join(log.read_text(errors="replace").splitlines()[-3:]) if log.exists() else "no log"
 
 
 def queue_server(settings: Settings) -> Server:
-    """Return the server of the queue and the records: nothing in it is evicted, all of it persists.
+    """Return the persistent server of the queue and the records, without eviction.
 
-    With ``everysec`` it answers before it has written when the disk is slow: killed then, it lost hundreds of writes.
+    With ``appendfsync everysec`` and a slow disk it answers before it writes; a kill then lost hundreds of writes.
     """
     options = (
         "appendonly yes",
@@ -134,7 +127,7 @@ def queue_server(settings: Settings) -> Server:
 
 
 def cache_server(settings: Settings) -> Server:
-    """Return the server of the arrays: the least recently used go first, nothing persists."""
+    """Return the volatile server of the arrays, which evicts the least recently used."""
     options = (
         "appendonly no",
         f"maxmemory {settings.cache_bytes}",

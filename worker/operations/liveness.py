@@ -1,7 +1,6 @@
-"""Whether a worker of this machine lives: what an orchestrator asks by `python -m worker.operations.liveness`.
+"""Liveness probe of an orchestrator: `python -m worker.operations.liveness` fails if this host has no live worker.
 
-Alive is whose heartbeat stands in the queue. While the queue's Redis does not answer nobody knows: that is no reason to
-kill workers, which wait for it themselves.
+While the queue's Redis does not answer, the probe succeeds: the workers wait for it and must not be killed.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from worker.jobs.live_workers import workers_by_numbers
 
 
 def is_alive(settings: Settings, host: str) -> bool:
-    """Say whether a worker of a host gave a sign of life lately, or nobody can say."""
+    """Return whether a host has a live worker, or Redis does not answer."""
     client = connect_queue(settings)
     try:
         live = workers_by_numbers(client, settings).values()

@@ -1,4 +1,4 @@
-"""Sweeping the object store: what expired, what is condemned, what is about nothing any more, what nobody names."""
+"""Sweep of the object store: removes expired, deserted, condemned and, on request, orphaned objects."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from worker.storage.object_store.store import ObjectStore
     from worker.stores import Stores
 
-ORPHAN_SECONDS = 6 * 3600  # an object may be written for so long before the index names it
+ORPHAN_SECONDS = 6 * 3600  # an object may be written so long before the index names it
 
 
 @dataclass
 class SweepResult:
-    """What a sweep removed, in objects; `orphans` were found, and removed if that was wanted."""
+    """Numbers of removed objects; `orphans` were found, and removed if requested."""
 
     expired: int = 0
     deserted: int = 0
@@ -27,53 +27,54 @@ class SweepResult:
     orphans: int = 0
 
 
-def sweep(here: Stores, objects: ObjectStore, *, orphans: bool, age: float = ORPHAN_SECONDS) -> SweepResult:
-    """Remove what is to be removed; raises ``store-unavailable``.
+def sweep(stores: Stores, objects: ObjectStore, *, orphans: bool, age: float = ORPHAN_SECONDS) -> SweepResult:
+    """Sweep the object store; raises ``store-unavailable``.
 
     Parameters
     ----------
     orphans
-        Whether to remove objects that no index names, too. Another deployment's are such: each needs a URL of its own.
+        Whether to remove objects that are not in the index. Those of another deployment are not, so each deployment
+        needs a separate URL.
     age
-        Seconds for which an object may be nobody's.
+        Seconds before an object without a record counts as deserted or orphaned.
 
     """
-    swept = SweepResult()
+    result = SweepResult()
     for subject in objects.index.subjects():
         entries = list(objects.index.of(subject))
-        if not _is_there(here, subject):
-            gone = [entry for entry in entries if _age(entry[1].path) > age]
-            swept.deserted += _dropped(objects, subject, gone)
-            entries = [entry for entry in entries if entry not in gone]
+        if not _exists(stores, subject):
+            deserted = [entry for entry in entries if _age(entry[1].path) > age]
+            result.deserted += _drop(objects, subject, deserted)
+            entries = [entry for entry in entries if entry not in deserted]
         expired = [entry for entry in entries if entry[1].until <= time.time()]
-        swept.expired += _dropped(objects, subject, expired)
-        if left := [stored.until for _, stored in entries if stored.until > time.time()]:
-            objects.index.due(subject, min(left))
+        result.expired += _drop(objects, subject, expired)
+        if expiries := [stored.until for _, stored in entries if stored.until > time.time()]:
+            objects.index.due(subject, min(expiries))
     for path in objects.index.condemned():
         objects.bucket.remove(path)
         objects.index.removed(path)
-        swept.condemned += 1
-    old = [path for path in objects.bucket.paths() if _age(path) > age]  # before it is asked which are named
+        result.condemned += 1
+    old = [path for path in objects.bucket.paths() if _age(path) > age]  # listed before the index is read
     named = objects.index.named()
     for path in old:
         if path not in named:
-            swept.orphans += 1
+            result.orphans += 1
             if orphans:
                 objects.bucket.remove(path)
-    return swept
+    return result
 
 
-def _is_there(here: Stores, subject: str) -> bool:
-    """Say whether there is a posterior, or a data set, of this id."""
-    return here.posteriors.exists(subject) or here.datasets.get(subject) is not None
+def _exists(stores: Stores, subject: str) -> bool:
+    """Return whether a posterior or a data set of this id exists."""
+    return stores.posteriors.exists(subject) or stores.datasets.get(subject) is not None
 
 
-def _dropped(objects: ObjectStore, subject: str, entries: list[tuple[str, StoredObject]]) -> int:
+def _drop(objects: ObjectStore, subject: str, entries: list[tuple[str, Stored]]) -> int:
     objects.index.drop(subject, entries)
     return len(entries)
 
 
 def _age(path: str) -> float:
-    """Return the seconds since an object was made; what is not ours is never old."""
-    made = created_at(path)
-    return -math.inf if made is None else time.time() - made
+    """Return the seconds since an object was written; a foreign object is never old."""
+    written = born(path)
+    return -math.inf if written is None else time.time() - written

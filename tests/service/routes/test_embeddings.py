@@ -366,7 +366,7 @@ def test_comparison_tells_which_method_is_at_work_and_is_cancelled_within_it(
     client: httpx.Client, stores: Stores, sheet: str, one_method: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The stage names the method; a cancel is heard between its iterations, and what was made is kept."""
-    monkeypatch.setattr(context, "TOLD_SECONDS", 0.0)
+    monkeypatch.setattr(context, "PROGRESS_SECONDS", 0.0)
     seen: list[dict[str, Any]] = []
 
     def iterate(X: Any, spec: Any, on_progress: Any) -> Places:

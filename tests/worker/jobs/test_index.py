@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from worker.analyses.embedding import Recipe
 from worker.base.problems import Problem, ProblemError
 from worker.jobs.index import INDEX, KINDS, POSITIONS, STATUSES, TENANTS
-from worker.operations.backup.records import ended_jobs, put_job
 from worker.records.ids import text
 from worker.records.tenants import tenant_key
 from worker.tenancy.quotas import JobLimits
@@ -175,8 +174,8 @@ def test_restored_records_are_listed(stores: Stores) -> None:
     """A record that comes back from a backup is in the lists of its status and kind."""
     jobs = stores.jobs.of("alice", JobLimits())
     id_ = ended(jobs, "claim").id
-    ((_, record, left),) = ended_jobs(stores.client)
+    ((_, record, left),) = stores.jobs.all_ended()
     stores.client.flushall()
-    assert put_job(stores.client, record, left)
+    assert stores.jobs.put(record, left)
     assert [job and job.id for _, job in jobs.listed(None, "succeeded", "fit")] == [id_]
     require_exact(stores, jobs, "alice")

@@ -17,7 +17,7 @@ from worker.analyses.embedding import Recipe
 from worker.base import versions
 from worker.base.problems import ProblemError
 from worker.operations.backup.archive import Archive, Writer
-from worker.operations.backup.dump import KINDS, BackupScope, take
+from worker.operations.backup.dump import KINDS, BackupScope, dump
 from worker.operations.backup.restore import restore
 from worker.records.cache_entry import Entry
 from worker.records.draws import DrawKey
@@ -85,7 +85,7 @@ def state(here: Stores) -> dict[str, Any]:
 def taken(here: Stores, chosen: BackupScope = EVERYTHING) -> bytes:
     """Return a backup."""
     file = io.BytesIO()
-    take(here, Writer(file), chosen)
+    dump(here, Writer(file), chosen)
     return file.getvalue()
 
 
@@ -361,7 +361,7 @@ def test_memory_is_flat(stores: Stores, settings: Settings, tmp_path: Path) -> N
     stores.datasets.add(Table(values=np.random.default_rng(0).normal(size=(2**14, 64)), source={}))
     tracemalloc.start()
     with (tmp_path / "backup").open("w+b") as file:
-        take(stores, Writer(file), BackupScope())
+        dump(stores, Writer(file), BackupScope())
         there = Stores.connect(replace(settings, data_dir=str(tmp_path / "new")))
         file.seek(0)
         restore(there, Archive(file), BackupScope())

@@ -195,7 +195,7 @@ def test_what_has_expired_is_not_there_and_is_swept(
     here.cache._client.flushall()
     assert here.cache.get(KEY) is None
     assert objects.index.overdue() == 1
-    monkeypatch.setattr("worker.operations.store_sweep._is_there", lambda *_: True)
+    monkeypatch.setattr("worker.operations.store_sweep._exists", lambda *_: True)
     told = sweep(here, objects, orphans=False)
     assert (told.expired, told.condemned) == (1, 1)
     assert objects.bucket.paths() == []

@@ -1,1 +1,4 @@
-"""Backups: everything that is the users', in one file, and back."""
+"""Backups: all user data in one file, and their restoration.
+
+May import what `worker.operations` may. Start with `archive`, then `dump` and `restore`.
+"""

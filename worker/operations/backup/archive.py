@@ -1,16 +1,16 @@
-"""The file of a backup: a plain tar of npy and JSON files, told and sealed by its last member, the manifest.
+"""The file of a backup: a plain tar of npy and JSON files, sealed by its last member, the manifest.
 
     README.txt                     how to read it without glle
-    datasets/<id>.json, .npy, ...  data sets, as they lie in the data folder
-    posteriors.jsonl               a line a posterior: id, record, calibration
-    embeddings.jsonl               a line an embedding: id, record, until when it is kept
-    jobs.jsonl                     a line a job that has ended: id, record, until when it is kept
-    keys.json                      with `--keys`: the bearer keys' digests
+    datasets/<id>.json, .npy, ...  the files of the data folder
+    posteriors.jsonl               one line per posterior: id, record, calibration
+    embeddings.jsonl               one line per embedding: id, record, time of expiry
+    jobs.jsonl                     one line per ended job: id, record, time of expiry
+    keys.json                      with `--keys`: the digests of the API keys
     cache.jsonl, cache/<i>.npy     with `--arrays`: the entries of the array cache
-    manifest.json                  versions, counts, bytes and SHA-256 of every other member
+    manifest.json                  versions, counts, and size and SHA-256 of each other member
 
-It is not compressed, because floating-point numbers hardly are: so nothing in it takes more room than it has in the
-file. It is written piece by piece and read piece by piece.
+It is not compressed, because floating-point numbers hardly compress: so no member is larger than the file. It is
+written and read in pieces.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     from worker.base.problems import ProblemError
 
-PIECE = 2**20
-LINE = 64 * 2**20  # bytes of one record; a job of ten thousand draws takes some hundred thousand
+PIECE = 2**20  # bytes
+MAX_LINE = 64 * 2**20  # bytes of one record; a job of ten thousand draws takes some hundred thousand
 MANIFEST = "manifest.json"
 README = "README.txt"
 _NAMES = re.compile(
@@ -52,36 +52,29 @@ manifest.json: bytes and SHA-256 of every other file; `tar xf` and `sha256sum` a
 
 
 class Writer:
-    """Writes an archive.
-
-    Parameters
-    ----------
-    file
-        Takes bytes in order; nothing is sought.
-
-    """
+    """Writer of an archive to a file that takes bytes in order, without seeking."""
 
     def __init__(self, file: SupportsWrite[bytes]) -> None:
-        # GNU's format: sizes beyond 8 GB, and no header that has to be looked for elsewhere.
+        # The GNU format allows members beyond 8 GB, and each header stands before its member.
         self._tar = tarfile.open(fileobj=cast("IO[bytes]", file), mode="w|", format=tarfile.GNU_FORMAT)  # noqa: SIM115 # closed by `seal`
         self._members: dict[str, dict[str, Any]] = {}
         self.add(README, io.BytesIO(_README.encode()), len(_README))
 
     def add(self, name: str, source: IO[bytes], size: int) -> None:
-        """Add a member of `size` bytes, which are read from `source` as they are written."""
+        """Add a member with the next `size` bytes of a source."""
         assert _NAMES.fullmatch(name), name
         assert name not in self._members, name
-        hashing = _Hashing(source)
+        hashing = _HashingReader(source)
         self._tar.addfile(_header(name, size), hashing)
-        self._members[name] = {"bytes": size, "sha256": hashing.found.hexdigest()}
+        self._members[name] = {"bytes": size, "sha256": hashing.sha256.hexdigest()}
 
     @contextmanager
     def lines(self, name: str) -> Iterator[Callable[[dict[str, Any]], None]]:
-        """Add a member of JSON lines: yields what writes one; they are put together in a temporary file."""
+        """Add a member of JSON lines, buffered in a temporary file; yield the function that writes a line."""
         with tempfile.TemporaryFile() as file:
 
-            def write(told: dict[str, Any]) -> None:
-                file.write(json.dumps(told, allow_nan=False).encode() + b"\n")
+            def write(record: dict[str, Any]) -> None:
+                file.write(json.dumps(record, allow_nan=False).encode() + b"\n")
 
             yield write
             size = file.tell()
@@ -90,7 +83,7 @@ class Writer:
 
     def seal(self, **facts: Any) -> None:
         """Write the manifest, and the end."""
-        told = {
+        manifest = {
             "backup": "glle",
             "glle": glle_engine.__version__,
             "numbers": glle_engine.NUMBERS,
@@ -98,26 +91,26 @@ class Writer:
             **facts,
             "members": self._members,
         }
-        text = json.dumps(stamp(told), indent=1, allow_nan=False).encode()
-        self._tar.addfile(_header(MANIFEST, len(text)), io.BytesIO(text))
+        raw = json.dumps(stamped("backup", manifest), indent=1, allow_nan=False).encode()
+        self._tar.addfile(_header(MANIFEST, len(raw)), io.BytesIO(raw))
         self._tar.close()
 
 
-class _Hashing:
-    """A file that is read once, and the digest of what was read."""
+class _HashingReader:
+    """A file that is read once, and the digest of the bytes read."""
 
     def __init__(self, source: IO[bytes]) -> None:
         self._source = source
-        self.found = hashlib.sha256()
+        self.sha256 = hashlib.sha256()
 
     def read(self, size: int = -1, /) -> bytes:
         piece = self._source.read(size)
-        self.found.update(piece)
+        self.sha256.update(piece)
         return piece
 
 
 class Archive:
-    """An archive that was looked through from end to end: what it says of itself is so.
+    """An archive that was verified from end to end.
 
     Parameters
     ----------
@@ -127,12 +120,12 @@ class Archive:
     Attributes
     ----------
     manifest : dict
-        What it says of itself.
+        The manifest, which matches the members.
 
     Raises
     ------
     ProblemError
-        ``backup-unreadable``: no archive of glle, cut off, changed, or with members that have no place in one.
+        ``backup-unreadable``: no archive of glle, cut off, changed, or with foreign members.
         ``written-by-newer-version``.
 
     """
@@ -140,45 +133,46 @@ class Archive:
     def __init__(self, file: IO[bytes]) -> None:
         try:
             self._tar = tarfile.open(fileobj=file, mode="r:")  # noqa: SIM115 # closed with its file
-            self._infos = self._looked_through()
-        except (tarfile.TarError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise damaged(f"{type(error).__name__}: {error}") from error
-        except (RecursionError, OverflowError) as error:
+            self._infos = self._verified()
+        except (
+            tarfile.TarError, EOFError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError,
+        ) as error:  # fmt: skip
             raise damaged(f"{type(error).__name__}: {error}") from error
 
-    def _looked_through(self) -> dict[str, tarfile.TarInfo]:
-        """Return the members by name, each compared with the manifest."""
+    def _verified(self) -> dict[str, tarfile.TarInfo]:
+        """Set the manifest, and return the members by name, each compared with it."""
         infos: dict[str, tarfile.TarInfo] = {}
-        found: dict[str, dict[str, Any]] = {}
+        members: dict[str, dict[str, Any]] = {}
         for info in self._tar:
-            if MANIFEST in infos or info.name in infos or not info.isreg() or info.issparse():
+            is_regular = info.isreg() and not info.issparse()
+            if MANIFEST in infos or info.name in infos or not is_regular:
                 raise damaged(f"{info.name!r} is no member of a backup")
             if info.name != MANIFEST:
                 if not _NAMES.fullmatch(info.name):
                     raise damaged(f"{info.name!r} is no member of a backup")
-                found[info.name] = {"bytes": info.size, "sha256": self._digest(info)}
+                members[info.name] = {"bytes": info.size, "sha256": self._digest(info)}
             infos[info.name] = info
         if MANIFEST not in infos:
             raise damaged("it has no manifest, so its end is missing")
-        told = json.loads(self._file(infos.pop(MANIFEST)).read())
-        if not isinstance(told, dict) or told.get("backup") != "glle":
+        manifest = json.loads(self._file(infos.pop(MANIFEST)).read())
+        if not isinstance(manifest, dict) or manifest.get("backup") != "glle":
             raise damaged("its manifest is not of glle")
-        self.manifest = check_schema("The backup", told)
+        self.manifest = opened("backup", "The backup", manifest)
         if not all(isinstance(self.manifest[name], str) for name in ("glle", "numbers", "created")) or not all(
             isinstance(count, int) for count in self.manifest["counts"].values()
         ):
             raise damaged("its manifest is not of glle")
-        if (listed := self.manifest["members"]) != found:
-            names = sorted(name for name in {*listed, *found} if listed.get(name) != found.get(name))
-            raise damaged(f"{len(names)} members are not as the manifest says: {', '.join(names[:5])}")
+        if (listed := self.manifest["members"]) != members:
+            names = sorted(name for name in {*listed, *members} if listed.get(name) != members.get(name))
+            raise damaged(f"{len(names)} members differ from the manifest: {', '.join(names[:5])}")
         return infos
 
     def _digest(self, info: tarfile.TarInfo) -> str:
-        file, sha256, read = self._file(info), hashlib.sha256(), 0
+        file, sha256, size = self._file(info), hashlib.sha256(), 0
         while piece := file.read(PIECE):
             sha256.update(piece)
-            read += len(piece)
-        if read != info.size:
+            size += len(piece)
+        if size != info.size:
             raise damaged(f"{info.name!r} is cut off")
         return sha256.hexdigest()
 
@@ -188,15 +182,15 @@ class Archive:
         return file
 
     def __contains__(self, name: str) -> bool:
-        """Say whether there is a member of this name."""
+        """Return whether a member of this name exists."""
         return name in self._infos
 
     def names(self, prefix: str, suffix: str) -> list[str]:
-        """Return the names of members that begin and end so."""
+        """Return the sorted names of members with a prefix and a suffix."""
         return sorted(name for name in self._infos if name.startswith(prefix) and name.endswith(suffix))
 
     def open(self, name: str) -> IO[bytes]:
-        """Return a member to read from."""
+        """Return a member as a readable file."""
         return self._file(self._infos[name])
 
     def size(self, name: str) -> int:
@@ -204,27 +198,27 @@ class Archive:
         return self._infos[name].size
 
     def lines(self, name: str) -> Iterator[dict[str, Any]]:
-        """Yield the objects of a member of JSON lines; none where it is not there."""
+        """Yield the objects of a member of JSON lines, none if the member is missing."""
         if name not in self:
             return
         with self.open(name) as file:
-            while line := file.readline(LINE):
+            while line := file.readline(MAX_LINE):
                 try:
-                    told = json.loads(line)
+                    record = json.loads(line)
                 except (ValueError, RecursionError) as error:
                     raise damaged(f"a line of {name} is no JSON") from error
-                if not isinstance(told, dict):
+                if not isinstance(record, dict):
                     raise damaged(f"a line of {name} is no object")
-                yield told
+                yield record
 
 
 def damaged(why: str) -> ProblemError:
-    """Return the refusal of a file that is no whole backup."""
+    """Return the refusal of a file that is no complete backup."""
     remedy = "Nothing was changed. Take another backup, or fetch this one again."
-    return refuse("backup-unreadable", 422, f"This is no backup of glle that can be relied on: {why}.", remedy)
+    return refuse("backup-unreadable", 422, f"This file is no backup of glle, or is damaged: {why}.", remedy)
 
 
 def _header(name: str, size: int) -> tarfile.TarInfo:
-    info = tarfile.TarInfo(f"{name}")
+    info = tarfile.TarInfo(name)
     info.size, info.mode, info.mtime = size, 0o600, int(time.time())
     return info

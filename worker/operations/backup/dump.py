@@ -1,19 +1,21 @@
-"""Taking a backup, while the service runs: data first, then what refers to them, so that no record lacks its data."""
+"""Taking a backup while the service runs: data first, then the records that refer to them.
+
+So no record in a backup lacks its data.
+"""
 
 from __future__ import annotations
 
 import io
 import json
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from worker.analyses.embedding_records import record_of as embedding_of
 from worker.base.clock import now_ms
-from worker.base.versions import versioned
-from worker.operations.backup.records import ended_jobs
+from worker.base.versions import named
 from worker.records.ids import text
 from worker.records.job import job_from
 from worker.storage.posteriors import record_of as posterior_of
@@ -26,20 +28,22 @@ if TYPE_CHECKING:
     from worker.records.cache_entry import Array
     from worker.stores import Stores
 
-CACHED = ("posterior", "draw", "result")  # what the keys of the cache's entries begin with; then what they are about
+    Write = Callable[[dict[str, Any]], None]
+
+CACHED = ("posterior", "draw", "result")  # the prefixes of cache keys, which the subject follows
 KINDS = ("data sets", "posteriors", "calibrations", "embeddings", "jobs", "keys", "cached arrays")
 
 
 @dataclass(frozen=True, kw_only=True)
 class BackupScope:
-    """What of a deployment is meant.
+    """The part of a deployment that is backed up or restored.
 
     Parameters
     ----------
     tenants
-        Whose; None: everyone's.
+        None for all tenants.
     arrays, keys
-        Whether the array cache, and the bearer keys, are meant, too.
+        Whether to include the array cache and the API keys.
 
     """
 
@@ -48,128 +52,124 @@ class BackupScope:
     keys: bool = False
 
     def has(self, tenant: str) -> bool:
-        """Say whether a tenant's things are meant."""
+        """Return whether a tenant's data are included."""
         return self.tenants is None or tenant in self.tenants
 
 
-@dataclass
-class _Taken:
-    """What is in the archive by now: the ids that others may refer to, and how many of each kind."""
+def dump(stores: Stores, archive: Writer, scope: BackupScope) -> dict[str, int]:
+    """Write a backup; return the number of each of `KINDS` in it.
 
-    datasets: set[str] = field(default_factory=set)
-    subjects: set[str] = field(default_factory=set)
-    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
-
-
-def take(here: Stores, archive: Writer, chosen: BackupScope) -> dict[str, int]:
-    """Write a backup, and return how many of each of `KINDS` are in it.
-
-    What refers to data that were deleted, or came, while it was taken is left for the next one. So are jobs that have
-    not ended; what they were to make can be asked for again.
+    Records of data that were deleted or added meanwhile are left out, as are open jobs.
     """
-    taken = _Taken()
-    _datasets(here, archive, chosen, taken)
-    with archive.lines("posteriors.jsonl") as write:
-        _posteriors(here, write, chosen, taken)
-    with archive.lines("embeddings.jsonl") as write:
-        _embeddings(here, write, chosen, taken)
-    with archive.lines("jobs.jsonl") as write:
-        _jobs(here, write, chosen, taken)
-    if chosen.keys:
-        kept = {key.id: key for key in here.keys.all() if chosen.has(key.tenant)}
-        raw = format_keys(kept).encode()
-        archive.add("keys.json", io.BytesIO(raw), len(raw))
-        taken.counts["keys"] = len(kept)
-    if chosen.arrays:
-        with archive.lines("cache.jsonl") as write:
-            _arrays(here, archive, write, taken)
-    tenants = None if chosen.tenants is None else sorted(chosen.tenants)
-    archive.seal(tenants=tenants, arrays=chosen.arrays, keys=chosen.keys, counts=taken.counts)
-    return taken.counts
+    return _Dump(stores, archive, scope).run()
 
 
-def _datasets(here: Stores, archive: Writer, chosen: BackupScope, taken: _Taken) -> None:
-    for id_ in here.datasets.ids():
-        with here.datasets.opened(id_) as files:
-            if files is None:
+class _Dump:
+    """One backup: the ids and counts of its content so far."""
+
+    def __init__(self, stores: Stores, archive: Writer, scope: BackupScope) -> None:
+        self._stores = stores
+        self._archive = archive
+        self._scope = scope
+        self._datasets: set[str] = set()
+        self._subjects: set[str] = set()  # data sets and posteriors
+        self._counts = dict.fromkeys(KINDS, 0)
+
+    def run(self) -> dict[str, int]:
+        archive, scope = self._archive, self._scope
+        self._write_datasets()
+        with archive.lines("posteriors.jsonl") as write:
+            self._write_posteriors(write)
+        with archive.lines("embeddings.jsonl") as write:
+            self._write_embeddings(write)
+        with archive.lines("jobs.jsonl") as write:
+            self._write_jobs(write)
+        if scope.keys:
+            keys = {key.id: key for key in self._stores.keys.all() if scope.has(key.tenant)}
+            raw = keys_text(keys).encode()
+            archive.add("keys.json", io.BytesIO(raw), len(raw))
+            self._counts["keys"] = len(keys)
+        if scope.arrays:
+            with archive.lines("cache.jsonl") as write:
+                self._write_arrays(write)
+        tenants = None if scope.tenants is None else sorted(scope.tenants)
+        archive.seal(tenants=tenants, arrays=scope.arrays, keys=scope.keys, counts=self._counts)
+        return self._counts
+
+    def _write_datasets(self) -> None:
+        datasets = self._stores.datasets
+        for id_ in datasets.ids():
+            with datasets.opened(id_) as files:
+                if files is None:
+                    continue
+                record = datasets.get(id_)
+                if record is None or not self._scope.has(record.tenant):
+                    continue
+                for suffix, file in files.items():
+                    self._archive.add(f"datasets/{id_}{suffix}", file, os.fstat(file.fileno()).st_size)
+            self._datasets.add(id_)
+        self._counts["data sets"] = len(self._datasets)
+        self._subjects |= self._datasets
+
+    def _write_posteriors(self, write: Write) -> None:
+        for id_, raw, raw_calibration in self._stores.posteriors.all():
+            record = posterior_of(id_, raw)
+            if id_ in self._subjects or record.dataset not in self._datasets or not self._scope.has(record.tenant):
                 continue
-            known = here.datasets.get(id_)
-            if known is None or not chosen.has(known.tenant):
+            calibration = None if raw_calibration is None else json.loads(raw_calibration)
+            write({"id": id_, "record": json.loads(raw), "calibration": calibration})
+            self._subjects.add(id_)
+            self._counts["posteriors"] += 1
+            self._counts["calibrations"] += calibration is not None
+
+    def _write_embeddings(self, write: Write) -> None:
+        written: set[str] = set()
+        for id_, raw, ttl_ms in self._stores.embeddings.all():
+            record = embedding_of(id_, raw)
+            is_included = record.recipe.dataset in self._datasets and self._scope.has(record.tenant)
+            if is_included and id_ not in written:
+                write({"id": id_, "record": json.loads(raw), "until": now_ms() + ttl_ms})
+                written.add(id_)
+        self._counts["embeddings"] = len(written)
+
+    def _write_jobs(self, write: Write) -> None:
+        written: set[str] = set()
+        for id_, fields, ttl_ms in self._stores.jobs.all_ended():
+            job = job_from(fields)
+            is_included = not job.is_open and job.subject in self._subjects and self._scope.has(job.tenant)
+            if is_included and id_ not in written:
+                write({"id": id_, "record": fields, "until": now_ms() + ttl_ms})
+                written.add(id_)
+        self._counts["jobs"] = len(written)
+
+    def _write_arrays(self, write: Write) -> None:
+        """Write the cache entries of included subjects one by one; entries evicted meanwhile are left out."""
+        number, written = 0, set[str]()
+        for key in self._cache_keys():
+            is_included = key.split(":")[1] in self._subjects and key not in written
+            if not is_included or (entry := self._stores.cache.get(named("entry", key))) is None:
                 continue
-            for suffix, file in files.items():
-                archive.add(f"datasets/{id_}{suffix}", file, os.fstat(file.fileno()).st_size)
-        taken.datasets.add(id_)
-        taken.counts["data sets"] += 1
-    taken.subjects |= taken.datasets
+            written.add(key)
+            members = {}
+            for name, array in entry.arrays.items():
+                members[name] = f"cache/{number}.npy"
+                with _npy(array) as file:
+                    self._archive.add(members[name], file, file.getbuffer().nbytes)
+                number += 1
+            write({"key": key, "meta": entry.meta, "arrays": members})
+        self._counts["cached arrays"] = len(written)
+
+    def _cache_keys(self) -> Iterator[str]:
+        """Yield the keys of the cache's entries as of format version 1."""
+        prefix = named("entry", "")
+        for kind in CACHED:
+            for raw in self._stores.cache.client.scan_iter(match=f"{prefix}{kind}:*", count=1000):
+                key = text(raw).removeprefix(prefix)
+                if ":tmp:" not in key:  # an unfinished write
+                    yield key
 
 
-def _posteriors(here: Stores, write: Callable[[dict[str, Any]], None], chosen: BackupScope, taken: _Taken) -> None:
-    for id_, raw, calibration in here.posteriors.all():
-        record = posterior_of(id_, raw)
-        if id_ in taken.subjects or record.dataset not in taken.datasets or not chosen.has(record.tenant):
-            continue
-        found = None if calibration is None else json.loads(calibration)
-        write({"id": id_, "record": json.loads(raw), "calibration": found})
-        taken.subjects.add(id_)
-        taken.counts["posteriors"] += 1
-        taken.counts["calibrations"] += found is not None
-
-
-def _embeddings(here: Stores, write: Callable[[dict[str, Any]], None], chosen: BackupScope, taken: _Taken) -> None:
-    seen: set[str] = set()
-    for id_, raw, left in here.embeddings.all():
-        record = embedding_of(id_, raw)
-        if id_ in seen or record.recipe.dataset not in taken.datasets or not chosen.has(record.tenant):
-            continue
-        write({"id": id_, "record": json.loads(raw), "until": now_ms() + left})
-        seen.add(id_)
-    taken.counts["embeddings"] = len(seen)
-
-
-def _jobs(here: Stores, write: Callable[[dict[str, Any]], None], chosen: BackupScope, taken: _Taken) -> None:
-    seen: set[str] = set()
-    for id_, fields, left in ended_jobs(here.client):
-        job = job_from(fields)
-        if id_ in seen or job.is_open or job.subject not in taken.subjects or not chosen.has(job.tenant):
-            continue
-        write({"id": id_, "record": fields, "until": now_ms() + left})
-        seen.add(id_)
-    taken.counts["jobs"] = len(seen)
-
-
-def _arrays(here: Stores, archive: Writer, write: Callable[[dict[str, Any]], None], taken: _Taken) -> None:
-    """Write the entries about what is in the archive, one by one; what is evicted meanwhile is left out."""
-    number, seen = 0, set()
-    for key in _cached(here):
-        subject = key.split(":")[1]
-        if key in seen or subject not in taken.subjects or (entry := here.cache.get(_own(key))) is None:
-            continue
-        seen.add(key)
-        members = {}
-        for name, array in entry.arrays.items():
-            members[name] = f"cache/{number}.npy"
-            with _as_npy(array) as file:
-                archive.add(members[name], file, file.getbuffer().nbytes)
-            number += 1
-        write({"key": key, "meta": entry.meta, "arrays": members})
-    taken.counts["cached arrays"] = len(seen)
-
-
-def _cached(here: Stores) -> Iterator[str]:
-    """Yield the keys of the cache's entries, as they are called in version 1."""
-    own = _own("")
-    for kind in CACHED:
-        for raw in here.cache.client.scan_iter(match=f"{own}{kind}:*", count=1000):
-            key = text(raw).removeprefix(own)
-            if ":tmp:" not in key:  # being written
-                yield key
-
-
-def _own(key: str) -> str:
-    return versioned(key)
-
-
-def _as_npy(array: Array) -> io.BytesIO:
+def _npy(array: Array) -> io.BytesIO:
     file = io.BytesIO()
     np.lib.format.write_array(file, array, allow_pickle=False)
     file.seek(0)

@@ -1,4 +1,4 @@
-"""What a backup's data sets must be: the content of which their ids are digests, read piece by piece."""
+"""Validation of a backup's data sets against their ids, which are digests of the content, in pieces."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
-from worker.operations.backup.archive import LINE, PIECE, Archive, damaged
+from worker.operations.backup.archive import MAX_LINE, PIECE, Archive, damaged
 from worker.records.dataset import EXTRAS, Content, Dataset, record_of
 from worker.records.tenants import dataset_id, is_tenant_name
 
@@ -18,7 +18,7 @@ VALUES = {"float64": "<f8", "float32": "<f4"}
 
 
 def dataset_in(archive: Archive, id_: str) -> Dataset:
-    """Return the record of a data set of an archive, whose files are those of which its id is the digest.
+    """Return the record of a data set of an archive, whose files match its id.
 
     Raises
     ------
@@ -26,21 +26,21 @@ def dataset_in(archive: Archive, id_: str) -> Dataset:
         ``backup-unreadable``, and as `worker.base.versions.load_record`.
 
     """
-    if archive.size(f"datasets/{id_}.json") > LINE:
+    if archive.size(f"datasets/{id_}.json") > MAX_LINE:
         raise damaged(f"the record of data set {id_} is too long")
     with archive.open(f"datasets/{id_}.json") as file:
         dataset = record_of(id_, file.read())
-    wanted = {f"datasets/{id_}{end}" for end in (".json", ".npy", *(f".{name}.npy" for name in dataset.extras))}
-    if dataset.id != id_ or set(archive.names(f"datasets/{id_}.", "")) != wanted or not is_tenant_name(dataset.tenant):
-        raise damaged(f"data set {id_} lacks files, or has others")
+    expected = {f"datasets/{id_}{end}" for end in (".json", ".npy", *(f".{name}.npy" for name in dataset.extras))}
+    if dataset.id != id_ or set(archive.names(f"datasets/{id_}.", "")) != expected or not is_name(dataset.tenant):
+        raise damaged(f"data set {id_} lacks files, or has unexpected ones")
     extras = {name: array_in(archive, f"datasets/{id_}.{name}.npy") for name in EXTRAS if name in dataset.extras}
     if dataset.sha256 not in _digests(archive, dataset, extras) or dataset_id(dataset.sha256, dataset.tenant) != id_:
-        raise damaged(f"data set {id_} is not what its id is the digest of")
+        raise damaged(f"data set {id_} does not match its id")
     return dataset
 
 
 def array_in(archive: Archive, member: str) -> Array:
-    """Return an array of an archive; a header that promises more than there is allocates nothing."""
+    """Return an array of an archive; a header that exceeds the member allocates no memory."""
     with archive.open(member) as file:
         shape, is_fortran, dtype = _header(file, archive.size(member))
         if dtype.kind not in "fiubU":
@@ -49,14 +49,14 @@ def array_in(archive: Archive, member: str) -> Array:
 
 
 def _digests(archive: Archive, dataset: Dataset, extras: dict[str, Array]) -> list[str]:
-    """Return the digests (`Content.digests`) of a data set with finite values."""
-    member, d_type = f"datasets/{dataset.id}.npy", VALUES.get(dataset.dtype)
+    """Return the digests (`Content.digests`) of a data set; refuse values that are not finite."""
+    member = f"datasets/{dataset.id}.npy"
     with archive.open(member) as file:
         shape, is_fortran, dtype = _header(file, archive.size(member))
-        if shape != (dataset.n, dataset.d) or is_fortran or dtype.str != d_type:
-            raise damaged(f"{member} is not as its record says")
+        if shape != (dataset.n, dataset.d) or is_fortran or dtype.str != VALUES.get(dataset.dtype):
+            raise damaged(f"{member} does not match its record")
         content = Content((dataset.n, dataset.d), dtype, dataset.names, extras)
-        while piece := file.read(PIECE):  # whole numbers: the header was looked at, and pieces are divisible by 8
+        while piece := file.read(PIECE):  # complete values: the header was checked, and 8 divides the size of a piece
             if not np.isfinite(np.frombuffer(piece, dtype)).all():
                 raise damaged(f"{member} has values that are not finite")
             content.add(piece)
@@ -64,7 +64,7 @@ def _digests(archive: Archive, dataset: Dataset, extras: dict[str, Array]) -> li
 
 
 def _header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
-    """Return shape, order and dtype of an npy file, of which exactly the bytes are there."""
+    """Return shape, order and dtype of an npy file of exactly the size that they imply."""
     try:
         version = np.lib.format.read_magic(file)
         reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
@@ -73,5 +73,5 @@ def _header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], bool, np.dtype
     except (ValueError, TypeError) as error:
         raise damaged(f"an array cannot be read ({error})") from error
     if dtype.hasobject or min(shape, default=0) < 0 or nbytes != size - file.tell():
-        raise damaged("an array is of another size than its header says")
+        raise damaged("the size of an array does not match its header")
     return shape, is_fortran, dtype
