@@ -47,10 +47,10 @@ class SafeJob(RqJob):
         """Send nothing."""
 
     def _execute(self) -> Any:
-        handler = self.handlers.get(self.func_name or "")
-        if self.instance is not None or handler is None:
-            raise PermissionError(f"{self.func_name!r} is not a task of this worker.")
-        return handler(*self.args, **self.kwargs)
+        name = self.func_name
+        if self.instance is not None or name is None or name not in self.handlers:
+            raise PermissionError(f"{name!r} is not a task of this worker.")
+        return self.handlers[name](*self.args, **self.kwargs)
 
 
 class TakenTasks(IntermediateQueue):

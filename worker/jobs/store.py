@@ -239,7 +239,7 @@ class JobStore:
         """Restore the stored record of an ended job for some milliseconds; return False if one exists."""
         id_, tenant = record["id"], record.get("tenant", DEFAULT)
         args = [ttl_ms, index_member(record["created"], id_), now_ms(), tenant, *_flat(record)]
-        return bool(self._put(keys=[job_key(id_), own(INDEX, tenant)], args=args))
+        return bool(self._put(keys=[job_key(id_), tenant_key(INDEX, tenant)], args=args))
 
     def delete(self, id_: str) -> Job:
         """Remove the record of an ended job, and return the job.

@@ -175,7 +175,7 @@ def _queue_server(info: dict[str, Any], high_water: float) -> Check:
         detail = f"Its policy is {policy}: it would drop tasks and records when its memory is full."
         remedy = "Set maxmemory-policy noeviction on the server of GLLE_REDIS_URL; the cache is another server."
         return Check(name, "problem", detail, remedy, "queue-evicts")
-    if (share := queue_space.share(info)) is not None and share > high_water:
+    if (share := free_space.memory_share(info)) is not None and share > high_water:
         state: State = "problem" if share > FULL else "warning"
         detail = f"{memory_usage(info)} in use: new work is refused."
         remedy = (
@@ -199,7 +199,7 @@ def _workers(queue: QueueState, *, is_served: bool) -> Check:
 
 def data_folder(folder: Path) -> Check:
     """Check by a write that data sets can be written, or their folder made."""
-    name, nearest = "data folder", existing(folder)
+    name, nearest = "data folder", nearest_existing(folder)
     try:
         _probed(nearest, int(time.monotonic() / PROBE_SECONDS))
     except OSError as error:

@@ -69,12 +69,12 @@ def _exists(stores: Stores, subject: str) -> bool:
     return stores.posteriors.exists(subject) or stores.datasets.get(subject) is not None
 
 
-def _drop(objects: ObjectStore, subject: str, entries: list[tuple[str, Stored]]) -> int:
+def _drop(objects: ObjectStore, subject: str, entries: list[tuple[str, StoredObject]]) -> int:
     objects.index.drop(subject, entries)
     return len(entries)
 
 
 def _age(path: str) -> float:
     """Return the seconds since an object was written; a foreign object is never old."""
-    written = born(path)
+    written = created_at(path)
     return -math.inf if written is None else time.time() - written

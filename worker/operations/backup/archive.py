@@ -91,7 +91,7 @@ class Writer:
             **facts,
             "members": self._members,
         }
-        raw = json.dumps(stamped("backup", manifest), indent=1, allow_nan=False).encode()
+        raw = json.dumps(stamp(manifest), indent=1, allow_nan=False).encode()
         self._tar.addfile(_header(MANIFEST, len(raw)), io.BytesIO(raw))
         self._tar.close()
 
@@ -157,7 +157,7 @@ class Archive:
         manifest = json.loads(self._file(infos.pop(MANIFEST)).read())
         if not isinstance(manifest, dict) or manifest.get("backup") != "glle":
             raise damaged("its manifest is not of glle")
-        self.manifest = opened("backup", "The backup", manifest)
+        self.manifest = check_schema("The backup", manifest)
         if not all(isinstance(self.manifest[name], str) for name in ("glle", "numbers", "created")) or not all(
             isinstance(count, int) for count in self.manifest["counts"].values()
         ):

@@ -15,7 +15,7 @@ import numpy as np
 
 from worker.analyses.embedding_records import record_of as embedding_of
 from worker.base.clock import now_ms
-from worker.base.versions import named
+from worker.base.versions import versioned
 from worker.records.ids import text
 from worker.records.job import job_from
 from worker.storage.posteriors import record_of as posterior_of
@@ -86,7 +86,7 @@ class _Dump:
             self._write_jobs(write)
         if scope.keys:
             keys = {key.id: key for key in self._stores.keys.all() if scope.has(key.tenant)}
-            raw = keys_text(keys).encode()
+            raw = format_keys(keys).encode()
             archive.add("keys.json", io.BytesIO(raw), len(raw))
             self._counts["keys"] = len(keys)
         if scope.arrays:
@@ -147,7 +147,7 @@ class _Dump:
         number, written = 0, set[str]()
         for key in self._cache_keys():
             is_included = key.split(":")[1] in self._subjects and key not in written
-            if not is_included or (entry := self._stores.cache.get(named("entry", key))) is None:
+            if not is_included or (entry := self._stores.cache.get(versioned(key))) is None:
                 continue
             written.add(key)
             members = {}
@@ -161,7 +161,7 @@ class _Dump:
 
     def _cache_keys(self) -> Iterator[str]:
         """Yield the keys of the cache's entries as of format version 1."""
-        prefix = named("entry", "")
+        prefix = versioned("")
         for kind in CACHED:
             for raw in self._stores.cache.client.scan_iter(match=f"{prefix}{kind}:*", count=1000):
                 key = text(raw).removeprefix(prefix)

@@ -144,7 +144,7 @@ class _Restoration:
                 yield line
 
     def _require(self, name: str, subject: str, tenant: str, *, is_valid: bool) -> None:
-        if not is_valid or subject not in self._subjects or not is_name(tenant):
+        if not is_valid or subject not in self._subjects or not is_tenant_name(tenant):
             raise damaged(f"{name} does not match its id, or lacks its data")
 
     def _restore_dataset(self, dataset: Dataset) -> str:
@@ -206,7 +206,7 @@ class _Restoration:
             return
         with self._archive.open("keys.json") as file:
             try:
-                saved = keys_of(file.read())
+                saved = parse_keys(file.read())
             except (ValueError, KeyError, TypeError) as error:
                 raise damaged("its keys are no keys") from error
         existing = {key.id for key in self._stores.keys.all()}
@@ -217,12 +217,12 @@ class _Restoration:
             self._stores.keys.put(keys)
 
     def _restore_entry(self, line: dict[str, Any]) -> str:
-        key, metadata, members = named("entry", str(line["key"])), line.get("meta"), line.get("arrays")
+        key, metadata, members = versioned(str(line["key"])), line.get("meta"), line.get("arrays")
         if not isinstance(metadata, dict) or not isinstance(members, dict):
             raise damaged("an entry of the cache is none")
         if not all(str(member) in self._archive for member in members.values()):
             raise damaged("an entry of the cache lacks its arrays")
-        if all(self._stores.cache.present([key])):
+        if all(self._stores.cache.contains([key])):
             return "there already"
         arrays = {name: array_in(self._archive, member) for name, member in members.items()}
         if not self._is_dry_run:

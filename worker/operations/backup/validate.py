@@ -31,7 +31,11 @@ def dataset_in(archive: Archive, id_: str) -> Dataset:
     with archive.open(f"datasets/{id_}.json") as file:
         dataset = record_of(id_, file.read())
     expected = {f"datasets/{id_}{end}" for end in (".json", ".npy", *(f".{name}.npy" for name in dataset.extras))}
-    if dataset.id != id_ or set(archive.names(f"datasets/{id_}.", "")) != expected or not is_name(dataset.tenant):
+    if (
+        dataset.id != id_
+        or set(archive.names(f"datasets/{id_}.", "")) != expected
+        or not is_tenant_name(dataset.tenant)
+    ):
         raise damaged(f"data set {id_} lacks files, or has unexpected ones")
     extras = {name: array_in(archive, f"datasets/{id_}.{name}.npy") for name in EXTRAS if name in dataset.extras}
     if dataset.sha256 not in _digests(archive, dataset, extras) or dataset_id(dataset.sha256, dataset.tenant) != id_:
