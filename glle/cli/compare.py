@@ -7,8 +7,6 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from glle.cli.connection import asking, shared, tell, tell_all
 from glle.cli.options import add_options, given
 from glle.types import CompareOptions, MethodsOptions
@@ -96,6 +94,8 @@ def _embed(chosen: argparse.Namespace, glle: Client) -> int:
         **dict(chosen.set),
     )
     if chosen.out is not None:
+        import numpy as np  # noqa: PLC0415 # `glle worker` pins BLAS threads before numpy is imported
+
         np.save(chosen.out, found.embedding)
     lines = [f"{found.id}  {found.n:,} points by {found.method} in {sum(found.seconds.values()):.2f} s"]
     lines += [f"  {name} {value:.4g}" for name, value in found.told.get("scores", {}).items()]

@@ -24,11 +24,10 @@ def shared() -> argparse.ArgumentParser:
     return parser
 
 
-def asking(run: Callable[[argparse.Namespace, Client], int]) -> Callable[[argparse.Namespace, object], int]:
+def asking(run: Callable[[argparse.Namespace, Client], int]) -> Callable[[argparse.Namespace], int]:
     """Give a command its client, and turn what goes wrong into words and an exit code."""
 
-    def command(chosen: argparse.Namespace, settings: object) -> int:
-        del settings  # they are the service's, not the client's
+    def command(chosen: argparse.Namespace) -> int:
         try:
             from glle import Client, GlleServiceError, JobTimeoutError  # noqa: PLC0415 # loads numpy, which workers pin before
         except ImportError as error:

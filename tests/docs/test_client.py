@@ -12,9 +12,7 @@ import glle
 import glle.cli
 from glle import Client, Dataset, GlleServiceError, Job, Posterior, Retries
 from glle.cli import connection
-from service.cli import main
 from tests.system.conftest import ROOT
-from worker.base.settings import Settings
 
 PAGE = (ROOT / "docs" / "client.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (\w+).*?\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
@@ -64,4 +62,3 @@ def test_page_has_every_command_and_exit_code() -> None:
     codes = {connection.REFUSED, connection.MISUSED, connection.UNREACHABLE, connection.LATE, connection.INTERRUPTED, 0}
     (told,) = re.findall(r"Exit codes: (.*)", PAGE)
     assert {int(code) for code in re.findall(r"\d+", told)} == codes
-    assert {"datasets", "fit", "draw", "jobs"} <= set(re.findall(r"\w+", main._parser(Settings()).format_help()))
