@@ -42,13 +42,13 @@ help:
 
 setup: $(STAMP)
 
-$(STAMP): requirements.lock pyproject.toml
+$(STAMP): requirements.lock pyproject.toml deploy/server/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
 		{ rm -rf $(VENV); echo "No virtual environment could be made; on Debian: apt-get install python3-venv"; exit 1; }
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable . --editable deploy/server
 	@echo "Compiling (once)" && $(BIN)/python -m glle_engine.posterior.fingerprint
 	@touch $(STAMP)
 
@@ -139,8 +139,10 @@ openapi: setup
 client-types: setup
 	$(BIN)/python -m openapi.client_types
 
-LOCK := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header \
-	--no-emit-index-url --no-emit-find-links --no-annotate --quiet
+LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes --no-header \
+	--no-emit-index-url --no-emit-find-links --no-annotate --no-emit-package glle --quiet
+# The server's dependencies include `glle[client]` of the same version: uv reads it from the checkout.
+SERVER := pyproject.toml deploy/server/pyproject.toml --extra client
 
 FUZZ ?= --max-examples 100
 
@@ -173,13 +175,13 @@ $(VENV)-audit/.installed: requirements-audit.lock
 	@touch $@
 
 lock:
-	$(LOCK) --extra service --extra client --extra fast --extra otel --extra demo --extra sklearn \
-		--extra tsne --extra sdp --extra pictures --group dev -o requirements.lock
-	$(LOCK) --extra service --extra storage --extra fast --extra otel --extra arrow --extra sklearn \
-		--extra tsne --extra sdp --extra pictures --group build --constraint requirements.lock -o requirements-service.lock
-	$(LOCK) --extra bench --constraint requirements.lock -o requirements-bench.lock
-	$(LOCK) --group ui --constraint requirements.lock -o requirements-ui.lock
-	$(filter-out pyproject.toml,$(LOCK)) --group audit -o requirements-audit.lock
+	$(LOCK) $(SERVER) --extra fast --extra otel --extra sklearn --extra tsne --extra sdp --extra pictures \
+		--group dev --group demo -o requirements.lock
+	$(LOCK) $(SERVER) --extra storage --extra fast --extra otel --extra arrow --extra sklearn --extra tsne --extra sdp \
+		--extra pictures --group build --constraint requirements.lock -o requirements-service.lock
+	$(LOCK) pyproject.toml --group bench --constraint requirements.lock -o requirements-bench.lock
+	$(LOCK) pyproject.toml --group ui --constraint requirements.lock -o requirements-ui.lock
+	$(LOCK) --group audit -o requirements-audit.lock
 
 clean:
 	rm -rf $(VENV) $(VENV)-audit out .mypy_cache .ruff_cache .pytest_cache .hypothesis
