@@ -42,7 +42,7 @@ def wanted(settings: Settings) -> bool:
     if settings.traces == "off" or (settings.traces == "auto" and not asked):
         return False
     if not _installed():
-        raise SettingsError("Traces need OpenTelemetry: pip install 'glle[otel]', or set GLLE_TRACES=off.")
+        raise SettingsError("Traces need OpenTelemetry: pip install 'glle-server[otel]', or set GLLE_TRACES=off.")
     return True
 
 

@@ -73,6 +73,6 @@ def require_pictures() -> None:
     if find_spec("matplotlib") is None:
         raise MissingLibraryError(
             "Pictures need matplotlib, which is not installed.",
-            remedy='Install it: pip install "glle[pictures]". Or take the numbers and draw them yourself.',
+            remedy='Install it: pip install "glle-server[pictures]". Or take the numbers and draw them yourself.',
             details={"library": "matplotlib", "extra": "pictures"},
         )
