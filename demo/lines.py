@@ -42,11 +42,11 @@ class _Line(Bar):
         self._lines = lines
 
     @property
-    def shown(self) -> bool:
+    def is_visible(self) -> bool:
         """Whether a line is there."""
         return self._lines.line is not None
 
-    def tell(self, progress: ProgressOut) -> None:
+    def update(self, progress: ProgressOut) -> None:
         """Show how far it is."""
         if self._lines.line is not None:
             done, total, stage = progress["done"], progress["total"], progress["stage"]

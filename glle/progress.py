@@ -1,4 +1,4 @@
-"""Bars for jobs that take a while, in a terminal or a notebook; silence elsewhere."""
+"""Progress bars of jobs, in terminals and notebooks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Bar:
-    """One job's bar, which appears when it is first told something."""
+    """Progress bar of one job, displayed from its first update on."""
 
     def __init__(self, bars: Bars, title: str) -> None:
         self._bars = bars
@@ -21,76 +21,75 @@ class Bar:
         self._task: Any = None
 
     @property
-    def shown(self) -> bool:
-        """Whether anyone looks: then progress is asked for more often."""
+    def is_visible(self) -> bool:
+        """Whether the bar is displayed, so that the session asks for progress more often."""
         return self._bars.console is not None
 
-    def tell(self, progress: ProgressOut) -> None:
-        """Show how far it is, unless that is already the end."""
+    def update(self, progress: ProgressOut) -> None:
+        """Display the progress of a job; a job that ends at once has no bar."""
         if self._bars.console is None:
             return
         if self._task is None:
             if progress["done"] >= progress["total"] > 0:
-                return  # over before anyone had to wait
-            self._task = self._bars.begin(self._title)
+                return
+            self._task = self._bars.start(self._title)
         total = progress["total"] or None
         self._bars.progress.update(self._task, completed=progress["done"], total=total, stage=progress["stage"])
 
     def end(self) -> None:
-        """Take it away."""
+        """Remove the bar."""
         if self._task is not None:
-            self._bars.finish(self._task)
+            self._bars.stop(self._task)
 
 
 class Bars:
-    """The bars of one client: several jobs at once share one display.
+    """Progress bars of one client: several jobs share one display.
 
     Parameters
     ----------
     switch
-        None: in a terminal, and in a notebook. True and False: always, never.
+        None: in a terminal and in a notebook. True and False: always, never.
 
     """
 
-    def __init__(self, switch: bool | None = None) -> None:  # noqa: FBT001 # handed on as it came
+    def __init__(self, switch: bool | None = None) -> None:  # noqa: FBT001 # the value of Client(progress=)
         self.console = _console(switch)
         self.progress: Any = None
-        self._open = 0
+        self._count = 0
         self._lock = threading.Lock()
 
     @contextmanager
     def bar(self, title: str) -> Iterator[Bar]:
         """Yield a bar for one job."""
-        made = Bar(self, title)
+        bar = Bar(self, title)
         try:
-            yield made
+            yield bar
         finally:
-            made.end()
+            bar.end()
 
-    def begin(self, title: str) -> Any:
-        """Add a bar to the display, which begins with its first one."""
+    def start(self, title: str) -> Any:
+        """Add a bar; the first one starts the display."""
         with self._lock:
-            if self._open == 0:
+            if self._count == 0:
                 self.progress = _display(self.console)
                 self.progress.start()
-            self._open += 1
+            self._count += 1
             return self.progress.add_task(title, total=None, stage="")
 
-    def finish(self, task: Any) -> None:
-        """Remove a bar; the display ends with its last one."""
+    def stop(self, task: Any) -> None:
+        """Remove a bar; the last one stops the display."""
         with self._lock:
             self.progress.remove_task(task)
-            self._open -= 1
-            if self._open == 0:
+            self._count -= 1
+            if self._count == 0:
                 self.progress.stop()
 
 
-def _console(switch: bool | None) -> Any:  # noqa: FBT001 # handed on as it came
-    """Return where to show bars, or None."""
+def _console(switch: bool | None) -> Any:  # noqa: FBT001 # the value of Client(progress=)
     if switch is False:
         return None
     try:
-        from rich.console import Console  # noqa: PLC0415 # the client works without
+        from rich.console import Console  # noqa: PLC0415 # optional
     except ImportError:
         if switch is None:
             return None

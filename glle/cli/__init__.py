@@ -11,7 +11,7 @@ import sys
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
-from glle.cli import compare, datasets, draw, fit, jobs
+from glle.cli import compare, datasets, jobs, posteriors
 from glle.cli.connection import MISUSED
 
 if TYPE_CHECKING:
@@ -56,5 +56,5 @@ def main(arguments: Sequence[str] | None = None, extensions: Iterable[Callable[[
 
 def add(commands: Commands) -> None:
     """Add the commands of the client."""
-    for group in (datasets, fit, draw, compare, jobs):
+    for group in (datasets, posteriors, compare, jobs):
         group.add(commands)

@@ -54,7 +54,7 @@ def test_job_that_failed_raises_its_problem() -> None:
 
 def test_job_that_was_cancelled_raises_a_conflict() -> None:
     """Somebody else may have cancelled it."""
-    with pytest.raises(ConflictError, match=r"job_1 was cancelled\. Ask for the same again"):
+    with pytest.raises(ConflictError, match=r"job_1 was cancelled\. Send the request again"):
         Service(job("queued"), job("cancelled")).client().fit("ds_1")
 
 
@@ -144,8 +144,8 @@ def test_bars_are_silent_where_nobody_looks(capsys: pytest.CaptureFixture[str]) 
     """No terminal, no notebook: nothing is written, unless it is asked for."""
     for switch, shown in ((None, False), (False, False), (True, True)):
         with Bars(switch).bar("fit") as bar:
-            bar.tell({"done": 1, "total": 2, "stage": "weights", "eta": None})
-            assert bar.shown is shown
+            bar.update({"done": 1, "total": 2, "stage": "weights", "eta": None})
+            assert bar.is_visible is shown
         assert bool(capsys.readouterr().err) is shown
 
 
@@ -154,14 +154,14 @@ def test_bars_appear_in_terminals_and_notebooks(monkeypatch: pytest.MonkeyPatch,
     """Without being asked for."""
     monkeypatch.setattr(f"rich.console.{sign}", value)
     with Bars().bar("fit") as bar:
-        assert bar.shown
+        assert bar.is_visible
 
 
 def test_bars_need_rich_only_when_they_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without it the client works in silence."""
     monkeypatch.setitem(sys.modules, "rich.console", None)
     with Bars().bar("fit") as bar:
-        assert not bar.shown
+        assert not bar.is_visible
     with pytest.raises(ImportError, match="pip install rich"):
         Bars(switch=True)
 
@@ -170,7 +170,7 @@ def test_job_that_is_over_at_once_has_no_bar(capsys: pytest.CaptureFixture[str])
     """A bar that comes only to go would flicker."""
     bars = Bars(switch=True)
     with bars.bar("fit") as bar:
-        bar.tell({"done": 2, "total": 2, "stage": "done", "eta": None})
+        bar.update({"done": 2, "total": 2, "stage": "done", "eta": None})
     assert bars.progress is None
     assert capsys.readouterr().err == ""
 
@@ -179,9 +179,9 @@ def test_bars_of_several_jobs_share_one_display() -> None:
     """They begin with the first one's news and end with the last one."""
     bars = Bars(switch=True)
     with bars.bar("fit") as first, bars.bar("draws") as second:
-        first.tell({"done": 1, "total": 2, "stage": "weights", "eta": None})
+        first.update({"done": 1, "total": 2, "stage": "weights", "eta": None})
         display = bars.progress
-        second.tell({"done": 0, "total": 0, "stage": "queued", "eta": None})
+        second.update({"done": 0, "total": 0, "stage": "queued", "eta": None})
         assert bars.progress is display
         assert [task.description for task in display.tasks] == ["fit", "draws"]
     assert display.tasks == []

@@ -65,7 +65,7 @@ class Bucket:
             system, _ = self._there()
         except ImportError as error:
             remedy = (
-                "pip install 'glle-server[storage]' and, except for files, the store's own package: see docs/storage.md."
+                "pip install 'glle-server[storage]' and, except for files, the store's package: see docs/storage.md."
             )
             raise SettingsError(f"GLLE_STORE_URL: {error}. {remedy}") from error
         except ValueError as error:
