@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import weakref
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 import httpx
 
@@ -20,6 +19,7 @@ from glle.transport.operation import Async, Blocking, listing, operation
 from glle.transport.retries import Retries
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Unpack
 
     from glle.transport.session import Session
@@ -42,9 +42,42 @@ JobT = TypeVar("JobT")
 
 
 class BaseClient(MethodOperations, Generic[DatasetT, PosteriorT, JobT]):
-    """Operations of both clients."""
+    """Operations of both clients.
 
-    _session: Session
+    Parameters
+    ----------
+    url
+        Address; by default GLLE_URL, or http://127.0.0.1:8000.
+    key
+        API key; by default GLLE_KEY, or none.
+    progress
+        Progress bars of jobs: None in a terminal or a notebook, True always, False never; or an instance of `Bars`.
+    retries
+        Retries of calls without an answer, or with 429, 502, 503 or 504.
+    timeout
+        Seconds between two parts of one response.
+    transport
+        Transport of httpx that replaces the network: asynchronous for an `AsyncClient`.
+
+    """
+
+    _session_class: ClassVar[Callable[..., Session]]
+    _classes: ClassVar[dict[str, Callable[..., Any]]]
+
+    def __init__(
+        self,
+        url: str | None = None,
+        key: str | None = None,
+        *,
+        progress: bool | Bars | None = None,
+        retries: Retries | None = None,
+        timeout: float = TIMEOUT,
+        transport: Any = None,
+    ) -> None:
+        url, key = url or os.environ.get("GLLE_URL") or URL, key or os.environ.get("GLLE_KEY") or None
+        options = {**http_options(url, key, timeout), "transport": transport}
+        bars = progress if isinstance(progress, Bars) else Bars(progress)
+        self._session = self._session_class(options, url, retries or Retries(), bars, self._classes)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._session.url!r})"
@@ -148,46 +181,14 @@ class BaseClient(MethodOperations, Generic[DatasetT, PosteriorT, JobT]):
 
 
 class Client(BaseClient[Dataset, Posterior, Job], Blocking):
-    """Client of one service; a context manager.
+    """Client of one service; a context manager. See `BaseClient` for its parameters."""
 
-    Parameters
-    ----------
-    url
-        Address; by default GLLE_URL, or http://127.0.0.1:8000.
-    key
-        API key; by default GLLE_KEY, or none.
-    progress
-        Progress bars of jobs: None in a terminal or a notebook, True always, False never; or an instance of `Bars`.
-    retries
-        Retries of calls without an answer, or with 429, 502, 503 or 504.
-    timeout
-        Seconds between two parts of one response.
-    transport
-        Transport of httpx that replaces the network.
-
-    """
-
-    def __init__(
-        self,
-        url: str | None = None,
-        key: str | None = None,
-        *,
-        progress: bool | Bars | None = None,
-        retries: Retries | None = None,
-        timeout: float = TIMEOUT,
-        transport: httpx.BaseTransport | None = None,
-    ) -> None:
-        options = _http_options(url, key, timeout)
-        http = httpx.Client(transport=transport, **options)
-        classes = {"dataset": Dataset, "posterior": Posterior, "job": Job}
-        self._session: Session = BlockingSession(
-            http, options["base_url"], retries or Retries(), _bars(progress), classes
-        )
-        self._close = weakref.finalize(self._session, http.close)  # data sets and posteriors also hold the session
+    _session_class = BlockingSession
+    _classes: ClassVar = {"dataset": Dataset, "posterior": Posterior, "job": Job}
 
     def close(self) -> None:
         """Close the connections; they also close with the last object that uses them."""
-        self._close()
+        self._session.close()
 
     def __enter__(self) -> Self:
         return self
@@ -197,40 +198,17 @@ class Client(BaseClient[Dataset, Posterior, Job], Blocking):
 
 
 class AsyncClient(BaseClient[AsyncDataset, AsyncPosterior, AsyncJob], Async):
-    """Client of one service with coroutines: the methods and parameters of `Client`, under `async with`."""
+    """Client of one service with coroutines; an asynchronous context manager."""
 
-    def __init__(
-        self,
-        url: str | None = None,
-        key: str | None = None,
-        *,
-        progress: bool | Bars | None = None,
-        retries: Retries | None = None,
-        timeout: float = TIMEOUT,
-        transport: httpx.AsyncBaseTransport | None = None,
-    ) -> None:
-        options = _http_options(url, key, timeout)
-        self._http = httpx.AsyncClient(transport=transport, **options)
-        classes = {"dataset": AsyncDataset, "posterior": AsyncPosterior, "job": AsyncJob}
-        self._session: Session = AsyncSession(
-            self._http, options["base_url"], retries or Retries(), _bars(progress), classes
-        )
+    _session_class = AsyncSession
+    _classes: ClassVar = {"dataset": AsyncDataset, "posterior": AsyncPosterior, "job": AsyncJob}
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._http.aclose()
+        await self._session.close()
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-
-def _bars(progress: bool | Bars | None) -> Bars:  # noqa: FBT001 # the value of Client(progress=)
-    return progress if isinstance(progress, Bars) else Bars(progress)
-
-
-def _http_options(url: str | None, key: str | None, timeout: float) -> dict[str, Any]:
-    url = url or os.environ.get("GLLE_URL") or URL
-    return http_options(url, key or os.environ.get("GLLE_KEY") or None, timeout)

@@ -7,39 +7,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from glle.types import ProgressOut
-
-
-class Bar:
-    """Progress bar of one job, displayed from its first update on."""
-
-    def __init__(self, bars: Bars, title: str) -> None:
-        self._bars = bars
-        self._title = title
-        self._task: Any = None
-
-    @property
-    def is_visible(self) -> bool:
-        """Whether the bar is displayed, so that the session asks for progress more often."""
-        return self._bars.console is not None
-
-    def update(self, progress: ProgressOut) -> None:
-        """Display the progress of a job; a job that ends at once has no bar."""
-        if self._bars.console is None:
-            return
-        if self._task is None:
-            if progress["done"] >= progress["total"] > 0:
-                return
-            self._task = self._bars.start(self._title)
-        total = progress["total"] or None
-        self._bars.progress.update(self._task, completed=progress["done"], total=total, stage=progress["stage"])
-
-    def end(self) -> None:
-        """Remove the bar."""
-        if self._task is not None:
-            self._bars.stop(self._task)
 
 
 class Bars:
@@ -53,36 +23,51 @@ class Bars:
     """
 
     def __init__(self, switch: bool | None = None) -> None:  # noqa: FBT001 # the value of Client(progress=)
-        self.console = _console(switch)
-        self.progress: Any = None
+        self._console = _console(switch)
         self._count = 0
         self._lock = threading.Lock()
+        self.display: Any = None
+
+    @property
+    def is_visible(self) -> bool:
+        """Whether bars are displayed, so that the session asks for progress more often."""
+        return self._console is not None
 
     @contextmanager
-    def bar(self, title: str) -> Iterator[Bar]:
-        """Yield a bar for one job."""
-        bar = Bar(self, title)
+    def bar(self, title: str) -> Iterator[Callable[[ProgressOut], None]]:
+        """Yield the function that displays the progress of one job; its bar appears with the first unfinished one."""
+        task: Any = None
+
+        def update(progress: ProgressOut) -> None:
+            nonlocal task
+            done, total = progress["done"], progress["total"]
+            if task is None and self.is_visible and not 0 < total <= done:
+                task = self.start(title)
+            if task is not None:
+                self.display.update(task, completed=done, total=total or None, stage=progress["stage"])
+
         try:
-            yield bar
+            yield update
         finally:
-            bar.end()
+            if task is not None:
+                self.stop(task)
 
     def start(self, title: str) -> Any:
         """Add a bar; the first one starts the display."""
         with self._lock:
             if self._count == 0:
-                self.progress = _display(self.console)
-                self.progress.start()
+                self.display = _display(self._console)
+                self.display.start()
             self._count += 1
-            return self.progress.add_task(title, total=None, stage="")
+            return self.display.add_task(title, total=None, stage="")
 
     def stop(self, task: Any) -> None:
         """Remove a bar; the last one stops the display."""
         with self._lock:
-            self.progress.remove_task(task)
+            self.display.remove_task(task)
             self._count -= 1
             if self._count == 0:
-                self.progress.stop()
+                self.display.stop()
 
 
 def _console(switch: bool | None) -> Any:  # noqa: FBT001 # the value of Client(progress=)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from operator import itemgetter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,15 +16,8 @@ from glle.types import CompareOptions, MethodsOptions
 
 if TYPE_CHECKING:
     from glle import Client
+    from glle.types import MethodOut
 
-_COLUMNS = {
-    "name": itemgetter("name"),
-    "makes": itemgetter("makes"),
-    "family": itemgetter("family"),
-    "growth": itemgetter("growth"),
-    "available": lambda item: "yes" if item["available"] else f"needs the extra {item['missing_extra']}",
-    "title": itemgetter("title"),
-}
 _RESERVED = {"labels", "truth", "scores", "score_neighbors", "timeout"}  # arguments of Client.embed
 
 
@@ -75,7 +68,13 @@ def _data(args: argparse.Namespace, client: Client) -> dict[str, Any]:
 
 
 def _methods(args: argparse.Namespace, client: Client) -> int:
-    return report_all(args, client.methods(**selected(args, MethodsOptions)), _COLUMNS)
+    return report_all(args, client.methods(**selected(args, MethodsOptions)), _method_row)
+
+
+def _method_row(method: MethodOut) -> dict[str, object]:
+    available = "yes" if method["available"] else f"needs the extra {method['missing_extra']}"
+    cells = {name: method[name] for name in ("name", "makes", "family", "growth")}
+    return {**cells, "available": available, "title": method["title"]}
 
 
 def _embed(args: argparse.Namespace, client: Client) -> int:
@@ -99,16 +98,19 @@ def _compare(args: argparse.Namespace, client: Client) -> int:
     data, options = dataset_of(client, args.data), _data(args, client)
     result = client.compare(data, args.methods, **options, **selected(args, CompareOptions))
     names = list(dict.fromkeys(name for row in result.rows for name in row["scores"] or {}))
-    columns: dict[str, Any] = {"method": itemgetter("label")}
-    columns |= {name: lambda row, name=name: _number((row["scores"] or {}).get(name)) for name in names}
-    columns["seconds"] = lambda row: _number(sum(row["seconds"].values()) if row["seconds"] else None)
-    columns["notes"] = _notes
-    return report_all(args, result.rows, columns)
+    return report_all(args, result.rows, partial(_score_row, names=names))
 
 
-def _notes(row: dict[str, Any]) -> str:
-    problem = row["problem"]
-    return f"{problem['detail']} {problem['remedy']}" if problem else " ".join(note["message"] for note in row["notes"])
+def _score_row(row: dict[str, Any], names: list[str]) -> dict[str, object]:
+    problem, scores = row["problem"], row["scores"] or {}
+    return {
+        "method": row["label"],
+        **{name: _number(scores.get(name)) for name in names},
+        "seconds": _number(sum(row["seconds"].values()) if row["seconds"] else None),
+        "notes": f"{problem['detail']} {problem['remedy']}"
+        if problem
+        else " ".join(n["message"] for n in row["notes"]),
+    }
 
 
 def _number(value: float | None) -> str:

@@ -61,8 +61,8 @@ def report(args: argparse.Namespace, value: Any, text: str) -> int:
     return 0
 
 
-def report_all(args: argparse.Namespace, items: Sequence[Any], columns: dict[str, Callable[[Any], object]]) -> int:
-    """Print a list, as JSON or as a table."""
+def report_all(args: argparse.Namespace, items: Sequence[Any], row: Callable[[Any], dict[str, object]]) -> int:
+    """Print a list, as JSON or as a table: `row` returns the cells of an item by column."""
     if args.json:
         return report(args, list(items), "")
     from rich.console import Console  # noqa: PLC0415 # only tables need rich
@@ -73,11 +73,12 @@ def report_all(args: argparse.Namespace, items: Sequence[Any], columns: dict[str
     if not console.is_terminal:
         console = Console(width=200)  # a pipe gets the whole table
     table = Table(box=None, pad_edge=False)
-    for name in columns:
+    rows = [row(item) for item in items]
+    for name in rows[0] if rows else ():
         table.add_column(name, no_wrap=True)
-    for item in items:
-        table.add_row(*[Text(str(cell(item))) for cell in columns.values()])  # Text, because [brackets] are markup
-    console.print(table if items else "None.")
+    for cells in rows:
+        table.add_row(*[Text(str(cell)) for cell in cells.values()])  # Text, because [brackets] are markup
+    console.print(table if rows else "None.")
     return 0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,14 +13,7 @@ if TYPE_CHECKING:
     import argparse
 
     from glle import Client, Dataset
-
-_COLUMNS = {
-    "id": itemgetter("id"),
-    "points": lambda item: f"{item['n']:,}",
-    "features": itemgetter("d"),
-    "from": lambda item: item["source"].get("name") or item["source"].get("format", item["source"]["kind"]),
-    "created": itemgetter("created"),
-}
+    from glle.types import DatasetOut
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -61,9 +53,20 @@ def dataset_of(client: Client, text: str, label: str | None = None) -> Dataset |
     return text if is_id else client.dataset(Path(text), label=label)
 
 
+def _row(dataset: DatasetOut) -> dict[str, object]:
+    source = dataset["source"]
+    return {
+        "id": dataset["id"],
+        "points": f"{dataset['n']:,}",
+        "features": dataset["d"],
+        "from": source.get("name") or source.get("format", source["kind"]),
+        "created": dataset["created"],
+    }
+
+
 def _list(args: argparse.Namespace, client: Client) -> int:
     items = [dataset.metadata for dataset in client.datasets(**selected(args, DatasetsOptions))]
-    return report_all(args, items, _COLUMNS)
+    return report_all(args, items, _row)
 
 
 def _upload(args: argparse.Namespace, client: Client) -> int:

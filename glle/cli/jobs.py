@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from glle.cli.connection import connection_options, report, report_all, report_metadata, with_client
@@ -13,16 +12,7 @@ if TYPE_CHECKING:
     import argparse
 
     from glle import Client, Job
-
-_COLUMNS = {
-    "id": itemgetter("id"),
-    "kind": itemgetter("kind"),
-    "status": itemgetter("status"),
-    "done": lambda item: f"{item['progress']['done']}/{item['progress']['total']}",
-    "stage": lambda item: item["progress"]["stage"],
-    "about": lambda item: item["posterior"] or item["dataset"],
-    "created": itemgetter("created"),
-}
+    from glle.types import JobOut
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -44,8 +34,19 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         action.set_defaults(run=with_client(run))
 
 
+def _row(job: JobOut) -> dict[str, object]:
+    progress = job["progress"]
+    return {
+        **{name: job[name] for name in ("id", "kind", "status")},
+        "done": f"{progress['done']}/{progress['total']}",
+        "stage": progress["stage"],
+        "about": job["posterior"] or job["dataset"],
+        "created": job["created"],
+    }
+
+
 def _list(args: argparse.Namespace, client: Client) -> int:
-    return report_all(args, [job.metadata for job in client.jobs(**selected(args, JobsOptions))], _COLUMNS)
+    return report_all(args, [job.metadata for job in client.jobs(**selected(args, JobsOptions))], _row)
 
 
 def _show(args: argparse.Namespace, client: Client) -> int:

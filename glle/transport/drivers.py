@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import time
+import weakref
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -24,9 +25,14 @@ if TYPE_CHECKING:
 class BlockingSession(Session):
     """Session with blocking requests."""
 
-    def __init__(self, http: httpx.Client, *shared: Any) -> None:
+    def __init__(self, options: dict[str, Any], *shared: Any) -> None:
         super().__init__(*shared)
-        self.http = http
+        self._http = httpx.Client(**options)
+        self._close = weakref.finalize(self, self._http.close)
+
+    def close(self) -> None:
+        """Close the connections; they also close with the last object that holds the session."""
+        self._close()
 
     def run(self, steps: Steps[Any]) -> Any:
         """Run steps to their result."""
@@ -55,7 +61,7 @@ class BlockingSession(Session):
     def _request(self, call: Call) -> Reply | Failure:
         content = None if call.body is None else call.body.pieces()
         try:
-            with self.http.stream(call.method, call.path, content=content, **_options(call)) as response:
+            with self._http.stream(call.method, call.path, content=content, **_options(call)) as response:
                 if call.sink is None or response.status_code != httpx.codes.OK:
                     return Reply(response.status_code, response.headers, response.read())
                 with _dropped_on_error(call.sink()) as sink:
@@ -69,9 +75,13 @@ class BlockingSession(Session):
 class AsyncSession(Session):
     """Session with awaited requests."""
 
-    def __init__(self, http: httpx.AsyncClient, *shared: Any) -> None:
+    def __init__(self, options: dict[str, Any], *shared: Any) -> None:
         super().__init__(*shared)
-        self.http = http
+        self._http = httpx.AsyncClient(**options)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
 
     async def run(self, steps: Steps[Any]) -> Any:
         """Run steps to their result."""
@@ -101,7 +111,7 @@ class AsyncSession(Session):
     async def _request(self, call: Call) -> Reply | Failure:
         content = None if call.body is None else _read_in_thread(call.body.pieces())
         try:
-            async with self.http.stream(call.method, call.path, content=content, **_options(call)) as response:
+            async with self._http.stream(call.method, call.path, content=content, **_options(call)) as response:
                 if call.sink is None or response.status_code != httpx.codes.OK:
                     return Reply(response.status_code, response.headers, await response.aread())
                 with _dropped_on_error(call.sink()) as sink:

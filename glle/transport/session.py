@@ -47,6 +47,10 @@ class Session:
         """Iterate over the items of all pages."""
         raise NotImplementedError
 
+    def close(self) -> Any:
+        """Close the connections."""
+        raise NotImplementedError
+
     def build(self, kind: str, metadata: Any, *more: Any) -> Any:
         """Return the client's object of a resource."""
         return self.classes[kind](metadata, self, *more)
@@ -97,15 +101,15 @@ class Session:
 
         """
         started = time.monotonic()
-        with self.bars.bar(job["kind"]) as bar:
+        with self.bars.bar(job["kind"]) as show:
             while job["status"] in _OPEN:
                 sent = time.monotonic()
                 remaining = float("inf") if timeout is None else timeout - (sent - started)
                 if timeout is not None and remaining <= 0:
                     raise timeout_error(job, timeout)
-                wait = min(_SMOOTH_POLL if bar.is_visible else _LONG_POLL, remaining)
+                wait = min(_SMOOTH_POLL if self.bars.is_visible else _LONG_POLL, remaining)
                 job = (yield from self.send(Call("GET", path_of("jobs", job["id"]), {"wait": wait}))).json()
-                bar.update(job["progress"])
+                show(job["progress"])
                 if job["status"] in _OPEN and time.monotonic() - sent < min(_SOON, wait):  # no long polls
                     yield Pause(min(1.0, remaining))
         if job["status"] != "succeeded":

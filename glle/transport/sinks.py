@@ -6,7 +6,7 @@ import io
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.lib import format as npy
@@ -17,20 +17,25 @@ _IN_MEMORY_BYTES = 16 * 2**20
 _PREFIX_BYTES = 12  # magic, version and the longest length field of a header
 
 
-class Sink(Protocol):
-    """Receiver of a body piece by piece, so that it is in memory only once."""
+class Sink:
+    """Receiver of a body piece by piece, so that memory never holds it twice."""
+
+    _file: Any
 
     def feed(self, piece: bytes) -> None:
-        """Take the next bytes."""
+        """Write the next bytes."""
+        self._file.write(piece)
 
     def end(self) -> Any:
         """Return the content, after the last bytes."""
+        raise NotImplementedError
 
     def drop(self) -> None:
         """Release the content of a broken connection."""
+        self._file.close()
 
 
-class NpySink:
+class NpySink(Sink):
     """Array filled from an npy body; memory holds the array and one piece."""
 
     def __init__(self) -> None:
@@ -78,15 +83,11 @@ class NpySink:
         return bytes(self._head[file.tell() :])
 
 
-class NpzSink:
+class NpzSink(Sink):
     """Archive of arrays, on disk if it is large."""
 
     def __init__(self) -> None:
         self._file = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES)  # noqa: SIM115 # `end` or `drop` closes it
-
-    def feed(self, piece: bytes) -> None:
-        """Write the next bytes."""
-        self._file.write(piece)
 
     def end(self) -> dict[str, Array]:
         """Return the arrays by name."""
@@ -94,22 +95,14 @@ class NpzSink:
         with self._file, np.load(self._file, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
 
-    def drop(self) -> None:
-        """Close the archive."""
-        self._file.close()
 
-
-class FileSink:
+class FileSink(Sink):
     """Npy file that replaces `path` when it is complete; its array is memory-mapped."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._folder = Path(tempfile.mkdtemp(prefix=path.name, dir=path.parent))
         self._file = (self._folder / path.name).open("wb")
-
-    def feed(self, piece: bytes) -> None:
-        """Write the next bytes."""
-        self._file.write(piece)
 
     def end(self) -> Array:
         """Move the file to its path; return its array."""
@@ -121,5 +114,5 @@ class FileSink:
 
     def drop(self) -> None:
         """Remove the incomplete file."""
-        self._file.close()
+        super().drop()
         shutil.rmtree(self._folder)
