@@ -46,16 +46,8 @@ class Upload:
 def upload_of(data: Any, label: str | None = None) -> Upload:
     """Return the upload of an array, a frame, nested lists, or the path of a file.
 
-    Parameters
-    ----------
-    label
-        Column of labels of a frame or a CSV file, or an index level of a frame.
-
-    Raises
-    ------
-    ValueError
-        For data that cannot be sent without a loss; the message names the remedy.
-
+    `label` is the column of labels of a frame or a CSV file, or an index level of a frame. Data that cannot be sent
+    without a loss raise ValueError.
     """
     if isinstance(data, (str, Path)):
         return _file_upload(Path(data), label)

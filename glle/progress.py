@@ -13,13 +13,9 @@ if TYPE_CHECKING:
 
 
 class Bars:
-    """Progress bars of one client: several jobs share one display.
+    """Progress bars of one client: in terminals and notebooks (None), always (True) or never (False).
 
-    Parameters
-    ----------
-    switch
-        None: in a terminal and in a notebook. True and False: always, never.
-
+    Several jobs share one display.
     """
 
     def __init__(self, switch: bool | None = None) -> None:  # noqa: FBT001 # the value of Client(progress=)

@@ -30,11 +30,7 @@ SERVER_COMMANDS = frozenset(
 def main(arguments: Sequence[str] | None = None, extensions: Iterable[Callable[[Commands], None]] | None = None) -> int:
     """Run the `glle` command; return its exit code.
 
-    Parameters
-    ----------
-    extensions
-        Functions that add more commands; None for the installed ones, the entry points `glle.commands`.
-
+    Extensions add more commands; None stands for the installed ones, the entry points `glle.commands`.
     """
     if extensions is None:
         extensions = [point.load() for point in entry_points(group="glle.commands")]

@@ -8,14 +8,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 
 def add_options(parser: argparse.ArgumentParser, options: type, texts: dict[str, tuple[str, str]]) -> None:
-    """Add one option for each member of a `TypedDict`.
-
-    Parameters
-    ----------
-    texts
-        Short flag (or an empty string) and help text of some members.
-
-    """
+    """Add one option for each member of a `TypedDict`; `texts` has short flag (or "") and help of some members."""
     hints = get_type_hints(options)
     if hints:
         group = parser.add_argument_group("parameters", "as in the API; the service has the defaults")

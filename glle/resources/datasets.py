@@ -20,16 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class BaseDataset:
-    """Data set.
-
-    Attributes
-    ----------
-    metadata
-        The service's description.
-    index
-        Index of the uploaded frame, or None.
-
-    """
+    """Data set: `metadata`, the service's description, and `index`, that of the uploaded frame, or None."""
 
     metadata: DatasetOut
     _session: Session = field(compare=False)

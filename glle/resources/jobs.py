@@ -21,14 +21,7 @@ JobT = TypeVar("JobT")
 
 @dataclass(frozen=True, repr=False)
 class BaseJob(Generic[JobT]):
-    """Job.
-
-    Attributes
-    ----------
-    metadata
-        The service's description, as of the last request; `refresh` returns a new one.
-
-    """
+    """Job: `metadata` is the service's description as of the last request; `refresh` returns a new object."""
 
     metadata: JobOut
     _session: Session = field(compare=False)

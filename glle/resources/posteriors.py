@@ -39,16 +39,7 @@ JobT = TypeVar("JobT")
 
 @dataclass(frozen=True, repr=False)
 class BasePosterior(Generic[JobT]):
-    """Fitted posterior.
-
-    Attributes
-    ----------
-    metadata
-        The service's description.
-    index
-        Index of the uploaded frame, or None.
-
-    """
+    """Fitted posterior: `metadata`, the service's description, and `index`, that of the uploaded frame, or None."""
 
     metadata: PosteriorOut
     _session: Session = field(compare=False)
@@ -83,11 +74,7 @@ class BasePosterior(Generic[JobT]):
     def frame(self, array: Any, *, first: int = 0) -> pd.DataFrame:
         """Return embeddings (n, p) or (count, n, p) as a frame with columns y1, ..., yp and the index of the data.
 
-        Parameters
-        ----------
-        first
-            Number of the first draw in the index level `draw`.
-
+        `first` is the number of the first draw in the index level `draw`.
         """
         try:
             import pandas as pd  # noqa: PLC0415 # optional

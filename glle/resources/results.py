@@ -13,15 +13,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """Result of an analysis; arrays and values are also attributes: ``summary.spread``, ``advice.n_neighbors``.
+    """Result of an analysis: `arrays` and `metadata`, all other values, by name.
 
-    Attributes
-    ----------
-    arrays
-        The arrays by name.
-    metadata
-        All other values by name.
-
+    Both are also attributes: ``summary.spread``, ``advice.n_neighbors``.
     """
 
     arrays: dict[str, Array] = field(default_factory=dict)

@@ -27,18 +27,7 @@ Dtype = Literal["float64", "float32"]
 
 @dataclass(frozen=True)
 class Body:
-    """Body of a request.
-
-    Parameters
-    ----------
-    media
-        The Content-Type.
-    pieces
-        Returns a new iterator over the bytes, for every attempt.
-    length
-        Bytes; None if unknown before the end.
-
-    """
+    """Body of a request: Content-Type, an iterator over its bytes for each attempt, and its length if known."""
 
     media: str
     pieces: Callable[[], Iterator[bytes]]
@@ -66,15 +55,8 @@ class Body:
 class Call:
     """One request.
 
-    Parameters
-    ----------
-    key
-        Idempotency-Key, with which a POST can be repeated.
-    by_content
-        Whether a POST can be repeated because its result is named by its content.
-    sink
-        Makes the receiver of the body of a 200; other bodies are small bytes.
-
+    A POST is repeatable with an Idempotency-Key (`key`), or if its result is named by its content (`by_content`).
+    `sink` makes the receiver of the body of a 200; other bodies are small, and bytes.
     """
 
     method: str

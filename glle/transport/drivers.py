@@ -123,14 +123,7 @@ class AsyncSession(Session):
 
 
 def http_options(url: str, key: str | None, timeout: float) -> dict[str, Any]:
-    """Return the arguments of httpx.Client and httpx.AsyncClient.
-
-    Raises
-    ------
-    ValueError
-        For a URL that is not HTTP or has no host.
-
-    """
+    """Return the arguments of httpx.Client and httpx.AsyncClient; raise ValueError for a URL without HTTP or host."""
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ValueError(f"{url!r} is no URL: give one such as http://127.0.0.1:8000.")

@@ -17,13 +17,8 @@ _EXCERPT = 200  # characters of a body that is no problem
 class GlleServiceError(Exception):
     """Problem of a request, with its remedy.
 
-    Attributes
-    ----------
-    type, title, status, detail, remedy, details
-        The members of the service's problem+json. Status 0: no response.
-    request_id
-        Id of the request in the service's log, or None.
-
+    The attributes are the members of the service's problem+json, and the request's id in the service's log, or None.
+    Status 0 means no response.
     """
 
     statuses: ClassVar[frozenset[int]] = frozenset()

@@ -45,15 +45,8 @@ class Retries:
     def pause(self, attempt: int, elapsed: float, reply: Reply | Failure) -> float | None:
         """Return the seconds until the next attempt, or None if it would be after the deadline.
 
-        Parameters
-        ----------
-        attempt
-            Attempts before this one.
-        elapsed
-            Seconds since the first attempt began.
-        reply
-            The outcome; no pause is shorter than its Retry-After, in seconds or as an HTTP date.
-
+        `attempt` counts from 0; `elapsed` are the seconds since the first one began. No pause is shorter than the
+        Retry-After of the reply, in seconds or as an HTTP date.
         """
         seconds = min(self.longest, self.first * 2.0 ** min(attempt, 60)) * (0.5 + 0.5 * self.chance())
         if isinstance(reply, Reply):
@@ -76,11 +69,7 @@ class Retries:
 def send_with_retries(call: Call, retries: Retries, url: str) -> Steps[Reply]:
     """Send a call until it succeeds, the deadline passes, or a repetition could have two effects.
 
-    Raises
-    ------
-    GlleServiceError
-        For a status of 300 and above (the API has no redirects), and for no response.
-
+    Raise GlleServiceError for a status of 300 and above (the API has no redirects), and for no response.
     """
     started = retries.clock()
     for attempt in count():

@@ -24,14 +24,7 @@ _EVICTIONS = 5
 
 
 class Session:
-    """Connection of one client to one service; the subclasses run its steps.
-
-    Parameters
-    ----------
-    classes
-        Classes of the objects that the client returns: `dataset`, `posterior`, `job`.
-
-    """
+    """Connection of one client to one service; `classes` are those of the `dataset`, `posterior`, `job` it returns."""
 
     def __init__(self, url: str, retries: Retries, bars: Bars, classes: dict[str, Callable[..., Any]]) -> None:
         self.url = url
@@ -90,16 +83,7 @@ class Session:
         return body
 
     def follow(self, job: JobOut, timeout: float | None = None) -> Steps[JobOut]:
-        """Wait until a job has succeeded.
-
-        Raises
-        ------
-        GlleServiceError
-            The problem of a failed job, or a conflict for a cancelled one.
-        JobTimeoutError
-            The job runs on after `timeout` seconds.
-
-        """
+        """Wait until a job has succeeded; raise its problem, or JobTimeoutError after `timeout` seconds."""
         started = time.monotonic()
         with self.bars.bar(job["kind"]) as show:
             while job["status"] in _OPEN:
