@@ -9,12 +9,13 @@ WORKDIR /src
 COPY requirements/server.lock requirements/
 RUN pip install --require-hashes --only-binary :all: --requirement requirements/server.lock
 COPY pyproject.toml README.md LICENSE ./
+COPY deploy/server deploy/server
 COPY glle_engine glle_engine
 COPY worker worker
 COPY service service
 COPY glle glle
 # The build backend is in the lock and goes again; the check fails if something that stays needed it.
-RUN pip install --no-deps --no-build-isolation . \
+RUN pip install --no-deps --no-build-isolation . ./deploy/server \
     && pip uninstall --yes hatchling pathspec pluggy tomlkit trove-classifiers \
     && pip check \
     && pip uninstall --yes pip

@@ -26,13 +26,13 @@ help:
 
 setup: $(STAMP)
 
-$(STAMP): requirements/dev.lock pyproject.toml
+$(STAMP): requirements/dev.lock pyproject.toml deploy/server/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Python 3.11 or newer is required: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
 		{ rm -rf $(VENV); echo "Creating a virtual environment failed; on Debian: apt-get install python3-venv"; exit 1; }
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/dev.lock
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable . --editable deploy/server
 	@echo "Compiling (once)" && $(BIN)/python -m glle_engine.posterior.fingerprint
 	@touch $(STAMP)
 
@@ -76,18 +76,20 @@ $(VENV)/.%: $(STAMP) requirements/%.lock
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/$*.lock
 	@touch $@
 
-LOCK := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header \
-	--no-emit-index-url --no-emit-find-links --no-annotate --quiet
+LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes --no-header \
+	--no-emit-index-url --no-emit-find-links --no-annotate --no-emit-package glle --quiet
+# The server depends on `glle[client]` of the same version, which uv reads from the checkout.
+SERVER := pyproject.toml deploy/server/pyproject.toml --extra client --extra fast --extra otel --extra sklearn \
+	--extra tsne --extra sdp --extra pictures
 
 lock:
-	$(LOCK) --extra service --extra client --extra fast --extra otel --extra demo --extra sklearn \
-		--extra tsne --extra sdp --extra pictures --group dev -o requirements/dev.lock
-	$(LOCK) --extra service --extra storage --extra fast --extra otel --extra arrow --extra sklearn \
-		--extra tsne --extra sdp --extra pictures --group build --constraint requirements/dev.lock -o requirements/server.lock
-	$(LOCK) --extra bench --constraint requirements/dev.lock -o requirements/bench.lock
-	$(LOCK) --group ui --constraint requirements/dev.lock -o requirements/ui.lock
-	$(LOCK) --group docs --constraint requirements/dev.lock -o requirements/docs.lock
-	$(filter-out pyproject.toml,$(LOCK)) --group audit -o requirements/audit.lock
+	$(LOCK) $(SERVER) --group dev --group demo -o requirements/dev.lock
+	$(LOCK) $(SERVER) --extra storage --extra arrow --group build \
+		--constraint requirements/dev.lock -o requirements/server.lock
+	$(LOCK) pyproject.toml --group bench --constraint requirements/dev.lock -o requirements/bench.lock
+	$(LOCK) pyproject.toml --group ui --constraint requirements/dev.lock -o requirements/ui.lock
+	$(LOCK) pyproject.toml --group docs --constraint requirements/dev.lock -o requirements/docs.lock
+	$(LOCK) --group audit -o requirements/audit.lock
 
 clean:
 	rm -rf $(VENV) $(VENV)-audit out .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -151,7 +151,7 @@ def _fit(client: Client, case: Case) -> Posterior:
     posterior: Posterior = _timed(case, "fit", lambda: client.fit(case.dataset, method=case.method))
     again = _timed(case, "fit again", lambda: client.fit(case.dataset, method=case.method))
     assert again == posterior
-    case.seconds["fit on worker"] = posterior.told["seconds"]
+    case.seconds["fit on worker"] = posterior.metadata["seconds"]
     case.reference = posterior.arrays()["embedding"]
     return posterior
 

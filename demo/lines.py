@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from glle.progress import Bar, Bars
+from glle.progress import Bars
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from rich.progress import Progress, TaskID
-
-    from glle.types import ProgressOut
 
 
 class Lines(Bars):
@@ -30,24 +25,14 @@ class Lines(Bars):
         self.display = progress
         self.line: TaskID | None = None
 
-    @contextmanager
-    def bar(self, title: str) -> Iterator[Bar]:
-        """Yield the line of the moment."""
-        yield _Line(self, title)
-
-
-class _Line(Bar):
-    def __init__(self, lines: Lines, title: str) -> None:
-        super().__init__(lines, title)
-        self._lines = lines
-
     @property
-    def shown(self) -> bool:
-        """Return whether a line is shown."""
-        return self._lines.line is not None
+    def is_visible(self) -> bool:
+        """Whether the demo has a current line."""
+        return self.line is not None
 
-    def tell(self, progress: ProgressOut) -> None:
-        """Show how far it is."""
-        if self._lines.line is not None:
-            done, total, stage = progress["done"], progress["total"], progress["stage"]
-            self._lines.display.update(self._lines.line, completed=done, total=total, stage=stage)
+    def start(self, title: str) -> TaskID | None:  # noqa: ARG002 # the line has its own title
+        """Return the current line."""
+        return self.line
+
+    def stop(self, task: TaskID) -> None:
+        """Keep the line when the job is over."""

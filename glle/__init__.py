@@ -1,24 +1,29 @@
-"""The Python client: `Client`, and `AsyncClient` with the same methods to be awaited.
+"""The Python client: `Client`, and `AsyncClient` with the same methods as coroutines.
 
-It imports nothing of the server, and needs httpx and numpy; pandas for frames, rich for progress bars.
+Imports nothing of the server or the engine. Needs httpx and numpy; pandas for frames, rich for progress bars.
+Read `client` first.
 """
 
-from glle.api import AsyncClient, Client
-from glle.resources.datasets import AsyncDataset, Dataset
-from glle.resources.jobs import AsyncJob, Job
-from glle.resources.posteriors import AsyncPosterior, Posterior
-from glle.resources.results import Result
-from glle.transport.errors import (
-    AuthError,
-    ConflictError,
-    GlleServiceError,
-    InvalidRequestError,
-    JobTimeoutError,
-    NotFoundError,
-    RateLimitedError,
-    UnavailableError,
-)
-from glle.transport.retries import Retries
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from glle.client import AsyncClient, Client
+    from glle.resources.datasets import AsyncDataset, Dataset
+    from glle.resources.jobs import AsyncJob, Job
+    from glle.resources.posteriors import AsyncPosterior, Posterior
+    from glle.resources.results import Result
+    from glle.transport.errors import (
+        AuthError,
+        ConflictError,
+        GlleServiceError,
+        InvalidRequestError,
+        JobTimeoutError,
+        NotFoundError,
+        RateLimitedError,
+        UnavailableError,
+    )
+    from glle.transport.retries import Retries
 
 __all__ = [
     "AsyncClient",
@@ -40,3 +45,12 @@ __all__ = [
     "Retries",
     "UnavailableError",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name at its first use: `glle worker` pins BLAS threads before numpy is imported."""
+    if name in __all__:
+        for module in ("glle.client", "glle.transport.errors"):
+            if hasattr(import_module(module), name):
+                return getattr(import_module(module), name)
+    raise AttributeError(f"module 'glle' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Data on the way in: arrays, frames and files as bodies, made piece by piece as they are sent."""
+"""Uploads of data: arrays, frames and files as bodies, encoded piece by piece while they are sent."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib import format as npy
 
-from glle.transport.calls import NPY, Body
+from glle.transport.calls import JSON, NPY, NPZ, Body
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pandas as pd
 
-Array = np.ndarray[Any, np.dtype[Any]]
+    from glle.transport.sinks import Array
 
 _PIECE_BYTES = 2**20
-_ROWS = 2048
+_PIECE_ROWS = 2048
 
-MEDIA = {
+MEDIA_TYPES = {
     ".npy": NPY,
-    ".npz": "application/zip",
+    ".npz": NPZ,
     ".csv": "text/csv",
-    ".json": "application/json",
+    ".json": JSON,
     ".parquet": "application/vnd.apache.parquet",
     ".arrow": "application/vnd.apache.arrow.stream",
     ".arrows": "application/vnd.apache.arrow.stream",
@@ -36,14 +36,7 @@ MEDIA = {
 
 @dataclass(frozen=True)
 class Upload:
-    """A data set to send.
-
-    Parameters
-    ----------
-    index
-        The index of the frame that it came from, for the frames that are made of its embeddings.
-
-    """
+    """Data set to send; `index` is the index of its frame, for frames of its embeddings."""
 
     body: Body
     query: dict[str, str] = field(default_factory=dict)
@@ -51,93 +44,81 @@ class Upload:
 
 
 def upload_of(data: Any, label: str | None = None) -> Upload:
-    """Return what is sent for an array, a frame, nested lists, or the path of a file.
+    """Return the upload of an array, a frame, nested lists, or the path of a file.
 
-    Parameters
-    ----------
-    label
-        Of a frame (a column, or a level of the index) or a CSV file: what is set apart as labels.
-
-    Raises
-    ------
-    ValueError
-        For what the service could not be sent without a loss; the message says the remedy.
-
+    `label` is the column of labels of a frame or a CSV file, or an index level of a frame. Data that cannot be sent
+    without a loss raise ValueError.
     """
     if isinstance(data, (str, Path)):
-        return _of_file(Path(data), label)
+        return _file_upload(Path(data), label)
     if hasattr(data, "iloc") and hasattr(data, "columns"):
-        return _of_frame(data, label)
+        return _frame_upload(data, label)
     if label is not None:
-        raise ValueError("An array has no columns to find a label by: give a pandas.DataFrame, or a CSV file.")
-    return Upload(_of_array(np.asarray(data)))
+        raise ValueError(f"label={label!r} needs named columns: give a pandas.DataFrame, or a CSV file.")
+    return Upload(_array_body(np.asarray(data)))
 
 
-def _of_file(path: Path, label: str | None) -> Upload:
-    media = MEDIA.get(path.suffix.lower())
+def _file_upload(path: Path, label: str | None) -> Upload:
+    media = MEDIA_TYPES.get(path.suffix.lower())
     if media is None:
-        raise ValueError(f"{path} is none of {', '.join(MEDIA)}: read it, and give the array.")
+        raise ValueError(f"{path} is none of {', '.join(MEDIA_TYPES)}: read it, and give the array.")
     if not path.is_file():
         raise FileNotFoundError(f"There is no file {path}.")
     return Upload(Body.of_file(path, media), {} if label is None else {"label": label})
 
 
-def _of_array(array: Array) -> Body:
-    """Return an array as npy, in C order, a megabyte at a time."""
+def _array_body(array: Array) -> Body:
+    """Return an array as npy in C order, in pieces of one megabyte."""
     if array.dtype.kind not in "fiu":
         raise ValueError(f"The array is of dtype {array.dtype}: convert it with .astype(float).")
     buffer = io.BytesIO()
     header = {"descr": npy.dtype_to_descr(array.dtype), "fortran_order": False, "shape": array.shape}
     npy.write_array_header_1_0(buffer, header)
     head = buffer.getvalue()
+    table = np.atleast_1d(array)
 
     def pieces() -> Iterator[bytes]:
         yield head
-        rows = max(1, _PIECE_BYTES * len(array) // max(1, array.nbytes)) if array.ndim else 1
-        for start in range(0, len(array), rows) if array.ndim else ():
-            yield np.ascontiguousarray(array[start : start + rows]).tobytes()
-        if not array.ndim:
-            yield array.tobytes()
+        rows = max(1, _PIECE_BYTES * len(table) // max(1, table.nbytes))
+        for start in range(0, len(table), rows):
+            yield np.ascontiguousarray(table[start : start + rows]).tobytes()
 
     return Body(NPY, pieces, len(head) + array.nbytes)
 
 
-def _of_frame(frame: pd.DataFrame, label: str | None) -> Upload:
-    """Return a frame as CSV, with its names; as npy when its columns are but numbered."""
+def _frame_upload(frame: pd.DataFrame, label: str | None) -> Upload:
+    """Return a frame as CSV with its names, or as npy if its columns are only numbered."""
     features = frame if label is None or label not in frame.columns else frame.drop(columns=[label])
-    labels = _labels(frame, label)
-    if words := [str(name) for name, kind in features.dtypes.items() if getattr(kind, "kind", "O") not in "fiu"]:
-        raise ValueError(f"The columns {', '.join(words)} are no numbers: drop or encode them, or name one as label=.")
+    labels = None if label is None else _labels(frame, label)
+    if texts := [str(name) for name, kind in features.dtypes.items() if getattr(kind, "kind", "O") not in "fiu"]:
+        raise ValueError(f"The columns {', '.join(texts)} are no numbers: drop or encode them, or name one as label=.")
     if labels is None and list(features.columns) == list(range(features.shape[1])):
-        return Upload(_of_array(features.to_numpy()), index=frame.index)
+        return Upload(_array_body(features.to_numpy()), index=frame.index)
     names = [str(name) for name in features.columns]
     if numbers := [name for name in names if _is_number(name)]:
         raise ValueError(f"The name {numbers[0]!r} would be read as a value: rename it, as by add_prefix('x').")
 
     def pieces() -> Iterator[bytes]:
         yield _csv([names if labels is None else [*names, label]])
-        for start in range(0, len(features), _ROWS):
-            rows = features.iloc[start : start + _ROWS].to_numpy().tolist()
+        for start in range(0, len(features), _PIECE_ROWS):
+            rows = features.iloc[start : start + _PIECE_ROWS].to_numpy().tolist()
             if labels is not None:
-                rows = [[*row, own] for row, own in zip(rows, labels[start : start + _ROWS], strict=True)]
+                rows = [[*row, text] for row, text in zip(rows, labels[start : start + _PIECE_ROWS], strict=True)]
             yield _csv(rows)
 
-    query = {} if labels is None or label is None else {"label": label}
-    return Upload(Body("text/csv", pieces), query, frame.index)
+    return Upload(Body("text/csv", pieces), {} if label is None else {"label": label}, frame.index)
 
 
-def _labels(frame: pd.DataFrame, label: str | None) -> list[Any] | None:
-    if label is None:
-        return None
+def _labels(frame: pd.DataFrame, label: str) -> list[Any]:
     if label in frame.columns:
-        found: Any = frame[label]
+        labels: Any = frame[label]
     elif label in frame.index.names:
-        found = frame.index.get_level_values(label)
+        labels = frame.index.get_level_values(label)
     else:
         raise ValueError(f"There is no column {label!r}: name one of {', '.join(map(str, frame.columns))}.")
-    if found.isna().any():
-        raise ValueError(f"The label {label!r} is missing in {int(found.isna().sum())} rows: fill it in, or drop them.")
-    return list(found)
+    if labels.isna().any():
+        raise ValueError(f"The label {label!r} is missing in {int(labels.isna().sum())} rows: fill or drop them.")
+    return list(labels)
 
 
 def _csv(rows: list[list[Any]]) -> bytes:

@@ -1,4 +1,4 @@
-"""Bars for jobs that take a while, in a terminal or a notebook; silence elsewhere."""
+"""Progress bars of jobs, in terminals and notebooks."""
 
 from __future__ import annotations
 
@@ -7,90 +7,70 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from glle.types import ProgressOut
 
 
-class Bar:
-    """One job's bar, which appears when it is first told something."""
-
-    def __init__(self, bars: Bars, title: str) -> None:
-        self._bars = bars
-        self._title = title
-        self._task: Any = None
-
-    @property
-    def shown(self) -> bool:
-        """Whether anyone looks: then progress is asked for more often."""
-        return self._bars.console is not None
-
-    def tell(self, progress: ProgressOut) -> None:
-        """Show how far it is, unless that is already the end."""
-        if self._bars.console is None:
-            return
-        if self._task is None:
-            if progress["done"] >= progress["total"] > 0:
-                return  # over before anyone had to wait
-            self._task = self._bars.begin(self._title)
-        total = progress["total"] or None
-        self._bars.progress.update(self._task, completed=progress["done"], total=total, stage=progress["stage"])
-
-    def end(self) -> None:
-        """Take it away."""
-        if self._task is not None:
-            self._bars.finish(self._task)
-
-
 class Bars:
-    """The bars of one client: several jobs at once share one display.
+    """Progress bars of one client: in terminals and notebooks (None), always (True) or never (False).
 
-    Parameters
-    ----------
-    switch
-        None: in a terminal, and in a notebook. True and False: always, never.
-
+    Several jobs share one display.
     """
 
-    def __init__(self, switch: bool | None = None) -> None:  # noqa: FBT001 # handed on as it came
-        self.console = _console(switch)
-        self.progress: Any = None
-        self._open = 0
+    def __init__(self, switch: bool | None = None) -> None:  # noqa: FBT001 # the value of Client(progress=)
+        self._console = _console(switch)
+        self._count = 0
         self._lock = threading.Lock()
+        self.display: Any = None
+
+    @property
+    def is_visible(self) -> bool:
+        """Whether bars are displayed, so that the session asks for progress more often."""
+        return self._console is not None
 
     @contextmanager
-    def bar(self, title: str) -> Iterator[Bar]:
-        """Yield a bar for one job."""
-        made = Bar(self, title)
+    def bar(self, title: str) -> Iterator[Callable[[ProgressOut], None]]:
+        """Yield the function that displays the progress of one job; its bar appears with the first unfinished one."""
+        task: Any = None
+
+        def update(progress: ProgressOut) -> None:
+            nonlocal task
+            done, total = progress["done"], progress["total"]
+            if task is None and self.is_visible and not 0 < total <= done:
+                task = self.start(title)
+            if task is not None:
+                self.display.update(task, completed=done, total=total or None, stage=progress["stage"])
+
         try:
-            yield made
+            yield update
         finally:
-            made.end()
+            if task is not None:
+                self.stop(task)
 
-    def begin(self, title: str) -> Any:
-        """Add a bar to the display, which begins with its first one."""
+    def start(self, title: str) -> Any:
+        """Add a bar; the first one starts the display."""
         with self._lock:
-            if self._open == 0:
-                self.progress = _display(self.console)
-                self.progress.start()
-            self._open += 1
-            return self.progress.add_task(title, total=None, stage="")
+            if self._count == 0:
+                self.display = _display(self._console)
+                self.display.start()
+            self._count += 1
+            return self.display.add_task(title, total=None, stage="")
 
-    def finish(self, task: Any) -> None:
-        """Remove a bar; the display ends with its last one."""
+    def stop(self, task: Any) -> None:
+        """Remove a bar; the last one stops the display."""
         with self._lock:
-            self.progress.remove_task(task)
-            self._open -= 1
-            if self._open == 0:
-                self.progress.stop()
+            self.display.remove_task(task)
+            self._count -= 1
+            if self._count == 0:
+                self.display.stop()
 
 
-def _console(switch: bool | None) -> Any:  # noqa: FBT001 # handed on as it came
-    """Return where to show bars, or None."""
+def _console(switch: bool | None) -> Any:  # noqa: FBT001 # the value of Client(progress=)
     if switch is False:
         return None
     try:
-        from rich.console import Console  # noqa: PLC0415 # the client works without
+        from rich.console import Console  # noqa: PLC0415 # optional
     except ImportError:
         if switch is None:
             return None

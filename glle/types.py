@@ -1,4 +1,4 @@
-"""What the API is asked and tells: generated from openapi/openapi.json by `make client-types`, not by hand."""
+"""Requests and responses of the API. Generated from openapi.json by openapi/client_types.py; do not edit."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`python -m openapi.client_types`: the client's types, generated from openapi.json, which is their only source.
+"""Write glle/types.py, the client's types, from openapi.json: `python -m openapi.client_types`.
 
-Every model becomes a `TypedDict`. So do the keyword arguments of the client's methods: a body without the members
-that the method fills in by itself, or the query of a GET.
+Every model becomes a `TypedDict`, and so do the keyword arguments of the client's methods: a body or a query without
+the members that are arguments of the method.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from datamodel_code_generator.enums import DataModelType
 
 CONTRACT = Path(__file__).with_name("openapi.json")
 TYPES = CONTRACT.parent.parent / "glle" / "types.py"
-HEAD = '"""What the API is asked and tells: generated from openapi/openapi.json by `make client-types`, not by hand."""'
+HEAD = '"""Requests and responses of the API. Generated from openapi.json by openapi/client_types.py; do not edit."""'
 
-# Name, the body it is of, and the members that the client's method has of its own.
+# Options of a method: the model of its body, or the path of its query, and the members that are its own arguments.
 BODIES = {
     "SyntheticOptions": ("SyntheticIn", {"name", "n"}),
     "FitOptions": ("PosteriorIn", {"dataset"}),
@@ -40,14 +40,14 @@ QUERIES = {
 
 
 def types_text(contract: dict[str, Any]) -> str:
-    """Return the module of the types of a contract."""
+    """Return the text of glle/types.py for a contract."""
     schemas = {name: _open(schema) for name, schema in contract["components"]["schemas"].items()}
-    for name, (body, own) in BODIES.items():
-        members = {key: value for key, value in schemas[body]["properties"].items() if key not in own}
+    for name, (body, arguments) in BODIES.items():
+        members = {key: value for key, value in schemas[body]["properties"].items() if key not in arguments}
         schemas[name] = _object(f"Keyword arguments, of `{body}`.", members)
-    for name, (path, own) in QUERIES.items():
-        query = [given for given in contract["paths"][path]["get"]["parameters"] if given["in"] == "query"]
-        members = {given["name"]: given["schema"] for given in query if given["name"] not in own}
+    for name, (path, arguments) in QUERIES.items():
+        query = [parameter for parameter in contract["paths"][path]["get"]["parameters"] if parameter["in"] == "query"]
+        members = {member["name"]: member["schema"] for member in query if member["name"] not in arguments}
         schemas[name] = _object(f"Keyword arguments, the query of GET {path}.", members)
     text = generate(
         json.dumps({**contract, "paths": {}, "components": {"schemas": schemas}}),
@@ -69,7 +69,7 @@ def types_text(contract: dict[str, Any]) -> str:
 
 
 def _open(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema that is not closed to more members, which only types of a later Python can say."""
+    """Return a schema without `additionalProperties`, because closed TypedDicts need a later Python."""
     return {name: value for name, value in schema.items() if name != "additionalProperties"}
 
 

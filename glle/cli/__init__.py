@@ -1,19 +1,56 @@
-"""The commands that ask a running service, on top of the Python client; one file a group."""
+"""The `glle` command, with the commands of the client: one file a group.
+
+May import the rest of `glle`. The server adds its commands through the entry point group `glle.commands`.
+Read `main` first, then `connection`.
+"""
 
 from __future__ import annotations
 
+import argparse
+import sys
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
-from glle.cli import compare, datasets, draw, fit, jobs
+from glle.cli import compare, datasets, jobs, posteriors
+from glle.cli.connection import MISUSED
 
 if TYPE_CHECKING:
-    import argparse
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import TypeAlias
 
-# What the client reads from the environment; no settings of the service.
+    Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 # argparse has no public name
+
+# Environment variables of the client; they are no settings of the server.
 VARIABLES = frozenset({"GLLE_URL", "GLLE_KEY"})
+SERVER_COMMANDS = frozenset(
+    ("up", "serve", "api", "worker", "doctor", "keys", "store", "backup", "restore", "settings", "openapi")
+)
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the commands."""
-    for group in (datasets, fit, draw, compare, jobs):
+def main(arguments: Sequence[str] | None = None, extensions: Iterable[Callable[[Commands], None]] | None = None) -> int:
+    """Run the `glle` command; return its exit code.
+
+    Extensions add more commands; None stands for the installed ones, the entry points `glle.commands`.
+    """
+    if extensions is None:
+        extensions = [point.load() for point in entry_points(group="glle.commands")]
+    parser = argparse.ArgumentParser(
+        prog="glle", description="Generative locally linear embedding: fit and draw on a service, or run the service."
+    )
+    commands = parser.add_subparsers(required=True, metavar="command")
+    for extend in (*extensions, add):
+        extend(commands)
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    if words and words[0] in SERVER_COMMANDS - commands.choices.keys():
+        message = f"glle: `glle {words[0]}` is a command of the server.\n  Install it: pip install glle-server."
+        print(message, file=sys.stderr)  # noqa: T201 # the command's output
+        return MISUSED
+    chosen = parser.parse_args(words)
+    start: Callable[[argparse.Namespace], int] = getattr(chosen, "start", chosen.run)
+    return start(chosen)
+
+
+def add(commands: Commands) -> None:
+    """Add the commands of the client."""
+    for group in (datasets, posteriors, compare, jobs):
         group.add(commands)

@@ -1,4 +1,4 @@
-"""What all these commands share: the service's address, the form of the answer, failures with their remedy."""
+"""Shared parts of the commands: the options of a connection, output as text or JSON, exit codes."""
 
 from __future__ import annotations
 
@@ -12,82 +12,81 @@ if TYPE_CHECKING:
 
     from glle import Client
 
-# Exit codes; 2 is argparse's, 130 the shell's.
+# Exit codes; 2 is that of argparse, 130 that of shells.
 REFUSED, MISUSED, UNREACHABLE, LATE, INTERRUPTED = 1, 2, 3, 4, 130
+_PROBLEM = ("type", "title", "status", "detail", "remedy", "details", "request_id")
 
 
-def shared() -> argparse.ArgumentParser:
-    """Return the options of every command."""
+def connection_options(*, timeout: bool = False) -> argparse.ArgumentParser:
+    """Return a parent parser with the options of every command, and with `--timeout`."""
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--url", help="address of the service (GLLE_URL, or http://127.0.0.1:8000)")
-    parser.add_argument("--json", action="store_true", help="answer in JSON, for scripts; failures on stderr, too")
+    parser.add_argument("--json", action="store_true", help="print JSON, errors on stderr too")
+    if timeout:
+        parser.add_argument("--timeout", type=float, metavar="S", help="seconds to wait; the job goes on afterwards")
     return parser
 
 
-def asking(run: Callable[[argparse.Namespace, Client], int]) -> Callable[[argparse.Namespace, object], int]:
-    """Give a command its client, and turn what goes wrong into words and an exit code."""
+def with_client(run: Callable[[argparse.Namespace, Client], int]) -> Callable[[argparse.Namespace], int]:
+    """Return a command that connects a client, and turns exceptions into messages and exit codes."""
 
-    def command(chosen: argparse.Namespace, settings: object) -> int:
-        del settings  # they are the service's, not the client's
+    def command(args: argparse.Namespace) -> int:
         try:
-            from glle import Client, GlleServiceError, JobTimeoutError  # noqa: PLC0415 # loads numpy, which workers pin before
+            from glle import Client, GlleServiceError, JobTimeoutError  # noqa: PLC0415 # needs the extra `client`
         except ImportError as error:
-            return _failed(f"{error}.", "Install what the client needs: pip install 'glle[client]'.", MISUSED)
+            return _fail(f"{error}.", "Install the client: pip install 'glle[client]'.", MISUSED)
         try:
-            with Client(chosen.url, progress=False if chosen.json else None) as glle:
-                return run(chosen, glle)
+            with Client(args.url, progress=False if args.json else None) as client:
+                return run(args, client)
         except GlleServiceError as error:
-            if chosen.json:
-                told = {name: getattr(error, name) for name in _PROBLEM}
-                print(json.dumps(told), file=sys.stderr)  # noqa: T201 # the command's output
+            if args.json:
+                print(json.dumps({name: getattr(error, name) for name in _PROBLEM}), file=sys.stderr)  # noqa: T201
             else:
-                shown = f" Request {error.request_id}." if error.request_id else ""
-                _failed(error.detail, error.remedy + shown, REFUSED)
+                request = f" Request {error.request_id}." if error.request_id else ""
+                _fail(error.detail, error.remedy + request, REFUSED)
             if isinstance(error, JobTimeoutError):
                 return LATE
             return REFUSED if error.status else UNREACHABLE
         except (ValueError, OSError) as error:
-            return _failed(str(error), "", MISUSED)
+            return _fail(str(error), "", MISUSED)
         except KeyboardInterrupt:
-            return _failed("Interrupted. A job that was begun goes on.", "See `glle jobs list`.", INTERRUPTED)
+            return _fail("Interrupted. A started job goes on.", "See `glle jobs list`.", INTERRUPTED)
 
     return command
 
 
-def tell(chosen: argparse.Namespace, value: Any, words: str) -> int:
-    """Print an answer: as JSON, or in words."""
-    print(json.dumps(value) if chosen.json else words)  # noqa: T201 # the command's output
+def report(args: argparse.Namespace, value: Any, text: str) -> int:
+    """Print a result, as JSON or as text."""
+    print(json.dumps(value) if args.json else text)  # noqa: T201 # the command's output
     return 0
 
 
-def tell_all(chosen: argparse.Namespace, items: Sequence[Any], columns: dict[str, Callable[[Any], object]]) -> int:
-    """Print a list: as JSON, or as a table."""
-    if chosen.json:
-        return tell(chosen, list(items), "")
-    from rich.console import Console  # noqa: PLC0415 # with --json, and for all else, it need not be there
-    from rich.table import Table  # noqa: PLC0415 # likewise
-    from rich.text import Text  # noqa: PLC0415 # likewise
+def report_all(args: argparse.Namespace, items: Sequence[Any], row: Callable[[Any], dict[str, object]]) -> int:
+    """Print a list, as JSON or as a table: `row` returns the cells of an item by column."""
+    if args.json:
+        return report(args, list(items), "")
+    from rich.console import Console  # noqa: PLC0415 # only tables need rich
+    from rich.table import Table  # noqa: PLC0415 # only tables need rich
+    from rich.text import Text  # noqa: PLC0415 # only tables need rich
 
     console = Console()
     if not console.is_terminal:
-        console = Console(width=200)  # nothing of a table is cut off for a pipe
+        console = Console(width=200)  # a pipe gets the whole table
     table = Table(box=None, pad_edge=False)
-    for name in columns:
+    rows = [row(item) for item in items]
+    for name in rows[0] if rows else ():
         table.add_column(name, no_wrap=True)
-    for item in items:
-        table.add_row(*[Text(str(cell(item))) for cell in columns.values()])  # [brackets] are no markup
-    console.print(table if items else "None.")
+    for cells in rows:
+        table.add_row(*[Text(str(cell)) for cell in cells.values()])  # Text, because [brackets] are markup
+    console.print(table if rows else "None.")
     return 0
 
 
-def tell_one(chosen: argparse.Namespace, told: Any) -> int:
-    """Print everything that is known of one thing."""
-    return tell(chosen, told, json.dumps(told, indent=2))
+def report_metadata(args: argparse.Namespace, metadata: Any) -> int:
+    """Print the whole description of a resource, which is JSON in both cases."""
+    return report(args, metadata, json.dumps(metadata, indent=2))
 
 
-def _failed(detail: str, remedy: str, code: int) -> int:
+def _fail(detail: str, remedy: str, code: int) -> int:
     print(f"glle: {detail}" + (f"\n  {remedy}" if remedy else ""), file=sys.stderr)  # noqa: T201 # the command's output
     return code
-
-
-_PROBLEM = ("type", "title", "status", "detail", "remedy", "details", "request_id")

@@ -1,63 +1,65 @@
-"""`glle jobs`: list, show, wait, cancel."""
+"""Commands `glle jobs list`, `show`, `wait`, `cancel`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from glle.cli.connection import asking, shared, tell, tell_all, tell_one
-from glle.cli.options import add_options, given
+from glle.cli.connection import connection_options, report, report_all, report_metadata, with_client
+from glle.cli.options import add_options, selected
 from glle.types import JobsOptions
 
 if TYPE_CHECKING:
     import argparse
 
-    from glle import Client
-
-_COLUMNS = {
-    "id": lambda told: told["id"],
-    "kind": lambda told: told["kind"],
-    "status": lambda told: told["status"],
-    "done": lambda told: f"{told['progress']['done']}/{told['progress']['total']}",
-    "stage": lambda told: told["progress"]["stage"],
-    "about": lambda told: told["posterior"] or told["dataset"],
-    "created": lambda told: told["created"],
-}
+    from glle import Client, Job
+    from glle.types import JobOut
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command."""
-    group = commands.add_parser("jobs", help="jobs of a running service")
+    group = commands.add_parser("jobs", help="list, show, wait for and cancel jobs")
     actions = group.add_subparsers(required=True, metavar="action")
 
-    listing = actions.add_parser("list", parents=[shared()], help="all, the newest first")
-    add_options(listing, JobsOptions, {"status": ("", "only of this status"), "kind": ("", "only of this kind")})
-    listing.set_defaults(run=asking(_list))
+    listing = actions.add_parser("list", parents=[connection_options()], help="list the jobs, newest first")
+    add_options(listing, JobsOptions, {"status": ("", "only this status"), "kind": ("", "only this kind")})
+    listing.set_defaults(run=with_client(_list))
 
-    for name, run, told in (
-        ("show", _show, "what is known of one"),
-        ("wait", _wait, "until it has ended; exit code 1 when it did not succeed"),
-        ("cancel", _cancel, "stop one, queued or running"),
+    for name, run, text in (
+        ("show", _show, "print the description of a job"),
+        ("wait", _wait, "wait until a job has ended; exit code 1 if it failed"),
+        ("cancel", _cancel, "cancel a queued or running job"),
     ):
-        action = actions.add_parser(name, parents=[shared()], help=told)
+        action = actions.add_parser(name, parents=[connection_options(timeout=run is _wait)], help=text)
         action.add_argument("id")
-        action.set_defaults(run=asking(run))
-        if run is _wait:
-            action.add_argument("--timeout", type=float, metavar="S", help="seconds to wait; the job goes on")
+        action.set_defaults(run=with_client(run))
 
 
-def _list(chosen: argparse.Namespace, glle: Client) -> int:
-    return tell_all(chosen, [job.told for job in glle.jobs(**given(chosen, JobsOptions))], _COLUMNS)
+def _row(job: JobOut) -> dict[str, object]:
+    progress = job["progress"]
+    return {
+        **{name: job[name] for name in ("id", "kind", "status")},
+        "done": f"{progress['done']}/{progress['total']}",
+        "stage": progress["stage"],
+        "about": job["posterior"] or job["dataset"],
+        "created": job["created"],
+    }
 
 
-def _show(chosen: argparse.Namespace, glle: Client) -> int:
-    return tell_one(chosen, glle.job(chosen.id).told)
+def _list(args: argparse.Namespace, client: Client) -> int:
+    return report_all(args, [job.metadata for job in client.jobs(**selected(args, JobsOptions))], _row)
 
 
-def _wait(chosen: argparse.Namespace, glle: Client) -> int:
-    job = glle.job(chosen.id).wait(chosen.timeout)
-    return tell(chosen, job.told, f"{job.id}  {job.kind} {job.status}")
+def _show(args: argparse.Namespace, client: Client) -> int:
+    return report_metadata(args, client.job(args.id).metadata)
 
 
-def _cancel(chosen: argparse.Namespace, glle: Client) -> int:
-    job = glle.job(chosen.id).cancel()
-    return tell(chosen, job.told, f"{job.id}  {job.kind} {job.status}")
+def _wait(args: argparse.Namespace, client: Client) -> int:
+    return _report_status(args, client.job(args.id).wait(args.timeout))
+
+
+def _cancel(args: argparse.Namespace, client: Client) -> int:
+    return _report_status(args, client.job(args.id).cancel())
+
+
+def _report_status(args: argparse.Namespace, job: Job) -> int:
+    return report(args, job.metadata, f"{job.id}  {job.kind} {job.status}")

@@ -1,4 +1,4 @@
-"""Resources of the service as objects: data sets, posteriors, jobs, results, methods.
+"""Objects of the service: data sets, posteriors, jobs, results, and the operations on methods.
 
-May import `transport`. Start with `posteriors`.
+May import `glle.transport`, `glle.inputs` and `glle.types`. Start with `posteriors`.
 """

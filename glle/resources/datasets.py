@@ -1,4 +1,4 @@
-"""Data sets, as the service has them."""
+"""Data sets of the service."""
 
 from __future__ import annotations
 
@@ -6,97 +6,86 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from glle.inputs import upload_of
-from glle.transport.calls import Call, Steps
-from glle.transport.operation import Awaiting, Blocking, operation
-from glle.transport.requests import npy_call, npz_call, path_of
+from glle.transport.calls import Call, Steps, path_of
+from glle.transport.operation import Async, Blocking, operation
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from glle.transport.requests import Dtype
+    from glle.transport.calls import Dtype
     from glle.transport.session import Session
     from glle.transport.sinks import Array
     from glle.types import DatasetOut
 
 
 @dataclass(frozen=True, repr=False)
-class DatasetMethods:
-    """A data set.
+class BaseDataset:
+    """Data set: `metadata`, the service's description, and `index`, that of the uploaded frame, or None."""
 
-    Attributes
-    ----------
-    told
-        What the service told of it.
-    index
-        The index of the frame that was uploaded, if it was one.
-
-    """
-
-    told: DatasetOut
+    metadata: DatasetOut
     _session: Session = field(compare=False)
     index: Any = field(default=None, compare=False)
 
     @property
     def id(self) -> str:
-        """Its id: the same content has the same."""
-        return self.told["id"]
+        """Id; the same content has the same id."""
+        return self.metadata["id"]
 
     @property
     def n(self) -> int:
-        """Points."""
-        return self.told["n"]
+        """Number of points."""
+        return self.metadata["n"]
 
     @property
     def d(self) -> int:
-        """Features."""
-        return self.told["d"]
+        """Number of features."""
+        return self.metadata["d"]
 
     @property
     def names(self) -> list[str] | None:
         """Names of the features."""
-        return self.told["names"]
+        return self.metadata["names"]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.id!r}, n={self.n}, d={self.d})"
 
     @operation
     def data(self, *, dtype: Dtype | None = None, out: str | Path | None = None) -> Steps[Array]:
-        """Return its values (n, d); with `out`, written to that npy file and mapped from it."""
-        path = path_of("datasets", self.id, "data")
-        return (yield from self._session.ask(npy_call(path, {"dtype": dtype}, out))).body
+        """Return the values (n, d); with `out`, written to that npy file and memory-mapped."""
+        call = Call.npy(path_of("datasets", self.id, "data"), {"dtype": dtype}, out)
+        return (yield from self._session.send(call)).body
 
     @operation
     def arrays(self) -> Steps[dict[str, Array]]:
-        """Return `data`, and `labels` and `coordinates` where there are any."""
-        call = npz_call(path_of("datasets", self.id, "data"))
-        return (yield from self._session.ask(call)).body
+        """Return `data`, and `labels` and `coordinates` if the data set has them."""
+        return (yield from self._session.send(Call.npz(path_of("datasets", self.id, "data")))).body
 
     @operation
     def delete(self, *, force: bool = False) -> Steps[None]:
-        """Delete it; with `force` its posteriors, too, which else keep it."""
-        yield from self._session.ask(Call("DELETE", path_of("datasets", self.id), {"force": force}))
+        """Delete the data set; with `force` also its posteriors, which otherwise prevent it."""
+        yield from self._session.send(Call("DELETE", path_of("datasets", self.id), {"force": force}))
 
 
-class Dataset(DatasetMethods, Blocking):
-    """A data set of a `Client`."""
+class Dataset(BaseDataset, Blocking):
+    """Data set of a `Client`."""
 
 
-class AsyncDataset(DatasetMethods, Awaiting):
-    """A data set of an `AsyncClient`."""
+class AsyncDataset(BaseDataset, Async):
+    """Data set of an `AsyncClient`."""
 
 
 def dataset_id(session: Session, data: Any) -> Steps[str]:
-    """Return the id of a data set: its own, or that of what is uploaded now."""
-    if isinstance(data, DatasetMethods):
+    """Return the id of a data set; upload data that have none."""
+    if isinstance(data, BaseDataset):
         return data.id
     if isinstance(data, str) and data.startswith("ds_"):
         return data
-    told, _ = yield from uploaded(session, data, None)
-    return told["id"]
+    metadata, _ = yield from upload(session, data, None)
+    return metadata["id"]
 
 
-def uploaded(session: Session, data: Any, label: str | None) -> Steps[tuple[DatasetOut, Any]]:
-    """Upload data; return what is told of the data set, and the index of the frame that it was."""
-    upload = upload_of(data, label)
-    call = Call("POST", "/v1/datasets", upload.query, upload.body, by_content=True)
-    return (yield from session.ask(call)).json(), upload.index
+def upload(session: Session, data: Any, label: str | None) -> Steps[tuple[DatasetOut, Any]]:
+    """Upload data; return the metadata of the data set, and the index of its frame."""
+    content = upload_of(data, label)
+    call = Call("POST", "/v1/datasets", content.query, content.body, by_content=True)
+    return (yield from session.send(call)).json(), content.index

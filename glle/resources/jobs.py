@@ -1,4 +1,4 @@
-"""Jobs, as the service has them: followed, cancelled, and what they made."""
+"""Jobs of the service."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from glle.resources.results import Result
-from glle.transport.calls import Call, Steps
-from glle.transport.operation import Awaiting, Blocking, operation
-from glle.transport.requests import npy_call, npz_call, path_of
+from glle.transport.calls import Call, Steps, path_of
+from glle.transport.operation import Async, Blocking, operation
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from glle.transport.requests import Dtype
+    from glle.transport.calls import Dtype
     from glle.transport.session import Session
     from glle.types import JobOut
 
@@ -21,83 +20,71 @@ JobT = TypeVar("JobT")
 
 
 @dataclass(frozen=True, repr=False)
-class JobMethods(Generic[JobT]):
-    """A job; `told` is as old as the object.
+class BaseJob(Generic[JobT]):
+    """Job: `metadata` is the service's description as of the last request; `refresh` returns a new object."""
 
-    Attributes
-    ----------
-    told
-        What the service told of it.
-
-    """
-
-    told: JobOut
+    metadata: JobOut
     _session: Session = field(compare=False)
 
     @property
     def id(self) -> str:
-        """Its id."""
-        return self.told["id"]
+        """Id."""
+        return self.metadata["id"]
 
     @property
     def kind(self) -> str:
-        """What it does."""
-        return self.told["kind"]
+        """Kind of work, such as `fit` or `draws`."""
+        return self.metadata["kind"]
 
     @property
     def status(self) -> str:
-        """How it stood when it was told."""
-        return self.told["status"]
+        """Status as of the last request."""
+        return self.metadata["status"]
 
     def __repr__(self) -> str:
-        progress = self.told["progress"]
+        progress = self.metadata["progress"]
         return f"{type(self).__name__}({self.id!r}, {self.kind}, {self.status}, {progress['done']}/{progress['total']})"
 
     @operation
     def wait(self, timeout: float | None = None) -> Steps[JobT]:
-        """Return it as it is when it has succeeded; raise its problem when it has not."""
-        job = yield from self._session.follow(self.told, timeout)
-        return self._session.kinds["job"](job, self._session)
+        """Wait until the job has succeeded, and return it; raise the problem of a failed job."""
+        return self._session.build("job", (yield from self._session.follow(self.metadata, timeout)))
 
     @operation
     def refresh(self) -> Steps[JobT]:
-        """Return it as it is now."""
-        job = (yield from self._session.ask(Call("GET", path_of("jobs", self.id)))).json()
-        return self._session.kinds["job"](job, self._session)
+        """Return the job in its present state."""
+        return self._session.build("job", (yield from self._session.send(Call("GET", path_of("jobs", self.id)))).json())
 
     @operation
     def cancel(self) -> Steps[JobT]:
-        """Cancel it: at once when it is queued, soon when it runs; an ended one stays as it is."""
-        job = (yield from self._session.ask(Call("DELETE", path_of("jobs", self.id)))).json()
-        return self._session.kinds["job"](job, self._session)
+        """Cancel the job: at once if it is queued, soon if it runs; an ended job stays as it is."""
+        call = Call("DELETE", path_of("jobs", self.id))
+        return self._session.build("job", (yield from self._session.send(call)).json())
 
     @operation
     def result(
         self, timeout: float | None = None, *, dtype: Dtype | None = None, out: str | Path | None = None
     ) -> Steps[Any]:
-        """Return what it made, when it has succeeded.
+        """Wait until the job has succeeded, and return its result.
 
-        An array for draws (count, n, p), with the scales as an axis before, and for reconstructions (count, n, d); with
-        `out`, written to that npy file and mapped from it. The posterior of a fit. A `Result` of all else.
+        Draws are an array (count, n, p), or (scales, count, n, p); reconstructions are (count, n, d). With `out`, the
+        array is written to that npy file and memory-mapped. A fit returns its posterior, every other job a `Result`.
         """
-        yield from self._session.follow(self.told, timeout)
+        yield from self._session.follow(self.metadata, timeout)
         path, query = path_of("jobs", self.id, "result"), {"dtype": dtype}
         if self.kind in {"draws", "reconstructions"}:
-            return (yield from self._session.settled(npy_call(path, query, out), timeout)).body
+            return (yield from self._session.fetch(Call.npy(path, query, out), timeout)).body
         if out is not None:
-            raise ValueError(f"A result of {self.kind} is no array that a file could hold: leave `out` away.")
+            raise ValueError(f"The result of a job {self.kind} is not one array: leave out `out`.")
         if self.kind == "transform":
-            reply = yield from self._session.settled(npz_call(path, query), timeout)
-            return Result(reply.body)
-        told = (yield from self._session.settled(Call("GET", path, query), timeout)).json()
-        if self.kind == "fit":
-            return self._session.kinds["posterior"](told, self._session)
-        return Result.of_json(told)
+            return Result((yield from self._session.fetch(Call.npz(path, query), timeout)).body)
+        content = (yield from self._session.fetch(Call("GET", path, query), timeout)).json()
+        return self._session.build("posterior", content) if self.kind == "fit" else Result.of_json(content)
 
 
-class Job(JobMethods["Job"], Blocking):
-    """A job of a `Client`."""
+class Job(BaseJob["Job"], Blocking):
+    """Job of a `Client`."""
 
 
-class AsyncJob(JobMethods["AsyncJob"], Awaiting):
-    """A job of an `AsyncClient`."""
+class AsyncJob(BaseJob["AsyncJob"], Async):
+    """Job of an `AsyncClient`."""

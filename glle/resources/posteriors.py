@@ -1,33 +1,33 @@
-"""Posteriors, as the service has them, and what can be asked of one."""
+"""Posteriors of the service: draws, analyses, pictures, frames."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
+import numpy as np
+
 from glle.resources.datasets import dataset_id
-from glle.resources.frames import frame_of
 from glle.resources.jobs import AsyncJob, Job
-from glle.resources.pictures import pictured
 from glle.resources.results import Result
-from glle.transport.calls import Body, Call, Steps
-from glle.transport.operation import Awaiting, Blocking, operation
-from glle.transport.requests import new_key, npy_call, npz_call, path_of
+from glle.transport.calls import Call, Steps, path_of
+from glle.transport.operation import Async, Blocking, operation
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
     from typing import Unpack
 
     import pandas as pd
 
-    from glle.transport.requests import Dtype
+    from glle.transport.calls import Dtype, Reply
     from glle.transport.session import Session
     from glle.transport.sinks import Array
     from glle.types import (
         CalibrationOptions,
         DrawOptions,
         DrawsOptions,
-        JobOut,
         PosteriorOut,
         ReconstructionsOptions,
         SummaryOptions,
@@ -38,60 +38,67 @@ JobT = TypeVar("JobT")
 
 
 @dataclass(frozen=True, repr=False)
-class PosteriorMethods(Generic[JobT]):
-    """A fitted posterior.
+class BasePosterior(Generic[JobT]):
+    """Fitted posterior: `metadata`, the service's description, and `index`, that of the uploaded frame, or None."""
 
-    Attributes
-    ----------
-    told
-        What the service told of it.
-    index
-        The index of the frame that was uploaded, if it was one.
-
-    """
-
-    told: PosteriorOut
+    metadata: PosteriorOut
     _session: Session = field(compare=False)
     index: Any = field(default=None, compare=False)
 
     @property
     def id(self) -> str:
-        """Its id: the same data, parameters and engine have the same."""
-        return self.told["id"]
+        """Id; the same data, parameters and engine have the same id."""
+        return self.metadata["id"]
 
     @property
     def n(self) -> int:
-        """Points."""
-        return self.told["n"]
+        """Number of points."""
+        return self.metadata["n"]
 
     @property
     def spec(self) -> dict[str, Any]:
-        """Every parameter with its value."""
-        return self.told["spec"]
+        """Value of every parameter."""
+        return self.metadata["spec"]
 
     @property
     def notes(self) -> list[str]:
-        """What is remarkable, in words."""
-        notes: list[str] = self.told["diagnostics"]["notes"]
+        """Warnings and findings of the fit."""
+        notes: list[str] = self.metadata["diagnostics"]["notes"]
         return notes
 
     def __repr__(self) -> str:
-        spec = self.spec
-        told = f"n={self.n}, {spec['method']}, n_neighbors={spec['n_neighbors']}, n_components={spec['n_components']}"
-        return f"{type(self).__name__}({self.id!r}, {told})"
+        names = ("method", "n_neighbors", "n_components")
+        spec = ", ".join(f"{name}={self.spec[name]!r}" for name in names)
+        return f"{type(self).__name__}({self.id!r}, n={self.n}, {spec})"
 
     def frame(self, array: Any, *, first: int = 0) -> pd.DataFrame:
-        """Return embeddings (n, p) or (count, n, p) as a frame, with the index of the data that were uploaded."""
-        return frame_of(array, self.index, first=first)
+        """Return embeddings (n, p) or (count, n, p) as a frame with columns y1, ..., yp and the index of the data.
+
+        `first` is the number of the first draw in the index level `draw`.
+        """
+        try:
+            import pandas as pd  # noqa: PLC0415 # optional
+        except ImportError as error:
+            raise ImportError("Frames need pandas: pip install pandas.") from error
+        values = np.asarray(array)
+        if values.ndim not in {2, 3}:
+            raise ValueError(f"A frame needs values (n, p) or (count, n, p), not of shape {values.shape}.")
+        columns = [f"y{i + 1}" for i in range(values.shape[-1])]
+        points = pd.RangeIndex(values.shape[-2], name="point") if self.index is None else pd.Index(self.index)
+        if values.ndim == 2:
+            return pd.DataFrame(values, index=points, columns=columns)
+        frames = [pd.DataFrame(value, index=points, columns=columns) for value in values]
+        draws = range(first, first + len(values))
+        return pd.concat(frames, keys=draws, names=["draw"]) if frames else pd.DataFrame(columns=columns)
 
     @operation
     def draw(self, index: int = 0, *, timeout: float | None = None, **options: Unpack[DrawOptions]) -> Steps[Array]:
-        """Return one embedding (n, p): the same for the same arguments, today and tomorrow.
+        """Return one embedding (n, p), always the same for the same arguments.
 
         Options: `seed`, `scale` (a number, or "auto"), `source`, `align`, `dtype`.
         """
-        call = npy_call(path_of("posteriors", self.id, "draws", str(index)), dict(options))
-        return (yield from self._session.settled(call, timeout)).body
+        call = Call.npy(self._path("draws", str(index)), {**options})
+        return (yield from self._session.fetch(call, timeout)).body
 
     @operation
     def draws(
@@ -105,27 +112,25 @@ class PosteriorMethods(Generic[JobT]):
     ) -> Steps[Array]:
         """Return embeddings first, ..., first + count - 1: (count, n, p), or (scales, count, n, p).
 
-        With `out`, written to that npy file as they come, and mapped from it. Options: `seed`, `first`, `scale` or
-        `scales` (numbers, or "auto"), `source`, `align`.
+        With `out`, written to that npy file and memory-mapped. Options: `seed`, `first`, `scale` or `scales` (numbers,
+        or "auto"), `source`, `align`.
         """
-        job = yield from self._job("draws", {"count": count, **options})
-        job = yield from self._session.follow(job, timeout)
-        call = npy_call(path_of("jobs", job["id"], "result"), {"dtype": dtype}, out)
-        return (yield from self._session.settled(call, timeout)).body
+        result = partial(Call.npy, query={"dtype": dtype}, out=out)
+        return (yield from self._run("draws", {"count": count, **options}, timeout, result)).body
 
     @operation
     def start_draws(self, count: int, **options: Unpack[DrawsOptions]) -> Steps[JobT]:
-        """Return the job of such draws at once; its `result()` has them."""
-        job = yield from self._job("draws", {"count": count, **options})
-        return self._session.kinds["job"](job, self._session)
+        """Start a job of draws and return it at once; `result()` of the job returns the draws."""
+        reply = yield from self._session.send(Call.command(self._path("draws"), {"count": count, **options}))
+        return self._session.build("job", reply.json())
 
     @operation
     def summary(
         self, count: int = 100, *, timeout: float | None = None, **options: Unpack[SummaryOptions]
     ) -> Steps[Result]:
-        """Return what many draws say together: `consensus`, `covariance`, `spread`, `stability` and more."""
-        call = Call("GET", path_of("posteriors", self.id, "summary"), {**options, "count": count})
-        return Result.of_json((yield from self._session.settled(call, timeout)).json())
+        """Return statistics of many draws: `consensus`, `covariance`, `spread`, `stability` and more."""
+        call = Call("GET", self._path("summary"), {**options, "count": count})
+        return Result.of_json((yield from self._session.fetch(call, timeout)).json())
 
     @operation
     def picture(
@@ -133,30 +138,26 @@ class PosteriorMethods(Generic[JobT]):
         of: int | Literal["draws", "summary"] = "summary",
         /,
         *,
-        format: Literal["png", "svg"] = "png",  # noqa: A002 # as the path has it
+        format: Literal["png", "svg"] = "png",  # noqa: A002 # the name in the API
         out: str | Path | None = None,
         timeout: float | None = None,
         **options: Any,
     ) -> Steps[bytes]:
-        """Return a picture of one draw (its index), of a sheet of draws, or of what many say together.
+        """Return a picture of one draw (its index), of a sheet of draws, or of the summary.
 
-        With `out` it is written to that file, too. Options: `color`, `theme`, `width`, `seed`, `scale`; of a sheet
-        `count` and `scales`, a row each.
+        With `out`, also written to that file. Options: `color`, `theme`, `width`, `seed`, `scale`; for a sheet also
+        `count` and `scales`, one row each.
         """
-        name = f"draws/{of}.{format}" if isinstance(of, int) else f"{of}.{format}"
-        path = path_of("posteriors", self.id, name)
-        return (yield from pictured(self._session, path, options, out, timeout))
+        path = self._path(f"draws/{of}.{format}" if isinstance(of, int) else f"{of}.{format}")
+        return (yield from self._session.picture(path, options, out, timeout))
 
     @operation
     def transform(
         self, data: Any, *, timeout: float | None = None, **options: Unpack[TransformOptions]
     ) -> Steps[Result]:
-        """Place new points: `embedding` (m, p), `distances` (m,); with `draws=`, `mean` and `covariance`, too."""
+        """Embed new points: `embedding` (m, p), `distances` (m,); with `draws=` also `mean` and `covariance`."""
         dataset = yield from dataset_id(self._session, data)
-        job = yield from self._job("transform", {"dataset": dataset, **options})
-        job = yield from self._session.follow(job, timeout)
-        call = npz_call(path_of("jobs", job["id"], "result"))
-        return Result((yield from self._session.settled(call, timeout)).body)
+        return Result((yield from self._run("transform", {"dataset": dataset, **options}, timeout, Call.npz)).body)
 
     @operation
     def reconstructions(
@@ -168,40 +169,37 @@ class PosteriorMethods(Generic[JobT]):
         **options: Unpack[ReconstructionsOptions],
     ) -> Steps[Array]:
         """Return data generated from drawn weights (count, n, d)."""
-        job = yield from self._job("reconstructions", {"count": count, **options})
-        job = yield from self._session.follow(job, timeout)
-        call = npy_call(path_of("jobs", job["id"], "result"), {}, out)
-        return (yield from self._session.settled(call, timeout)).body
+        result = partial(Call.npy, query={}, out=out)
+        return (yield from self._run("reconstructions", {"count": count, **options}, timeout, result)).body
 
     @operation
     def calibration(self, *, timeout: float | None = None, **options: Unpack[CalibrationOptions]) -> Steps[Result]:
-        """Return the `scale` at which draws spread as half-samples of the data do, and how that was found."""
-        job = yield from self._job("calibration", dict(options))
-        job = yield from self._session.follow(job, timeout)
-        reply = yield from self._session.settled(Call("GET", path_of("jobs", job["id"], "result")), timeout)
-        return Result.of_json(reply.json())
+        """Return the `scale` at which draws spread as half-samples of the data do, and its evidence."""
+        return Result.of_json((yield from self._run("calibration", {**options}, timeout)).json())
 
     @operation
     def arrays(self, *, timeout: float | None = None) -> Steps[dict[str, Array]]:
-        """Return its arrays by name: `embedding` is that of LLE."""
-        call = npz_call(path_of("posteriors", self.id, "arrays"))
-        return (yield from self._session.settled(call, timeout)).body
+        """Return the arrays of the fit by name; `embedding` is that of LLE."""
+        return (yield from self._session.fetch(Call.npz(self._path("arrays")), timeout)).body
 
     @operation
     def delete(self) -> Steps[None]:
-        """Delete it and its draws; the data set stays."""
-        yield from self._session.ask(Call("DELETE", path_of("posteriors", self.id)))
+        """Delete the posterior and its draws, but not its data set."""
+        yield from self._session.send(Call("DELETE", self._path()))
 
-    def _job(self, what: str, body: dict[str, Any]) -> Steps[JobOut]:
-        """Have work on it done; return the job, which may have ended already."""
-        path = path_of("posteriors", self.id, what)
-        reply = yield from self._session.ask(Call("POST", path, body=Body.of_json(body), key=new_key()))
-        return reply.json()
+    def _path(self, *parts: str) -> str:
+        return path_of("posteriors", self.id, *parts)
+
+    def _run(
+        self, kind: str, body: dict[str, Any], timeout: float | None, *result: Callable[[str], Call]
+    ) -> Steps[Reply]:
+        _, reply = yield from self._session.run_job(self._path(kind), body, timeout, *result)
+        return reply
 
 
-class Posterior(PosteriorMethods[Job], Blocking):
-    """A posterior of a `Client`."""
+class Posterior(BasePosterior[Job], Blocking):
+    """Posterior of a `Client`."""
 
 
-class AsyncPosterior(PosteriorMethods[AsyncJob], Awaiting):
-    """A posterior of an `AsyncClient`."""
+class AsyncPosterior(BasePosterior[AsyncJob], Async):
+    """Posterior of an `AsyncClient`."""

@@ -1,4 +1,4 @@
-"""HTTP of the client: calls, retries, blocking and awaited drivers, errors.
+"""HTTP of the client: calls as generators, retries, sinks for large bodies, errors, two drivers.
 
-Start with `session`.
+May import `glle.types` and `glle.progress`. Start with `calls`, then `session`.
 """

@@ -1,68 +1,47 @@
-"""Calls without a network: what is to be asked, what came back, and methods as generators between the two.
+"""Calls without a network: requests, replies, and methods as generators between the two.
 
-A method of the client is written once, as a generator. It yields a `Call` and is sent the `Reply` or the `Failure`,
-or it yields a `Pause`; what it returns is the method's result. `Client` drives such a generator with blocking requests,
-`AsyncClient` with awaited ones; neither knows what it is about.
+A method of the client is written once, as a generator. It yields a `Call` and receives a `Reply` or a `Failure`, or it
+yields a `Pause`. `Client` drives the generator with blocking requests, `AsyncClient` with awaited ones.
 """
 
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, Self, TypeAlias, TypeVar
+from urllib.parse import quote
 
-if TYPE_CHECKING:
-    from pathlib import Path
+from glle.transport.sinks import FileSink, NpySink, NpzSink, Sink
 
 JSON = "application/json"
 NPY = "application/x-npy"
 NPZ = "application/zip"
 
 T = TypeVar("T")
-
-
-class Sink(Protocol):
-    """Takes the body of an answer piece by piece, so that it need not be whole twice."""
-
-    def feed(self, piece: bytes) -> None:
-        """Take the next bytes."""
-
-    def end(self) -> Any:
-        """Return what the body was, once it is over."""
-
-    def drop(self) -> None:
-        """Let go of what was taken: the connection broke."""
+Dtype = Literal["float64", "float32"]
 
 
 @dataclass(frozen=True)
 class Body:
-    """What is sent.
-
-    Parameters
-    ----------
-    media
-        Its Content-Type.
-    pieces
-        Begins it anew, for every attempt.
-    length
-        Its bytes, where they are known beforehand.
-
-    """
+    """Body of a request: Content-Type, an iterator over its bytes for each attempt, and its length if known."""
 
     media: str
     pieces: Callable[[], Iterator[bytes]]
     length: int | None = None
 
     @classmethod
-    def of_json(cls, value: Any) -> Body:
-        """Return a command's body."""
+    def of_json(cls, value: Any) -> Self:
+        """Return a value as JSON."""
         text = json.dumps(value, allow_nan=False).encode()
         return cls(JSON, lambda: iter([text]), len(text))
 
     @classmethod
-    def of_file(cls, path: Path, media: str) -> Body:
-        """Return a file's bytes, read as they are sent."""
+    def of_file(cls, path: Path, media: str) -> Self:
+        """Return the bytes of a file, read while they are sent."""
 
         def pieces() -> Iterator[bytes]:
             with path.open("rb") as file:
@@ -76,15 +55,8 @@ class Body:
 class Call:
     """One request.
 
-    Parameters
-    ----------
-    key
-        The Idempotency-Key: with it a POST may be sent again.
-    by_content
-        Whether a POST may be sent again because what it makes is named by its content.
-    sink
-        Makes what takes the body of a 200; other bodies are small, and kept whole.
-
+    A POST is repeatable with an Idempotency-Key (`key`), or if its result is named by its content (`by_content`).
+    `sink` makes the receiver of the body of a 200; other bodies are small, and bytes.
     """
 
     method: str
@@ -96,15 +68,31 @@ class Call:
     by_content: bool = False
     sink: Callable[[], Sink] | None = None
 
+    @classmethod
+    def command(cls, path: str, body: Any) -> Self:
+        """Return a POST with a new Idempotency-Key."""
+        return cls("POST", path, body=Body.of_json(body), key=uuid.uuid4().hex)
+
+    @classmethod
+    def npy(cls, path: str, query: Mapping[str, Any], out: str | Path | None = None) -> Self:
+        """Return the GET of one array; with `out`, into that npy file."""
+        sink = NpySink if out is None else partial(FileSink, Path(out))
+        return cls("GET", path, query, accept=NPY, sink=sink)
+
+    @classmethod
+    def npz(cls, path: str, query: Mapping[str, Any] | None = None) -> Self:
+        """Return the GET of several arrays."""
+        return cls("GET", path, query or {}, accept=NPZ, sink=NpzSink)
+
     @property
-    def repeatable(self) -> bool:
-        """Whether sending it twice does no more than sending it once."""
+    def is_repeatable(self) -> bool:
+        """Whether two such requests have the effect of one."""
         return self.method != "POST" or self.key is not None or self.by_content
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What came back: `body` is bytes, or what the call's sink made of a 200."""
+    """Response: `body` is bytes, or the result of the call's sink."""
 
     status: int
     headers: Mapping[str, str]
@@ -117,7 +105,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Failure:
-    """No answer: the connection was not made, or broke (`connected`)."""
+    """Failed connection: not made, or broken later (`connected`)."""
 
     reason: str
     connected: bool = True
@@ -125,9 +113,14 @@ class Failure:
 
 @dataclass(frozen=True)
 class Pause:
-    """Some seconds to wait."""
+    """Seconds to wait."""
 
     seconds: float
 
 
 Steps: TypeAlias = Generator[Call | Pause, Any, T]
+
+
+def path_of(kind: str, id_: str, *parts: str) -> str:
+    """Return the path of a resource, or of something below it."""
+    return "/".join(["/v1", kind, quote(id_, safe=""), *parts])

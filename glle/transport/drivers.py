@@ -1,10 +1,11 @@
-"""The two ways to run a client's steps: blocking, and awaited. All that knows httpx is here."""
+"""Sessions on httpx: blocking, and awaited."""
 
 from __future__ import annotations
 
 import contextlib
 import ipaddress
 import time
+import weakref
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -14,37 +15,41 @@ import httpx
 
 from glle.transport.calls import Call, Failure, Pause, Reply, Steps
 from glle.transport.session import Session
-from glle.transport.sinks import Whole
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
-    from glle.transport.calls import Sink
+    from glle.transport.sinks import Sink
 
 
 class BlockingSession(Session):
-    """Runs steps with blocking requests."""
+    """Session with blocking requests."""
 
-    def __init__(self, http: httpx.Client, *shared: Any) -> None:
+    def __init__(self, options: dict[str, Any], *shared: Any) -> None:
         super().__init__(*shared)
-        self.http = http
+        self._http = httpx.Client(**options)
+        self._close = weakref.finalize(self, self._http.close)
+
+    def close(self) -> None:
+        """Close the connections; they also close with the last object that holds the session."""
+        self._close()
 
     def run(self, steps: Steps[Any]) -> Any:
         """Run steps to their result."""
-        with contextlib.closing(steps):  # an error here ends what the steps hold open
-            answer: Reply | Failure | None = None
+        with contextlib.closing(steps):  # an exception here ends the progress bars of the steps
+            reply: Reply | Failure | None = None
             while True:
                 try:
-                    step = steps.send(answer)
+                    step = steps.send(reply)
                 except StopIteration as end:
                     return end.value
-                answer = None
+                reply = None
                 if isinstance(step, Pause):
                     time.sleep(step.seconds)
                 else:
-                    answer = self._answer(step)
+                    reply = self._request(step)
 
-    def all(self, page: Callable[[str | None], Steps[tuple[list[Any], str | None]]]) -> Iterator[Any]:
+    def iterate(self, page: Callable[[str | None], Steps[tuple[list[Any], str | None]]]) -> Iterator[Any]:
         """Iterate over the items of all pages."""
         cursor = None
         while True:
@@ -53,12 +58,13 @@ class BlockingSession(Session):
             if cursor is None:
                 return
 
-    def _answer(self, call: Call) -> Reply | Failure:
+    def _request(self, call: Call) -> Reply | Failure:
         content = None if call.body is None else call.body.pieces()
         try:
-            with self.http.stream(call.method, call.path, content=content, **_asked(call)) as response:
-                sink = _sink(call, response)
-                with _kept(sink):
+            with self._http.stream(call.method, call.path, content=content, **_options(call)) as response:
+                if call.sink is None or response.status_code != httpx.codes.OK:
+                    return Reply(response.status_code, response.headers, response.read())
+                with _dropped_on_error(call.sink()) as sink:
                     for piece in response.iter_bytes():
                         sink.feed(piece)
                     return Reply(response.status_code, response.headers, sink.end())
@@ -66,29 +72,33 @@ class BlockingSession(Session):
             return _failure(error)
 
 
-class AwaitingSession(Session):
-    """Runs steps with awaited requests."""
+class AsyncSession(Session):
+    """Session with awaited requests."""
 
-    def __init__(self, http: httpx.AsyncClient, *shared: Any) -> None:
+    def __init__(self, options: dict[str, Any], *shared: Any) -> None:
         super().__init__(*shared)
-        self.http = http
+        self._http = httpx.AsyncClient(**options)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
 
     async def run(self, steps: Steps[Any]) -> Any:
         """Run steps to their result."""
         with contextlib.closing(steps):
-            answer: Reply | Failure | None = None
+            reply: Reply | Failure | None = None
             while True:
                 try:
-                    step = steps.send(answer)
+                    step = steps.send(reply)
                 except StopIteration as end:
                     return end.value
-                answer = None
+                reply = None
                 if isinstance(step, Pause):
                     await anyio.sleep(step.seconds)
                 else:
-                    answer = await self._answer(step)
+                    reply = await self._request(step)
 
-    async def all(self, page: Callable[[str | None], Steps[tuple[list[Any], str | None]]]) -> AsyncIterator[Any]:
+    async def iterate(self, page: Callable[[str | None], Steps[tuple[list[Any], str | None]]]) -> AsyncIterator[Any]:
         """Iterate over the items of all pages."""
         cursor = None
         while True:
@@ -98,12 +108,13 @@ class AwaitingSession(Session):
             if cursor is None:
                 return
 
-    async def _answer(self, call: Call) -> Reply | Failure:
-        content = None if call.body is None else _awaited(call.body.pieces())
+    async def _request(self, call: Call) -> Reply | Failure:
+        content = None if call.body is None else _read_in_thread(call.body.pieces())
         try:
-            async with self.http.stream(call.method, call.path, content=content, **_asked(call)) as response:
-                sink = _sink(call, response)
-                with _kept(sink):
+            async with self._http.stream(call.method, call.path, content=content, **_options(call)) as response:
+                if call.sink is None or response.status_code != httpx.codes.OK:
+                    return Reply(response.status_code, response.headers, await response.aread())
+                with _dropped_on_error(call.sink()) as sink:
                     async for piece in response.aiter_bytes():
                         sink.feed(piece)
                     return Reply(response.status_code, response.headers, sink.end())
@@ -111,15 +122,8 @@ class AwaitingSession(Session):
             return _failure(error)
 
 
-def options_of(url: str, key: str | None, timeout: float) -> dict[str, Any]:
-    """Return what both kinds of httpx clients are made with.
-
-    Raises
-    ------
-    ValueError
-        For a URL that is none.
-
-    """
+def http_options(url: str, key: str | None, timeout: float) -> dict[str, Any]:
+    """Return the arguments of httpx.Client and httpx.AsyncClient; raise ValueError for a URL without HTTP or host."""
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ValueError(f"{url!r} is no URL: give one such as http://127.0.0.1:8000.")
@@ -127,7 +131,7 @@ def options_of(url: str, key: str | None, timeout: float) -> dict[str, Any]:
         "base_url": url.rstrip("/"),
         "headers": {} if key is None else {"Authorization": f"Bearer {key}"},
         "timeout": httpx.Timeout(timeout, connect=5.0),
-        "trust_env": not _is_loopback(parts.hostname),  # a proxy would look for the service on itself
+        "trust_env": not _is_loopback(parts.hostname),  # a proxy would connect to its own loopback
     }
 
 
@@ -138,37 +142,36 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _asked(call: Call) -> dict[str, Any]:
-    headers = {"Accept": call.accept}
-    if call.body is not None:
-        headers["Content-Type"] = call.body.media
-        if call.body.length is not None:
-            headers["Content-Length"] = str(call.body.length)
-    if call.key is not None:
-        headers["Idempotency-Key"] = call.key
-    return {"params": {name: value for name, value in call.query.items() if value is not None}, "headers": headers}
+def _options(call: Call) -> dict[str, Any]:
+    body = call.body
+    headers = {
+        "Accept": call.accept,
+        "Content-Type": None if body is None else body.media,
+        "Content-Length": None if body is None or body.length is None else str(body.length),
+        "Idempotency-Key": call.key,
+    }
+    return {"params": _without_none(call.query.items()), "headers": _without_none(headers.items())}
 
 
-def _sink(call: Call, response: httpx.Response) -> Sink:
-    return call.sink() if call.sink is not None and response.status_code == httpx.codes.OK else Whole()
+def _without_none(items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    return {name: value for name, value in items if value is not None}
 
 
 @contextlib.contextmanager
-def _kept(sink: Sink) -> Iterator[None]:
-    """Have a sink drop what it took when it does not come to its end."""
+def _dropped_on_error(sink: Sink) -> Iterator[Sink]:
     try:
-        yield
+        yield sink
     except BaseException:
         sink.drop()
         raise
 
 
 def _failure(error: httpx.RequestError) -> Failure:
-    refused = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
-    return Failure(str(error) or type(error).__name__, connected=not refused)
+    is_refused = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+    return Failure(str(error) or type(error).__name__, connected=not is_refused)
 
 
-async def _awaited(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield pieces that are made in a thread: they may be read from a disk."""
+async def _read_in_thread(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield pieces from a thread, because they may come from a disk."""
     while (piece := await anyio.to_thread.run_sync(next, pieces, None)) is not None:
         yield piece

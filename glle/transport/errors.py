@@ -1,4 +1,4 @@
-"""What the client raises: the service's problem, whole, as an exception of its kind."""
+"""Exceptions of the client: each holds the complete problem of the service."""
 
 from __future__ import annotations
 
@@ -11,19 +11,14 @@ if TYPE_CHECKING:
     from glle.types import JobOut, ProblemOut
 
 _PREFIX = "urn:glle:problem:"
-_EXCERPT = 200
+_EXCERPT = 200  # characters of a body that is no problem
 
 
 class GlleServiceError(Exception):
-    """What went wrong, and what to do about it.
+    """Problem of a request, with its remedy.
 
-    Attributes
-    ----------
-    type, title, status, detail, remedy, details
-        The members of the service's problem+json. Status 0: no answer came.
-    request_id
-        What finds the request in the service's log; None where there was none.
-
+    The attributes are the members of the service's problem+json, and the request's id in the service's log, or None.
+    Status 0 means no response.
     """
 
     statuses: ClassVar[frozenset[int]] = frozenset()
@@ -40,137 +35,123 @@ class GlleServiceError(Exception):
 
     @property
     def code(self) -> str:
-        """The last part of the type, such as ``dataset-not-found``."""
+        """Last part of the type, such as ``dataset-not-found``."""
         return self.type.removeprefix(_PREFIX)
 
 
 class InvalidRequestError(GlleServiceError):
-    """The request, or the data, cannot be used as they are."""
+    """Invalid request or data."""
 
     statuses = frozenset({400, 405, 406, 413, 415, 422})
 
 
 class AuthError(GlleServiceError):
-    """The key is missing, unknown or not allowed to do this."""
+    """Missing or unknown key, or a key without the required scope."""
 
     statuses = frozenset({401, 403})
 
 
 class NotFoundError(GlleServiceError):
-    """There is no such thing (any more)."""
+    """Missing or deleted resource."""
 
     statuses = frozenset({404, 410})
 
 
 class ConflictError(GlleServiceError):
-    """It cannot be done as things stand: data in use, a job that was cancelled."""
+    """Conflict with the present state: data in use, a cancelled job."""
 
     statuses = frozenset({409, 412, 423})
 
 
 class RateLimitedError(GlleServiceError):
-    """Too much was asked for, for longer than the client waits."""
+    """Rate limit or quota, for longer than the client retries."""
 
     statuses = frozenset({429})
 
 
 class UnavailableError(GlleServiceError):
-    """The service, or what it stands on, does not answer, for longer than the client waits."""
+    """No response of the service, or of its servers, for longer than the client retries."""
 
     statuses = frozenset({0, 502, 503, 504})
 
 
 class JobTimeoutError(GlleServiceError, TimeoutError):
-    """The job did not end within the caller's timeout; it goes on."""
+    """Job that runs on beyond the caller's timeout."""
 
 
-def refused(reply: Reply) -> GlleServiceError:
-    """Return the error of an answer that is none."""
+def problem_error(problem: ProblemOut, request_id: str | None = None) -> GlleServiceError:
+    """Return the exception of a problem, of the class of its status."""
+    classes = [kind for kind in GlleServiceError.__subclasses__() if problem["status"] in kind.statuses]
+    return (classes[0] if classes else GlleServiceError)(problem, request_id)
+
+
+def reply_error(reply: Reply) -> GlleServiceError:
+    """Return the exception of a response with an error status."""
     request_id = reply.headers.get("x-request-id")
     try:
         problem: Any = json.loads(reply.body)
-        return of_problem(problem, request_id)
+        return problem_error(problem, request_id)
     except (ValueError, TypeError, KeyError):
         text = reply.body.decode(errors="replace").strip() if isinstance(reply.body, bytes) else ""
-        return of_problem(
-            {
-                "type": "about:blank",
-                "title": _phrase(reply.status),
-                "status": reply.status,
-                "detail": f"{reply.status} {_phrase(reply.status)}: {text[:_EXCERPT] or 'an empty body'}",
-                "remedy": "Check that the URL is that of a glle service, and what stands in between.",
-                "details": {},
-            },
-            request_id,
+        phrase = http.HTTPStatus(reply.status).phrase if reply.status in set(http.HTTPStatus) else "Unknown status"
+        problem = _problem(
+            "about:blank",
+            phrase,
+            f"{reply.status} {phrase}: {text[:_EXCERPT] or 'an empty body'}",
+            "Check that the URL is that of a glle service, and which proxies are in between.",
+            status=reply.status,
         )
+        return problem_error(problem, request_id)
 
 
-def of_problem(problem: ProblemOut, request_id: str | None = None) -> GlleServiceError:
-    """Return a problem as the error of its kind."""
-    kinds = [kind for kind in GlleServiceError.__subclasses__() if problem["status"] in kind.statuses]
-    return (kinds[0] if kinds else GlleServiceError)(problem, request_id)
-
-
-def of_job(job: JobOut) -> GlleServiceError:
-    """Return why a job that ended has no result."""
-    if (problem := job["error"]) is not None:
-        return of_problem(problem)
-    return of_problem(
-        {
-            "type": _PREFIX + "job-cancelled",
-            "title": "Job cancelled",
-            "status": 409,
-            "detail": f"Job {job['id']} was cancelled.",
-            "remedy": "Ask for the same again to have it done.",
-            "details": {"job": job["id"]},
-        }
+def job_error(job: JobOut) -> GlleServiceError:
+    """Return the exception of a failed or cancelled job."""
+    cancelled = _problem(
+        _PREFIX + "job-cancelled",
+        "Job cancelled",
+        f"Job {job['id']} was cancelled.",
+        "Send the request again to run it.",
+        status=409,
+        job=job["id"],
     )
+    return problem_error(job["error"] or cancelled)
 
 
-def unreachable(url: str, reason: str) -> GlleServiceError:
-    """Return the error of a service that gives no answer."""
-    return of_problem(
-        {
-            "type": "urn:glle:client:unreachable",
-            "title": "No answer",
-            "status": 0,
-            "detail": f"No answer from {url}: {reason}.",
-            "remedy": "Start the service with `glle up`, or give its address: Client(url), --url or GLLE_URL.",
-            "details": {"url": url},
-        }
+def unreachable_error(url: str, reason: str) -> GlleServiceError:
+    """Return the exception of a service that does not respond."""
+    problem = _problem(
+        "urn:glle:client:unreachable",
+        "No answer",
+        f"No answer from {url}: {reason}.",
+        "Start the service with `glle up`, or give its address: Client(url), --url or GLLE_URL.",
+        url=url,
     )
+    return problem_error(problem)
 
 
-def late(job: JobOut, seconds: float) -> JobTimeoutError:
-    """Return the error of a job that goes on beyond the caller's timeout."""
-    return JobTimeoutError(
-        {
-            "type": "urn:glle:client:job-timeout",
-            "title": "The job goes on",
-            "status": 0,
-            "detail": f"Job {job['id']} had not ended after {seconds:g} s; it is {job['status']}.",
-            "remedy": "Give it more time, or wait for it later: client.job(id).wait().",
-            "details": {"job": job["id"], "progress": job["progress"]},
-        }
+def timeout_error(job: JobOut, seconds: float) -> JobTimeoutError:
+    """Return the exception of a job that runs on beyond the caller's timeout."""
+    problem = _problem(
+        "urn:glle:client:job-timeout",
+        "The job goes on",
+        f"Job {job['id']} had not ended after {seconds:g} s; it is {job['status']}.",
+        "Increase the timeout, or wait later: client.job(id).wait().",
+        job=job["id"],
+        progress=job["progress"],
     )
+    return JobTimeoutError(problem)
 
 
-def unsettled(path: str) -> GlleServiceError:
-    """Return the error of a result that is evicted as often as it is made."""
-    return of_problem(
-        {
-            "type": "urn:glle:client:unsettled",
-            "title": "Evicted again and again",
-            "status": 0,
-            "detail": f"The result of {path} was made several times, and was gone each time.",
-            "remedy": "Ask for less at once, or have GLLE_CACHE_BYTES raised.",
-            "details": {},
-        }
+def eviction_error(path: str, count: int) -> GlleServiceError:
+    """Return the exception of a result that the cache evicts before it is read."""
+    problem = _problem(
+        "urn:glle:client:unsettled",
+        "Evicted again and again",
+        f"The result of {path} was computed {count} times, and evicted from the cache each time before it was read.",
+        "Request less at once, or have GLLE_CACHE_BYTES increased.",
     )
+    return problem_error(problem)
 
 
-def _phrase(status: int) -> str:
-    try:
-        return http.HTTPStatus(status).phrase
-    except ValueError:
-        return "Unknown status"
+def _problem(type_: str, title: str, detail: str, remedy: str, *, status: int = 0, **details: Any) -> ProblemOut:
+    return {"type": type_, "title": title, "status": status, "detail": detail, "remedy": remedy, "details": details}

@@ -1,7 +1,6 @@
-"""Methods written once, called at once or awaited.
+"""Decorators for methods that are written once, as generators of calls (`calls`), and blocked on or awaited.
 
-A method under `operation` is a generator of calls (see `calls`). On a `Blocking` object it is an ordinary method, on an
-`Awaiting` one a coroutine; for type checkers, too.
+On a `Blocking` object the method is an ordinary one, on an `Async` object a coroutine, also for type checkers.
 """
 
 from __future__ import annotations
@@ -20,19 +19,19 @@ T = TypeVar("T")
 
 
 class Blocking:
-    """Something whose methods return what they tell."""
+    """Object of a `Client`."""
 
     _session: Session
 
 
-class Awaiting:
-    """Something whose methods are to be awaited."""
+class Async:
+    """Object of an `AsyncClient`."""
 
     _session: Session
 
 
 class operation(Generic[P, T]):  # noqa: N801 # a decorator
-    """A method that makes calls and returns one value."""
+    """Method that makes calls and returns one value."""
 
     def __init__(self, steps: Callable[Concatenate[Any, P], Steps[T]]) -> None:
         self.steps = steps
@@ -43,21 +42,21 @@ class operation(Generic[P, T]):  # noqa: N801 # a decorator
     @overload
     def __get__(self, instance: Blocking, owner: type) -> Callable[P, T]: ...
     @overload
-    def __get__(self, instance: Awaiting, owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
+    def __get__(self, instance: Async, owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
     def __get__(self, instance: Any, owner: type) -> Any:
         if instance is None:
             return self.steps
 
         def bound(*args: P.args, **kwargs: P.kwargs) -> Any:
-            return instance._session.run(self.steps(instance, *args, **kwargs))  # noqa: SLF001 # the two are one
+            return instance._session.run(self.steps(instance, *args, **kwargs))  # noqa: SLF001 # a mixin of the instance
 
         return update_wrapper(bound, self.steps)
 
 
 class listing(Generic[P, T]):  # noqa: N801 # a decorator
-    """A method that makes a call a page and iterates over the items of all pages.
+    """Method that makes one call per page and iterates over the items of all pages.
 
-    What it decorates returns the steps of the page at a cursor: its items, and the cursor of the next page.
+    The decorated generator returns the items of the page at a cursor, and the cursor of the next page.
     """
 
     def __init__(self, page: Callable[Concatenate[Any, str | None, P], Steps[tuple[list[T], str | None]]]) -> None:
@@ -69,12 +68,12 @@ class listing(Generic[P, T]):  # noqa: N801 # a decorator
     @overload
     def __get__(self, instance: Blocking, owner: type) -> Callable[P, Iterator[T]]: ...
     @overload
-    def __get__(self, instance: Awaiting, owner: type) -> Callable[P, AsyncIterator[T]]: ...
+    def __get__(self, instance: Async, owner: type) -> Callable[P, AsyncIterator[T]]: ...
     def __get__(self, instance: Any, owner: type) -> Any:
         if instance is None:
             return self.page
 
         def bound(*args: P.args, **kwargs: P.kwargs) -> Any:
-            return instance._session.all(lambda cursor: self.page(instance, cursor, *args, **kwargs))  # noqa: SLF001
+            return instance._session.iterate(lambda cursor: self.page(instance, cursor, *args, **kwargs))  # noqa: SLF001
 
         return update_wrapper(bound, self.page)

@@ -1,4 +1,4 @@
-"""When a call is made again: after how long, and when no more."""
+"""Retries: which calls are repeated, after which pauses, until when."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from glle.transport.calls import Call, Failure, Pause, Reply, Steps
-from glle.transport.errors import refused, unreachable
+from glle.transport.errors import reply_error, unreachable_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-AGAIN = frozenset({429, 502, 503, 504})
+RETRY_STATUSES = frozenset({429, 502, 503, 504})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Retries:
-    """How patient a client is.
+    """Retry policy of a client.
 
     Parameters
     ----------
     deadline
-        Seconds for one call with all its attempts: a pause that would end later is not begun. 0: one attempt.
+        Seconds for one call with all its attempts; no pause ends later. 0: one attempt.
     connect
-        The same while no connection is made: long enough for a service that starts, short for one that is not there.
+        The same limit while no connection is made: a service may be starting, or absent.
     first, longest
-        The pause after the first attempt, which doubles, and its limit. Of each, a random part is waited, a half at
-        least, so that clients that were refused together do not come back together.
+        Seconds of the first pause, which doubles, and its limit. The client waits a random part, at least one half,
+        so that clients refused together do not return together.
 
     """
 
@@ -43,60 +43,46 @@ class Retries:
     chance: Callable[[], float] = random.random
 
     def pause(self, attempt: int, elapsed: float, reply: Reply | Failure) -> float | None:
-        """Return the seconds until the next attempt, or None when it would be too late.
+        """Return the seconds until the next attempt, or None if it would be after the deadline.
 
-        Parameters
-        ----------
-        attempt
-            Attempts before this one.
-        elapsed
-            Seconds since the first began.
-        reply
-            What came: no pause is shorter than its Retry-After, in seconds or as an HTTP date.
-
+        `attempt` counts from 0; `elapsed` are the seconds since the first one began. No pause is shorter than the
+        Retry-After of the reply, in seconds or as an HTTP date.
         """
-        own = min(self.longest, self.first * 2.0 ** min(attempt, 60)) * (0.5 + 0.5 * self.chance())
+        seconds = min(self.longest, self.first * 2.0 ** min(attempt, 60)) * (0.5 + 0.5 * self.chance())
         if isinstance(reply, Reply):
-            own = max(own, self._asked(reply.headers.get("retry-after")))
-        reached = isinstance(reply, Reply) or reply.connected
-        return own if elapsed + own <= (self.deadline if reached else min(self.connect, self.deadline)) else None
+            seconds = max(seconds, self._retry_after(reply.headers.get("retry-after", "0")))
+        is_connected = isinstance(reply, Reply) or reply.connected
+        limit = self.deadline if is_connected else min(self.connect, self.deadline)
+        return seconds if elapsed + seconds <= limit else None
 
-    def _asked(self, retry_after: str | None) -> float:
-        if retry_after is None:
-            return 0.0
+    def _retry_after(self, header: str) -> float:
         try:
-            return max(0.0, float(retry_after))
+            return float(header)
         except ValueError:
             pass
         try:
-            return max(0.0, parsedate_to_datetime(retry_after).timestamp() - self.now())
+            return parsedate_to_datetime(header).timestamp() - self.now()
         except ValueError:
-            return 0.0  # no header of ours
+            return 0.0  # the header of some proxy
 
 
-def patient(call: Call, retries: Retries, url: str) -> Steps[Reply]:
-    """Make a call until it is answered, or the time is over, or another attempt might do it twice.
+def send_with_retries(call: Call, retries: Retries, url: str) -> Steps[Reply]:
+    """Send a call until it succeeds, the deadline passes, or a repetition could have two effects.
 
-    Raises
-    ------
-    GlleServiceError
-        For an answer of 300 and above, and for none: the API redirects nobody.
-
+    Raise GlleServiceError for a status of 300 and above (the API has no redirects), and for no response.
     """
     started = retries.clock()
     for attempt in count():
         reply: Reply | Failure = yield call
-        again = isinstance(reply, Failure) or reply.status in AGAIN
-        if again and call.repeatable:
+        if call.is_repeatable and (isinstance(reply, Failure) or reply.status in RETRY_STATUSES):
             pause = retries.pause(attempt, retries.clock() - started, reply)
             if pause is not None:
                 yield Pause(pause)
                 continue
         if isinstance(reply, Failure):
-            raise unreachable(url, reply.reason)
-        if call.method == "DELETE" and attempt and reply.status == 404:
-            return reply  # an attempt before had deleted it, and its answer was lost
-        if reply.status >= 300:
-            raise refused(reply)
+            raise unreachable_error(url, reply.reason)
+        is_repeated_delete = call.method == "DELETE" and attempt > 0 and reply.status == 404  # its first reply was lost
+        if reply.status >= 300 and not is_repeated_delete:
+            raise reply_error(reply)
         return reply
     raise AssertionError("unreachable")

@@ -1,4 +1,4 @@
-"""Where the bodies of answers go: an array that is filled as it comes, a file, an archive of arrays."""
+"""Receivers of response bodies: an array that is filled piece by piece, an archive, a file."""
 
 from __future__ import annotations
 
@@ -13,88 +13,81 @@ from numpy.lib import format as npy
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_IN_MEMORY = 16 * 2**20
-_PREFIX = 12  # bytes of magic, version and the longest length of a header
+_IN_MEMORY_BYTES = 16 * 2**20
+_PREFIX_BYTES = 12  # magic, version and the longest length field of a header
 
 
-class Whole:
-    """Keeps a small body as bytes."""
+class Sink:
+    """Receiver of a body piece by piece, so that memory never holds it twice."""
 
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
+    _file: Any
 
     def feed(self, piece: bytes) -> None:
-        """Take the next bytes."""
-        self._parts.append(piece)
+        """Write the next bytes."""
+        self._file.write(piece)
 
-    def end(self) -> bytes:
-        """Return them."""
-        return b"".join(self._parts)
+    def end(self) -> Any:
+        """Return the content, after the last bytes."""
+        raise NotImplementedError
 
     def drop(self) -> None:
-        """Let go of them."""
-        self._parts.clear()
+        """Release the content of a broken connection."""
+        self._file.close()
 
 
-class NpySink:
-    """Fills an array as its npy file comes: at no time is there more than the array and one piece."""
+class NpySink(Sink):
+    """Array filled from an npy body; memory holds the array and one piece."""
 
     def __init__(self) -> None:
         self._head = bytearray()
         self._array: Array | None = None
-        self._room = memoryview(bytearray())
+        self._buffer = memoryview(bytearray())
         self._filled = 0
 
     def feed(self, piece: bytes) -> None:
-        """Take the next bytes."""
+        """Copy the next bytes into the array."""
         if self._array is None:
             self._head += piece
-            piece = self._begin()
-        if len(piece) > len(self._room) - self._filled:
+            piece = self._allocate()
+        if len(piece) > len(self._buffer) - self._filled:
             raise ValueError("The npy body is longer than its header says.")
-        self._room[self._filled : self._filled + len(piece)] = piece
+        self._buffer[self._filled : self._filled + len(piece)] = piece
         self._filled += len(piece)
 
     def end(self) -> Array:
         """Return the array."""
-        if self._array is None or self._filled != len(self._room):
+        if self._array is None or self._filled != len(self._buffer):
             raise ValueError("The npy body is shorter than its header says.")
         return self._array
 
     def drop(self) -> None:
-        """Let go of the array."""
-        self._array, self._room = None, memoryview(bytearray())
+        """Release the array."""
+        self._array, self._buffer = None, memoryview(bytearray())
 
-    def _begin(self) -> bytes:
-        """Make room for the array once its header is there; return what came after the header."""
-        if len(self._head) < _PREFIX:
+    def _allocate(self) -> bytes:
+        """Allocate the array if its header is complete; return the bytes after the header."""
+        if len(self._head) < _PREFIX_BYTES:
             return b""
-        major = self._head[6]
-        start, size = (10, self._head[8:10]) if major == 1 else (12, self._head[8:12])
+        start, size = (10, self._head[8:10]) if self._head[6] == 1 else (12, self._head[8:12])
         if len(self._head) < start + int.from_bytes(size, "little"):
             return b""
         file = io.BytesIO(self._head)
         version = npy.read_magic(file)
         read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-        shape, fortran, dtype = read(file)
+        shape, is_fortran, dtype = read(file)
         if dtype.hasobject:
-            raise ValueError("Objects are never unpickled.")
+            raise ValueError("The npy body holds Python objects, which are never unpickled.")
         flat = np.empty(int(np.prod(shape, dtype=np.int64)), dtype)
-        self._array = flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)
-        self._room = flat.view(np.uint8).data
+        self._array = flat.reshape(shape[::-1]).T if is_fortran else flat.reshape(shape)
+        self._buffer = flat.view(np.uint8).data
         return bytes(self._head[file.tell() :])
 
 
-class NpzSink:
-    """Keeps an archive, on disk when it is large, and reads its arrays at the end."""
+class NpzSink(Sink):
+    """Archive of arrays, on disk if it is large."""
 
     def __init__(self) -> None:
-        # Closed by `end` or `drop`.
-        self._file = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115 # it outlives this block
-
-    def feed(self, piece: bytes) -> None:
-        """Take the next bytes."""
-        self._file.write(piece)
+        self._file = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES)  # noqa: SIM115 # `end` or `drop` closes it
 
     def end(self) -> dict[str, Array]:
         """Return the arrays by name."""
@@ -102,32 +95,17 @@ class NpzSink:
         with self._file, np.load(self._file, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
 
-    def drop(self) -> None:
-        """Let go of the archive."""
-        self._file.close()
 
-
-class FileSink:
-    """Writes an npy file, which is there when it is whole; the array is mapped from it.
-
-    Parameters
-    ----------
-    path
-        Written beside itself first: what stood there stays until the new one is whole.
-
-    """
+class FileSink(Sink):
+    """Npy file that replaces `path` when it is complete; its array is memory-mapped."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._folder = Path(tempfile.mkdtemp(prefix=path.name, dir=path.parent))
         self._file = (self._folder / path.name).open("wb")
 
-    def feed(self, piece: bytes) -> None:
-        """Take the next bytes."""
-        self._file.write(piece)
-
     def end(self) -> Array:
-        """Return the array, mapped from the file."""
+        """Move the file to its path; return its array."""
         self._file.close()
         (self._folder / self._path.name).replace(self._path)
         self._folder.rmdir()
@@ -135,6 +113,6 @@ class FileSink:
         return array
 
     def drop(self) -> None:
-        """Remove what was written."""
-        self._file.close()
+        """Remove the incomplete file."""
+        super().drop()
         shutil.rmtree(self._folder)

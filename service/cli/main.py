@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from glle import cli as asking
-from service.cli import backup, capacity, keys, scrub, store
+from glle import cli
+from service.cli import backup, keys, scrub, store
 from service.cli import settings as settings_page
 from service.cli.options import add_flags, settings_of
 from service.cli.start_error import StartError
@@ -34,19 +34,8 @@ CONTRACT = Path(__file__).resolve().parents[2] / "openapi" / "openapi.json"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return its exit code."""
-    for name in sorted(set(unknown_variables(os.environ)) - asking.VARIABLES):
-        _say(f"{name} is no setting and has no effect; `glle settings` lists them.")
-    try:
-        chosen = _parser(Settings.from_env()).parse_args(arguments)
-        run: Callable[[argparse.Namespace, Settings], int] = chosen.run
-        return run(chosen, settings_of(chosen, os.environ))
-    except (SettingsError, StartError) as error:
-        _say(f"glle: {error}")
-        return 2
-    except ProblemError as error:
-        _say(f"glle: {error.problem.detail} {error.problem.remedy}")
-        return 1
+    """Run the `glle` command; return its exit code."""
+    return cli.main(arguments, [add_commands])
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -61,11 +50,13 @@ def listen(host: str, port: int) -> socket.socket:
     return socket.socket(fileno=made.detach())
 
 
-def _parser(settings: Settings) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="glle", description="Generative locally linear embedding as a service. Every option is a setting too."
-    )
-    commands = parser.add_subparsers(required=True, metavar="command")
+def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the server's commands to those of `glle`: the entry point of the distribution `glle-server`."""
+    try:
+        settings = Settings.from_env()
+    except SettingsError:
+        settings = Settings()  # `_start` reports the error, so that the client's commands go on working
+    others = set(commands.choices)
 
     up = commands.add_parser("up", help="start everything here: servers, API and workers, until Ctrl-C")
     up.set_defaults(run=_up)
@@ -97,15 +88,33 @@ def _parser(settings: Settings) -> argparse.ArgumentParser:
     keys.add_to(commands, settings)
     store.add_to(commands, settings)
     backup.add_to(commands, settings)
-    capacity.add_to(commands)
+    with contextlib.suppress(ModuleNotFoundError):  # a checkout has `bench`, the distribution has not
+        from service.cli import capacity  # noqa: PLC0415 # see above
+
+        capacity.add_to(commands)
     scrub.add_to(commands, settings)
     listing = commands.add_parser("settings", help="list the settings")
     what = listing.add_mutually_exclusive_group()
     what.add_argument("--current", action="store_true", help="what holds in this environment, passwords hidden")
     what.add_argument("--write", action="store_true", help="write docs/reference/settings.md, their documentation")
     listing.set_defaults(run=_settings)
-    asking.add(commands)
-    return parser
+    for name in commands.choices.keys() - others:
+        commands.choices[name].set_defaults(start=_start)
+
+
+def _start(chosen: argparse.Namespace) -> int:
+    """Run a command of the server with its settings; report what keeps it from starting."""
+    for name in sorted(set(unknown_variables(os.environ)) - cli.VARIABLES):
+        _say(f"{name} is no setting and has no effect; `glle settings` lists them.")
+    try:
+        run: Callable[[argparse.Namespace, Settings], int] = chosen.run
+        return run(chosen, settings_of(chosen, os.environ))
+    except (SettingsError, StartError) as error:
+        _say(f"glle: {error}")
+        return 2
+    except ProblemError as error:
+        _say(f"glle: {error.problem.detail} {error.problem.remedy}")
+        return 1
 
 
 def _up(chosen: argparse.Namespace, settings: Settings) -> int:

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 ARROW = "application/vnd.apache.arrow.stream"
 PARQUET = "application/vnd.apache.parquet"
-REMEDY = "pip install 'glle[arrow]'"
+REMEDY = "pip install 'glle-server[arrow]'"
 
 
 @cache

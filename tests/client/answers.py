@@ -85,7 +85,7 @@ def job(status: str, **more: Any) -> httpx.Response:
 
 def posterior(client: Client) -> Any:
     """Return a posterior as the client has it."""
-    return client._made("posterior", {"id": "post_1", "n": 3})
+    return client._session.build("posterior", {"id": "post_1", "n": 3})
 
 
 def npy(array: np.ndarray[Any, Any]) -> bytes:

@@ -25,7 +25,7 @@ from glle import (
     UnavailableError,
 )
 from glle.transport.calls import Reply
-from glle.transport.errors import of_problem
+from glle.transport.errors import problem_error
 from openapi import client_types
 from tests.client.answers import DATASET, INFO, NOW, URL, Clock, Service, npy, problem
 
@@ -221,4 +221,4 @@ def test_url_that_is_none_is_refused_at_once(url: str) -> None:
 def test_problem_of_an_unknown_kind_is_the_base() -> None:
     """A status that no subclass has is still a GlleServiceError."""
     told: Any = problem(418).json()
-    assert type(of_problem(told)) is GlleServiceError
+    assert type(problem_error(told)) is GlleServiceError

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 import numpy as np
 import pytest
 
-from glle.cli.options import add_options, given
+from glle.cli.options import add_options, selected
 from glle.types import DrawsOptions, FitOptions, SyntheticOptions
 from glle_engine.methods import METHODS
 from service.cli import main
@@ -147,7 +147,7 @@ def test_every_parameter_of_the_contract_is_an_option(options: type) -> None:
     add_options(parser, options, {})
     flags = {flag for action in parser._actions for flag in action.option_strings}
     assert {"--" + name.replace("_", "-") for name in get_type_hints(options)} <= flags
-    assert given(parser.parse_args([]), options) == {}
+    assert selected(parser.parse_args([]), options) == {}
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_options_have_the_types_of_the_contract(arguments: list[str], parsed: di
     """Numbers, words, and numbers or words."""
     parser = argparse.ArgumentParser()
     add_options(parser, DrawsOptions, {})
-    assert given(parser.parse_args(arguments), DrawsOptions) == parsed
+    assert selected(parser.parse_args(arguments), DrawsOptions) == parsed
 
 
 def test_option_of_another_type_names_what_it_may_be(capsys: pytest.CaptureFixture[str]) -> None:
@@ -178,7 +178,7 @@ def test_option_of_another_type_names_what_it_may_be(capsys: pytest.CaptureFixtu
 def test_methods_are_listed_and_refusals_come_before_work(glle: Glle, tmp_path: Path) -> None:
     """The table of methods; a parameter outside its domain is told by name; one that waits is a job."""
     listed = glle("methods", "--makes", "embedding")[1].splitlines()
-    assert listed[0].split() == ["name", "makes", "family", "growth", "here", "title"]
+    assert listed[0].split() == ["name", "makes", "family", "growth", "available", "title"]
     assert [line.split()[0] for line in listed[1:]] == list(METHODS)
     dataset = json.loads(glle("datasets", "synthetic", "s_curve", "-n", "60", "--json")[1])["id"]
     code, _, err = glle("embed", dataset, "lle", "--set", "n_neighbors=1")

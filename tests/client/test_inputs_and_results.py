@@ -154,7 +154,7 @@ def test_embeddings_become_frames() -> None:
     """With the index of what was uploaded, and the number of each draw."""
     index = pd.Index(["u", "v", "w"], name="name")
     told: Any = {"id": "post_1", "n": 3}
-    with_index = Service().client()._made("posterior", told, index)
+    with_index = Service().client()._session.build("posterior", told, index)
     one = with_index.frame(np.arange(6.0).reshape(3, 2))
     assert (list(one.columns), list(one.index), one.loc["v", "y2"]) == (["y1", "y2"], ["u", "v", "w"], 3.0)
     many = with_index.frame(np.arange(12.0).reshape(2, 3, 2), first=5)

@@ -54,7 +54,7 @@ def test_job_that_failed_raises_its_problem() -> None:
 
 def test_job_that_was_cancelled_raises_a_conflict() -> None:
     """Somebody else may have cancelled it."""
-    with pytest.raises(ConflictError, match=r"job_1 was cancelled\. Ask for the same again"):
+    with pytest.raises(ConflictError, match=r"job_1 was cancelled\. Send the request again"):
         Service(job("queued"), job("cancelled")).client().fit("ds_1")
 
 
@@ -143,9 +143,10 @@ def test_both_clients_have_one_set_of_methods() -> None:
 def test_bars_are_silent_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
     """No terminal, no notebook: nothing is written, unless it is asked for."""
     for switch, shown in ((None, False), (False, False), (True, True)):
-        with Bars(switch).bar("fit") as bar:
-            bar.tell({"done": 1, "total": 2, "stage": "weights", "eta": None})
-            assert bar.shown is shown
+        bars = Bars(switch)
+        with bars.bar("fit") as update:
+            update({"done": 1, "total": 2, "stage": "weights", "eta": None})
+            assert bars.is_visible is shown
         assert bool(capsys.readouterr().err) is shown
 
 
@@ -153,15 +154,13 @@ def test_bars_are_silent_where_nobody_looks(capsys: pytest.CaptureFixture[str]) 
 def test_bars_appear_in_terminals_and_notebooks(monkeypatch: pytest.MonkeyPatch, sign: str, value: object) -> None:
     """Without being asked for."""
     monkeypatch.setattr(f"rich.console.{sign}", value)
-    with Bars().bar("fit") as bar:
-        assert bar.shown
+    assert Bars().is_visible
 
 
 def test_bars_need_rich_only_when_they_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without it the client works in silence."""
     monkeypatch.setitem(sys.modules, "rich.console", None)
-    with Bars().bar("fit") as bar:
-        assert not bar.shown
+    assert not Bars().is_visible
     with pytest.raises(ImportError, match="pip install rich"):
         Bars(switch=True)
 
@@ -169,9 +168,9 @@ def test_bars_need_rich_only_when_they_are_wanted(monkeypatch: pytest.MonkeyPatc
 def test_job_that_is_over_at_once_has_no_bar(capsys: pytest.CaptureFixture[str]) -> None:
     """A bar that comes only to go would flicker."""
     bars = Bars(switch=True)
-    with bars.bar("fit") as bar:
-        bar.tell({"done": 2, "total": 2, "stage": "done", "eta": None})
-    assert bars.progress is None
+    with bars.bar("fit") as update:
+        update({"done": 2, "total": 2, "stage": "done", "eta": None})
+    assert bars.display is None
     assert capsys.readouterr().err == ""
 
 
@@ -179,10 +178,10 @@ def test_bars_of_several_jobs_share_one_display() -> None:
     """They begin with the first one's news and end with the last one."""
     bars = Bars(switch=True)
     with bars.bar("fit") as first, bars.bar("draws") as second:
-        first.tell({"done": 1, "total": 2, "stage": "weights", "eta": None})
-        display = bars.progress
-        second.tell({"done": 0, "total": 0, "stage": "queued", "eta": None})
-        assert bars.progress is display
+        first({"done": 1, "total": 2, "stage": "weights", "eta": None})
+        display = bars.display
+        second({"done": 0, "total": 0, "stage": "queued", "eta": None})
+        assert bars.display is display
         assert [task.description for task in display.tasks] == ["fit", "draws"]
     assert display.tasks == []
     assert not display.live.is_started
@@ -194,4 +193,4 @@ def test_bar_goes_when_the_job_fails(clock: Clock) -> None:
     client = Client(URL, progress=True, retries=clock.retries(), transport=service.transport)
     with pytest.raises(NotFoundError):
         client.fit("ds_1")
-    assert client._session.bars.progress.tasks == []
+    assert client._session.bars.display.tasks == []

@@ -80,7 +80,9 @@ def test_the_image_installs_what_the_tests_ran_with() -> None:
     lock = pins("requirements/server.lock")
     assert lock <= pins("requirements/dev.lock")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    wanted = project["project"]["dependencies"] + project["project"]["optional-dependencies"]["service"]
+    server = tomllib.loads((ROOT / "deploy" / "server" / "pyproject.toml").read_text())
+    wanted = project["project"]["dependencies"] + project["project"]["optional-dependencies"]["client"]
+    wanted += [text for text in server["project"]["dependencies"] if not text.startswith("glle[")]
     wanted += project["build-system"]["requires"]
     locked = {canonicalize_name(Requirement(pin).name) for pin in lock}
     assert {canonicalize_name(Requirement(text).name) for text in wanted} <= locked

@@ -76,7 +76,7 @@ def test_frames_in_and_out(glle: Client, tmp_path: Path) -> None:
     assert dataset.names == ["x", "y", "z"]
     assert dataset.arrays()["labels"].tolist() == ["a", "b", "c"] * 20
     labelled.to_csv(tmp_path / "table.csv", index=False)
-    assert glle.dataset(str(tmp_path / "table.csv"), label="kind").told["sha256"] == dataset.told["sha256"]
+    assert glle.dataset(str(tmp_path / "table.csv"), label="kind").metadata["sha256"] == dataset.metadata["sha256"]
     posterior = glle.fit(dataset)
     drawn = posterior.frame(posterior.draw(2))
     assert list(drawn.index) == list(frame.index)
@@ -91,7 +91,7 @@ def test_jobs_are_listed_followed_and_cancelled(glle: Client) -> None:
     assert glle.job(job.id).wait().status == "succeeded"
     assert job.id in {found.id for found in glle.jobs(kind="draws", status="succeeded")}
     assert job.cancel().status == "succeeded"
-    fit = glle.job(posterior.told["job"])
+    fit = glle.job(posterior.metadata["job"])
     assert fit.result() == posterior
     long = glle.fit(glle.synthetic("s_curve", 2000, seed=3)).start_draws(5000, seed=41)
     assert long.cancel().status in {"cancelling", "cancelled"}

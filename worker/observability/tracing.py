@@ -45,7 +45,7 @@ def wanted(settings: Settings) -> bool:
     if settings.traces == "off" or (settings.traces == "auto" and not has_endpoint):
         return False
     if not _is_installed():
-        raise SettingsError("Traces need OpenTelemetry: pip install 'glle[otel]', or set GLLE_TRACES=off.")
+        raise SettingsError("Traces need OpenTelemetry: pip install 'glle-server[otel]', or set GLLE_TRACES=off.")
     return True
 
 

@@ -64,5 +64,5 @@ def fuzz(url: str, folder: Path, key: str, *more: str) -> subprocess.CompletedPr
 def broken(url: str, key: str) -> list[str]:
     """Return what jobs failed with that is the service's own fault."""
     with Client(url, key=key) as glle:
-        errors = [job.told["error"] for job in glle.jobs(status="failed")]
+        errors = [job.metadata["error"] for job in glle.jobs(status="failed")]
     return [f"{error['detail']} {error['details']}" for error in errors if error and error["status"] == 500]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import socket
 from typing import TYPE_CHECKING
 
@@ -38,7 +39,9 @@ def test_every_setting_is_a_flag_of_every_program(capsys: pytest.CaptureFixture[
 
 def test_flags_come_before_variables() -> None:
     """What the command line says holds, then the environment, then the default; to the same types."""
-    chosen = main._parser(Settings()).parse_args(["up", "--max-draws", "7", "--stop-grace", "0.5"])
+    parser = argparse.ArgumentParser()
+    main.add_commands(parser.add_subparsers())
+    chosen = parser.parse_args(["up", "--max-draws", "7", "--stop-grace", "0.5"])
     read = options.settings_of(chosen, {"GLLE_MAX_DRAWS": "8", "GLLE_PORT": "9000"})
     assert (read.max_draws, read.stop_grace, read.port, read.workers) == (7, 0.5, 9000, Settings().workers)
 

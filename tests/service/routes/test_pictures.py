@@ -156,4 +156,4 @@ def test_without_matplotlib_the_extra_is_named(
     monkeypatch.setattr(picture, "find_spec", lambda name: None if name == "matplotlib" else real(name))
     answer = client.get(f"{posterior}/draws/0.png")
     assert answer.json()["type"].endswith("missing-library")
-    assert "glle[pictures]" in answer.json()["remedy"]
+    assert "glle-server[pictures]" in answer.json()["remedy"]

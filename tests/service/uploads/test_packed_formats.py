@@ -368,7 +368,7 @@ def test_without_pyarrow_is_415_with_the_remedy(monkeypatch: pytest.MonkeyPatch)
         with pytest.raises(ProblemError) as caught:
             reader_of(kind, "", Settings())
         assert caught.value.problem.status == 415
-        assert "pip install 'glle[arrow]'" in caught.value.problem.remedy
+        assert "pip install 'glle-server[arrow]'" in caught.value.problem.remedy
 
 
 def test_colour_in_csv_and_json(client: httpx.Client) -> None:

@@ -70,6 +70,6 @@ def require_matplotlib() -> None:
     if find_spec("matplotlib") is None:
         raise MissingLibraryError(
             "Pictures need matplotlib, which is not installed.",
-            remedy='Install it: pip install "glle[pictures]". Or request the arrays and plot them yourself.',
+            remedy='Install it: pip install "glle-server[pictures]". Or request the arrays and plot them yourself.',
             details={"library": "matplotlib", "extra": "pictures"},
         )

@@ -1,0 +1,214 @@
+"""`Client` and `AsyncClient`: one service as an object."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
+
+import httpx
+
+from glle.progress import Bars
+from glle.resources.datasets import AsyncDataset, BaseDataset, Dataset, dataset_id, upload
+from glle.resources.jobs import AsyncJob, Job
+from glle.resources.methods import MethodOperations
+from glle.resources.posteriors import AsyncPosterior, Posterior
+from glle.resources.results import Result
+from glle.transport.calls import Body, Call, Steps, path_of
+from glle.transport.drivers import AsyncSession, BlockingSession, http_options
+from glle.transport.operation import Async, Blocking, listing, operation
+from glle.transport.retries import Retries
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Unpack
+
+    from glle.transport.session import Session
+    from glle.types import (
+        AdviceOptions,
+        DatasetsOptions,
+        FitOptions,
+        InfoOut,
+        JobsOptions,
+        PosteriorsOptions,
+        SyntheticOptions,
+    )
+
+URL = "http://127.0.0.1:8000"
+TIMEOUT = 120.0  # seconds
+
+DatasetT = TypeVar("DatasetT")
+PosteriorT = TypeVar("PosteriorT")
+JobT = TypeVar("JobT")
+
+
+class BaseClient(MethodOperations, Generic[DatasetT, PosteriorT, JobT]):
+    """Operations of both clients.
+
+    Parameters
+    ----------
+    url
+        Address; by default GLLE_URL, or http://127.0.0.1:8000.
+    key
+        API key; by default GLLE_KEY, or none.
+    progress
+        Progress bars of jobs: None in a terminal or a notebook, True always, False never; or an instance of `Bars`.
+    retries
+        Retries of calls without an answer, or with 429, 502, 503 or 504.
+    timeout
+        Seconds between two parts of one response.
+    transport
+        Transport of httpx that replaces the network: asynchronous for an `AsyncClient`.
+
+    """
+
+    _session_class: ClassVar[Callable[..., Session]]
+    _classes: ClassVar[dict[str, Callable[..., Any]]]
+
+    def __init__(
+        self,
+        url: str | None = None,
+        key: str | None = None,
+        *,
+        progress: bool | Bars | None = None,
+        retries: Retries | None = None,
+        timeout: float = TIMEOUT,
+        transport: Any = None,
+    ) -> None:
+        url, key = url or os.environ.get("GLLE_URL") or URL, key or os.environ.get("GLLE_KEY") or None
+        options = {**http_options(url, key, timeout), "transport": transport}
+        bars = progress if isinstance(progress, Bars) else Bars(progress)
+        self._session = self._session_class(options, url, retries or Retries(), bars, self._classes)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._session.url!r})"
+
+    @operation
+    def dataset(self, data: Any, *, label: str | None = None) -> Steps[DatasetT]:
+        """Return the data set of an array, a frame, the path of a file, or an id; data are uploaded.
+
+        Parameters
+        ----------
+        data
+            (n, d) values: an array or nested lists, a `pandas.DataFrame` of numbers, the path of a csv, npy or json
+            file; or the id of a data set.
+        label
+            Column of labels of a frame or a csv file.
+
+        """
+        if isinstance(data, str) and data.startswith("ds_"):
+            return (yield from self._get("dataset", data))
+        metadata, index = yield from upload(self._session, data, label)
+        return self._session.build("dataset", metadata, index)
+
+    @operation
+    def synthetic(self, name: str, n: int = 1000, **options: Unpack[SyntheticOptions]) -> Steps[DatasetT]:
+        """Return a data set sampled by the service: `swiss_roll`, `s_curve` and others. Options: `noise`, `seed`."""
+        body = Body.of_json({"name": name, "n": n, **options})
+        reply = yield from self._session.send(Call("POST", "/v1/datasets/synthetic", body=body, by_content=True))
+        return self._session.build("dataset", reply.json())
+
+    @operation
+    def fit(self, data: Any, *, timeout: float | None = None, **options: Unpack[FitOptions]) -> Steps[PosteriorT]:
+        """Return the posterior of a data set; fit it unless the service has it.
+
+        Parameters
+        ----------
+        data
+            A data set, its id, or any argument of `dataset`.
+        timeout
+            Seconds; None for no limit.
+        options
+            `n_neighbors`, `n_components`, `method`, `variant`, `reg` and all other parameters of a posterior.
+
+        """
+        is_frame_or_dataset = isinstance(data, BaseDataset) or hasattr(data, "iloc")
+        body = {"dataset": (yield from dataset_id(self._session, data)), **options}
+        reply = yield from self._session.send(Call.command("/v1/posteriors", body))
+        if reply.status == httpx.codes.ACCEPTED:
+            job = yield from self._session.follow(reply.json(), timeout)
+            reply = yield from self._session.send(Call("GET", path_of("posteriors", str(job["posterior"]))))
+        return self._session.build("posterior", reply.json(), data.index if is_frame_or_dataset else None)
+
+    @operation
+    def advice(self, data: Any, *, timeout: float | None = None, **options: Unpack[AdviceOptions]) -> Steps[Result]:
+        """Return suitable `n_neighbors` and `n_components` for a data set, with the curves behind them."""
+        body = {"dataset": (yield from dataset_id(self._session, data)), **options}
+        _, reply = yield from self._session.run_job("/v1/advice", body, timeout)
+        return Result.of_json(reply.json())
+
+    @operation
+    def posterior(self, id: str) -> Steps[PosteriorT]:  # noqa: A002 # the name in the API
+        """Return the posterior of an id; wait for a running fit."""
+        return (yield from self._get("posterior", id))
+
+    @operation
+    def job(self, id: str) -> Steps[JobT]:  # noqa: A002 # the name in the API
+        """Return the job of an id."""
+        return self._session.build("job", (yield from self._session.send(Call("GET", path_of("jobs", id)))).json())
+
+    @listing
+    def datasets(
+        self, cursor: str | None, **filters: Unpack[DatasetsOptions]
+    ) -> Steps[tuple[list[DatasetT], str | None]]:
+        """Iterate over the data sets, newest first."""
+        return (yield from self._page("dataset", cursor, {**filters}))
+
+    @listing
+    def posteriors(
+        self, cursor: str | None, **filters: Unpack[PosteriorsOptions]
+    ) -> Steps[tuple[list[PosteriorT], str | None]]:
+        """Iterate over the posteriors, newest first."""
+        return (yield from self._page("posterior", cursor, {**filters}))
+
+    @listing
+    def jobs(self, cursor: str | None, **filters: Unpack[JobsOptions]) -> Steps[tuple[list[JobT], str | None]]:
+        """Iterate over the jobs, newest first: all, or those of a `status` or a `kind`."""
+        return (yield from self._page("job", cursor, {**filters}))
+
+    @operation
+    def info(self) -> Steps[InfoOut]:
+        """Return the service's versions and limits."""
+        return (yield from self._session.send(Call("GET", "/v1/info"))).json()
+
+    def _get(self, kind: str, id_: str) -> Steps[Any]:
+        reply = yield from self._session.fetch(Call("GET", path_of(f"{kind}s", id_)))
+        return self._session.build(kind, reply.json())
+
+    def _page(self, kind: str, cursor: str | None, query: dict[str, Any]) -> Steps[tuple[list[Any], str | None]]:
+        call = Call("GET", f"/v1/{kind}s", {**query, "limit": 100, "cursor": cursor})
+        page = (yield from self._session.send(call)).json()
+        return [self._session.build(kind, item) for item in page["items"]], page["next"]
+
+
+class Client(BaseClient[Dataset, Posterior, Job], Blocking):
+    """Client of one service; a context manager. See `BaseClient` for its parameters."""
+
+    _session_class = BlockingSession
+    _classes: ClassVar = {"dataset": Dataset, "posterior": Posterior, "job": Job}
+
+    def close(self) -> None:
+        """Close the connections; they also close with the last object that uses them."""
+        self._session.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class AsyncClient(BaseClient[AsyncDataset, AsyncPosterior, AsyncJob], Async):
+    """Client of one service with coroutines; an asynchronous context manager."""
+
+    _session_class = AsyncSession
+    _classes: ClassVar = {"dataset": AsyncDataset, "posterior": AsyncPosterior, "job": AsyncJob}
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._session.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()

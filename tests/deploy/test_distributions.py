@@ -1,0 +1,115 @@
+"""The two distributions: `glle`, the engine and the client, and `glle-server`, the API and the workers."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from glle import cli
+from glle_engine import __version__
+from service.cli.main import add_commands
+from tests.system.conftest import ROOT
+
+SERVER = ROOT / "deploy" / "server"
+PACKAGES = {"glle": {"glle", "glle_engine"}, "glle_server": {"service", "worker"}}
+
+
+def build(folder: Path, target: Path, *, kind: str = "wheel") -> Path:
+    """Return the wheel of the project in a folder, built without a network."""
+    program = f"import sys; from hatchling.build import build_{kind} as build; print(build(sys.argv[1]))"
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(target)], cwd=folder, check=True, capture_output=True, text=True
+    )
+    return target / done.stdout.split()[-1]
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Both wheels, by distribution."""
+    target = tmp_path_factory.mktemp("wheels")
+    return {"glle": build(ROOT, target), "glle_server": build(SERVER, target)}
+
+
+@pytest.fixture
+def dependencies(tmp_path: Path) -> Path:
+    """The packages of this environment, without those of this repository."""
+    folder = tmp_path / "dependencies"
+    folder.mkdir()
+    for site in [Path(path) for path in sys.path if path.endswith("site-packages")]:
+        for path in site.iterdir():
+            link = folder / path.name
+            if not path.name.startswith("glle") and path.suffix != ".pth" and not link.exists():
+                link.symlink_to(path)
+    return folder
+
+
+def command(*words: str, path: list[Path]) -> subprocess.CompletedProcess[str]:
+    """Run `glle` with nothing but these folders on the path of modules."""
+    program = f"import sys; sys.path += {[str(folder) for folder in path]}; from glle.cli import main; sys.exit(main())"
+    return subprocess.run(
+        [sys.executable, "-I", "-S", "-c", program, *words], check=False, capture_output=True, text=True
+    )
+
+
+@pytest.mark.parametrize("distribution", PACKAGES)
+def test_wheel_has_every_file_of_its_packages_and_no_other(wheels: dict[str, Path], distribution: str) -> None:
+    """The client brings no server code; py.typed, the explorer and other data files are included."""
+    names = zipfile.ZipFile(wheels[distribution]).namelist()
+    content = {name for name in names if ".dist-info/" not in name}
+    paths = [path for package in PACKAGES[distribution] for path in (ROOT / package).rglob("*") if path.is_file()]
+    assert content == {str(path.relative_to(ROOT)) for path in paths if "__pycache__" not in path.parts}
+    assert [name for name in names if name.endswith("/LICENSE")] == [
+        f"{distribution}-{__version__}.dist-info/licenses/LICENSE"
+    ]
+
+
+def test_client_alone_has_its_commands_and_names_the_server(
+    wheels: dict[str, Path], dependencies: Path, tmp_path: Path
+) -> None:
+    """`glle up` without the server is refused with the distribution to install."""
+    zipfile.ZipFile(wheels["glle"]).extractall(tmp_path / "site")
+    path = [tmp_path / "site", dependencies]
+    listed = command("--help", path=path)
+    assert (listed.returncode, "datasets" in listed.stdout, "doctor" in listed.stdout) == (0, True, False)
+    refused = command("up", path=path)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "pip install glle-server" in refused.stderr
+    unreachable = command("jobs", "list", "--url", "http://127.0.0.1:9", path=path)
+    assert (unreachable.returncode, "No answer" in unreachable.stderr) == (3, True)
+
+
+def test_server_adds_its_commands(wheels: dict[str, Path], dependencies: Path, tmp_path: Path) -> None:
+    """Nothing outside both wheels and their dependencies is imported."""
+    for wheel in wheels.values():
+        zipfile.ZipFile(wheel).extractall(tmp_path / "site")
+    listed = command("--help", path=[tmp_path / "site", dependencies])
+    assert (listed.returncode, listed.stderr) == (0, "")
+    assert {"datasets", "fit", *cli.SERVER_COMMANDS} <= set(listed.stdout.replace("(", " ").replace(")", " ").split())
+    settings = command("settings", path=[tmp_path / "site", dependencies])
+    assert (settings.returncode, "GLLE_REDIS_URL" in settings.stdout) == (0, True)
+
+
+def test_editable_server_has_no_copy_of_its_packages(tmp_path: Path) -> None:
+    """Else a copy from the day of the installation would hide the checkout."""
+    names = zipfile.ZipFile(build(SERVER, tmp_path, kind="editable")).namelist()
+    assert {name.partition("/")[0] for name in names} == {"_glle_server.pth", f"glle_server-{__version__}.dist-info"}
+
+
+def test_server_commands_are_those_of_the_message() -> None:
+    """Each command that the client refers to `glle-server` exists there."""
+    commands = argparse.ArgumentParser().add_subparsers()
+    add_commands(commands)
+    assert commands.choices.keys() >= cli.SERVER_COMMANDS
+
+
+def test_both_distributions_have_the_version_of_the_engine() -> None:
+    """They are released together; the server needs the client of the same version."""
+    projects = [tomllib.loads((folder / "pyproject.toml").read_text())["project"] for folder in (ROOT, SERVER)]
+    assert [project["version"] for project in projects] == [__version__, __version__]
+    assert f"glle[client]=={__version__}" in projects[1]["dependencies"]
