@@ -67,7 +67,6 @@ test-compose: setup
 
 test-hosts: setup
 	$(BIN)/python -m qa.hosts $(HOSTS)
-	$(BIN)/python -m pytest -m hosts tests/system
 
 test-redis: setup
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m redis qa/redis
