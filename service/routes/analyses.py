@@ -19,7 +19,7 @@ from service.routes.posteriors import ACCEPTED, LATE, Wait
 from service.schemas.analyses import AdviceIn, CalibrationIn, ReconstructionsIn, TransformIn
 from service.schemas.problems import documented
 from service.schemas.resources import First, JobOut
-from service.submission.dependencies import Deadline, Here, accepted, analysis_job, answered, settle
+from service.submission.dependencies import Deadline, TenantStores, accepted, analysis_job, answered, settle
 from service.submission.idempotency import IN_USE, Key, once
 from service.submission.validation import (
     require_calibratable,
@@ -78,7 +78,7 @@ _COMMAND = {"_413": "Body too long.", "_415": "Not JSON.", **LATE}
 async def summary(
     id: str,  # noqa: A002 # the name in the path
     request: Request,
-    here: Here,
+    stores: TenantStores,
     count: Annotated[
         int, Query(ge=2, le=MOST_SUMMARISED, description="Draws; a hundred or more rank points by their spread.")
     ] = 100,
@@ -108,8 +108,8 @@ async def summary(
     exceeds its spread no spread shows it.
     """
     negotiated(request, _SUMMARY_MEDIA)
-    record = await run_in_threadpool(require_posterior, here, id)
-    require_sample(here, record, source, first=first, count=count)
+    record = await run_in_threadpool(require_posterior, stores, id)
+    require_sample(stores, record, source, first=first, count=count)
     auto = scale == "auto"
     if auto:
         require_calibratable(record, source)
@@ -123,15 +123,15 @@ async def summary(
         engine=numbers_for(record.numbers),
     )
     key = spec.cache_key(id)
-    entry = await run_in_threadpool(here.cache.view, key)
+    entry = await run_in_threadpool(stores.cache.view, key)
     if entry is None:
-        terms = Terms(priority="interactive" if not auto and _quick(here, record, count) else "batch")
-        job = await run_in_threadpool(analysis_job, here, spec, posterior=id, terms=terms)
-        job = await settle(here, job, wait)
+        terms = Terms(priority="interactive" if not auto and _quick(stores, record, count) else "batch")
+        job = await run_in_threadpool(analysis_job, stores, spec, posterior=id, terms=terms)
+        job = await settle(stores, job, wait)
         if job.is_open:
             return accepted(job)
         require_success(job)
-        entry = await run_in_threadpool(here.cache.view, key)
+        entry = await run_in_threadpool(stores.cache.view, key)
         if entry is None:  # evicted at once: the cache is too busy for now
             return accepted(job)
     return await run_in_threadpool(result_response, spec, entry, Wanted(request, dtype, points))
@@ -154,7 +154,7 @@ async def summary(
 async def transform(
     id: str,  # noqa: A002 # the name in the path
     body: TransformIn,
-    here: Here,
+    stores: TenantStores,
     wait: Wait = 0.0,
     deadline: Deadline = None,
     key: Key = None,
@@ -165,7 +165,7 @@ async def transform(
     and `distances` (m,) to the nearest training point: far from all of them the embedding extrapolates. With `draws`
     also `mean` (m, p) and `covariance` (m, p, p) of each place over so many draws.
     """
-    return await answered(here, await run_in_threadpool(_transform, here, id, body, deadline, key), wait)
+    return await answered(stores, await run_in_threadpool(_transform, stores, id, body, deadline, key), wait)
 
 
 @router.post(
@@ -181,7 +181,7 @@ async def transform(
 async def reconstructions(
     id: str,  # noqa: A002 # the name in the path
     body: ReconstructionsIn,
-    here: Here,
+    stores: TenantStores,
     wait: Wait = 0.0,
     deadline: Deadline = None,
     key: Key = None,
@@ -190,7 +190,7 @@ async def reconstructions(
 
     The result has `data` (count, n, d); data set i is of the weights of draw first + i.
     """
-    return await answered(here, await run_in_threadpool(_reconstructions, here, id, body, deadline, key), wait)
+    return await answered(stores, await run_in_threadpool(_reconstructions, stores, id, body, deadline, key), wait)
 
 
 @router.post(
@@ -203,7 +203,7 @@ async def reconstructions(
 async def calibration(
     id: str,  # noqa: A002 # the name in the path
     body: CalibrationIn,
-    here: Here,
+    stores: TenantStores,
     wait: Wait = 0.0,
     deadline: Deadline = None,
     key: Key = None,
@@ -215,7 +215,7 @@ async def calibration(
     scale, which the data then do not tell), the `trace` of (scale, ratio), and the arrays `half_sample_spread` and
     `draw_spread` (n,). With the defaults it is the posterior's own: `scale=auto` of draws and summaries from then on.
     """
-    return await answered(here, await run_in_threadpool(_calibration, here, id, body, deadline, key), wait)
+    return await answered(stores, await run_in_threadpool(_calibration, stores, id, body, deadline, key), wait)
 
 
 @router.post(
@@ -233,7 +233,9 @@ async def calibration(
         ),
     },
 )
-async def advice(body: AdviceIn, here: Here, wait: Wait = 0.0, deadline: Deadline = None, key: Key = None) -> Response:
+async def advice(
+    body: AdviceIn, stores: TenantStores, wait: Wait = 0.0, deadline: Deadline = None, key: Key = None
+) -> Response:
     """Judge a range of n_neighbors on a data set, and how many components go with the best of them.
 
     The result has `neighbors_curve` (components of the graph, reconstruction error, trustworthiness, continuity and
@@ -241,20 +243,20 @@ async def advice(body: AdviceIn, here: Here, wait: Wait = 0.0, deadline: Deadlin
     `intrinsic_dimension`, and the suggestions `n_neighbors` and `n_components`, null where the curve allows none.
     Nothing is applied.
     """
-    return await answered(here, await run_in_threadpool(_advice, here, body, deadline, key), wait)
+    return await answered(stores, await run_in_threadpool(_advice, stores, body, deadline, key), wait)
 
 
-def _quick(here: Stores, record: PosteriorRecord, count: int) -> bool:
+def _quick(stores: Stores, record: PosteriorRecord, count: int) -> bool:
     """Say whether a summary takes a moment: few draws of a posterior whose fit takes a moment, too."""
     seconds = count * draw_seconds(record.n, record.spec["n_components"])
-    return quick_fit(record.n, record.d, record.spec) and seconds <= here.settings.shard_seconds
+    return quick_fit(record.n, record.d, record.spec) and seconds <= stores.settings.shard_seconds
 
 
-def _transform(here: Stores, id_: str, body: TransformIn, deadline: float | None, key: str | None) -> Job:
-    record = require_posterior(here, id_)
+def _transform(stores: Stores, id_: str, body: TransformIn, deadline: float | None, key: str | None) -> Job:
+    record = require_posterior(stores, id_)
     if body.draws:
-        require_sample(here, record, body.source, first=body.first, count=body.draws)
-    dataset, shape, points = _points(here, body)
+        require_sample(stores, record, body.source, first=body.first, count=body.draws)
+    dataset, shape, points = _points(stores, body)
     if shape[1] != record.d:
         raise InvalidShapeError(
             f"The new points have shape {shape}; the training data have {record.d} features.",
@@ -262,8 +264,8 @@ def _transform(here: Stores, id_: str, body: TransformIn, deadline: float | None
             details={"shape": list(shape), "features": record.d},
         )
     n, p = shape[0], record.spec["n_components"]
-    here.cache.check_size(entry_bytes((n, p, p + 2), (n,)), f"The result of {n:,} points")
-    here.cache.check_size(entry_bytes((body.draws, n, p)), f"Placing {n:,} points in {body.draws:,} draws")
+    stores.cache.check_size(entry_bytes((n, p, p + 2), (n,)), f"The result of {n:,} points")
+    stores.cache.check_size(entry_bytes((body.draws, n, p)), f"Placing {n:,} points in {body.draws:,} draws")
     spec = TransformSpec(
         dataset=dataset,
         draws=body.draws,
@@ -276,22 +278,22 @@ def _transform(here: Stores, id_: str, body: TransformIn, deadline: float | None
     asked = {**body.model_dump(exclude={"data"}), "dataset": dataset}
     request = (f"POST /v1/posteriors/{id_}/transform", asked)
     terms = Terms.within(deadline)
-    return once(here, key, request, lambda: analysis_job(here, spec, posterior=id_, terms=terms, points=points))
+    return once(stores, key, request, lambda: analysis_job(stores, spec, posterior=id_, terms=terms, points=points))
 
 
-def _points(here: Stores, body: TransformIn) -> tuple[str, tuple[int, int], Array | None]:
+def _points(stores: Stores, body: TransformIn) -> tuple[str, tuple[int, int], Array | None]:
     """Return id and shape of the new points, and themselves where they came inline: they are no data set."""
     if body.dataset is not None:
-        known = require_dataset(here, body.dataset)
+        known = require_dataset(stores, body.dataset)
         return known.id, (known.n, known.d), None
-    table = table_of({"data": body.data}, Limits.of(here.settings))
-    return here.datasets.id_of(table), (table.values.shape[0], table.values.shape[1]), table.values
+    table = table_of({"data": body.data}, Limits.of(stores.settings))
+    return stores.datasets.id_of(table), (table.values.shape[0], table.values.shape[1]), table.values
 
 
-def _reconstructions(here: Stores, id_: str, body: ReconstructionsIn, deadline: float | None, key: str | None) -> Job:
-    record = require_posterior(here, id_)
-    require_drawable(here, record, body.source, total=body.count, last=body.first + body.count - 1)
-    here.cache.check_size(entry_bytes((body.count, record.n, record.d)), f"The result of {body.count:,} data sets")
+def _reconstructions(stores: Stores, id_: str, body: ReconstructionsIn, deadline: float | None, key: str | None) -> Job:
+    record = require_posterior(stores, id_)
+    require_drawable(stores, record, body.source, total=body.count, last=body.first + body.count - 1)
+    stores.cache.check_size(entry_bytes((body.count, record.n, record.d)), f"The result of {body.count:,} data sets")
     spec = ReconstructionsSpec(
         count=body.count,
         first=body.first,
@@ -301,35 +303,35 @@ def _reconstructions(here: Stores, id_: str, body: ReconstructionsIn, deadline: 
         engine=numbers_for(record.numbers),
     )
     request = (f"POST /v1/posteriors/{id_}/reconstructions", body.model_dump())
-    return once(here, key, request, lambda: analysis_job(here, spec, posterior=id_, terms=Terms.within(deadline)))
+    return once(stores, key, request, lambda: analysis_job(stores, spec, posterior=id_, terms=Terms.within(deadline)))
 
 
-def _calibration(here: Stores, id_: str, body: CalibrationIn, deadline: float | None, key: str | None) -> Job:
-    record = require_posterior(here, id_)
+def _calibration(stores: Stores, id_: str, body: CalibrationIn, deadline: float | None, key: str | None) -> Job:
+    record = require_posterior(stores, id_)
     require_calibratable(record)
     engine = numbers_for(record.numbers)
     spec = CalibrationSpec(half_samples=body.half_samples, draws=body.draws, seed=body.seed, engine=engine)
     request = (f"POST /v1/posteriors/{id_}/calibration", body.model_dump())
-    return once(here, key, request, lambda: analysis_job(here, spec, posterior=id_, terms=Terms.within(deadline)))
+    return once(stores, key, request, lambda: analysis_job(stores, spec, posterior=id_, terms=Terms.within(deadline)))
 
 
-def _advice(here: Stores, body: AdviceIn, deadline: float | None, key: str | None) -> Job:
-    dataset = require_dataset(here, body.dataset)
-    allowed = here.settings.max_neighbors
+def _advice(stores: Stores, body: AdviceIn, deadline: float | None, key: str | None) -> Job:
+    dataset = require_dataset(stores, body.dataset)
+    allowed = stores.settings.max_neighbors
     ks = body.n_neighbors or [k for k in DEFAULT_RANGE if k <= allowed] or [allowed]
-    require_within(here, "n_neighbors", max(ks))
-    require_within(here, "n_components", body.n_components)
-    require_within(here, "max_components", body.max_components)
+    require_within(stores, "n_neighbors", max(ks))
+    require_within(stores, "n_components", body.n_components)
+    require_within(stores, "max_components", body.max_components)
     least = FitSpec(n_neighbors=min(ks), n_components=body.n_components, reg=body.reg)
     require_enough_points(dataset.n, least)
-    require_not_all_equal(here, dataset)
+    require_not_all_equal(stores, dataset)
     spec = AdviceSpec(
         dataset=dataset.id,
         n_neighbors=tuple(ks),
         n_components=body.n_components,
         max_components=body.max_components,
         reg=body.reg,
-        engine=here.queue.numbers_for_new(),
+        engine=stores.queue.numbers_for_new(),
     )
     request = ("POST /v1/advice", body.model_dump())
-    return once(here, key, request, lambda: analysis_job(here, spec, posterior=None, terms=Terms.within(deadline)))
+    return once(stores, key, request, lambda: analysis_job(stores, spec, posterior=None, terms=Terms.within(deadline)))

@@ -14,7 +14,7 @@ from service.schemas.embeddings import ComparisonIn
 from service.schemas.problems import documented
 from service.schemas.resources import JobOut
 from service.submission.cost_limits import Allowance, require_affordable, require_affordable_together
-from service.submission.dependencies import Deadline, Here, analysis_job, answered
+from service.submission.dependencies import Deadline, TenantStores, analysis_job, answered
 from service.submission.idempotency import Key, once
 from service.submission.planning import Plan, planned
 from service.submission.scoring import judgement
@@ -42,7 +42,7 @@ router = APIRouter(prefix="/v1/comparisons", tags=["embeddings"])
     },
 )
 async def compare(
-    body: ComparisonIn, here: Here, wait: Wait = 0.0, deadline: Deadline = None, key: Key = None
+    body: ComparisonIn, stores: TenantStores, wait: Wait = 0.0, deadline: Deadline = None, key: Key = None
 ) -> Response:
     """Embed a data set by several methods, and judge each embedding by the same scores.
 
@@ -51,32 +51,32 @@ async def compare(
     cannot do the data, would not finish, or failed. The others go on. What is there already is not computed again.
     With `align` also the embeddings, by their labels, turned and scaled for display.
     """
-    return await answered(here, await run_in_threadpool(_compare, here, body, deadline, key), wait)
+    return await answered(stores, await run_in_threadpool(_compare, stores, body, deadline, key), wait)
 
 
-def _compare(here: Stores, body: ComparisonIn, deadline: float | None, key: str | None) -> Job:
-    dataset = require_dataset(here, body.dataset)
+def _compare(stores: Stores, body: ComparisonIn, deadline: float | None, key: str | None) -> Job:
+    dataset = require_dataset(stores, body.dataset)
     plans = [_planned(number, row) for number, row in enumerate(body.methods)]
     uses = {"labels"} if any(plan.method.labels for plan in plans) else set()
     uses |= {"truth"} if body.align == "truth" else set()
-    judged = judgement(here, dataset, body, uses=frozenset(uses))
-    _require_alignable(here, body, plans, judged.truth)
+    judged = judgement(stores, dataset, body, uses=frozenset(uses))
+    _require_alignable(stores, body, plans, judged.truth)
     if body.align is not None:
         shapes = [(dataset.n, plan.spec.n_components) for plan in plans]
-        here.cache.check_size(entry_bytes(*shapes), f"The embeddings of {dataset.n:,} points")
+        stores.cache.check_size(entry_bytes(*shapes), f"The embeddings of {dataset.n:,} points")
 
     def made() -> Job:
-        require_not_all_equal(here, dataset)
-        spec, costs = _tried(here, dataset, body, plans, judged, Allowance.of(here.settings, deadline))
-        if not all(here.cache.present([spec.cache_key(dataset.id)])):
-            require_affordable_together(costs, Allowance.of(here.settings, deadline))
-        job = analysis_job(here, spec, posterior=None, terms=Terms.within(deadline))
+        require_not_all_equal(stores, dataset)
+        spec, costs = _tried(stores, dataset, body, plans, judged, Allowance.of(stores.settings, deadline))
+        if not all(stores.cache.present([spec.cache_key(dataset.id)])):
+            require_affordable_together(costs, Allowance.of(stores.settings, deadline))
+        job = analysis_job(stores, spec, posterior=None, terms=Terms.within(deadline))
         for row in spec.methods:
             if row["problem"] is None:
-                here.embeddings.note(spec.embedding(row).recipe, job.id)
+                stores.embeddings.note(spec.embedding(row).recipe, job.id)
         return job
 
-    return once(here, key, ("POST /v1/comparisons", body.model_dump()), made)
+    return once(stores, key, ("POST /v1/comparisons", body.model_dump()), made)
 
 
 def _planned(number: int, row: Any) -> Plan:
@@ -89,13 +89,13 @@ def _planned(number: int, row: Any) -> Plan:
         ) from None
 
 
-def _require_alignable(here: Stores, body: ComparisonIn, plans: list[Plan], truth: str | None) -> None:
+def _require_alignable(stores: Stores, body: ComparisonIn, plans: list[Plan], truth: str | None) -> None:
     """Refuse to align embeddings of different dimensions, or to a truth of another."""
     if body.align is None:
         return
     found = {plan.spec.n_components for plan in plans}
     if body.align == "truth" and truth is not None:
-        told = require_dataset(here, truth)
+        told = require_dataset(stores, truth)
         found.add(2 if told.has_coordinates else told.d)
     if len(found) > 1:
         raise InvalidParameterError(
@@ -105,20 +105,20 @@ def _require_alignable(here: Stores, body: ComparisonIn, plans: list[Plan], trut
 
 
 def _tried(
-    here: Stores, dataset: Dataset, body: ComparisonIn, plans: list[Plan], judged: Judgement, allowed: Allowance
+    stores: Stores, dataset: Dataset, body: ComparisonIn, plans: list[Plan], judged: Judgement, allowed: Allowance
 ) -> tuple[ComparisonSpec, list[Cost]]:
     """Return the comparison, with why rows are not even tried, and what the others are expected to take."""
     rows = [
         {"label": label, "method": plan.method.name, "parameters": plan.parameters, "problem": None}
         for label, plan in zip(body.labelled(), plans, strict=True)
     ]
-    engine = here.queue.numbers_for_new()
+    engine = stores.queue.numbers_for_new()
     spec = ComparisonSpec(dataset=dataset.id, methods=tuple(rows), align=body.align, engine=engine, **asdict(judged))
-    there = here.cache.present([spec.embedding(row).recipe.cache_key for row in rows])
+    there = stores.cache.present([spec.embedding(row).recipe.cache_key for row in rows])
     costs = []
     for row, plan, known in zip(rows, plans, there, strict=True):
         try:
-            plan.require_possible(here, dataset, labels=judged.labels is not None)
+            plan.require_possible(stores, dataset, labels=judged.labels is not None)
             if not known:
                 require_affordable(plan.method, dataset.n, dataset.d, plan.spec, allowed)
                 costs.append(plan.method.cost(dataset.n, dataset.d, plan.spec))

@@ -33,7 +33,7 @@ from service.responses.conditional import PARTS, client_has_it, immutable_header
 from service.schemas.labels import PATCH_BODY, NameFilter, NamingIn, TagFilter
 from service.schemas.problems import documented
 from service.schemas.resources import DatasetOut, DatasetPage, SyntheticIn
-from service.submission.dependencies import Here, delete_posterior_of
+from service.submission.dependencies import TenantStores, delete_posterior_of
 from service.submission.idempotency import IN_USE, Answers, Key, content_digest, remembered
 from service.submission.pagination import Cursor, Limit, listed, position
 from service.submission.validation import require_dataset
@@ -81,7 +81,7 @@ _CREATED: dict[int | str, dict[str, Any]] = {
 )
 async def upload(
     request: Request,
-    here: Here,
+    stores: TenantStores,
     label: Annotated[
         str | None, Query(description="Column of labels: its name, in CSV also its number from 0, in npz a member.")
     ] = None,
@@ -96,18 +96,18 @@ async def upload(
     dropped: the details count the rows that have one, and list the first 20.
     """
     kind, processes = request.headers.get("content-type", ""), request.app.state.readers
-    reader = reader_of(kind, request.headers.get("content-encoding", ""), here.settings)
-    incoming = Path(here.settings.data_dir) / "incoming"
-    async with received(request, incoming, reader.cap, here.settings.disk_reserve) as file:
+    reader = reader_of(kind, request.headers.get("content-encoding", ""), stores.settings)
+    incoming = Path(stores.settings.data_dir) / "incoming"
+    async with received(request, incoming, reader.cap, stores.settings.disk_reserve) as file:
         is_safe = os.fstat(file.fileno()).st_size <= reader.safe
         read = reader.read if is_safe else partial(processes.read, kind)
 
         def stored() -> tuple[Dataset, bool]:
-            return _added(here, read(file, Limits.of(here.settings), Apart(label, color)))
+            return _added(stores, read(file, Limits.of(stores.settings), Apart(label, color)))
 
         asked = await run_in_threadpool(_upload_asked, request, file) if key is not None else ("", "")
         async with contextlib.nullcontext() if is_safe else processes.turn():
-            return _stored(*await run_in_threadpool(remembered, here, key, asked, stored, _answers(here)))
+            return _stored(*await run_in_threadpool(remembered, stores, key, asked, stored, _answers(stores)))
 
 
 @router.post(
@@ -126,28 +126,33 @@ async def upload(
         ),
     },
 )
-def synthetic(body: SyntheticIn, here: Here, key: Key = None) -> Response:
+def synthetic(body: SyntheticIn, stores: TenantStores, key: Key = None) -> Response:
     """Sample one of the sheets of the literature; the true coordinates are kept with it."""
-    Limits.of(here.settings).check((body.n, 3))
+    Limits.of(stores.settings).check((body.n, 3))
 
     def sampled() -> tuple[Dataset, bool]:
         sheet = manifolds.make(body.name, body.n, noise=body.noise, seed=body.seed)
         source = {"kind": "synthetic", **body.model_dump()}
-        return _added(here, Table(values=sheet.X, coordinates=sheet.coordinates, source=source))
+        return _added(stores, Table(values=sheet.X, coordinates=sheet.coordinates, source=source))
 
     asked = ("POST /v1/datasets/synthetic", body.model_dump())
-    return _stored(*remembered(here, key, asked, sampled, _answers(here)))
+    return _stored(*remembered(stores, key, asked, sampled, _answers(stores)))
 
 
 @router.get("", summary="List data sets", response_model=DatasetPage, responses=documented(_422="Bad cursor."))
 async def list_datasets(
-    request: Request, here: Here, tag: TagFilter, name: NameFilter = None, limit: Limit = 20, cursor: Cursor = None
+    request: Request,
+    stores: TenantStores,
+    tag: TagFilter,
+    name: NameFilter = None,
+    limit: Limit = 20,
+    cursor: Cursor = None,
 ) -> Response:
     """List the data sets, the newest first; all, or those of a name and of tags.
 
     A page looks at 1,000 records at most: with a filter it may be short, or empty, and `next` goes on.
     """
-    found = here.datasets.newest(position(cursor))
+    found = stores.datasets.newest(position(cursor))
     called = ((at, one if is_called(one, name, tag) else None) for at, one in found)
     return await listed(
         request, called, limit, lambda items, at: DatasetPage(items=list(map(DatasetOut.of, items)), next=at)
@@ -155,9 +160,9 @@ async def list_datasets(
 
 
 @router.get("/{id}", summary="Describe a data set", responses=documented(_404="None."))
-def get_dataset(id: str, here: Here) -> DatasetOut:  # noqa: A002 # the name in the path
+def get_dataset(id: str, stores: TenantStores) -> DatasetOut:  # noqa: A002 # the name in the path
     """Tell shape, dtype, names and origin of a data set."""
-    return DatasetOut.of(require_dataset(here, id))
+    return DatasetOut.of(require_dataset(stores, id))
 
 
 @router.get(
@@ -178,7 +183,7 @@ def get_dataset(id: str, here: Here) -> DatasetOut:  # noqa: A002 # the name in 
 def get_data(
     id: str,  # noqa: A002 # the name in the path
     request: Request,
-    here: Here,
+    stores: TenantStores,
     dtype: Annotated[Dtype | None, Query(description="Convert the values; as stored unless told.")] = None,
     points: Points = None,
 ) -> Response:
@@ -187,19 +192,19 @@ def get_data(
     JSON and npz have the labels, colours and true coordinates that there are beside the values; CSV and Arrow, a row a
     point, the columns `label` and `color`; npy the values alone.
     """
-    dataset = require_dataset(here, id)
+    dataset = require_dataset(stores, id)
     media = negotiated(request, _MEDIA)
     chosen = Selection.of(points, dataset.n, "points")
     headers = immutable_headers(dataset.sha256, media, dtype or dataset.dtype, chosen.tag)
     if client_has_it(request, headers):
         return Response(status_code=304, headers=headers)
-    values = chosen.take(here.datasets.values(id))
+    values = chosen.take(stores.datasets.values(id))
     if dtype == "float32" and values.dtype != np.float32:
         check_float32(values)
     stack = Stack.of(values, dtype)
     if media == NPY:
         return npy_response(stack, headers)
-    beside = {name: chosen.take(array) for name, array in here.datasets.beside(dataset).items()}
+    beside = {name: chosen.take(array) for name, array in stores.datasets.beside(dataset).items()}
     if media in {CSV, ARROW}:
         return table_response(_table(dataset, values, beside, dtype), media, headers)
     if media == NPZ:
@@ -219,12 +224,12 @@ def get_data(
     ),
     openapi_extra=PATCH_BODY,
 )
-def rename_dataset(id: str, body: NamingIn, here: Here) -> DatasetOut:  # noqa: A002 # the name in the path
+def rename_dataset(id: str, body: NamingIn, stores: TenantStores) -> DatasetOut:  # noqa: A002 # the name in the path
     """Give a name and tags by a JSON merge patch: null takes away, what is absent stays, tags are replaced as a whole.
 
     They are no part of the content: id and ETags stay.
     """
-    return DatasetOut.of(here.datasets.rename(id, body.changes()))
+    return DatasetOut.of(stores.datasets.rename(id, body.changes()))
 
 
 @router.delete(
@@ -235,7 +240,7 @@ def rename_dataset(id: str, body: NamingIn, here: Here) -> DatasetOut:  # noqa: 
 )
 def delete_dataset(
     id: str,  # noqa: A002 # the name in the path
-    here: Here,
+    stores: TenantStores,
     *,
     force: Annotated[bool, Query(description="Delete its posteriors and their draws too.")] = False,
 ) -> Response:
@@ -244,8 +249,8 @@ def delete_dataset(
     One that posteriors were fitted on is kept, because an evicted posterior is fitted again from it; with
     `force` the posteriors go with it.
     """
-    require_dataset(here, id)
-    posteriors = here.posteriors.of_dataset(id)
+    require_dataset(stores, id)
+    posteriors = stores.posteriors.of_dataset(id)
     if posteriors and not force:
         raise refuse(
             "dataset-in-use",
@@ -254,17 +259,17 @@ def delete_dataset(
             "Delete them first, or delete all with ?force=true.",
             posteriors=posteriors[:100],
         )
-    _delete_posteriors(here, posteriors)
-    here.datasets.delete(id)
-    _delete_posteriors(here, here.posteriors.of_dataset(id))  # those whose fits ended meanwhile; no more can come
-    here.cache.forget(id)
+    _delete_posteriors(stores, posteriors)
+    stores.datasets.delete(id)
+    _delete_posteriors(stores, stores.posteriors.of_dataset(id))  # those whose fits ended meanwhile; no more can come
+    stores.cache.forget(id)
     return Response(status_code=204)
 
 
-def _delete_posteriors(here: Stores, ids: list[str]) -> None:
+def _delete_posteriors(stores: Stores, ids: list[str]) -> None:
     for id_ in ids:
-        if (record := here.posteriors.get(id_)) is not None:
-            delete_posterior_of(here, record)
+        if (record := stores.posteriors.get(id_)) is not None:
+            delete_posterior_of(stores, record)
 
 
 def _table(dataset: Dataset, values: Array, beside: dict[str, Array], dtype: Dtype | None) -> Columns:
@@ -286,24 +291,24 @@ def _upload_asked(request: Request, file: IO[bytes]) -> tuple[str, Any]:
     return f"POST /v1/datasets?{request.url.query}", {**how, "sha256": content_digest(file)}
 
 
-def _answers(here: Stores) -> Answers[tuple[Dataset, bool]]:
+def _answers(stores: Stores) -> Answers[tuple[Dataset, bool]]:
     """Return how a data set and whether it was new are remembered: as its id, and a word for what was known."""
 
     def recall(name: str) -> tuple[Dataset, bool] | None:
         id_, _, known = name.partition(" ")
-        found = here.datasets.get(id_)
+        found = stores.datasets.get(id_)
         return None if found is None else (found, not known)
 
     return Answers(name=lambda made: made[0].id if made[1] else f"{made[0].id} known", recall=recall)
 
 
-def _added(here: Stores, table: Table) -> tuple[Dataset, bool]:
+def _added(stores: Stores, table: Table) -> tuple[Dataset, bool]:
     """Store a table, and begin to note what will be cached about it; return its record and whether it is new."""
-    require_room(Path(here.settings.data_dir), 8 * table.values.size, here.settings.disk_reserve)
-    dataset, new = here.datasets.add(table)
+    require_room(Path(stores.settings.data_dir), 8 * table.values.size, stores.settings.disk_reserve)
+    dataset, new = stores.datasets.add(table)
     if new:
         with contextlib.suppress(redis.RedisError):  # then deleting it looks through the whole cache
-            here.cache.begin(dataset.id)
+            stores.cache.begin(dataset.id)
     return dataset, new
 
 

@@ -28,7 +28,7 @@ from service.responses.conditional import PARTS, SCALE_DOCUMENTED, client_has_it
 from service.routes.posteriors import ACCEPTED, LATE, Wait
 from service.schemas.problems import documented
 from service.schemas.resources import COUNTER, DrawsIn, JobOut
-from service.submission.dependencies import Deadline, Here, accepted, answered, settle, submitted
+from service.submission.dependencies import Deadline, TenantStores, accepted, answered, settle, submitted
 from service.submission.idempotency import IN_USE, Key, once
 from service.submission.validation import (
     require_calibratable,
@@ -82,7 +82,7 @@ CREATING = {**MISSING, "_409": f"{MISSING['_409']} {IN_USE}"}
 async def draw_many(
     id: str,  # noqa: A002 # the name in the path
     body: DrawsIn,
-    here: Here,
+    stores: TenantStores,
     wait: Wait = 0.0,
     deadline: Deadline = None,
     key: Key = None,
@@ -95,8 +95,8 @@ async def draw_many(
     `auto` among the scales is the one that POST .../calibration finds with its defaults. Who asks first has it
     calibrated, within the same job; from then on it is one number for everyone, which the result tells.
     """
-    job = await run_in_threadpool(_job, here, id, body, Terms.within(deadline, body.priority), key)
-    return await answered(here, job, wait)
+    job = await run_in_threadpool(_job, stores, id, body, Terms.within(deadline, body.priority), key)
+    return await answered(stores, job, wait)
 
 
 @router.get(
@@ -118,7 +118,7 @@ async def draw_one(
     id: str,  # noqa: A002 # the name in the path
     index: Annotated[int, Path(ge=0, le=COUNTER, description="Which draw of the stream.")],
     request: Request,
-    here: Here,
+    stores: TenantStores,
     seed: Seed = 0,
     scale: Scale = 1.0,
     source: Law = "posterior",
@@ -137,13 +137,13 @@ async def draw_one(
     """
     media = negotiated(request, MEDIA)
     body = DrawsIn(count=1, first=index, seed=seed, scale=scale, source=source, align=align)
-    record, spec, entry = await run_in_threadpool(_asked, here, id, body)
+    record, spec, entry = await run_in_threadpool(_asked, stores, id, body)
     if entry is None:
-        job = await settle(here, await run_in_threadpool(_single, here, record, spec), wait)
+        job = await settle(stores, await run_in_threadpool(_single, stores, record, spec), wait)
         if job.is_open:
             return accepted(job)
         require_success(job)
-        entry = await run_in_threadpool(_drawn, here, record, spec)
+        entry = await run_in_threadpool(_drawn, stores, record, spec)
         if entry is None:  # evicted at once: the cache is too busy for now
             return accepted(job)
     response = _one(request, entry, media, dtype, points)
@@ -153,22 +153,22 @@ async def draw_one(
     return response
 
 
-def _asked(here: Stores, id_: str, body: DrawsIn) -> tuple[PosteriorRecord, DrawsSpec, Entry | None]:
+def _asked(stores: Stores, id_: str, body: DrawsIn) -> tuple[PosteriorRecord, DrawsSpec, Entry | None]:
     """Return the posterior and the meaning of a request for one draw, and the draw if it is cached."""
-    record = require_posterior(here, id_)
-    spec = _spec(here, record, body)
-    return record, spec, _drawn(here, record, spec)
+    record = require_posterior(stores, id_)
+    spec = _spec(stores, record, body)
+    return record, spec, _drawn(stores, record, spec)
 
 
-def _drawn(here: Stores, record: PosteriorRecord, spec: DrawsSpec) -> Entry | None:
+def _drawn(stores: Stores, record: PosteriorRecord, spec: DrawsSpec) -> Entry | None:
     """Return a single draw from the cache, at the number that is known for its scale."""
-    spec = _numbered(here, record.id, spec)
-    return None if spec.is_auto else here.cache.view(spec.key(0).cache_key(record.drawn_from))
+    spec = _numbered(stores, record.id, spec)
+    return None if spec.is_auto else stores.cache.view(spec.key(0).cache_key(record.drawn_from))
 
 
-def _numbered(here: Stores, id_: str, spec: DrawsSpec) -> DrawsSpec:
+def _numbered(stores: Stores, id_: str, spec: DrawsSpec) -> DrawsSpec:
     """Return the same at the number that ``auto`` is, once it is known."""
-    known = here.posteriors.calibration(id_) if spec.is_auto else None
+    known = stores.posteriors.calibration(id_) if spec.is_auto else None
     return spec if known is None else spec.at(known["scale"])
 
 
@@ -191,19 +191,19 @@ def _one(request: Request, entry: Entry, media: str, dtype: Dtype, points: str |
     return json_response(stack, [("eigenvalues", eigenvalues.tolist()), *members.items()], headers)
 
 
-def _job(here: Stores, id_: str, body: DrawsIn, terms: Terms, key: str | None) -> Job:
-    record = require_posterior(here, id_)
-    spec = _spec(here, record, body)
+def _job(stores: Stores, id_: str, body: DrawsIn, terms: Terms, key: str | None) -> Job:
+    record = require_posterior(stores, id_)
+    spec = _spec(stores, record, body)
     if terms.priority == "interactive":
-        require_quick(spec, here.settings.shard_seconds)
+        require_quick(spec, stores.settings.shard_seconds)
     request = (f"POST /v1/posteriors/{id_}/draws", body.model_dump())
-    return once(here, key, request, lambda: _enqueue(here, record, spec, terms, single=False))
+    return once(stores, key, request, lambda: _enqueue(stores, record, spec, terms, single=False))
 
 
-def _spec(here: Stores, record: PosteriorRecord, body: DrawsIn) -> DrawsSpec:
+def _spec(stores: Stores, record: PosteriorRecord, body: DrawsIn) -> DrawsSpec:
     """Return what the job is to do, or refuse what it could not keep."""
     scales = body.scales if body.scales is not None else [1.0 if body.scale is None else body.scale]
-    n, p, most = record.n, record.spec["n_components"], here.settings.shard_seconds
+    n, p, most = record.n, record.spec["n_components"], stores.settings.shard_seconds
     spec = DrawsSpec(
         n=n,
         p=p,
@@ -218,38 +218,38 @@ def _spec(here: Stores, record: PosteriorRecord, body: DrawsIn) -> DrawsSpec:
     )
     if spec.is_auto:
         require_calibratable(record, body.source)
-    require_sample(here, record, body.source, first=body.first, count=body.count, scales=len(scales))
+    require_sample(stores, record, body.source, first=body.first, count=body.count, scales=len(scales))
     return spec
 
 
-def _enqueue(here: Stores, record: PosteriorRecord, spec: DrawsSpec, terms: Terms, *, single: bool) -> Job:
+def _enqueue(stores: Stores, record: PosteriorRecord, spec: DrawsSpec, terms: Terms, *, single: bool) -> Job:
     """Return the job of these draws; a single one is shared only while it is made."""
     if single:  # the same job as that of the number
-        spec = _numbered(here, record.id, spec)
+        spec = _numbered(stores, record.id, spec)
     numbers = numbers_for(record.numbers)
     return submitted(
-        here,
+        stores,
         terms,
         kind="draws",
         claim=digest(record.id, spec.to_dict()),
         posterior=record.id,
         spec=spec.to_dict(),
         total=spec.total,
-        chains=_chains(here, spec, numbers),
+        chains=_chains(stores, spec, numbers),
         numbers=numbers,
         reuse=("queued", "running") if single else ("queued", "running", "succeeded"),
     )[0]
 
 
-def _chains(here: Stores, spec: DrawsSpec, numbers: str) -> int:
+def _chains(stores: Stores, spec: DrawsSpec, numbers: str) -> int:
     """Return how many workers may share a job; the live workers are only looked up where it matters."""
     most = spec.chains(spec.shards)
-    return CHAINS if most == CHAINS else spec.chains(here.queue.live_workers(queue_name(numbers)))
+    return CHAINS if most == CHAINS else spec.chains(stores.queue.live_workers(queue_name(numbers)))
 
 
-def _single(here: Stores, record: PosteriorRecord, spec: DrawsSpec) -> Job:
+def _single(stores: Stores, record: PosteriorRecord, spec: DrawsSpec) -> Job:
     """Return the job of one draw, which someone waits for.
 
     One whose scale is still to be calibrated takes its turn: that is no matter of milliseconds.
     """
-    return _enqueue(here, record, spec, Terms(priority="batch" if spec.is_auto else "interactive"), single=True)
+    return _enqueue(stores, record, spec, Terms(priority="batch" if spec.is_auto else "interactive"), single=True)

@@ -16,7 +16,7 @@ from service.schemas.embeddings import EmbeddingIn, EmbeddingOut, EstimateIn, Es
 from service.schemas.problems import ProblemOut, documented
 from service.schemas.resources import JobOut
 from service.submission.cost_limits import Allowance, most_points, require_affordable
-from service.submission.dependencies import Deadline, Here, accepted, analysis_job, answered, settle
+from service.submission.dependencies import Deadline, TenantStores, accepted, analysis_job, answered, settle
 from service.submission.idempotency import IN_USE, Key, once
 from service.submission.planning import Plan, planned
 from service.submission.scoring import judgement
@@ -57,7 +57,7 @@ _MISSING = {"_404": "No such embedding (any more).", "_409": "Its job was cancel
     },
 )
 async def embed(
-    body: EmbeddingIn, here: Here, wait: Wait = 0.0, deadline: Deadline = None, key: Key = None
+    body: EmbeddingIn, stores: TenantStores, wait: Wait = 0.0, deadline: Deadline = None, key: Key = None
 ) -> Response:
     """Embed a data set by any method of GET /v1/methods that makes embeddings.
 
@@ -66,7 +66,7 @@ async def embed(
     set, method, all parameters, labels and engine version. What would not finish within the job's time is refused at
     once, with the size that would.
     """
-    return await answered(here, await run_in_threadpool(_embed, here, body, deadline, key), wait)
+    return await answered(stores, await run_in_threadpool(_embed, stores, body, deadline, key), wait)
 
 
 @router.post(
@@ -74,17 +74,17 @@ async def embed(
     summary="Tell what an embedding would take",
     responses=documented(_404="No such data set.", _413="Body too long.", _415="Not JSON.", _422="Parameters."),
 )
-def estimate(body: EstimateIn, here: Here, deadline: Deadline = None) -> EstimateOut:
+def estimate(body: EstimateIn, stores: TenantStores, deadline: Deadline = None) -> EstimateOut:
     """Tell the seconds and bytes that an embedding is expected to take, and whether it would be made; nothing is."""
     if body.dataset is not None:
-        known = require_dataset(here, body.dataset)
+        known = require_dataset(stores, body.dataset)
         n, d = known.n, known.d
     else:
         assert body.n is not None
         assert body.d is not None
         n, d = body.n, body.d
     plan = planned(body)
-    allowed = Allowance.of(here.settings, deadline)
+    allowed = Allowance.of(stores.settings, deadline)
     told: dict[str, Any] = {"seconds": None, "bytes": None, "most_points": None, "problem": None}
     try:
         plan.method.require_possible(n, d, plan.spec, labels=plan.method.labels)
@@ -117,14 +117,14 @@ def estimate(body: EstimateIn, here: Here, deadline: Deadline = None) -> Estimat
 async def get_embedding(
     id: str,  # noqa: A002 # the name in the path
     request: Request,
-    here: Here,
+    stores: TenantStores,
     wait: Wait = 10.0,
 ) -> Response:
     """Tell method, parameters, figures, notes and times; what was evicted is made again.
 
     It is remembered for GLLE_JOB_TTL after it was last asked for.
     """
-    found = await _found(here, id, wait)
+    found = await _found(stores, id, wait)
     if isinstance(found, Job):
         return accepted(found)
     body = EmbeddingOut.of(found).model_dump_json()
@@ -153,7 +153,7 @@ async def get_embedding(
 async def get_coordinates(
     id: str,  # noqa: A002 # the name in the path
     request: Request,
-    here: Here,
+    stores: TenantStores,
     dtype: Annotated[Dtype, Query(description="float32 halves the bytes.")] = "float64",
     points: Points = None,
     wait: Wait = 10.0,
@@ -163,45 +163,45 @@ async def get_coordinates(
     JSON has what is told of the embedding, and `embedding` among its `arrays`; npz has `embedding`, npy is it; CSV and
     Arrow have a row a point.
     """
-    found = await _found(here, id, wait)
+    found = await _found(stores, id, wait)
     if isinstance(found, Job):
         return accepted(found)
-    record = await run_in_threadpool(here.embeddings.fetch, id)
+    record = await run_in_threadpool(stores.embeddings.fetch, id)
     return await run_in_threadpool(result_response, record.spec, found, Wanted(request, dtype, points))
 
 
-async def _found(here: Stores, id_: str, wait: float) -> Entry | Job:
+async def _found(stores: Stores, id_: str, wait: float) -> Entry | Job:
     """Return an embedding, or the job that makes it once more than `wait` seconds have passed."""
-    record = await run_in_threadpool(here.embeddings.fetch, id_)
-    entry = await run_in_threadpool(here.cache.view, record.recipe.cache_key)
+    record = await run_in_threadpool(stores.embeddings.fetch, id_)
+    entry = await run_in_threadpool(stores.cache.view, record.recipe.cache_key)
     if entry is not None:
         return entry
-    job = await settle(here, await run_in_threadpool(_maker, here, record), wait)
+    job = await settle(stores, await run_in_threadpool(_maker, stores, record), wait)
     if job.is_open:
         return job
     require_success(job)
-    entry = await run_in_threadpool(here.cache.view, record.recipe.cache_key)
+    entry = await run_in_threadpool(stores.cache.view, record.recipe.cache_key)
     # None: evicted at once, or made for a comparison that failed there: the next request makes it alone.
     return job if entry is None else entry
 
 
-def _maker(here: Stores, record: EmbeddingRecord) -> Job:
+def _maker(stores: Stores, record: EmbeddingRecord) -> Job:
     """Return the job that makes an embedding: the one that was to, while it works, else one of its own."""
-    known = here.jobs.get(record.job)
+    known = stores.jobs.get(record.job)
     if known is not None and known.is_open:
         return known
-    require_dataset(here, record.recipe.dataset)
-    job = analysis_job(here, record.spec, posterior=None)
-    here.embeddings.note(record.recipe, job.id)
+    require_dataset(stores, record.recipe.dataset)
+    job = analysis_job(stores, record.spec, posterior=None)
+    stores.embeddings.note(record.recipe, job.id)
     return job
 
 
-def _embed(here: Stores, body: EmbeddingIn, deadline: float | None, key: str | None) -> Job:
-    dataset = require_dataset(here, body.dataset)
+def _embed(stores: Stores, body: EmbeddingIn, deadline: float | None, key: str | None) -> Job:
+    dataset = require_dataset(stores, body.dataset)
     plan = planned(body)
     uses = frozenset({"labels"} if plan.method.labels else ())
-    judged = judgement(here, dataset, body, uses=uses)
-    plan.require_possible(here, dataset, labels=judged.labels is not None)
+    judged = judgement(stores, dataset, body, uses=uses)
+    plan.require_possible(stores, dataset, labels=judged.labels is not None)
     spec = EmbeddingSpec(
         dataset=dataset.id,
         method=plan.method.name,
@@ -210,22 +210,22 @@ def _embed(here: Stores, body: EmbeddingIn, deadline: float | None, key: str | N
         truth=judged.truth,
         scores=judged.scores,
         n_neighbors=judged.n_neighbors,
-        engine=here.queue.numbers_for_new(),
+        engine=stores.queue.numbers_for_new(),
     )
 
     def made() -> Job:
-        if not any(here.cache.present([spec.recipe.cache_key, spec.cache_key(dataset.id)])):
-            require_affordable(plan.method, dataset.n, dataset.d, plan.spec, Allowance.of(here.settings, deadline))
-            require_not_all_equal(here, dataset)
-        terms = Terms.within(deadline, _priority(here, plan, dataset.n, dataset.d))
-        job = analysis_job(here, spec, posterior=None, terms=terms)
-        here.embeddings.note(spec.recipe, job.id)
+        if not any(stores.cache.present([spec.recipe.cache_key, spec.cache_key(dataset.id)])):
+            require_affordable(plan.method, dataset.n, dataset.d, plan.spec, Allowance.of(stores.settings, deadline))
+            require_not_all_equal(stores, dataset)
+        terms = Terms.within(deadline, _priority(stores, plan, dataset.n, dataset.d))
+        job = analysis_job(stores, spec, posterior=None, terms=terms)
+        stores.embeddings.note(spec.recipe, job.id)
         return job
 
-    return once(here, key, ("POST /v1/embeddings", body.model_dump()), made)
+    return once(stores, key, ("POST /v1/embeddings", body.model_dump()), made)
 
 
-def _priority(here: Stores, plan: Plan, n: int, d: int) -> Any:
+def _priority(stores: Stores, plan: Plan, n: int, d: int) -> Any:
     """Return ``interactive`` for what takes a moment: someone looks at it, most likely."""
-    quick = plan.method.cost(n, d, plan.spec).seconds <= here.settings.shard_seconds
+    quick = plan.method.cost(n, d, plan.spec).seconds <= stores.settings.shard_seconds
     return "interactive" if quick else "batch"

@@ -19,7 +19,7 @@ from service.responses.streaming import Stream
 from service.routes.posteriors import ACCEPTED, LATE, Wait
 from service.schemas.problems import documented
 from service.schemas.resources import JobOut, JobPage, PosteriorOut
-from service.submission.dependencies import Here, accepted, look, made_again, settle, wait_for_it_again
+from service.submission.dependencies import TenantStores, accepted, look, reopened, settle, wait_for_evicted
 from service.submission.pagination import Cursor, Limit, listed, position
 from service.submission.validation import require_draws, require_success
 from worker.analyses.registry import analysis_of
@@ -34,7 +34,7 @@ router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 @router.get("", summary="List jobs", response_model=JobPage, responses=documented(_422="Bad cursor or filter."))
 async def list_jobs(
     request: Request,
-    here: Here,
+    stores: TenantStores,
     limit: Limit = 20,
     cursor: Cursor = None,
     status: Annotated[Status | None, Query(description="Only jobs of this status.")] = None,
@@ -44,14 +44,14 @@ async def list_jobs(
 
     Of the records of ended jobs a tenant keeps the newest GLLE_QUOTA_RECORDS.
     """
-    found = here.jobs.listed(position(cursor), status, kind, min(limit + 1, LISTED))
+    found = stores.jobs.listed(position(cursor), status, kind, min(limit + 1, LISTED))
     return await listed(request, found, limit, lambda items, at: JobPage(items=list(map(JobOut.of, items)), next=at))
 
 
 @router.get("/{id}", summary="Follow a job", responses=documented(_404="No such job."))
-async def get_job(id: str, here: Here, response: Response, wait: Wait = 0.0) -> JobOut:  # noqa: A002 # the name in the path
+async def get_job(id: str, stores: TenantStores, response: Response, wait: Wait = 0.0) -> JobOut:  # noqa: A002 # the name in the path
     """Tell status and progress; with `wait`, once the job has ended or after so many seconds."""
-    job = await settle(here, await run_in_threadpool(here.jobs.fetch, id), wait)
+    job = await settle(stores, await run_in_threadpool(stores.jobs.fetch, id), wait)
     if job.is_open:
         response.headers["Retry-After"] = "1"
     return JobOut.of(job)
@@ -73,7 +73,7 @@ async def get_job(id: str, here: Here, response: Response, wait: Wait = 0.0) -> 
 async def follow(
     id: str,  # noqa: A002 # the name in the path
     request: Request,
-    here: Here,
+    stores: TenantStores,
     last_event_id: Annotated[
         int | None,
         Header(ge=0, description="The id of the last event that came; only what is new follows."),
@@ -86,13 +86,13 @@ async def follow(
     a client whose connection broke gets the state that it has not seen yet, or 204 when it has seen the end.
     """
     negotiated(request, (EVENTS,))
-    job = await run_in_threadpool(look, here, id)
+    job = await run_in_threadpool(look, stores, id)
     if has_seen_the_end(job, last_event_id):
         return Response(status_code=204)
     streams = request.app.state.streams
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # no proxy is to hold it back
-    content = partial_of(events, here, streams, job, last_event_id)
-    return Stream(streams, here.tenant or DEFAULT, content, headers=headers, media_type=EVENTS)
+    content = partial_of(events, stores, streams, job, last_event_id)
+    return Stream(streams, stores.tenant or DEFAULT, content, headers=headers, media_type=EVENTS)
 
 
 @router.get(
@@ -120,7 +120,7 @@ async def follow(
 async def get_result(
     id: str,  # noqa: A002 # the name in the path
     request: Request,
-    here: Here,
+    stores: TenantStores,
     dtype: Annotated[Dtype, Query(description="float32 halves the bytes.")] = "float64",
     points: Points = None,
     draws: Draws = None,
@@ -143,16 +143,16 @@ async def get_result(
     With `partial` the npy of draws begins at once (202 while their scale is still calibrated), draw by draw in order,
     and ends with the job. When the job fails or is cancelled the answer is broken off, shorter than its Content-Length.
     """
-    job = await settle(here, await run_in_threadpool(here.jobs.fetch, id), wait)
+    job = await settle(stores, await run_in_threadpool(stores.jobs.fetch, id), wait)
     if partial:
         require_draws(job)
         if job.is_open and job.status != "cancelling":
-            return await _partial(here, job, request, dtype)
+            return await _partial(stores, job, request, dtype)
     if job.is_open and job.status != "cancelling":
         return accepted(job)
     require_success(job)
     make = {"fit": _posterior, "draws": _draws}.get(job.kind, _analysis)
-    return await run_in_threadpool(make, here, job, Wanted(request, dtype, points, draws))
+    return await run_in_threadpool(make, stores, job, Wanted(request, dtype, points, draws))
 
 
 @router.delete(
@@ -166,7 +166,7 @@ async def get_result(
 )
 def cancel(
     id: str,  # noqa: A002 # the name in the path
-    here: Here,
+    stores: TenantStores,
     *,
     record: Annotated[bool, Query(description="Remove the record of a job that has ended.")] = False,
 ) -> Response:
@@ -176,60 +176,60 @@ def cancel(
     the record of an ended job is removed, and its last state returned. Its results stay cached under their names.
     """
     if record:
-        return Response(JobOut.of(here.jobs.forget(id)).model_dump_json(), 200, media_type="application/json")
-    here.jobs.fetch(id)
-    job = here.queue.withdraw(here.jobs.cancel(id))
+        return Response(JobOut.of(stores.jobs.forget(id)).model_dump_json(), 200, media_type="application/json")
+    stores.jobs.fetch(id)
+    job = stores.queue.withdraw(stores.jobs.cancel(id))
     if job.is_open:
         return accepted(job)
     return Response(JobOut.of(job).model_dump_json(), 200, media_type="application/json")
 
 
-def _posterior(here: Stores, job: Job, wanted: Wanted) -> Response:
+def _posterior(stores: Stores, job: Job, wanted: Wanted) -> Response:
     negotiated(wanted.request, (JSON,))
     unsliced("points", wanted.points)
     unsliced("draws", wanted.draws)
-    body = PosteriorOut.of(here.posteriors.fetch(job.subject)).model_dump_json()
+    body = PosteriorOut.of(stores.posteriors.fetch(job.subject)).model_dump_json()
     headers = body_headers(body) | {"Content-Location": f"/v1/posteriors/{job.subject}"}
     if client_has_it(wanted.request, headers):
         return Response(status_code=304, headers=headers)
     return Response(body, 200, headers, "application/json")
 
 
-def _analysis(here: Stores, job: Job, wanted: Wanted) -> Response:
+def _analysis(stores: Stores, job: Job, wanted: Wanted) -> Response:
     spec = analysis_of(job)
-    entry = here.cache.view(spec.cache_key(job.subject))
+    entry = stores.cache.view(spec.cache_key(job.subject))
     if entry is None:  # evicted
-        return accepted(made_again(here, job))
+        return accepted(reopened(stores, job))
     if job.kind == "picture":
         negotiated(wanted.request, (entry.meta["media"],))
         return picture_response(wanted.request, entry)
     return result_response(spec, entry, wanted)
 
 
-async def _partial(here: Stores, job: Job, request: Request, dtype: Dtype) -> Response:
+async def _partial(stores: Stores, job: Job, request: Request, dtype: Dtype) -> Response:
     negotiated(request, (NPY,))
-    spec = await run_in_threadpool(_numbered, here, job)
+    spec = await run_in_threadpool(_numbered, stores, job)
     if spec is None:
         return accepted(job)
     headers = scale_header(*(float(scale) for scale in spec.scales))
-    return npy_as_they_come(here, request.app.state.streams, job, spec, dtype, headers)
+    return npy_as_they_come(stores, request.app.state.streams, job, spec, dtype, headers)
 
 
-def _numbered(here: Stores, job: Job) -> DrawsSpec | None:
+def _numbered(stores: Stores, job: Job) -> DrawsSpec | None:
     """Return what a draws job makes, at scales that are numbers; None while one is to be calibrated."""
     spec = DrawsSpec.from_dict(job.spec)
     if not spec.is_auto:
         return spec
-    known = here.posteriors.calibration(job.subject)
+    known = stores.posteriors.calibration(job.subject)
     return None if known is None else spec.at(known["scale"])
 
 
-def _draws(here: Stores, job: Job, wanted: Wanted) -> Response:
+def _draws(stores: Stores, job: Job, wanted: Wanted) -> Response:
     negotiated(wanted.request, drawn.MEDIA)
-    spec = _numbered(here, job)
+    spec = _numbered(stores, job)
     if spec is None:  # its calibration was deleted with its posterior
-        return accepted(made_again(here, job))
+        return accepted(reopened(stores, job))
     # Evicted: made again, and what is there is kept.
-    again = partial_of(wait_for_it_again, here, job)
-    drawn_from = here.posteriors.drawn_from(job.subject)
-    return drawn.draws_response(here.cache, drawn_from, spec, wanted, again) or accepted(made_again(here, job))
+    again = partial_of(wait_for_evicted, stores, job)
+    drawn_from = stores.posteriors.drawn_from(job.subject)
+    return drawn.draws_response(stores.cache, drawn_from, spec, wanted, again) or accepted(reopened(stores, job))

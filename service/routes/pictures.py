@@ -13,7 +13,7 @@ from service.routes.draws import MISSING, Law, Seed
 from service.routes.posteriors import ACCEPTED, Wait
 from service.schemas.problems import documented
 from service.schemas.resources import COUNTER
-from service.submission.dependencies import Here, accepted, analysis_job, settle
+from service.submission.dependencies import TenantStores, accepted, analysis_job, settle
 from service.submission.validation import require_dataset, require_posterior, require_sample, require_success
 from worker.analyses.plots.picture import MEDIA, PictureSpec, Subject, require_pictures
 from worker.analyses.plots.subjects import Grid, chosen_color
@@ -79,7 +79,7 @@ async def see_draw(
     index: Annotated[int, Path(ge=0, le=COUNTER, description="Which draw of the stream.")],
     format: Format,  # noqa: A002 # the name in the path
     request: Request,
-    here: Here,
+    stores: TenantStores,
     look: Looks,
     seed: Seed = 0,
     scale: Number = 1.0,
@@ -90,7 +90,7 @@ async def see_draw(
     """Return a picture of one draw, its first two components: immutable, with a strong ETag."""
     grid = Grid(first=index, seed=seed, scales=(scale,), source=source, align=align)
     spec = _spec("draws", asdict(grid), look, format)
-    return await _seen(here, request, spec, id, wait, grid)
+    return await _seen(stores, request, spec, id, wait, grid)
 
 
 @router.get(
@@ -103,7 +103,7 @@ async def see_draws(
     id: str,  # noqa: A002 # the name in the path
     format: Format,  # noqa: A002 # the name in the path
     request: Request,
-    here: Here,
+    stores: TenantStores,
     look: Looks,
     count: Annotated[int, Query(ge=1, le=MOST_PANELS, description="Draws at each scale.")] = 8,
     first: Annotated[int, Query(ge=0, le=COUNTER, description="The first draw of the stream.")] = 0,
@@ -115,7 +115,7 @@ async def see_draws(
     """Return a sheet of draws; with several `scales` (GLLE figure 4) a row a scale: immutable, with a strong ETag."""
     grid = Grid(count=count, first=first, seed=seed, scales=tuple(scales or [1.0]), source=source)
     spec = _spec("draws", asdict(grid), look, format)
-    return await _seen(here, request, spec, id, wait, grid)
+    return await _seen(stores, request, spec, id, wait, grid)
 
 
 @router.get(
@@ -128,7 +128,7 @@ async def see_summary(
     id: str,  # noqa: A002 # the name in the path
     format: Format,  # noqa: A002 # the name in the path
     request: Request,
-    here: Here,
+    stores: TenantStores,
     look: Looks,
     count: Annotated[int, Query(ge=2, le=MOST_SUMMARISED, description="Draws.")] = 100,
     first: Annotated[int, Query(ge=0, le=COUNTER, description="The first draw of the stream.")] = 0,
@@ -141,7 +141,7 @@ async def see_summary(
     grid = Grid(count=count, first=first, seed=seed, scales=(scale,), source=source)
     summary = SummarySpec(count=count, first=first, seed=seed, scale=scale, source=source)
     spec = _spec("summary", summary.to_dict(), look, format)
-    return await _seen(here, request, spec, id, wait, grid)
+    return await _seen(stores, request, spec, id, wait, grid)
 
 
 @router.get(
@@ -154,15 +154,15 @@ async def see_embedding(
     id: str,  # noqa: A002 # the name in the path
     format: Format,  # noqa: A002 # the name in the path
     request: Request,
-    here: Here,
+    stores: TenantStores,
     look: Looks,
     wait: Wait = 10.0,
 ) -> Response:
     """Return a picture of an embedding by any method, its first two components: immutable, with a strong ETag."""
-    record = await run_in_threadpool(here.embeddings.fetch, id)
-    await run_in_threadpool(_require_color, here, record.recipe.dataset, look.color)
+    record = await run_in_threadpool(stores.embeddings.fetch, id)
+    await run_in_threadpool(_require_color, stores, record.recipe.dataset, look.color)
     spec = _spec("embedding", record.spec.to_dict(), look, format, dataset=record.recipe.dataset)
-    return await _drawn(here, request, spec, None, wait)
+    return await _drawn(stores, request, spec, None, wait)
 
 
 @router.get(
@@ -175,12 +175,12 @@ async def see_comparison(
     id: str,  # noqa: A002 # the name in the path
     format: Format,  # noqa: A002 # the name in the path
     request: Request,
-    here: Here,
+    stores: TenantStores,
     look: Looks,
     wait: Wait = 10.0,
 ) -> Response:
     """Return the embeddings of a comparison side by side, their scores below: immutable, with a strong ETag."""
-    job = await settle(here, await run_in_threadpool(here.jobs.fetch, id), wait)
+    job = await settle(stores, await run_in_threadpool(stores.jobs.fetch, id), wait)
     if job.kind != "comparison":
         raise refuse(
             "no-picture",
@@ -192,9 +192,9 @@ async def see_comparison(
     if job.is_open:
         return accepted(job)
     require_success(job)
-    await run_in_threadpool(_require_color, here, job.subject, look.color)
+    await run_in_threadpool(_require_color, stores, job.subject, look.color)
     spec = _spec("comparison", job.spec, look, format, dataset=job.subject)
-    return await _drawn(here, request, spec, None, wait)
+    return await _drawn(stores, request, spec, None, wait)
 
 
 def _spec(
@@ -211,46 +211,48 @@ def _spec(
     return PictureSpec.from_dict({**options, "engine": engine})
 
 
-async def _seen(here: Stores, request: Request, spec: PictureSpec, posterior: str, wait: float, grid: Grid) -> Response:
+async def _seen(
+    stores: Stores, request: Request, spec: PictureSpec, posterior: str, wait: float, grid: Grid
+) -> Response:
     """Return the picture of a posterior's draws; of few it goes before batches, as the draws themselves would."""
-    record = await run_in_threadpool(_require_panels, here, posterior, grid, spec.of)
-    await run_in_threadpool(_require_color, here, record.dataset, spec.color)
+    record = await run_in_threadpool(_require_panels, stores, posterior, grid, spec.of)
+    await run_in_threadpool(_require_color, stores, record.dataset, spec.color)
     engine = numbers_for(record.numbers)
     spec = replace(spec, engine=engine, asked={**spec.asked, **({"engine": engine} if "engine" in spec.asked else {})})
     total = grid.count * len(grid.scales)
     seconds = total * draw_seconds(record.n, record.spec["n_components"])
-    is_quick = spec.of == "draws" and (total == 1 or seconds <= here.settings.shard_seconds)
-    return await _drawn(here, request, spec, posterior, wait, Terms(priority="interactive" if is_quick else "batch"))
+    is_quick = spec.of == "draws" and (total == 1 or seconds <= stores.settings.shard_seconds)
+    return await _drawn(stores, request, spec, posterior, wait, Terms(priority="interactive" if is_quick else "batch"))
 
 
 async def _drawn(
-    here: Stores, request: Request, spec: PictureSpec, posterior: str | None, wait: float, terms: Terms = ANY_TIME
+    stores: Stores, request: Request, spec: PictureSpec, posterior: str | None, wait: float, terms: Terms = ANY_TIME
 ) -> Response:
     """Return a picture, drawn by a worker unless it is cached; 202 until then."""
     key = spec.cache_key(posterior or str(spec.dataset))
-    entry = await run_in_threadpool(here.cache.get, key)
+    entry = await run_in_threadpool(stores.cache.get, key)
     if entry is None:
-        made = partial(analysis_job, here, spec, posterior=posterior, terms=terms)
-        job = await settle(here, await run_in_threadpool(made), wait)
+        made = partial(analysis_job, stores, spec, posterior=posterior, terms=terms)
+        job = await settle(stores, await run_in_threadpool(made), wait)
         if job.is_open:
             return accepted(job)
         require_success(job)
-        entry = await run_in_threadpool(here.cache.get, key)
+        entry = await run_in_threadpool(stores.cache.get, key)
         if entry is None:  # evicted at once: the cache is too busy for now
             return accepted(job)
     return picture_response(request, entry)
 
 
-def _require_color(here: Stores, dataset: str, color: str) -> None:
-    known = require_dataset(here, dataset)
+def _require_color(stores: Stores, dataset: str, color: str) -> None:
+    known = require_dataset(stores, dataset)
     there = {"labels": known.has_labels, "color": known.has_color, "coordinates": known.has_coordinates}
     chosen_color(dataset, {name for name, has in there.items() if has}, color)
 
 
-def _require_panels(here: Stores, posterior: str, grid: Grid, of: str) -> PosteriorRecord:
+def _require_panels(stores: Stores, posterior: str, grid: Grid, of: str) -> PosteriorRecord:
     total = grid.count * len(grid.scales)
-    record = require_posterior(here, posterior)
-    require_sample(here, record, grid.source, first=grid.first, count=grid.count, scales=len(grid.scales))
+    record = require_posterior(stores, posterior)
+    require_sample(stores, record, grid.source, first=grid.first, count=grid.count, scales=len(grid.scales))
     if of == "draws" and total > MOST_PANELS:
         detail = f"{total} draws on one sheet; {MOST_PANELS} are allowed."
         raise refuse("over-the-limit", 422, detail, "Ask for several sheets: `first` moves on.", allowed=MOST_PANELS)

@@ -11,7 +11,7 @@ from service.responses.conditional import PARTS, client_has_it, immutable_header
 from service.schemas.labels import PATCH_BODY, NameFilter, NamingIn, TagFilter
 from service.schemas.problems import documented
 from service.schemas.resources import JobOut, PosteriorIn, PosteriorOut, PosteriorPage
-from service.submission.dependencies import Deadline, Here, accepted, delete_posterior_of, settle, submitted
+from service.submission.dependencies import Deadline, TenantStores, accepted, delete_posterior_of, settle, submitted
 from service.submission.idempotency import IN_USE, Answers, Key, remembered
 from service.submission.pagination import Cursor, Limit, listed, position
 from service.submission.validation import (
@@ -60,31 +60,38 @@ LATE = {"_504": "The job had not ended by its deadline."}
         ),
     },
 )
-async def fit(body: PosteriorIn, here: Here, wait: Wait = 0.0, deadline: Deadline = None, key: Key = None) -> Response:
+async def fit(
+    body: PosteriorIn, stores: TenantStores, wait: Wait = 0.0, deadline: Deadline = None, key: Key = None
+) -> Response:
     """Fit a posterior over reconstruction weights on a worker.
 
     The id is the digest of data, specification and engine version: what is known is answered at once, and
     two requests at the same time share one job.
     """
-    found = await run_in_threadpool(_posterior_or_job, here, body, deadline, key)
+    found = await run_in_threadpool(_posterior_or_job, stores, body, deadline, key)
     if isinstance(found, PosteriorRecord):
         return _posterior(found, 200)
-    job = await settle(here, found, wait)
+    job = await settle(stores, found, wait)
     if job.is_open:
         return accepted(job)
     require_success(job)
-    return _posterior(await run_in_threadpool(here.posteriors.fetch, job.subject), 201)
+    return _posterior(await run_in_threadpool(stores.posteriors.fetch, job.subject), 201)
 
 
 @router.get("", summary="List posteriors", response_model=PosteriorPage, responses=documented(_422="Bad cursor."))
 async def list_posteriors(
-    request: Request, here: Here, tag: TagFilter, name: NameFilter = None, limit: Limit = 20, cursor: Cursor = None
+    request: Request,
+    stores: TenantStores,
+    tag: TagFilter,
+    name: NameFilter = None,
+    limit: Limit = 20,
+    cursor: Cursor = None,
 ) -> Response:
     """List the posteriors, the newest first; all, or those of a name and of tags.
 
     A page looks at 1,000 records at most: with a filter it may be short, or empty, and `next` goes on.
     """
-    found = here.posteriors.listed(position(cursor))
+    found = stores.posteriors.listed(position(cursor))
     called = ((at, one if one is not None and is_called(one, name, tag) else None) for at, one in found)
     return await listed(
         request, called, limit, lambda items, at: PosteriorPage(items=list(map(PosteriorOut.of, items)), next=at)
@@ -100,14 +107,14 @@ async def list_posteriors(
         **documented(_404="No such posterior.", _409="Its job was cancelled.", _422="Its fit failed: why."),
     },
 )
-def get_posterior(id: str, here: Here) -> Response:  # noqa: A002 # the name in the path
+def get_posterior(id: str, stores: TenantStores) -> Response:  # noqa: A002 # the name in the path
     """Tell specification, diagnostics, spectrum, cost and provenance; the problem, if the fit failed."""
-    job = here.jobs.holder(id)
-    if job is not None and here.posteriors.get(id) is None:
-        job = here.queue.look(job)
+    job = stores.jobs.holder(id)
+    if job is not None and stores.posteriors.get(id) is None:
+        job = stores.queue.look(job)
         if job.is_open:
             return accepted(job)
-    return _posterior(require_posterior(here, id), 200)
+    return _posterior(require_posterior(stores, id), 200)
 
 
 @router.get(
@@ -130,7 +137,7 @@ def get_posterior(id: str, here: Here) -> Response:  # noqa: A002 # the name in 
 def get_arrays(
     id: str,  # noqa: A002 # the name in the path
     request: Request,
-    here: Here,
+    stores: TenantStores,
     name: Annotated[ArrayName | None, Query(description="One array, as npy or JSON; all as npz.")] = None,
     dtype: Annotated[Dtype, Query(description="Of the floating-point arrays.")] = "float64",
 ) -> Response:
@@ -138,18 +145,18 @@ def get_arrays(
 
     The ETag is strong, and npy answers Range.
     """
-    record = require_posterior(here, id)
+    record = require_posterior(stores, id)
     media = negotiated(request, (NPZ,) if name is None else (NPY, JSON))
     if name is not None and name not in record.arrays:
         remedy = f"Name one of {', '.join(record.arrays)}."
         raise refuse("no-such-array", 422, f"This posterior has no array {name!r}.", remedy)
-    sha256 = here.posteriors.entry_sha256(record)
+    sha256 = stores.posteriors.entry_sha256(record)
     headers = {} if sha256 is None else immutable_headers(sha256, media, dtype, name or "")
     if headers and client_has_it(request, headers):
         return Response(status_code=304, headers=headers)
-    entry = here.posteriors.arrays(record)
+    entry = stores.posteriors.arrays(record)
     if entry is None:
-        return accepted(_refit(here, record))
+        return accepted(_refit(stores, record))
     if (sha256 := entry.meta.get("sha256")) is not None:  # the entry may have been written again meanwhile
         headers = immutable_headers(sha256, media, dtype, name or "")
     if name is None:
@@ -166,50 +173,50 @@ def get_arrays(
     ),
     openapi_extra=PATCH_BODY,
 )
-def rename_posterior(id: str, body: NamingIn, here: Here) -> PosteriorOut:  # noqa: A002 # the name in the path
+def rename_posterior(id: str, body: NamingIn, stores: TenantStores) -> PosteriorOut:  # noqa: A002 # the name in the path
     """Give a name and tags by a JSON merge patch: null takes away, what is absent stays, tags are replaced as a whole.
 
     They are no part of the content: id and ETags stay.
     """
-    return PosteriorOut.of(here.posteriors.rename(id, body.changes()))
+    return PosteriorOut.of(stores.posteriors.rename(id, body.changes()))
 
 
 @router.delete("/{id}", summary="Delete a posterior", status_code=204, responses=documented(_404="None."))
-def delete_posterior(id: str, here: Here) -> Response:  # noqa: A002 # the name in the path
+def delete_posterior(id: str, stores: TenantStores) -> Response:  # noqa: A002 # the name in the path
     """Delete a posterior, its draws and what was made of them; its data set stays."""
-    delete_posterior_of(here, here.posteriors.fetch(id))
+    delete_posterior_of(stores, stores.posteriors.fetch(id))
     return Response(status_code=204)
 
 
 def _posterior_or_job(
-    here: Stores, body: PosteriorIn, deadline: float | None, key: str | None
+    stores: Stores, body: PosteriorIn, deadline: float | None, key: str | None
 ) -> PosteriorRecord | Job:
     """Return the known posterior, or the job that fits it; refuse what can be seen without a fit."""
     spec = body.fit_spec()
-    dataset = require_dataset(here, body.dataset)
-    require_within(here, "n_neighbors", body.n_neighbors)
-    require_within(here, "n_components", body.n_components)
+    dataset = require_dataset(stores, body.dataset)
+    require_within(stores, "n_neighbors", body.n_neighbors)
+    require_within(stores, "n_components", body.n_components)
     require_enough_points(dataset.n, spec)
-    numbers = here.queue.numbers_for_new()
+    numbers = stores.queue.numbers_for_new()
     id_ = posterior_id(dataset.id, spec.to_dict(), numbers)
     terms = Terms.within(deadline, _priority(dataset.n, dataset.d, spec.to_dict()))
 
     def known_or_fitted() -> PosteriorRecord | Job:
-        if (record := here.posteriors.get(id_)) is not None:
+        if (record := stores.posteriors.get(id_)) is not None:
             return record
-        here.posteriors.require_room()
-        require_not_all_equal(here, dataset)
-        return _fit(here, id_, dataset.id, spec.to_dict(), numbers, terms)
+        stores.posteriors.require_room()
+        require_not_all_equal(stores, dataset)
+        return _fit(stores, id_, dataset.id, spec.to_dict(), numbers, terms)
 
     def recall(name: str) -> PosteriorRecord | Job | None:
         if name.startswith("post_"):
-            return here.posteriors.get(name)
-        job = here.jobs.get(name)
-        is_gone = job is not None and job.status == "succeeded" and here.posteriors.get(job.subject) is None
+            return stores.posteriors.get(name)
+        job = stores.jobs.get(name)
+        is_gone = job is not None and job.status == "succeeded" and stores.posteriors.get(job.subject) is None
         return None if is_gone else job  # a posterior that was deleted is fitted again
 
     answers = Answers[PosteriorRecord | Job](name=lambda made: made.id, recall=recall)
-    return remembered(here, key, ("POST /v1/posteriors", body.model_dump()), known_or_fitted, answers)
+    return remembered(stores, key, ("POST /v1/posteriors", body.model_dump()), known_or_fitted, answers)
 
 
 def _priority(n: int, d: int, spec: dict[str, Any]) -> Priority:
@@ -217,14 +224,14 @@ def _priority(n: int, d: int, spec: dict[str, Any]) -> Priority:
     return "interactive" if quick_fit(n, d, spec) else "batch"
 
 
-def _fit(here: Stores, id_: str, dataset: str, spec: dict[str, Any], numbers: str, terms: Terms) -> Job:
+def _fit(stores: Stores, id_: str, dataset: str, spec: dict[str, Any], numbers: str, terms: Terms) -> Job:
     asked = {"dataset": dataset, "spec": spec}
-    return submitted(here, terms, kind="fit", claim=id_, posterior=id_, spec=asked, total=1, numbers=numbers)[0]
+    return submitted(stores, terms, kind="fit", claim=id_, posterior=id_, spec=asked, total=1, numbers=numbers)[0]
 
 
-def _refit(here: Stores, record: PosteriorRecord) -> Job:
+def _refit(stores: Stores, record: PosteriorRecord) -> Job:
     terms = Terms(priority=_priority(record.n, record.d, record.spec))
-    return _fit(here, record.id, record.dataset, record.spec, numbers_for(record.numbers), terms)
+    return _fit(stores, record.id, record.dataset, record.spec, numbers_for(record.numbers), terms)
 
 
 def _posterior(record: PosteriorRecord, status: int) -> Response:

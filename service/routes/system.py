@@ -16,7 +16,7 @@ from glle_engine import FitSpec, manifolds
 from service.schemas import docs_page
 from service.schemas.problems import documented
 from service.schemas.resources import CheckOut, InfoOut, LiveOut, NumericsOut, ReadyOut
-from service.submission.dependencies import Here
+from service.submission.dependencies import TenantStores
 from worker.base.numerics import kind_of
 from worker.base.problems import refuse
 from worker.jobs.live_workers import workers_by_numbers
@@ -33,7 +33,7 @@ _LIMITS = (
 
 
 @router.get("/v1/info", summary="Versions and limits", responses=documented())
-def info(here: Here) -> InfoOut:
+def info(stores: TenantStores) -> InfoOut:
     """Tell the versions, the limits, and what can be asked for."""
     return InfoOut(
         name="glle",
@@ -44,17 +44,17 @@ def info(here: Here) -> InfoOut:
             "fastapi": fastapi.__version__,
             "python": platform.python_version(),
         },
-        limits={name: getattr(here.settings, name) for name in _LIMITS},
+        limits={name: getattr(stores.settings, name) for name in _LIMITS},
         manifolds=list(manifolds.NAMES),
         posterior_defaults=FitSpec().to_dict(),
-        numerics=_kinds(here),
+        numerics=_kinds(stores),
     )
 
 
-def _kinds(here: Stores) -> list[NumericsOut] | None:
+def _kinds(stores: Stores) -> list[NumericsOut] | None:
     """Return the numerics kinds of the live workers, None where the queue's Redis does not answer."""
     try:
-        live = workers_by_numbers(here.client, here.settings)
+        live = workers_by_numbers(stores.client, stores.settings)
     except redis.RedisError:
         return None
     return [
@@ -70,7 +70,7 @@ async def livez() -> LiveOut:
 
 
 @router.get("/readyz", summary="Can it work?", response_model_exclude_none=True, responses=documented())
-def readyz(request: Request, here: Here) -> ReadyOut:
+def readyz(request: Request, stores: TenantStores) -> ReadyOut:
     """Answer 200 when the servers answer, the queue's is never evicted, each queue has a worker, data can be written.
 
     And while this process is not about to stop.
@@ -82,7 +82,7 @@ def readyz(request: Request, here: Here) -> ReadyOut:
     other paths need one, the answer is the status alone.
     """
     request.app.state.draining.require_not_begun()
-    checks = readiness(here)
+    checks = readiness(stores)
     failed = [check for check in checks if check.state == "problem"]
     status: Literal["ok", "degraded"] = "ok" if all(check.state == "ok" for check in checks) else "degraded"
     if not request.app.state.door.knows(request.scope):
@@ -94,7 +94,7 @@ def readyz(request: Request, here: Here) -> ReadyOut:
         first, names = failed[0], [check.name for check in failed]
         told = [check.to_dict() for check in checks]
         raise refuse(first.code, 503, f"{', '.join(names)}: {first.detail}", first.remedy, failed=names, checks=told)
-    queues = queue_states(here)
+    queues = queue_states(stores)
     workers = {worker.name for queue in queues for worker in queue.workers}
     return ReadyOut(
         status=status,

@@ -31,7 +31,7 @@ def _stores(request: Request) -> Stores:
     return stores
 
 
-Here = Annotated[Stores, Depends(_stores)]
+TenantStores = Annotated[Stores, Depends(_stores)]
 
 AGAIN_SECONDS = 30.0  # for which an answer that has begun waits for what was evicted meanwhile
 LOOK_SECONDS = 0.05
@@ -56,9 +56,9 @@ def accepted(job: Job) -> Response:
     return Response(body, 202, headers, "application/json")
 
 
-async def answered(here: Stores, job: Job, wait: float) -> Response:
+async def answered(stores: Stores, job: Job, wait: float) -> Response:
     """Return the job with 200 once it has succeeded, 202 when it has not ended within the wait; or its problem."""
-    job = await settle(here, job, wait)
+    job = await settle(stores, job, wait)
     if job.is_open:
         return accepted(job)
     require_success(job)
@@ -66,24 +66,24 @@ async def answered(here: Stores, job: Job, wait: float) -> Response:
     return Response(JobOut.of(job).model_dump_json(), 200, headers, "application/json")
 
 
-async def settle(here: Stores, job: Job, wait: float) -> Job:
+async def settle(stores: Stores, job: Job, wait: float) -> Job:
     """Return the job once it has ended, or as it is after `wait` seconds, or when too many requests wait already."""
-    wait = min(wait, here.settings.max_wait)
+    wait = min(wait, stores.settings.max_wait)
     if not job.is_open:
         return job
-    now = partial(run_in_threadpool, look, here, job.id)
+    now = partial(run_in_threadpool, look, stores, job.id)
     if not wait:
         return await now()
-    tenant, most = here.tenant or DEFAULT, here.settings.max_waits
-    return await WAITS.settled(here.endings, job.id, now, wait, tenant=tenant, most=most)
+    tenant, most = stores.tenant or DEFAULT, stores.settings.max_waits
+    return await WAITS.settled(stores.endings, job.id, now, wait, tenant=tenant, most=most)
 
 
-def look(here: Stores, id_: str) -> Job:
+def look(stores: Stores, id_: str) -> Job:
     """Return a job as it is, compared with the queue when it has been silent."""
-    return here.queue.look(here.jobs.fetch(id_))
+    return stores.queue.look(stores.jobs.fetch(id_))
 
 
-def submitted(here: Stores, terms: Terms, **asked: Any) -> tuple[Job, bool]:
+def submitted(stores: Stores, terms: Terms, **asked: Any) -> tuple[Job, bool]:
     """Return the job of what is asked (see `JobStore.create`), in the queue, and whether it is new.
 
     Raises
@@ -92,17 +92,17 @@ def submitted(here: Stores, terms: Terms, **asked: Any) -> tuple[Job, bool]:
         As `JobStore.create`.
 
     """
-    job, created = here.jobs.create(terms=terms, **asked)
+    job, created = stores.jobs.create(terms=terms, **asked)
     if created:
-        here.queue.enqueue(job)
+        stores.queue.enqueue(job)
     elif terms.priority == "interactive" and job.is_open:
-        here.queue.promote(job)  # it may have been a batch until now
-    replicated(here.client, here.settings.replicas, job.id)  # of another's job as well: it may be a moment old
+        stores.queue.promote(job)  # it may have been a batch until now
+    replicated(stores.client, stores.settings.replicas, job.id)  # of another's job as well: it may be a moment old
     return job, created
 
 
 def analysis_job(
-    here: Stores, spec: AnalysisSpec, *, posterior: str | None, terms: Terms = ANY_TIME, points: Array | None = None
+    stores: Stores, spec: AnalysisSpec, *, posterior: str | None, terms: Terms = ANY_TIME, points: Array | None = None
 ) -> Job:
     """Return the job of an analysis: one that is at work, one whose result is there, or a new one.
 
@@ -110,7 +110,7 @@ def analysis_job(
     """
     subject = posterior or spec.to_dict()["dataset"]
     job, created = submitted(
-        here,
+        stores,
         terms,
         kind=spec.kind,
         claim=spec.cache_key(subject),
@@ -121,28 +121,28 @@ def analysis_job(
         numbers=numbers_for(spec.engine),
         points=points,
     )
-    if not created and job.status == "succeeded" and not all(here.cache.present([spec.cache_key(subject)])):
-        return made_again(here, job, terms)
+    if not created and job.status == "succeeded" and not all(stores.cache.present([spec.cache_key(subject)])):
+        return reopened(stores, job, terms)
     return job
 
 
-def made_again(here: Stores, job: Job, terms: Terms = ANY_TIME) -> Job:
+def reopened(stores: Stores, job: Job, terms: Terms = ANY_TIME) -> Job:
     """Return a job that succeeded, but whose result was evicted, at work again."""
-    if here.jobs.reopen(job, terms):
-        here.queue.enqueue(here.jobs.fetch(job.id))
-    replicated(here.client, here.settings.replicas, job.id)
-    return here.jobs.fetch(job.id)
+    if stores.jobs.reopen(job, terms):
+        stores.queue.enqueue(stores.jobs.fetch(job.id))
+    replicated(stores.client, stores.settings.replicas, job.id)
+    return stores.jobs.fetch(job.id)
 
 
-def delete_posterior_of(here: Stores, record: PosteriorRecord) -> None:
+def delete_posterior_of(stores: Stores, record: PosteriorRecord) -> None:
     """Delete a posterior, and cancel the job that fits it again, which would bring it back."""
-    job = here.jobs.holder(record.id)
+    job = stores.jobs.holder(record.id)
     if job is not None and job.is_open:
-        here.queue.withdraw(here.jobs.cancel(job.id))
-    here.posteriors.delete(record)
+        stores.queue.withdraw(stores.jobs.cancel(job.id))
+    stores.posteriors.delete(record)
 
 
-def wait_for_it_again(here: Stores, job: Job) -> None:
+def wait_for_evicted(stores: Stores, job: Job) -> None:
     """Have a job that succeeded make again what was evicted, and wait for it, holding this thread.
 
     Raises
@@ -155,10 +155,10 @@ def wait_for_it_again(here: Stores, job: Job) -> None:
         raise BrokenOffError(f"What job {job.id} made was evicted, and too many others wait for theirs.")
     try:
         until = time.monotonic() + AGAIN_SECONDS
-        job = made_again(here, job)
+        job = reopened(stores, job)
         while job.is_open and time.monotonic() < until:
             time.sleep(LOOK_SECONDS)
-            job = look(here, job.id)
+            job = look(stores, job.id)
     finally:
         _WAITING.release()
     if job.status != "succeeded":

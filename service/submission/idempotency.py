@@ -72,13 +72,13 @@ class Answers(Generic[T]):
     recall: Callable[[str], T | None]
 
 
-def once(here: Stores, key: str | None, request: tuple[str, Any], create: Callable[[], Job]) -> Job:
+def once(stores: Stores, key: str | None, request: tuple[str, Any], create: Callable[[], Job]) -> Job:
     """Return the job that was created under `key`, or create it now; see `remembered`."""
-    return remembered(here, key, request, create, Answers(name=lambda job: job.id, recall=here.jobs.get))
+    return remembered(stores, key, request, create, Answers(name=lambda job: job.id, recall=stores.jobs.get))
 
 
 def remembered(
-    here: Stores, key: str | None, request: tuple[str, Any], create: Callable[[], T], answers: Answers[T]
+    stores: Stores, key: str | None, request: tuple[str, Any], create: Callable[[], T], answers: Answers[T]
 ) -> T:
     """Return what was created under `key`, or create it now; without a key, create it.
 
@@ -96,12 +96,12 @@ def remembered(
     """
     if key is None:
         return create()
-    name, asked = _name(here, key), digest(*request)
-    if here.room.is_full and not here.client.exists(name):  # what is remembered is answered
-        raise here.room.refusal()
+    name, asked = _name(stores, key), digest(*request)
+    if stores.room.is_full and not stores.client.exists(name):  # what is remembered is answered
+        raise stores.room.refusal()
     claim = written("idempotency", {"asked": asked, "claim": secrets.token_hex(8)})
-    while not _swap(here.client, name, "", claim, CLAIM_SECONDS):
-        known = text(here.client.get(name) or "")
+    while not _swap(stores.client, name, "", claim, CLAIM_SECONDS):
+        known = text(stores.client.get(name) or "")
         if not known:  # freed just now
             continue
         state = read("idempotency", f"What is known of the Idempotency-Key {key!r}", known, dict)
@@ -111,16 +111,16 @@ def remembered(
             raise _in_use(key)
         if (answer := answers.recall(state["made"])) is not None:
             return answer
-        if _swap(here.client, name, known, claim, CLAIM_SECONDS):
+        if _swap(stores.client, name, known, claim, CLAIM_SECONDS):
             break
     try:
         made = create()
     except BaseException:
-        here.client.eval(_RELEASE, 1, name, claim)
+        stores.client.eval(_RELEASE, 1, name, claim)
         raise
     remembering = written("idempotency", {"asked": asked, "made": answers.name(made)})
     # Nothing: it took longer than the claim.
-    _swap(here.client, name, claim, remembering, here.settings.idempotency_ttl, or_nothing=True)
+    _swap(stores.client, name, claim, remembering, stores.settings.idempotency_ttl, or_nothing=True)
     return made
 
 
@@ -133,9 +133,9 @@ def content_digest(file: IO[bytes]) -> str:
     return found.hexdigest()
 
 
-def _name(here: Stores, key: str) -> str:
+def _name(stores: Stores, key: str) -> str:
     """Return where what is known of a key is kept: a tenant's keys are its own."""
-    return own(f"glle:idempotency:{digest(key)}", here.tenant or DEFAULT)
+    return own(f"glle:idempotency:{digest(key)}", stores.tenant or DEFAULT)
 
 
 def _swap(client: redis.Redis, name: str, expected: str, state: str, seconds: int, *, or_nothing: bool = False) -> bool:

@@ -29,11 +29,11 @@ class Plan:
         """Every parameter with its value, JSON-able."""
         return self.spec.to_dict()
 
-    def require_possible(self, here: Stores, dataset: Dataset, *, labels: bool) -> None:
+    def require_possible(self, stores: Stores, dataset: Dataset, *, labels: bool) -> None:
         """Raise the problem of what cannot be done on a data set, or not be kept; the sizes tell."""
         n, p = dataset.n, self.spec.n_components
         self.method.require_possible(n, dataset.d, self.spec, labels=labels and self.method.labels)
-        here.cache.check_size(entry_bytes((n, p)), f"The embedding of {n:,} points")
+        stores.cache.check_size(entry_bytes((n, p)), f"The embedding of {n:,} points")
 
 
 def planned(asked: MethodIn) -> Plan:

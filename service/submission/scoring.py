@@ -21,7 +21,7 @@ NEIGHBORS = 10
 QUICK_SHARE = 1 / 10
 
 
-def judgement(here: Stores, dataset: Dataset, body: JudgedIn, *, uses: frozenset[str]) -> Judgement:
+def judgement(stores: Stores, dataset: Dataset, body: JudgedIn, *, uses: frozenset[str]) -> Judgement:
     """Return by what a request wants the embeddings of a data set judged.
 
     Parameters
@@ -32,9 +32,9 @@ def judgement(here: Stores, dataset: Dataset, body: JudgedIn, *, uses: frozenset
     """
     given = {name for name in ("labels", "truth") if getattr(body, name) is not None}
     if body.labels is not None:
-        _require_classes(here, require_dataset(here, body.labels), dataset.n)
+        _require_classes(stores, require_dataset(stores, body.labels), dataset.n)
     if body.truth is not None:
-        _require_rows("truth", require_dataset(here, body.truth), dataset.n)
+        _require_rows("truth", require_dataset(stores, body.truth), dataset.n)
     if body.scores is None:
         names = [
             name for name, one in SCORES.items() if one.needs in {"nothing", *given} and _is_quick(name, dataset.n)
@@ -105,12 +105,12 @@ def _require_rows(what: str, told: Dataset, n: int) -> None:
         )
 
 
-def _require_classes(here: Stores, told: Dataset, n: int) -> None:
+def _require_classes(stores: Stores, told: Dataset, n: int) -> None:
     """Refuse a data set that tells no class of each point."""
     _require_rows("labels", told, n)
     if told.has_labels:
         return
-    if told.d != 1 or not np.array_equal(found := np.asarray(here.datasets.values(told.id)), np.round(found)):
+    if told.d != 1 or not np.array_equal(found := np.asarray(stores.datasets.values(told.id)), np.round(found)):
         raise InvalidShapeError(
             f"labels={told.id} has no labels beside its values, and is no column of integers.",
             remedy="Give a data set of one column of integers, or one that was uploaded with ?label=.",

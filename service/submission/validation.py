@@ -40,24 +40,24 @@ def require_draws(job: Job) -> None:
         )
 
 
-def require_dataset(here: Stores, id_: str) -> Dataset:
+def require_dataset(stores: Stores, id_: str) -> Dataset:
     """Return a data set's record, or raise the problem that it is not there."""
-    if (dataset := here.datasets.get(id_)) is None:
+    if (dataset := stores.datasets.get(id_)) is None:
         raise not_found(id_)
     return dataset
 
 
-def require_not_all_equal(here: Stores, dataset: Dataset) -> None:
+def require_not_all_equal(stores: Stores, dataset: Dataset) -> None:
     """Raise the problem of a data set whose points are all one point."""
-    if all_points_equal(here.datasets.values(dataset.id)):
+    if all_points_equal(stores.datasets.values(dataset.id)):
         remedy = "Check that the data were read as intended."
         raise refuse("degenerate-data", 422, f"All {dataset.n} points are equal.", remedy)
 
 
-def require_within(here: Stores, name: str, value: int) -> None:
+def require_within(stores: Stores, name: str, value: int) -> None:
     """Raise the problem of a parameter `n_neighbors` or `n_components` beyond what the settings allow."""
     setting = "max_" + name.partition("_")[2]
-    if value > (allowed := getattr(here.settings, setting)):
+    if value > (allowed := getattr(stores.settings, setting)):
         remedy = f"Ask for less, or raise GLLE_{setting.upper()}."
         raise refuse("over-the-limit", 422, f"{name}={value}; {allowed} are allowed.", remedy, allowed=allowed)
 
@@ -81,9 +81,9 @@ def require_calibratable(record: PosteriorRecord, source: str = "posterior") -> 
         )
 
 
-def require_drawable(here: Stores, record: PosteriorRecord, source: str, *, total: int, last: int) -> None:
+def require_drawable(stores: Stores, record: PosteriorRecord, source: str, *, total: int, last: int) -> None:
     """Raise the problem of draws that are too many, that are numbered too high, or that have no law."""
-    if total > (allowed := here.settings.max_draws):
+    if total > (allowed := stores.settings.max_draws):
         detail = f"{total:,} draws in one job; {allowed:,} are allowed."
         remedy = "Ask for them in several jobs (`first` moves on), or raise GLLE_MAX_DRAWS."
         raise refuse("over-the-limit", 422, detail, remedy, allowed=allowed)
@@ -98,7 +98,7 @@ def require_drawable(here: Stores, record: PosteriorRecord, source: str, *, tota
 
 
 def require_sample(
-    here: Stores, record: PosteriorRecord, source: str, *, first: int, count: int, scales: int = 1
+    stores: Stores, record: PosteriorRecord, source: str, *, first: int, count: int, scales: int = 1
 ) -> None:
     """Raise the problem of draws that cannot be made, or that the cache cannot keep.
 
@@ -113,8 +113,8 @@ def require_sample(
 
     """
     total = count * scales
-    require_drawable(here, record, source, total=total, last=first + count - 1)
-    here.cache.check_size(draws_bytes(record.n, record.spec["n_components"], total), f"The {total:,} draws")
+    require_drawable(stores, record, source, total=total, last=first + count - 1)
+    stores.cache.check_size(draws_bytes(record.n, record.spec["n_components"], total), f"The {total:,} draws")
 
 
 def require_quick(spec: DrawsSpec, seconds: float) -> None:
@@ -131,14 +131,14 @@ def require_quick(spec: DrawsSpec, seconds: float) -> None:
         )
 
 
-def require_posterior(here: Stores, id_: str) -> PosteriorRecord:
+def require_posterior(stores: Stores, id_: str) -> PosteriorRecord:
     """Return a posterior's record, or raise the reason why it is not there (yet)."""
-    record = here.posteriors.get(id_)
+    record = stores.posteriors.get(id_)
     if record is not None:
         return record
-    job = here.jobs.holder(id_)
+    job = stores.jobs.holder(id_)
     if job is None or job.status == "succeeded":
-        return here.posteriors.fetch(id_)
+        return stores.posteriors.fetch(id_)
     require_success(job)
     raise refuse(
         "posterior-not-ready",
