@@ -15,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from service.encoding.aborted import BrokenOffError
 from service.encoding.arrays import NPY, Stack
 from service.responses.streaming import Stream, states
-from service.submission.dependencies import reopened
+from service.submission.jobs import reopened
 from worker.jobs.shards import counts
 from worker.records.tenants import DEFAULT
 

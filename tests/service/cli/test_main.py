@@ -81,9 +81,8 @@ def test_port_in_use_is_a_clear_error(capsys: pytest.CaptureFixture[str], tmp_pa
 
 def test_commands_use_one_blas_thread() -> None:
     """The variables are set before the first import of numpy, which reads them once."""
-    code = (
-        "import os, sys; import service.cli as c; assert 'numpy' not in sys.modules; print(*map(os.getenv, c.BLAS_VARIABLES))"
-    )
+    imports = "import os, sys; from service.cli import BLAS_VARIABLES"
+    code = f"{imports}; assert 'numpy' not in sys.modules; print(*map(os.getenv, BLAS_VARIABLES))"
     ran = subprocess.run([sys.executable, "-c", code], env={}, capture_output=True, text=True, check=True)
     assert ran.stdout.split() == ["1"] * 3
 

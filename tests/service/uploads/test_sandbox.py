@@ -389,7 +389,8 @@ def test_the_end_of_the_api_ends_the_fork_server(tmp_path: Path) -> None:
     """However it ends: its end of the socket goes with it."""
     (tmp_path / "incoming").mkdir()
     program = (
-        "import time\nfrom service.uploads.sandbox.processes import ReaderProcesses\nfrom worker.base.settings import Settings\n"
+        "import time\nfrom service.uploads.sandbox.processes import ReaderProcesses\n"
+        "from worker.base.settings import Settings\n"
         f"readers = ReaderProcesses(Settings(data_dir={str(tmp_path)!r}))\nreaders.start()\n"
         "print(readers._server._process.pid, flush=True)\ntime.sleep(600)\n"
     )

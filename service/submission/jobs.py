@@ -1,15 +1,15 @@
-"""What every route is given: the stores, jobs to do the work, and small answers that several routes share."""
+"""Create jobs and wait for them, and the responses that report a job."""
 
 import threading
 import time
+from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import Depends, Query, Request, Response
+from fastapi import Response
 from starlette.concurrency import run_in_threadpool
 
 from service.encoding.aborted import BrokenOffError
-from service.middleware.authentication import tenant_of
 from service.schemas.resources import JobOut
 from service.submission.validation import require_success
 from service.submission.waiting import WAITS
@@ -20,45 +20,25 @@ from worker.jobs.store import Job
 from worker.records.dataset import Array
 from worker.records.priority import ANY_TIME, Terms
 from worker.records.tenants import DEFAULT
+from worker.storage.array_cache import Entry
 from worker.storage.posteriors import PosteriorRecord
 from worker.stores import Stores
 
-
-def _stores(request: Request) -> Stores:
-    """Return the stores as the request's tenant sees them."""
-    stores = request.app.state.stores_of(tenant_of(request.scope))
-    assert isinstance(stores, Stores)
-    return stores
-
-
-TenantStores = Annotated[Stores, Depends(_stores)]
-
-AGAIN_SECONDS = 30.0  # for which an answer that has begun waits for what was evicted meanwhile
+AGAIN_SECONDS = 30.0  # how long a response that has begun waits for an evicted result
 LOOK_SECONDS = 0.05
-_WAITING = threading.BoundedSemaphore(8)  # of some forty threads
-
-# Beside `wait`, and in the query as it is: it is about this request, not about what is asked for.
-Deadline = Annotated[
-    float | None,
-    Query(
-        gt=0,
-        le=366 * 86400,
-        allow_inf_nan=False,
-        description="Seconds after which the job fails unless it has ended; of those who share it the latest counts.",
-    ),
-]
+_WAITING = threading.BoundedSemaphore(8)  # of some 40 threads
 
 
 def accepted(job: Job) -> Response:
-    """Return 202: the job, where to ask for it, and when."""
+    """Return 202 with the job, its location and Retry-After."""
     body = JobOut.of(job).model_dump_json()
     headers = {"Location": f"/v1/jobs/{job.id}", "Retry-After": "1"}
     return Response(body, 202, headers, "application/json")
 
 
-async def answered(stores: Stores, job: Job, wait: float) -> Response:
-    """Return the job with 200 once it has succeeded, 202 when it has not ended within the wait; or its problem."""
-    job = await settle(stores, job, wait)
+async def job_response(stores: Stores, submit: Callable[[], Job], wait: float) -> Response:
+    """Submit a job; return 200 once it has succeeded, else 202 after the wait, or raise its problem."""
+    job = await settle(stores, await run_in_threadpool(submit), wait)
     if job.is_open:
         return accepted(job)
     require_success(job)
@@ -66,8 +46,29 @@ async def answered(stores: Stores, job: Job, wait: float) -> Response:
     return Response(JobOut.of(job).model_dump_json(), 200, headers, "application/json")
 
 
+async def computed(
+    stores: Stores, cached: Callable[[], Entry | None], submit: Callable[[], Job], wait: float
+) -> Entry | Job:
+    """Submit the job of a missing cache entry; return the entry, or the job if the entry is still missing.
+
+    Parameters
+    ----------
+    cached
+        Reads the entry from the cache.
+    wait
+        Seconds to wait for the job.
+
+    """
+    job = await settle(stores, await run_in_threadpool(submit), wait)
+    if job.is_open:
+        return job
+    require_success(job)
+    entry = await run_in_threadpool(cached)
+    return job if entry is None else entry  # a busy cache may evict it at once
+
+
 async def settle(stores: Stores, job: Job, wait: float) -> Job:
-    """Return the job once it has ended, or as it is after `wait` seconds, or when too many requests wait already."""
+    """Return a job once it has ended, or after `wait` seconds, or at once if too many requests wait."""
     wait = min(wait, stores.settings.max_wait)
     if not job.is_open:
         return job
@@ -79,41 +80,35 @@ async def settle(stores: Stores, job: Job, wait: float) -> Job:
 
 
 def look(stores: Stores, id_: str) -> Job:
-    """Return a job as it is, compared with the queue when it has been silent."""
+    """Return the current state of a job, checked against the queue if the job has been silent."""
     return stores.queue.look(stores.jobs.fetch(id_))
 
 
-def submitted(stores: Stores, terms: Terms, **asked: Any) -> tuple[Job, bool]:
-    """Return the job of what is asked (see `JobStore.create`), in the queue, and whether it is new.
-
-    Raises
-    ------
-    ProblemError
-        As `JobStore.create`.
-
-    """
-    job, created = stores.jobs.create(terms=terms, **asked)
+def submitted(stores: Stores, terms: Terms, **fields: Any) -> tuple[Job, bool]:
+    """Return the queued job of these fields, and whether it is new; fields and errors as `JobStore.create`."""
+    job, created = stores.jobs.create(terms=terms, **fields)
     if created:
         stores.queue.enqueue(job)
     elif terms.priority == "interactive" and job.is_open:
-        stores.queue.promote(job)  # it may have been a batch until now
-    replicated(stores.client, stores.settings.replicas, job.id)  # of another's job as well: it may be a moment old
+        stores.queue.promote(job)  # it may have been submitted as a batch
+    replicated(stores.client, stores.settings.replicas, job.id)  # an existing job may be a moment old
     return job, created
 
 
 def analysis_job(
     stores: Stores, spec: AnalysisSpec, *, posterior: str | None, terms: Terms = ANY_TIME, points: Array | None = None
 ) -> Job:
-    """Return the job of an analysis: one that is at work, one whose result is there, or a new one.
+    """Return the job of an analysis: an open one, one whose result is cached, or a new one.
 
-    `points` are those that came with the request, if any.
+    `points` are the inline points of the request, if any.
     """
     subject = posterior or spec.to_dict()["dataset"]
+    key = spec.cache_key(subject)
     job, created = submitted(
         stores,
         terms,
         kind=spec.kind,
-        claim=spec.cache_key(subject),
+        claim=key,
         posterior=posterior,
         spec=spec.to_dict(),
         total=spec.total,
@@ -121,13 +116,13 @@ def analysis_job(
         numbers=numbers_for(spec.engine),
         points=points,
     )
-    if not created and job.status == "succeeded" and not all(stores.cache.present([spec.cache_key(subject)])):
+    if not created and job.status == "succeeded" and not all(stores.cache.present([key])):
         return reopened(stores, job, terms)
     return job
 
 
 def reopened(stores: Stores, job: Job, terms: Terms = ANY_TIME) -> Job:
-    """Return a job that succeeded, but whose result was evicted, at work again."""
+    """Queue a succeeded job again, because its result was evicted."""
     if stores.jobs.reopen(job, terms):
         stores.queue.enqueue(stores.jobs.fetch(job.id))
     replicated(stores.client, stores.settings.replicas, job.id)
@@ -135,7 +130,7 @@ def reopened(stores: Stores, job: Job, terms: Terms = ANY_TIME) -> Job:
 
 
 def delete_posterior_of(stores: Stores, record: PosteriorRecord) -> None:
-    """Delete a posterior, and cancel the job that fits it again, which would bring it back."""
+    """Delete a posterior, and cancel a job that would fit it again."""
     job = stores.jobs.holder(record.id)
     if job is not None and job.is_open:
         stores.queue.withdraw(stores.jobs.cancel(job.id))
@@ -143,23 +138,23 @@ def delete_posterior_of(stores: Stores, record: PosteriorRecord) -> None:
 
 
 def wait_for_evicted(stores: Stores, job: Job) -> None:
-    """Have a job that succeeded make again what was evicted, and wait for it, holding this thread.
+    """Compute the evicted result of a job again, and block until it is complete.
 
     Raises
     ------
     BrokenOffError
-        When that fails, takes too long, or too many threads wait so already.
+        If that fails, takes too long, or too many threads wait already.
 
     """
     if not _WAITING.acquire(blocking=False):
-        raise BrokenOffError(f"What job {job.id} made was evicted, and too many others wait for theirs.")
+        raise BrokenOffError(f"The result of job {job.id} was evicted, and too many requests wait for others.")
     try:
-        until = time.monotonic() + AGAIN_SECONDS
+        deadline = time.monotonic() + AGAIN_SECONDS
         job = reopened(stores, job)
-        while job.is_open and time.monotonic() < until:
+        while job.is_open and time.monotonic() < deadline:
             time.sleep(LOOK_SECONDS)
             job = look(stores, job.id)
     finally:
         _WAITING.release()
     if job.status != "succeeded":
-        raise BrokenOffError(f"What job {job.id} made was evicted, and did not come again: it is {job.status}.")
+        raise BrokenOffError(f"The result of job {job.id} was evicted, and its computation is {job.status}.")
