@@ -174,7 +174,7 @@ def _openapi(options: argparse.Namespace, settings: Settings) -> int:
         return 0
     if CONTRACT.exists() and CONTRACT.read_text(encoding="utf-8") == text:
         return 0
-    _log(f"{CONTRACT} differs from the app. Run `glle openapi` and review the difference.")
+    _log(f"{CONTRACT} differs from the app: run `glle openapi` and review the difference.")
     return 1
 
 

@@ -135,7 +135,7 @@ def require_affordable_together(costs: list[Cost], allowed: Allowance) -> None:
         raise refuse(
             "too-long",
             422,
-            f"{len(costs)} methods together take some {_rounded(seconds):,} s; {_rounded(allowed.seconds):,} are allowed.",
+            f"{len(costs)} methods together take {_rounded(seconds):,} s; {_rounded(allowed.seconds):,} are allowed.",
             "Compare fewer methods in one request. An existing embedding costs nothing: create the longest ones with "
             "POST /v1/embeddings first; or set a longer deadline, or raise GLLE_JOB_TIMEOUT.",
             expected_seconds=_rounded(seconds),
