@@ -38,7 +38,7 @@ from service.submission.idempotency import IN_USE, Answers, Key, content_digest,
 from service.submission.jobs import delete_posterior_of
 from service.submission.pagination import Cursor, Limit, listed, position
 from service.submission.validation import require_dataset
-from service.uploads.registry import Apart, Limits, reader_of
+from service.uploads.registry import LabelColumns, Limits, reader_of
 from service.uploads.spool import received
 from worker.base.problems import refuse
 from worker.records.labels import is_called
@@ -104,10 +104,10 @@ async def upload(
         read = reader.read if is_safe else partial(processes.read, kind)
 
         def stored() -> tuple[Dataset, bool]:
-            return _added(stores, read(file, Limits.of(stores.settings), Apart(label, color)))
+            return _added(stores, read(file, Limits.of(stores.settings), LabelColumns(label, color)))
 
         identity = await run_in_threadpool(_identity, request, file) if key is not None else ("", "")
-        async with contextlib.nullcontext() if is_safe else processes.turn():
+        async with contextlib.nullcontext() if is_safe else processes.slot():
             return _stored(*await run_in_threadpool(remembered, stores, key, identity, stored, _answers(stores)))
 
 
