@@ -602,16 +602,16 @@ class ScoreOut(TypedDict):
 
 
 class StartOut(TypedDict):
-    """Where to begin, for a program."""
+    """Entry points of the API."""
 
     name: str
     version: str
     """
-    Of the engine.
+    Version of the engine.
     """
     links: dict[str, str]
     """
-    Where to go from here.
+    Paths of the explorer, the documentation, the contract and the info.
     """
 
 
@@ -670,7 +670,7 @@ class TransformIn(TypedDict):
 
 
 class VariantOut(TypedDict):
-    """A variant of a method."""
+    """Variant of a method."""
 
     name: str
     description: str
@@ -942,7 +942,7 @@ class MethodsOptions(TypedDict):
 
     makes: NotRequired[Literal["posterior", "embedding"] | None]
     """
-    Only methods that make this.
+    Only methods with this result.
     """
 
 
@@ -955,15 +955,15 @@ class DrawOptions(TypedDict):
     """
     scale: NotRequired[float | Literal["auto"]]
     """
-    Factor on the covariance; auto: the one that half-sampling suggests.
+    Factor on the covariance; auto: the scale that half-sampling suggests.
     """
     source: NotRequired[Literal["posterior", "prior"]]
     """
-    Which law of the weights.
+    Law of the weights.
     """
     align: NotRequired[Literal["procrustes", "none"]]
     """
-    Rotate to the reference embedding, or not.
+    Whether to rotate the draw to the reference embedding.
     """
     dtype: NotRequired[Literal["float64", "float32"]]
     """
@@ -988,11 +988,11 @@ class SummaryOptions(TypedDict):
     """
     scale: NotRequired[float | Literal["auto"]]
     """
-    Factor on the covariance; auto: the one that half-sampling suggests.
+    Factor on the covariance; auto: the scale that half-sampling suggests.
     """
     source: NotRequired[Literal["posterior", "prior"]]
     """
-    Which law of the weights.
+    Law of the weights.
     """
     dtype: NotRequired[Literal["float64", "float32"]]
     """
@@ -1185,26 +1185,26 @@ class JobPage(TypedDict):
 
 
 class MethodOut(TypedDict):
-    """A method."""
+    """Method."""
 
     name: str
     """
-    What a request calls it.
+    Name in requests.
     """
     title: str
     description: str
     parameters: dict[str, Any]
     """
-    JSON Schema of the request that asks for it.
+    JSON Schema of its request.
     """
     makes: Literal["posterior", "embedding"]
     """
-    What is asked for with it: a posterior, of which to draw, or one embedding.
+    Result of its request: a posterior to draw from, or one embedding.
     """
     family: str
     growth: str
     """
-    How its time grows with n.
+    Growth of its time with n.
     """
     needs_labels: bool
     """
@@ -1212,31 +1212,31 @@ class MethodOut(TypedDict):
     """
     random: bool
     """
-    Whether it has a seed: another one gives another embedding.
+    Whether it has a seed that changes the embedding.
     """
     reproducible: bool
     """
-    Whether the same request has the same bits on every processor; else BLAS kernels and the mathematical library decide about the last digits.
+    Whether the same request has the same bits on every processor; else the last digits depend on BLAS kernels and the mathematical library.
     """
     available: bool
     """
-    Whether what it needs is installed here.
+    Whether its libraries are installed.
     """
     missing_extra: str | None
     """
-    The extra of the package that would bring it; else null.
+    The extra of the package that installs them, if they are missing; else null.
     """
     variants: list[VariantOut]
     """
-    Of a posterior's law; none of embeddings.
+    Variants of a posterior's law; empty for embeddings.
     """
     citations: list[str]
     """
-    Where it comes from.
+    Publications.
     """
     links: dict[str, str]
     """
-    `self`, and `create`: where to POST the request.
+    `self`, and `create`: the path to POST the request to.
     """
 
 

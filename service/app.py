@@ -32,7 +32,6 @@ from service.routes import (
     methods,
     pictures,
     posteriors,
-    scores,
     system,
 )
 from service.schemas import problems
@@ -62,7 +61,6 @@ ROOMS = (
     comparisons,
     jobs,
     methods,
-    scores,
     system,
     explorer,
 )

@@ -1,4 +1,4 @@
-"""`glle backup` and `glle restore`: everything that is the users', into one file and back."""
+"""`glle backup` and `glle restore`: all data of the tenants, to one file and back."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
-from service.cli.start_error import StartError
+from service.cli.options import StartError, add_data_dir
 
 if TYPE_CHECKING:
     import argparse
@@ -17,97 +17,100 @@ if TYPE_CHECKING:
     from worker.base.settings import Settings
     from worker.operations.backup.dump import BackupScope
 
+_COUNT = "in the backup"  # the column of counts
+
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], settings: Settings) -> None:
-    """Add the commands to those of `glle`."""
-    backup = commands.add_parser("backup", help="write everything that is the users' into one file")
-    backup.add_argument("to", type=Path, help="a file, or a folder in which it is named by the time")
-    backup.add_argument("--verify", action="store_true", help="look through that file instead, from end to end")
-    backup.add_argument("--arrays", action="store_true", help="what the cache holds, too: else it is computed again")
+    """Add the commands."""
+    backup = commands.add_parser("backup", help="write all data of the tenants to one file")
+    backup.add_argument("to", type=Path, help="a file, or a folder for a file that is named by the time")
+    backup.add_argument("--verify", action="store_true", help="check that file from end to end; write nothing")
+    backup.add_argument("--arrays", action="store_true", help="include cached arrays, which are else computed again")
     backup.set_defaults(run=_backup)
 
-    restore = commands.add_parser("restore", help="put a backup back; what is there already stays as it is")
-    restore.add_argument("file", type=Path, help="what `glle backup` wrote")
-    restore.add_argument("--dry-run", action="store_true", help="look through it, and say what would be done")
-    restore.add_argument("--overwrite", action="store_true", help="names and tags become those of the backup")
-    restore.add_argument("--no-arrays", dest="arrays", action="store_false", help="leave what the cache held out")
+    restore = commands.add_parser("restore", help="restore a backup; existing data stay unchanged")
+    restore.add_argument("file", type=Path, help="a file that `glle backup` wrote")
+    restore.add_argument("--dry-run", action="store_true", help="check the file and print the changes; write nothing")
+    restore.add_argument("--overwrite", action="store_true", help="take names and tags from the backup")
+    restore.add_argument("--no-arrays", dest="arrays", action="store_false", help="leave cached arrays out")
     restore.set_defaults(run=_restore)
     for command in (backup, restore):
-        command.add_argument("--tenant", action="append", dest="tenants", help="of this tenant only; may be repeated")
-        command.add_argument("--keys", action="store_true", help="the bearer keys, too, by which nobody gets in")
-        command.add_argument("--json", action="store_true", help="the report as JSON")
-        command.add_argument("--data-dir", default=settings.data_dir, help="folder of all data (%(default)s)")
+        command.add_argument("--tenant", action="append", dest="tenants", help="only this tenant; may be repeated")
+        command.add_argument("--keys", action="store_true", help="include the API keys (their hashes)")
+        command.add_argument("--json", action="store_true", help="print the report as JSON")
+        add_data_dir(command, settings)
 
 
-def _backup(chosen: argparse.Namespace, settings: Settings) -> int:
-    from service.cli.data_folder import reached  # noqa: PLC0415 # each command loads what it needs
+def _backup(options: argparse.Namespace, settings: Settings) -> int:
+    from service.cli.data_folder import connected  # noqa: PLC0415 # each command loads what it needs
     from worker.base.files import temporary  # noqa: PLC0415 # each command loads what it needs
     from worker.operations.backup.archive import Writer  # noqa: PLC0415 # each command loads what it needs
-    from worker.operations.backup.dump import dump  # noqa: PLC0415 # each command loads what it needs
 
-    if chosen.verify:
-        return _verify(chosen)
-    settings = replace(settings, data_dir=chosen.data_dir)
+    if options.verify:
+        return _verify(options)
+    settings = replace(settings, data_dir=options.data_dir)
     if not Path(settings.data_dir).is_dir() and not settings.redis_url:
-        raise StartError(f"There is no data folder {settings.data_dir}. Name it with --data-dir.")
-    path: Path = chosen.to
+        raise StartError(f"The data folder {settings.data_dir} does not exist. Name it with --data-dir.")
+    path: Path = options.to
     if path.is_dir():
         path /= time.strftime("glle-%Y%m%dT%H%M%SZ.tar", time.gmtime())
     try:
-        with reached(settings) as here, temporary(path.parent) as file:  # readable by its owner alone
-            counts = dump(here, Writer(file), _chosen(chosen))
+        with connected(settings) as stores, temporary(path.parent) as file:  # readable by its owner alone
+            counts = dump(stores, Writer(file), _selection(options))
             file.publish(path)
     except OSError as error:
-        remedy = "Make the folder, or room in it; a file that was there is as it was."
+        remedy = "Create the folder, or free some space. An existing file is unchanged."
         raise StartError(f"{path} cannot be written: {error.strerror}. {remedy}") from error
-    _tell(chosen, {kind: {"in the backup": count} for kind, count in counts.items()}, ("in the backup",))
-    print(f"{path}: {path.stat().st_size:,} bytes.", file=sys.stderr)  # noqa: T201 # the command's output
+    _print_counts(options, counts)
+    _log(f"{path}: {path.stat().st_size:,} bytes.")
     return 0
 
 
-def _verify(chosen: argparse.Namespace) -> int:
+def _verify(options: argparse.Namespace) -> int:
     from worker.operations.backup.archive import Archive  # noqa: PLC0415 # each command loads what it needs
 
-    with _opened(chosen.to) as file:
+    with _open(options.to) as file:
         manifest = Archive(file).manifest
-    _tell(chosen, {kind: {"in the backup": count} for kind, count in manifest["counts"].items()}, ("in the backup",))
-    said = f"{chosen.to} is whole: taken {manifest['created']} by glle {manifest['glle']}."
-    print(said, file=sys.stderr)  # noqa: T201 # the command's output
+    _print_counts(options, manifest["counts"])
+    _log(f"{options.to} is complete: created {manifest['created']} by glle {manifest['glle']}.")
     return 0
 
 
-def _restore(chosen: argparse.Namespace, settings: Settings) -> int:
-    from service.cli.data_folder import reached  # noqa: PLC0415 # each command loads what it needs
+def _restore(options: argparse.Namespace, settings: Settings) -> int:
+    from service.cli.data_folder import connected  # noqa: PLC0415 # each command loads what it needs
     from worker.operations.backup.archive import Archive  # noqa: PLC0415 # each command loads what it needs
     from worker.operations.backup.restore import COLUMNS, restore  # noqa: PLC0415 # each command loads what it needs
 
-    with _opened(chosen.file) as file:
-        archive = Archive(file)  # before any server is started, or folder made
-        with reached(replace(settings, data_dir=chosen.data_dir)) as here:
-            report = restore(here, archive, _chosen(chosen), rename=chosen.overwrite, dry=chosen.dry_run)
-    _tell(chosen, report.rows, COLUMNS)
-    done = "Nothing was changed: --dry-run." if chosen.dry_run else "Restored."
-    print(done, file=sys.stderr)  # noqa: T201 # the command's output
+    with _open(options.file) as file:
+        archive = Archive(file)  # checked before a server starts or a folder is created
+        with connected(replace(settings, data_dir=options.data_dir)) as stores:
+            report = restore(stores, archive, _selection(options), rename=options.overwrite, dry=options.dry_run)
+    _print_table(options, report.rows, COLUMNS)
+    _log("Nothing was changed: --dry-run." if options.dry_run else "Restored.")
     return 0
 
 
-def _chosen(chosen: argparse.Namespace) -> BackupScope:
+def _selection(options: argparse.Namespace) -> BackupScope:
     from worker.operations.backup.dump import BackupScope  # noqa: PLC0415 # each command loads what it needs
 
-    tenants = None if chosen.tenants is None else frozenset(chosen.tenants)
-    return BackupScope(tenants=tenants, arrays=chosen.arrays, keys=chosen.keys)
+    tenants = None if options.tenants is None else frozenset(options.tenants)
+    return BackupScope(tenants=tenants, arrays=options.arrays, keys=options.keys)
 
 
-def _opened(path: Path) -> Any:
+def _open(path: Path) -> IO[bytes]:
     try:
         return path.open("rb")
     except OSError as error:
         raise StartError(f"{path} cannot be read: {error.strerror}. Name a file that `glle backup` wrote.") from error
 
 
-def _tell(chosen: argparse.Namespace, rows: dict[str, dict[str, int]], columns: tuple[str, ...]) -> None:
-    """Print what was counted, a row a kind."""
-    if chosen.json:
+def _print_counts(options: argparse.Namespace, counts: dict[str, int]) -> None:
+    _print_table(options, {kind: {_COUNT: count} for kind, count in counts.items()}, (_COUNT,))
+
+
+def _print_table(options: argparse.Namespace, rows: dict[str, dict[str, int]], columns: tuple[str, ...]) -> None:
+    """Print the counts of each kind of record, as a table or as JSON."""
+    if options.json:
         print(json.dumps(rows, indent=1))  # noqa: T201 # the command's output
         return
     first = max(map(len, rows))
@@ -115,3 +118,7 @@ def _tell(chosen: argparse.Namespace, rows: dict[str, dict[str, int]], columns: 
     for kind, counts in rows.items():
         cells = [f"{counts[column]:>{len(column)},}" for column in columns]
         print("  ".join([f"{kind:<{first}}", *cells]))  # noqa: T201 # the command's output
+
+
+def _log(text: str) -> None:
+    print(text, file=sys.stderr)  # noqa: T201 # the command's messages

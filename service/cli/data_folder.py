@@ -1,7 +1,7 @@
-"""The data folder of a deployment with embedded servers: who works on it, and how its servers are reached.
+"""Data folder of a deployment with embedded servers: its lock, and the addresses of its servers.
 
-The servers have passwords that nobody is told, and take another free port at each start. The head of the tree writes
-their addresses into the folder, readable by its owner alone, who may read the servers' own files there anyway.
+The embedded servers have random passwords and take free ports at each start. `glle up` writes their addresses to a
+file that only its owner can read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from service.cli.start_error import StartError
+from service.cli.options import StartError, require_both_urls
 from worker.base.files import private_file, temporary
 from worker.operations.embedded_redis import cache_server, queue_server
 from worker.storage.free_space import ADDRESSES
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def held(data: Path) -> Iterator[None]:
-    """Hold the data folder: two trees on one folder would write the same files.
+def locked(data: Path) -> Iterator[None]:
+    """Lock the data folder, because two process trees would write the same files.
 
     Raises
     ------
     StartError
-        When somebody else holds it.
+        If another process holds the lock.
 
     """
     with private_file(data / "lock") as file:
@@ -45,8 +45,8 @@ def held(data: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def told(data: Path, settings: Settings) -> Iterator[None]:
-    """Tell the owner of the folder where its servers are, as long as they run."""
+def published(data: Path, settings: Settings) -> Iterator[None]:
+    """Keep the addresses of the running servers in the data folder."""
     addresses = {"redis_url": settings.redis_url, "cache_url": settings.cache_url}
     with temporary(data) as file:  # readable by its owner alone
         file.write(json.dumps(addresses).encode())
@@ -58,25 +58,23 @@ def told(data: Path, settings: Settings) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def reached(settings: Settings) -> Iterator[Stores]:
+def connected(settings: Settings) -> Iterator[Stores]:
     """Yield the stores of a deployment, whether it runs or not.
 
-    With URLs in the settings they are those. Without, they are those of the data folder's embedded servers: of the
-    running ones, or, when nobody holds the folder, of servers that are started for the purpose and stopped afterwards.
+    Without URLs in the settings the servers are embedded: those of a running `glle up`, else temporary ones.
 
     Raises
     ------
     StartError
-        When only one server is named, or the folder is held by somebody whose servers cannot be reached.
+        If only one URL is set, or if the addresses of the running servers cannot be read.
 
     """
-    if bool(settings.redis_url) != bool(settings.cache_url):
-        raise StartError("Set both GLLE_REDIS_URL and GLLE_CACHE_URL, or neither for embedded servers.")
+    require_both_urls(settings)
     with contextlib.ExitStack() as stack:
         if not settings.redis_url:
             data = Path(settings.data_dir).resolve()
             try:
-                stack.enter_context(held(data))
+                stack.enter_context(locked(data))
             except StartError:
                 settings = _running(data, settings)
             else:
@@ -89,8 +87,8 @@ def _running(data: Path, settings: Settings) -> Settings:
         addresses = json.loads((data / ADDRESSES).read_bytes())
         return replace(settings, redis_url=addresses["redis_url"], cache_url=addresses["cache_url"])
     except (OSError, ValueError, KeyError) as error:
-        detail = f"{data} is in use, and where its servers are cannot be read ({type(error).__name__})."
-        remedy = "Run the command as the service's user; if something there starts or stops just now, try again."
+        detail = f"{data} is in use, and the addresses of its servers cannot be read ({type(error).__name__})."
+        remedy = "Run the command as the service's user. Try again if the service is starting or stopping."
         raise StartError(f"{detail} {remedy}") from error
 
 

@@ -1,11 +1,11 @@
-"""`glle keys`: make, list, revoke and rotate bearer keys, whether the service runs or not."""
+"""`glle keys`: create, list, revoke and rotate API keys, whether the service runs or not."""
 
 from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING
 
-from service.cli.options import span
+from service.cli.options import add_data_dir, span
 from worker.records.tenants import DEFAULT
 from worker.tenancy.api_keys import SCOPES, KeyStore
 
@@ -18,52 +18,51 @@ _COLUMNS = ("id", "tenant", "scopes", "created", "expires", "name")
 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], settings: Settings) -> None:
-    """Add the commands to those of `glle`."""
-    keys = commands.add_parser("keys", help="make, list, revoke and rotate the keys that requests are let in with")
-    ways = keys.add_subparsers(required=True, metavar="what")
+    """Add the commands."""
+    keys = commands.add_parser("keys", help="create, list, revoke and rotate API keys")
+    actions = keys.add_subparsers(required=True, metavar="action")
 
-    create = ways.add_parser("create", help="make a key and print it, this once")
-    create.add_argument("--tenant", default=DEFAULT, help="whose data it is for (%(default)s)")
+    create = actions.add_parser("create", help="create a key and print it once")
+    create.add_argument("--tenant", default=DEFAULT, help="owner of the data (%(default)s)")
     create.add_argument(
-        "--scope", action="append", choices=SCOPES, dest="scopes", help="what it allows; write includes read, admin all"
+        "--scope", action="append", choices=SCOPES, dest="scopes", help="write includes read, admin includes all (read)"
     )
-    create.add_argument("--name", default="", help="a note on who has it")
-    create.add_argument("--expires-days", type=span, help="after so many days it is no longer good (never)")
+    create.add_argument("--name", default="", help="a note about the holder of the key")
+    create.add_argument("--expires-days", type=span, help="days until the key expires (never)")
     create.set_defaults(run=_create)
 
-    ways.add_parser("list", help="list the keys, without what lets in").set_defaults(run=_list)
+    actions.add_parser("list", help="list the keys without their secrets").set_defaults(run=_list)
 
-    revoke = ways.add_parser("revoke", help="make a key worthless, within a second")
+    revoke = actions.add_parser("revoke", help="make a key invalid within a second")
     revoke.set_defaults(run=_revoke)
 
-    rotate = ways.add_parser("rotate", help="give a key a new secret and print it, this once")
+    rotate = actions.add_parser("rotate", help="give a key a new secret and print it once")
     rotate.add_argument(
-        "--overlap-hours", type=span, default=24.0, help="so long the present one is good, too (%(default)g)"
+        "--overlap-hours", type=span, default=24.0, help="hours for which the old secret stays valid (%(default)g)"
     )
     rotate.set_defaults(run=_rotate)
-    for way in (revoke, rotate):
-        way.add_argument("id", help="the key's id, as `glle keys list` tells it")
-    for way in ways.choices.values():
-        way.add_argument("--data-dir", default=settings.data_dir, help="folder of all data (%(default)s)")
+    for action in (revoke, rotate):
+        action.add_argument("id", help="id of the key, from `glle keys list`")
+    for action in actions.choices.values():
+        add_data_dir(action, settings)
 
 
-def _create(chosen: argparse.Namespace, settings: Settings) -> int:
-    del settings  # the folder is what was chosen
-    scopes = tuple(chosen.scopes or ("read",))
-    store = _store(chosen)
-    key, spoken = store.create(chosen.tenant, scopes, chosen.name, chosen.expires_days)
-    until = f"until {key.expires}" if key.expires else "until it is revoked"
-    _say(f"Key {key.id} of tenant {key.tenant}: {', '.join(key.scopes)}; good {until}. Kept in {store.path}.")
-    _say("It is not shown again:")
-    print(spoken)  # noqa: T201 # the command's output
+def _create(options: argparse.Namespace, settings: Settings) -> int:
+    del settings  # --data-dir names the folder
+    store = KeyStore.under(options.data_dir)
+    key, secret = store.create(options.tenant, tuple(options.scopes or ("read",)), options.name, options.expires_days)
+    validity = f"until {key.expires}" if key.expires else "until it is revoked"
+    _log(f"Key {key.id} of tenant {key.tenant}: {', '.join(key.scopes)}; valid {validity}. Stored in {store.path}.")
+    _log("It is not shown again:")
+    print(secret)  # noqa: T201 # the command's output
     return 0
 
 
-def _list(chosen: argparse.Namespace, settings: Settings) -> int:
+def _list(options: argparse.Namespace, settings: Settings) -> int:
     del settings
     rows = [
         (key.id, key.tenant, ",".join(key.scopes), key.created, key.expires or "never", key.name)
-        for key in _store(chosen).all()
+        for key in KeyStore.under(options.data_dir).all()
     ]
     widths = [max(map(len, column)) for column in zip(_COLUMNS, *rows, strict=True)]
     for row in (_COLUMNS, *rows):
@@ -71,24 +70,21 @@ def _list(chosen: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-def _revoke(chosen: argparse.Namespace, settings: Settings) -> int:
+def _revoke(options: argparse.Namespace, settings: Settings) -> int:
     del settings
-    key = _store(chosen).revoke(chosen.id)
-    _say(f"Key {key.id} of tenant {key.tenant} is revoked.")
+    key = KeyStore.under(options.data_dir).revoke(options.id)
+    _log(f"Key {key.id} of tenant {key.tenant} is revoked.")
     return 0
 
 
-def _rotate(chosen: argparse.Namespace, settings: Settings) -> int:
+def _rotate(options: argparse.Namespace, settings: Settings) -> int:
     del settings
-    key, spoken = _store(chosen).rotate(chosen.id, chosen.overlap_hours)
-    _say(f"Key {key.id} has a new secret; the one before is good for {chosen.overlap_hours:g} hours. Not shown again:")
-    print(spoken)  # noqa: T201 # the command's output
+    key, secret = KeyStore.under(options.data_dir).rotate(options.id, options.overlap_hours)
+    _log(f"Key {key.id} has a new secret; the old one stays valid for {options.overlap_hours:g} hours.")
+    _log("It is not shown again:")
+    print(secret)  # noqa: T201 # the command's output
     return 0
 
 
-def _store(chosen: argparse.Namespace) -> KeyStore:
-    return KeyStore.under(chosen.data_dir)
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)  # noqa: T201 # the key alone goes to the output
+def _log(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)  # noqa: T201 # standard output has the key alone

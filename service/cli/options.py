@@ -1,4 +1,4 @@
-"""The settings as options of the commands: each row of the one table is a flag, too."""
+"""Options that several commands share: one flag for each row of the settings table, and the data folder."""
 
 from __future__ import annotations
 
@@ -11,51 +11,62 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _DEST = "setting_"
+_LONGEST_SPAN = 36_500  # days of a hundred years
+
+
+class StartError(RuntimeError):
+    """Reason why a command cannot start; the message names the remedy."""
 
 
 def add_flags(command: argparse.ArgumentParser, settings: Settings) -> None:
-    """Give a command a flag for each setting; its help tells what holds without it."""
-    group = command.add_argument_group("settings", "Each is an environment variable, too: --max-body is GLLE_MAX_BODY.")
+    """Add a flag for each setting, with the current value in its help."""
+    group = command.add_argument_group("settings", "Each flag is also a variable: --max-body is GLLE_MAX_BODY.")
     for row in rows():
-        now = row.shown(getattr(settings, row.name))
-        one_of = f" One of {', '.join(row.choices)}." if row.choices else ""
+        value = row.shown(getattr(settings, row.name))
+        choices = f" One of {', '.join(row.choices)}." if row.choices else ""
         group.add_argument(
             row.flag,
             dest=_DEST + row.name,
             metavar=type(row.default).__name__.upper(),
-            help=f"{row.help}{one_of} ({now or 'empty'})".replace("%", "%%"),
+            help=f"{row.help}{choices} ({value or 'empty'})".replace("%", "%%"),
         )
 
 
-def given(chosen: argparse.Namespace) -> dict[str, str]:
-    """Return the flags that were given, as environment variables.
+def add_data_dir(command: argparse.ArgumentParser, settings: Settings) -> None:
+    """Add `--data-dir` to a command that takes no other setting."""
+    command.add_argument("--data-dir", default=settings.data_dir, help="data folder of the deployment (%(default)s)")
+
+
+def settings_of(options: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
+    """Return the settings of a command line; flags override the environment.
 
     Raises
     ------
     SettingsError
-        For a value that cannot be used, and for a password: every user of the machine sees command lines.
+        For an invalid value, and for a password, because all users of the machine can see command lines.
 
     """
-    found = {}
+    flags = {}
     for row in rows():
-        text = getattr(chosen, _DEST + row.name, None)
+        text = getattr(options, _DEST + row.name, None)
         if text is None:
             continue
         if row.secret and row.shown(text) != text:
             raise SettingsError(f"{row.flag} has a password, which command lines show: set {row.variable} instead.")
         row.parse(text, f"{row.flag} {text}")
-        found[row.variable] = text
-    return found
+        flags[row.variable] = text
+    return Settings.from_env({**environ, **flags})
 
 
-def settings_of(chosen: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
-    """Return the settings of a command line in an environment: flags come first."""
-    return Settings.from_env({**environ, **given(chosen)})
+def require_both_urls(settings: Settings) -> None:
+    """Raise `StartError` if only one of the two servers has a URL."""
+    if bool(settings.redis_url) != bool(settings.cache_url):
+        raise StartError("Set both GLLE_REDIS_URL and GLLE_CACHE_URL, or neither for embedded servers.")
 
 
 def span(text: str) -> float:
-    """Return a number of hours or days that a flag gives, a hundred years at most."""
+    """Parse a number of hours or days for argparse."""
     value = float(text)
-    if not 0 <= value <= 36_500:
-        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 36,500")
+    if not 0 <= value <= _LONGEST_SPAN:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0 and {_LONGEST_SPAN:,}")
     return value

@@ -1,4 +1,4 @@
-"""`glle settings`: the table of settings as text, as what holds now, and as docs/reference/settings.md."""
+"""`glle settings`: the table of settings, their current values, and docs/reference/settings.md."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "settings.md
 
 _HEAD = """# Settings
 
-Each setting is an environment variable, and a flag of `glle up`, `glle serve` and `glle worker`; a flag comes before
-its variable. Every process of a deployment should have the same ones. `glle settings` prints this table,
-`glle settings --current` what holds in its environment (passwords hidden). This page is written by
-`glle settings --write`.
+Each setting is an environment variable, and a flag of `glle up`, `glle serve` and `glle worker`. A flag overrides its
+variable. Use the same settings for every process of a deployment. `glle settings` prints this table;
+`glle settings --current` prints the values of its environment, with passwords hidden. `glle settings --write` writes
+this page.
 
 | Variable | Flag | Default | |
 |---|---|---|---|
@@ -25,13 +25,13 @@ its variable. Every process of a deployment should have the same ones. `glle set
 
 
 def listed() -> str:
-    """Return a line a setting: variable, default, help."""
+    """Return one line for each setting: variable, default, help."""
     width = max(len(name) for name, _, _ in table())
-    return "\n".join(f"{name:<{width}}  {default!s:<12}  {told}" for name, default, told in table())
+    return "\n".join(f"{name:<{width}}  {default!s:<12}  {text}" for name, default, text in table())
 
 
 def current(environ: Mapping[str, str]) -> str:
-    """Return a line a setting: variable, its value in `environ`, and whether it was set; no secret is shown."""
+    """Return one line for each setting: variable, value without secrets, and its origin."""
     settings = Settings.from_env(environ)
     shown = [(row, row.shown(getattr(settings, row.name)) or "(empty)") for row in rows()]
     width = max(len(row.variable) for row, _ in shown)
@@ -46,7 +46,7 @@ def page() -> str:
     """Return docs/reference/settings.md."""
     lines = []
     for row in rows():
-        one_of = f" One of {', '.join(f'`{choice}`' for choice in row.choices)}." if row.choices else ""
+        choices = f" One of {', '.join(f'`{choice}`' for choice in row.choices)}." if row.choices else ""
         default = f"`{row.default}`" if row.default != "" else ""
-        lines.append(f"| `{row.variable}` | `{row.flag}` | {default} | {row.help}{one_of} |\n")
+        lines.append(f"| `{row.variable}` | `{row.flag}` | {default} | {row.help}{choices} |\n")
     return _HEAD + "".join(lines)

@@ -1,77 +1,86 @@
-"""`glle store`: what the object store has, and sweeping it."""
+"""`glle store` and `glle scrub`: size and sweep of the object store, and a check of the stored data sets."""
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
-from service.cli.options import add_flags, span
+from service.cli.options import add_data_dir, add_flags, span
 from worker.base.settings import SettingsError
 from worker.operations.store_sweep import ORPHAN_SECONDS, sweep
+from worker.storage.datasets import DatasetStore
 from worker.stores import Stores
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Iterator
 
     from worker.base.settings import Settings
     from worker.storage.object_store.store import ObjectStore
 
 
 def add_to(commands: argparse._SubParsersAction[argparse.ArgumentParser], settings: Settings) -> None:
-    """Add the commands to those of `glle`."""
-    store = commands.add_parser("store", help="look at the object store behind the cache, and sweep it")
-    ways = store.add_subparsers(required=True, metavar="what")
-
-    ways.add_parser("show", help="tell how much is there").set_defaults(run=_show)
-
-    swept = ways.add_parser("sweep", help="remove what has expired, or is about nothing any more; once a day does")
-    swept.add_argument(
+    """Add the commands."""
+    store = commands.add_parser("store", help="show or sweep the object store behind the cache")
+    actions = store.add_subparsers(required=True, metavar="action")
+    actions.add_parser("show", help="print the number and the size of the objects").set_defaults(run=_show)
+    sweeping = actions.add_parser("sweep", help="remove expired and unreferenced objects; run it once a day")
+    sweeping.add_argument(
         "--orphans",
         action="store_true",
-        help="remove objects that no index names, too; only where no other deployment has the same URL",
+        help="also remove objects without an index entry; only if no other deployment uses the same URL",
     )
-    swept.add_argument(
+    sweeping.add_argument(
         "--age-hours",
         type=span,
         default=ORPHAN_SECONDS / 3600,
-        help="so long an object may be nobody's: it is being written (%(default)g)",
+        help="least age of an orphan: a younger one may still be in writing (%(default)g)",
     )
-    swept.set_defaults(run=_sweep)
-    for way in ways.choices.values():
-        add_flags(way, settings)
+    sweeping.set_defaults(run=_sweep)
+    for action in actions.choices.values():
+        add_flags(action, settings)
+
+    scrub = commands.add_parser("scrub", help="compare every data set with its digest; exit code 1 if one is damaged")
+    add_data_dir(scrub, settings)
+    scrub.set_defaults(run=_scrub)
 
 
-def _show(chosen: argparse.Namespace, settings: Settings) -> int:
-    del chosen
-
-    def show(_: Stores, objects: ObjectStore) -> None:
+def _show(options: argparse.Namespace, settings: Settings) -> int:
+    del options
+    with _object_store(settings) as (_, objects):
         count, nbytes, condemned = objects.index.sums()
-        _say(f"{count:,} objects of {nbytes:,} bytes; {condemned:,} more are to be removed.")
-
-    return _with_store(settings, show)
-
-
-def _sweep(chosen: argparse.Namespace, settings: Settings) -> int:
-    def swept(here: Stores, objects: ObjectStore) -> None:
-        told = sweep(here, objects, orphans=chosen.orphans, age=3600 * chosen.age_hours)
-        _say(f"{told.expired:,} had expired, {told.deserted:,} were about nothing; {told.condemned:,} were removed.")
-        left = "removed" if chosen.orphans else "left; --orphans removes them"
-        _say(f"{told.orphans:,} that no index names: {left}.")
-
-    return _with_store(settings, swept)
-
-
-def _with_store(settings: Settings, work: Callable[[Stores, ObjectStore], None]) -> int:
-    """Do something with the store of a deployment."""
-    here = Stores.connect(settings)
-    try:
-        if here.cache.objects is None:
-            raise SettingsError("GLLE_STORE_URL is not set: there is no object store.")
-        work(here, here.cache.objects)
-    finally:
-        here.close()
+        _print(f"{count:,} objects of {nbytes:,} bytes; {condemned:,} more are to be removed.")
     return 0
 
 
-def _say(text: str) -> None:
-    print(text)  # noqa: T201 # the command's output
+def _sweep(options: argparse.Namespace, settings: Settings) -> int:
+    with _object_store(settings) as (stores, objects):
+        swept = sweep(stores, objects, orphans=options.orphans, age=3600 * options.age_hours)
+        _print(f"{swept.expired:,} expired, {swept.deserted:,} unreferenced; {swept.condemned:,} removed.")
+        action = "removed" if options.orphans else "kept; --orphans removes them"
+        _print(f"{swept.orphans:,} without an index entry: {action}.")
+    return 0
+
+
+def _scrub(options: argparse.Namespace, settings: Settings) -> int:
+    del settings
+    store = DatasetStore.under(options.data_dir)
+    count, nbytes = store.usage()
+    damaged = 0
+    for id_ in store.damaged():
+        damaged += 1
+        _print(f"{id_} is damaged: upload the same data again, or restore a backup.")
+    _print(f"{count:,} data sets of {nbytes:,} bytes read; {damaged:,} damaged.")
+    return int(damaged > 0)
+
+
+@contextlib.contextmanager
+def _object_store(settings: Settings) -> Iterator[tuple[Stores, ObjectStore]]:
+    with contextlib.closing(Stores.connect(settings)) as stores:
+        if stores.cache.objects is None:
+            raise SettingsError("GLLE_STORE_URL is not set: this deployment has no object store. Set it.")
+        yield stores, stores.cache.objects
+
+
+def _print(text: str) -> None:
+    print(text, flush=True)  # noqa: T201 # the command's output

@@ -1,27 +1,96 @@
-"""The explorer: a page on which people look at embeddings, and the files it is made of."""
+"""The explorer page and its files, read and compressed once, each with a strong ETag.
 
+Not by Starlette's StaticFiles, whose ETags depend on the modification time and which neither compresses nor sets a
+Content-Security-Policy. The policy keeps the browser from requests to other hosts.
+"""
+
+import gzip
+import hashlib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Request, Response
+import fastapi
+from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
 import glle_engine
-from service.explorer.static_files import INDEX, files
+from service.encoding.compression import accepts_gzip
+from service.responses.conditional import client_has_it
 from service.schemas.problems import documented
 from worker.base.problems import refuse
 
 router = APIRouter(tags=["service"])
 
+FOLDER = Path(__file__).parent
+INDEX = "index.html"
+MEDIA = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
+}
+# The plotting library compiles its WebGL commands at run time, which needs 'unsafe-eval'; without it the page draws in
+# two dimensions. Scripts come from this host alone, and none is inline.
+POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-eval'; img-src 'self' blob: data:; object-src 'none'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_REVALIDATE = "no-cache"
+_YEAR = "public, max-age=31536000, immutable"  # the version is part of the name
 _JSON = "application/json"
 _HTML = "text/html"
 
 
+@dataclass(frozen=True)
+class PageFile:
+    """File of the page, plain and compressed by gzip, with its headers."""
+
+    body: bytes
+    compressed: bytes
+    headers: dict[str, str]
+
+    @classmethod
+    def read(cls, path: Path) -> "PageFile":
+        """Read a file, and compress it."""
+        body = path.read_bytes()
+        return cls(
+            body,
+            gzip.compress(body, 9, mtime=0),
+            {
+                "Content-Type": MEDIA[path.suffix],
+                "ETag": f'"{hashlib.sha256(body).hexdigest()[:32]}"',
+                "Cache-Control": _YEAR if path.parent.name == "vendor" else _REVALIDATE,
+                "Vary": "Accept, Accept-Encoding",
+                "Content-Security-Policy": POLICY,
+                "Referrer-Policy": "no-referrer",
+            },
+        )
+
+    def response(self, request: Request) -> Response:
+        """Return the file, compressed if the client accepts it, or 304 if the client has it."""
+        if client_has_it(request, self.headers):
+            return Response(status_code=304, headers=self.headers)
+        if accepts_gzip(request.headers.get("accept-encoding", "").encode()):
+            return Response(self.compressed, headers={**self.headers, "Content-Encoding": "gzip"})
+        return Response(self.body, headers=self.headers)
+
+
+@cache
+def files() -> dict[str, PageFile]:
+    """Return every file of the page by its path below the folder."""
+    paths = sorted(path for path in FOLDER.rglob("*") if path.suffix in MEDIA)
+    return {path.relative_to(FOLDER).as_posix(): PageFile.read(path) for path in paths}
+
+
 class StartOut(BaseModel):
-    """Where to begin, for a program."""
+    """Entry points of the API."""
 
     name: str = Field(examples=["glle"])
-    version: str = Field(description="Of the engine.")
-    links: dict[str, str] = Field(description="Where to go from here.")
+    version: str = Field(description="Version of the engine.")
+    links: dict[str, str] = Field(description="Paths of the explorer, the documentation, the contract and the info.")
 
 
 @router.get(
@@ -30,16 +99,16 @@ class StartOut(BaseModel):
     response_class=Response,
     responses={
         200: {
-            "description": "The page; for a program that accepts JSON alone, where to begin.",
+            "description": "The page; for a program that accepts JSON alone, the entry points.",
             "content": {_HTML: {"schema": {"type": "string"}}},
             "model": StartOut,
         },
-        304: {"description": "The client's copy is good."},
+        304: {"description": "The client's copy is current."},
         **documented(),
     },
 )
 def root(request: Request) -> Response:
-    """Show the page on which data sets are embedded and looked at; programs get links by `Accept: application/json`."""
+    """Return the explorer page; a program that sends `Accept: application/json` gets links."""
     accepted = request.headers.get("accept", "")
     if _JSON in accepted and _HTML not in accepted:
         links = {"explorer": "/", "docs": "/docs", "contract": "/openapi.json", "info": "/v1/info"}
@@ -49,8 +118,8 @@ def root(request: Request) -> Response:
 
 
 @router.get("/explorer/{path:path}", include_in_schema=False)
-def page_file(request: Request, path: Annotated[str, Path()]) -> Response:
+def page_file(request: Request, path: Annotated[str, fastapi.Path()]) -> Response:
     """Return a file of the page."""
     if (file := files().get(path)) is None:
-        raise refuse("no-such-route", 404, f"The page has no file {path[:100]!r}.", "Start at /.")
+        raise refuse("no-such-route", 404, f"The page has no file {path[:100]!r}.", "Open the page at /.")
     return file.response(request)

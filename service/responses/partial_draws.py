@@ -15,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from service.encoding.aborted import BrokenOffError
 from service.encoding.arrays import NPY, Stack
 from service.responses.streaming import Stream, states
-from service.submission.dependencies import made_again
+from service.submission.jobs import reopened
 from worker.jobs.shards import draw_counts
 from worker.records.tenants import DEFAULT
 
@@ -74,7 +74,7 @@ async def as_they_come(here: Stores, streams: Streams, job: Job, spec: DrawsSpec
             return
         if streams.stopped:
             raise BrokenOffError(f"The service stops; {sent} of the {spec.total} draws of job {job.id} were sent.")
-        job = await run_in_threadpool(made_again, here, job)
+        job = await run_in_threadpool(reopened, here, job)
     raise BrokenOffError(f"Draw {sent} of job {job.id} is evicted again and again; the cache is too small for its use.")
 
 

@@ -12,7 +12,7 @@ import redis
 from starlette.concurrency import run_in_threadpool
 
 from service.encoding.aborted import BreakableResponse, BrokenOffError
-from service.submission.dependencies import look
+from service.submission.jobs import look
 from worker.base.problems import refuse
 
 if TYPE_CHECKING:

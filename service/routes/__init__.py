@@ -1,1 +1,5 @@
-"""The routes, one file a resource."""
+"""Routes of the API, one file for each resource.
+
+May import `submission`, `responses`, `uploads`, `encoding` and `schemas`. Start with `params` (shared parameters),
+then `posteriors`.
+"""

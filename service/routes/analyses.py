@@ -1,6 +1,7 @@
-"""What is asked beside draws: a summary of many, new points, generated data, advice on parameters."""
+"""Analyses of a posterior or a data set: summary, new points, generated data, calibration, advice."""
 
-from typing import Annotated, Any, Literal
+from functools import partial
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
@@ -14,13 +15,29 @@ from service.encoding.arrow import ARROW
 from service.encoding.selection import Points
 from service.responses.analyses import Wanted, result_response
 from service.responses.conditional import SCALE_DOCUMENTED
-from service.routes.draws import CREATING, MISSING, Half, Law, Seed
-from service.routes.posteriors import ACCEPTED, LATE, Wait
+from service.routes.params import (
+    ACCEPTED,
+    DONE,
+    NOT_FITTED,
+    NOT_MODIFIED,
+    ON_DATASET,
+    ON_POSTERIOR,
+    Command,
+    CommandOptions,
+    DtypeQuery,
+    FirstQuery,
+    Id,
+    ScaleQuery,
+    SeedQuery,
+    SourceQuery,
+    TenantStores,
+    Wait,
+)
 from service.schemas.analyses import AdviceIn, CalibrationIn, ReconstructionsIn, TransformIn
 from service.schemas.problems import documented
-from service.schemas.resources import First, JobOut
-from service.submission.dependencies import Deadline, Here, accepted, analysis_job, answered, settle
-from service.submission.idempotency import IN_USE, Key, once
+from service.schemas.resources import JobOut
+from service.submission.idempotency import once
+from service.submission.jobs import accepted, analysis_job, computed, job_response
 from service.submission.validation import (
     require_calibratable,
     require_dataset,
@@ -28,11 +45,11 @@ from service.submission.validation import (
     require_not_all_equal,
     require_posterior,
     require_sample,
-    require_success,
     require_within,
 )
 from service.uploads.formats.json_table import table_of
 from service.uploads.registry import Limits
+from worker.analyses.base import AnalysisSpec
 from worker.analyses.posterior_analyses import (
     MOST_SUMMARISED,
     AdviceSpec,
@@ -53,11 +70,6 @@ from worker.stores import Stores
 router = APIRouter(tags=["analyses"])
 
 _SUMMARY_MEDIA = (JSON, NPZ, ARROW, CSV)
-_DONE: dict[int | str, dict[str, Any]] = {
-    200: {"model": JobOut, "description": "Done already: see links.result."},
-    **ACCEPTED,
-}
-_COMMAND = {"_413": "Body too long.", "_415": "Not JSON.", **LATE}
 
 
 @router.get(
@@ -70,70 +82,64 @@ _COMMAND = {"_413": "Body too long.", "_415": "Not JSON.", **LATE}
             "content": {media: {} for media in _SUMMARY_MEDIA},
             "headers": SCALE_DOCUMENTED,
         },
-        304: {"description": "The client's copy is good."},
+        **NOT_MODIFIED,
         **ACCEPTED,
-        **documented(**MISSING, _406="No offered type is accepted.", _422="Out of range, or larger than the cache."),
+        **documented(**NOT_FITTED, _406="No offered type is accepted.", _422="Out of range, or larger than the cache."),
     },
 )
 async def summary(
-    id: str,  # noqa: A002 # the name in the path
+    id_: Id,
     request: Request,
-    here: Here,
+    stores: TenantStores,
     count: Annotated[
         int, Query(ge=2, le=MOST_SUMMARISED, description="Draws; a hundred or more rank points by their spread.")
     ] = 100,
-    first: First = 0,
-    seed: Seed = 0,
-    scale: Annotated[
-        Annotated[float, Query(ge=0, allow_inf_nan=False)] | Literal["auto"],
-        Query(description="Factor on the covariance; auto: the one that half-sampling suggests."),
-    ] = 1.0,
-    source: Law = "posterior",
-    dtype: Half = "float64",
+    first: FirstQuery = 0,
+    seed: SeedQuery = 0,
+    scale: ScaleQuery = 1.0,
+    source: SourceQuery = "posterior",
+    dtype: DtypeQuery = "float64",
     points: Points = None,
     wait: Wait = 10.0,
 ) -> Response:
-    """Return what draws first, ..., first + count - 1 say together: immutable, with a strong ETag.
+    """Return a summary of the draws first, ..., first + count - 1: immutable, with a strong ETag.
 
-    `arrays`: `consensus` (n, p), the generalised Procrustes mean; `covariance` (n, p, p) of each point's place over
-    the draws and `spread` (n,), the root of its trace; `stability` (n,), the share of a point's neighbours that stay
-    its neighbours; `local_trust` (n,), each point's trustworthiness in the reference embedding. `quantiles` over the
-    points of the last three. `spectrum`, a row a draw: `eigenvalues`, `relative_gaps` (null: not known, because the
-    solver did not estimate the next eigenvalue), `agreement` of its span with the reference's. `notes`: what was
-    remarkable in the fit, and whether the draws have little in common with the reference. npz has the arrays and the
-    spectrum, with NaN for null; CSV and Arrow a row a point.
+    `arrays`: `consensus` (n, p), the generalised Procrustes mean; `covariance` (n, p, p) of each point's position over
+    the draws and `spread` (n,), the root of its trace; `stability` (n,), the share of a point's neighbors that stay
+    its neighbors; `local_trust` (n,), each point's trustworthiness in the reference embedding. `quantiles` over the
+    points of the last three. `spectrum`, one row for each draw: `eigenvalues`, `relative_gaps` (null if the solver did
+    not estimate the next eigenvalue), `agreement` of its span with that of the reference. `notes`: findings of the
+    fit, and a note if the draws have little in common with the reference. npz has the arrays and the spectrum, with
+    NaN for null; CSV and Arrow have one row for each point.
 
-    With `scale=auto` the scale is that of POST .../calibration with its defaults, as for draws, whatever the seed. Its
-    result stands beside the rest as `calibration`, with `half_sample_spread` (n,) among the arrays. Where LLE's bias
-    exceeds its spread no spread shows it.
+    With `scale=auto` the scale is that of POST .../calibration with its defaults, as for draws, for every seed. Its
+    result is added as `calibration`, and `half_sample_spread` (n,) to the arrays. No spread shows LLE's bias where the
+    bias exceeds it.
     """
     negotiated(request, _SUMMARY_MEDIA)
-    record = await run_in_threadpool(require_posterior, here, id)
-    require_sample(here, record, source, first=first, count=count)
-    auto = scale == "auto"
-    if auto:
+    record = await run_in_threadpool(require_posterior, stores, id_)
+    require_sample(stores, record, source, first=first, count=count)
+    is_auto = scale == "auto"
+    if is_auto:
         require_calibratable(record, source)
     spec = SummarySpec(
         count=count,
         first=first,
         seed=seed,
-        scale=1.0 if auto else float(scale),
+        scale=1.0 if is_auto else float(scale),
         source=source,
-        calibrated=auto,
+        calibrated=is_auto,
         engine=numbers_for(record.numbers),
     )
-    key = spec.cache_key(id)
-    entry = await run_in_threadpool(here.cache.view, key)
+    cached = partial(stores.cache.view, spec.cache_key(id_))
+    entry = await run_in_threadpool(cached)
     if entry is None:
-        terms = Terms(priority="interactive" if not auto and _quick(here, record, count) else "batch")
-        job = await run_in_threadpool(analysis_job, here, spec, posterior=id, terms=terms)
-        job = await settle(here, job, wait)
-        if job.is_open:
-            return accepted(job)
-        require_success(job)
-        entry = await run_in_threadpool(here.cache.view, key)
-        if entry is None:  # evicted at once: the cache is too busy for now
-            return accepted(job)
+        terms = Terms(priority="interactive" if not is_auto and _is_quick(stores, record, count) else "batch")
+        submit = partial(analysis_job, stores, spec, posterior=id_, terms=terms)
+        result = await computed(stores, cached, submit, wait)
+        if isinstance(result, Job):
+            return accepted(result)
+        entry = result
     return await run_in_threadpool(result_response, spec, entry, Wanted(request, dtype, points))
 
 
@@ -143,29 +149,21 @@ async def summary(
     status_code=202,
     response_model=JobOut,
     responses={
-        **_DONE,
+        **DONE,
         **documented(
-            **{**CREATING, "_404": "No such posterior, or data set."},
-            **_COMMAND,
+            **{**ON_POSTERIOR, "_404": "No such posterior, or data set."},
             _422="Out of range, other features than the training data, or a bad cell.",
         ),
     },
 )
-async def transform(
-    id: str,  # noqa: A002 # the name in the path
-    body: TransformIn,
-    here: Here,
-    wait: Wait = 0.0,
-    deadline: Deadline = None,
-    key: Key = None,
-) -> Response:
-    """Place new points by their LLE weights on the training points; a training point gets exactly its own place.
+async def transform(id_: Id, body: TransformIn, stores: TenantStores, command: Command) -> Response:
+    """Embed new points by their LLE weights on the training points; a training point keeps its exact position.
 
-    No point's answer depends on the others. The result has `embedding` (m, p), the places in the reference embedding,
-    and `distances` (m,) to the nearest training point: far from all of them the embedding extrapolates. With `draws`
-    also `mean` (m, p) and `covariance` (m, p, p) of each place over so many draws.
+    The result of a point does not depend on the other points. The result has `embedding` (m, p), positions in the
+    reference embedding, and `distances` (m,) to the nearest training point: far from all of them the embedding
+    extrapolates. With `draws` it also has `mean` (m, p) and `covariance` (m, p, p) of each position over the draws.
     """
-    return await answered(here, await run_in_threadpool(_transform, here, id, body, deadline, key), wait)
+    return await job_response(stores, partial(_transform, stores, id_, body, command), command.wait)
 
 
 @router.post(
@@ -173,24 +171,14 @@ async def transform(
     summary="Generate data",
     status_code=202,
     response_model=JobOut,
-    responses={
-        **_DONE,
-        **documented(**CREATING, **_COMMAND, _422="Out of range, or larger than the cache."),
-    },
+    responses={**DONE, **documented(**ON_POSTERIOR, _422="Out of range, or larger than the cache.")},
 )
-async def reconstructions(
-    id: str,  # noqa: A002 # the name in the path
-    body: ReconstructionsIn,
-    here: Here,
-    wait: Wait = 0.0,
-    deadline: Deadline = None,
-    key: Key = None,
-) -> Response:
-    """Generate data from drawn weights, each point from its neighbours: x_i = X_i w_i.
+async def reconstructions(id_: Id, body: ReconstructionsIn, stores: TenantStores, command: Command) -> Response:
+    """Generate data from drawn weights, each point from its neighbors: x_i = X_i w_i.
 
     The result has `data` (count, n, d); data set i is of the weights of draw first + i.
     """
-    return await answered(here, await run_in_threadpool(_reconstructions, here, id, body, deadline, key), wait)
+    return await job_response(stores, partial(_reconstructions, stores, id_, body, command), command.wait)
 
 
 @router.post(
@@ -198,24 +186,17 @@ async def reconstructions(
     summary="Calibrate the scale by half-sampling",
     status_code=202,
     response_model=JobOut,
-    responses={**_DONE, **documented(**CREATING, **_COMMAND, _422="Out of range, published, or too few points.")},
+    responses={**DONE, **documented(**ON_POSTERIOR, _422="Out of range, published, or too few points.")},
 )
-async def calibration(
-    id: str,  # noqa: A002 # the name in the path
-    body: CalibrationIn,
-    here: Here,
-    wait: Wait = 0.0,
-    deadline: Deadline = None,
-    key: Key = None,
-) -> Response:
-    """Find the scale at which the median spread of draws is that of half-samples, which need nothing but the data.
+async def calibration(id_: Id, body: CalibrationIn, stores: TenantStores, command: Command) -> Response:
+    """Find the scale at which the median spread of draws equals that of half-samples, which need only the data.
 
-    The result has `scale`, `ratio` of the medians there, `rank_correlation` of the two spreads over points, `slope` of
-    spread over scale in logarithms (null: scale 1 was right at once), `saturated` (the spread hardly depends on the
-    scale, which the data then do not tell), the `trace` of (scale, ratio), and the arrays `half_sample_spread` and
-    `draw_spread` (n,). With the defaults it is the posterior's own: `scale=auto` of draws and summaries from then on.
+    The result has `scale`, `ratio` of the medians at it, `rank_correlation` of the two spreads over points, `slope` of
+    spread over scale in logarithms (null if scale 1 was right at once), `saturated` (the spread hardly depends on the
+    scale, so that the data do not determine it), the `trace` of (scale, ratio), and the arrays `half_sample_spread`
+    and `draw_spread` (n,). With the defaults it sets `scale=auto` of later draws and summaries of this posterior.
     """
-    return await answered(here, await run_in_threadpool(_calibration, here, id, body, deadline, key), wait)
+    return await job_response(stores, partial(_calibration, stores, id_, body, command), command.wait)
 
 
 @router.post(
@@ -223,47 +204,53 @@ async def calibration(
     summary="Judge n_neighbors and n_components",
     status_code=202,
     response_model=JobOut,
-    responses={
-        **_DONE,
-        **documented(
-            _404="No such data set.",
-            _409="The job was cancelled while this request waited. " + IN_USE,
-            **_COMMAND,
-            _422="Out of range, too few points, or all equal.",
-        ),
-    },
+    responses={**DONE, **documented(**ON_DATASET, _422="Out of range, too few points, or all equal.")},
 )
-async def advice(body: AdviceIn, here: Here, wait: Wait = 0.0, deadline: Deadline = None, key: Key = None) -> Response:
-    """Judge a range of n_neighbors on a data set, and how many components go with the best of them.
+async def advice(body: AdviceIn, stores: TenantStores, command: Command) -> Response:
+    """Judge a range of n_neighbors on a data set, and the number of components for the best of them.
 
     The result has `neighbors_curve` (components of the graph, reconstruction error, trustworthiness, continuity and
     instability at each k below n), `components_curve` (eigenvalue and relative gap at each p),
     `intrinsic_dimension`, and the suggestions `n_neighbors` and `n_components`, null where the curve allows none.
     Nothing is applied.
     """
-    return await answered(here, await run_in_threadpool(_advice, here, body, deadline, key), wait)
+    return await job_response(stores, partial(_advice, stores, body, command), command.wait)
 
 
-def _quick(here: Stores, record: PosteriorRecord, count: int) -> bool:
-    """Say whether a summary takes a moment: few draws of a posterior whose fit takes a moment, too."""
+def _is_quick(stores: Stores, record: PosteriorRecord, count: int) -> bool:
+    """Return whether a summary is quick: few draws of a posterior that is quick to fit."""
     seconds = count * draw_seconds(record.n, record.spec["n_components"])
-    return is_quick_fit(record.n, record.d, record.spec) and seconds <= here.settings.shard_seconds
+    return is_quick_fit(record.n, record.d, record.spec) and seconds <= stores.settings.shard_seconds
 
 
-def _transform(here: Stores, id_: str, body: TransformIn, deadline: float | None, key: str | None) -> Job:
-    record = require_posterior(here, id_)
+def _submitted(
+    stores: Stores,
+    command: CommandOptions,
+    request: tuple[str, object],
+    spec: AnalysisSpec,
+    posterior: str | None,
+    points: Array | None = None,
+) -> Job:
+    """Return the job of an analysis, once for each Idempotency-Key."""
+    terms = Terms.within(command.deadline)
+    submit = partial(analysis_job, stores, spec, posterior=posterior, terms=terms, points=points)
+    return once(stores, command.key, request, submit)
+
+
+def _transform(stores: Stores, id_: str, body: TransformIn, command: CommandOptions) -> Job:
+    record = require_posterior(stores, id_)
     if body.draws:
-        require_sample(here, record, body.source, first=body.first, count=body.draws)
-    dataset, shape, points = _points(here, body)
+        require_sample(stores, record, body.source, first=body.first, count=body.draws)
+    dataset, shape, points = _points(stores, body)
     if shape[1] != record.d:
         raise InvalidShapeError(
             f"The new points have shape {shape}; the training data have {record.d} features.",
-            remedy=f"Give a matrix of {record.d} columns.",
+            remedy=f"Send a matrix of {record.d} columns.",
             details={"shape": list(shape), "features": record.d},
         )
     n, p = shape[0], record.spec["n_components"]
-    here.cache.check_size(entry_bytes((n, p, p + 2), (n,)), f"The result of {n:,} points")
-    here.cache.check_size(entry_bytes((body.draws, n, p)), f"Placing {n:,} points in {body.draws:,} draws")
+    stores.cache.check_size(entry_bytes((n, p, p + 2), (n,)), f"The result of {n:,} points")
+    stores.cache.check_size(entry_bytes((body.draws, n, p)), f"Embedding {n:,} points in {body.draws:,} draws")
     spec = TransformSpec(
         dataset=dataset,
         draws=body.draws,
@@ -273,25 +260,23 @@ def _transform(here: Stores, id_: str, body: TransformIn, deadline: float | None
         source=body.source,
         engine=numbers_for(record.numbers),
     )
-    asked = {**body.model_dump(exclude={"data"}), "dataset": dataset}
-    request = (f"POST /v1/posteriors/{id_}/transform", asked)
-    terms = Terms.within(deadline)
-    return once(here, key, request, lambda: analysis_job(here, spec, posterior=id_, terms=terms, points=points))
+    request = (f"POST /v1/posteriors/{id_}/transform", {**body.model_dump(exclude={"data"}), "dataset": dataset})
+    return _submitted(stores, command, request, spec, id_, points)
 
 
-def _points(here: Stores, body: TransformIn) -> tuple[str, tuple[int, int], Array | None]:
-    """Return id and shape of the new points, and themselves where they came inline: they are no data set."""
+def _points(stores: Stores, body: TransformIn) -> tuple[str, tuple[int, int], Array | None]:
+    """Return id and shape of the new points, and the points themselves if they are inline and not a data set."""
     if body.dataset is not None:
-        known = require_dataset(here, body.dataset)
-        return known.id, (known.n, known.d), None
-    table = table_of({"data": body.data}, Limits.of(here.settings))
-    return here.datasets.id_of(table), (table.values.shape[0], table.values.shape[1]), table.values
+        dataset = require_dataset(stores, body.dataset)
+        return dataset.id, (dataset.n, dataset.d), None
+    table = table_of({"data": body.data}, Limits.of(stores.settings))
+    return stores.datasets.id_of(table), (table.values.shape[0], table.values.shape[1]), table.values
 
 
-def _reconstructions(here: Stores, id_: str, body: ReconstructionsIn, deadline: float | None, key: str | None) -> Job:
-    record = require_posterior(here, id_)
-    require_drawable(here, record, body.source, total=body.count, last=body.first + body.count - 1)
-    here.cache.check_size(entry_bytes((body.count, record.n, record.d)), f"The result of {body.count:,} data sets")
+def _reconstructions(stores: Stores, id_: str, body: ReconstructionsIn, command: CommandOptions) -> Job:
+    record = require_posterior(stores, id_)
+    require_drawable(stores, record, body.source, total=body.count, last=body.first + body.count - 1)
+    stores.cache.check_size(entry_bytes((body.count, record.n, record.d)), f"The result of {body.count:,} data sets")
     spec = ReconstructionsSpec(
         count=body.count,
         first=body.first,
@@ -301,35 +286,34 @@ def _reconstructions(here: Stores, id_: str, body: ReconstructionsIn, deadline: 
         engine=numbers_for(record.numbers),
     )
     request = (f"POST /v1/posteriors/{id_}/reconstructions", body.model_dump())
-    return once(here, key, request, lambda: analysis_job(here, spec, posterior=id_, terms=Terms.within(deadline)))
+    return _submitted(stores, command, request, spec, id_)
 
 
-def _calibration(here: Stores, id_: str, body: CalibrationIn, deadline: float | None, key: str | None) -> Job:
-    record = require_posterior(here, id_)
+def _calibration(stores: Stores, id_: str, body: CalibrationIn, command: CommandOptions) -> Job:
+    record = require_posterior(stores, id_)
     require_calibratable(record)
     engine = numbers_for(record.numbers)
     spec = CalibrationSpec(half_samples=body.half_samples, draws=body.draws, seed=body.seed, engine=engine)
     request = (f"POST /v1/posteriors/{id_}/calibration", body.model_dump())
-    return once(here, key, request, lambda: analysis_job(here, spec, posterior=id_, terms=Terms.within(deadline)))
+    return _submitted(stores, command, request, spec, id_)
 
 
-def _advice(here: Stores, body: AdviceIn, deadline: float | None, key: str | None) -> Job:
-    dataset = require_dataset(here, body.dataset)
-    allowed = here.settings.max_neighbors
+def _advice(stores: Stores, body: AdviceIn, command: CommandOptions) -> Job:
+    dataset = require_dataset(stores, body.dataset)
+    allowed = stores.settings.max_neighbors
     ks = body.n_neighbors or [k for k in DEFAULT_RANGE if k <= allowed] or [allowed]
-    require_within(here, "n_neighbors", max(ks))
-    require_within(here, "n_components", body.n_components)
-    require_within(here, "max_components", body.max_components)
+    require_within(stores, "n_neighbors", max(ks))
+    require_within(stores, "n_components", body.n_components)
+    require_within(stores, "max_components", body.max_components)
     least = FitSpec(n_neighbors=min(ks), n_components=body.n_components, reg=body.reg)
     require_enough_points(dataset.n, least)
-    require_not_all_equal(here, dataset)
+    require_not_all_equal(stores, dataset)
     spec = AdviceSpec(
         dataset=dataset.id,
         n_neighbors=tuple(ks),
         n_components=body.n_components,
         max_components=body.max_components,
         reg=body.reg,
-        engine=here.queue.numbers_for_new(),
+        engine=stores.queue.numbers_for_new(),
     )
-    request = ("POST /v1/advice", body.model_dump())
-    return once(here, key, request, lambda: analysis_job(here, spec, posterior=None, terms=Terms.within(deadline)))
+    return _submitted(stores, command, ("POST /v1/advice", body.model_dump()), spec, None)

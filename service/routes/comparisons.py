@@ -1,22 +1,20 @@
 """`/v1/comparisons`: several methods on one data set, side by side."""
 
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Response
-from starlette.concurrency import run_in_threadpool
 
 from glle_engine.base.errors import GlleError, InvalidParameterError
 from glle_engine.methods import Cost
-from service.routes.embeddings import COMMAND, DONE
-from service.routes.posteriors import Wait
+from service.routes.params import DONE, ON_DATASET, Command, CommandOptions, TenantStores
 from service.schemas.embeddings import ComparisonIn
 from service.schemas.problems import documented
 from service.schemas.resources import JobOut
-from service.submission.cost_limits import Allowance, require_affordable, require_affordable_together
-from service.submission.dependencies import Deadline, Here, analysis_job, answered
-from service.submission.idempotency import Key, once
-from service.submission.planning import Plan, planned
+from service.submission.idempotency import once
+from service.submission.jobs import analysis_job, job_response
+from service.submission.planning import Allowance, Plan, require_affordable_together
 from service.submission.scoring import judgement
 from service.submission.validation import require_dataset, require_not_all_equal
 from worker.analyses.comparison import ComparisonSpec
@@ -38,90 +36,89 @@ router = APIRouter(prefix="/v1/comparisons", tags=["embeddings"])
     response_model=JobOut,
     responses={
         **DONE,
-        **documented(**COMMAND, _422="A method or parameter that is not known, labels; or too long together."),
+        **documented(**ON_DATASET, _422="An unknown method or parameter, labels; or too long together."),
     },
 )
-async def compare(
-    body: ComparisonIn, here: Here, wait: Wait = 0.0, deadline: Deadline = None, key: Key = None
-) -> Response:
+async def compare(body: ComparisonIn, stores: TenantStores, command: Command) -> Response:
     """Embed a data set by several methods, and judge each embedding by the same scores.
 
-    The result has `rows`, one a method in their order: `label`, `method`, `parameters`, `embedding` (its id) and
-    `links`, `seconds`, `figures`, `eigenvalues`, `notes`, `scores`, and `problem`: why there is none, where the method
-    cannot do the data, would not finish, or failed. The others go on. What is there already is not computed again.
-    With `align` also the embeddings, by their labels, turned and scaled for display.
+    The result has `rows`, one for each method in their order: `label`, `method`, `parameters`, `embedding` (its id)
+    and `links`, `seconds`, `figures`, `eigenvalues`, `notes`, `scores`, and `problem`: the reason if the method cannot
+    embed the data, would not finish, or failed. The other methods continue. An existing embedding is not computed
+    again. With `align` also the embeddings, by their labels, rotated and scaled for display.
     """
-    return await answered(here, await run_in_threadpool(_compare, here, body, deadline, key), wait)
+    return await job_response(stores, partial(_compare, stores, body, command), command.wait)
 
 
-def _compare(here: Stores, body: ComparisonIn, deadline: float | None, key: str | None) -> Job:
-    dataset = require_dataset(here, body.dataset)
-    plans = [_planned(number, row) for number, row in enumerate(body.methods)]
+def _compare(stores: Stores, body: ComparisonIn, command: CommandOptions) -> Job:
+    dataset = require_dataset(stores, body.dataset)
+    plans = [_plan(number, row) for number, row in enumerate(body.methods)]
     uses = {"labels"} if any(plan.method.labels for plan in plans) else set()
     uses |= {"truth"} if body.align == "truth" else set()
-    judged = judgement(here, dataset, body, uses=frozenset(uses))
-    _require_alignable(here, body, plans, judged.truth)
+    judged = judgement(stores, dataset, body, uses=frozenset(uses))
+    _require_alignable(stores, body, plans, judged.truth)
     if body.align is not None:
         shapes = [(dataset.n, plan.spec.n_components) for plan in plans]
-        here.cache.check_size(entry_bytes(*shapes), f"The embeddings of {dataset.n:,} points")
+        stores.cache.check_size(entry_bytes(*shapes), f"The embeddings of {dataset.n:,} points")
 
-    def made() -> Job:
-        require_not_all_equal(here, dataset)
-        spec, costs = _tried(here, dataset, body, plans, judged, Allowance.of(here.settings, deadline))
-        if not all(here.cache.contains([spec.cache_key(dataset.id)])):
-            require_affordable_together(costs, Allowance.of(here.settings, deadline))
-        job = analysis_job(here, spec, posterior=None, terms=Terms.within(deadline))
+    def submit() -> Job:
+        require_not_all_equal(stores, dataset)
+        allowed = Allowance.of(stores.settings, command.deadline)
+        spec, costs = _comparison(stores, dataset, body, plans, judged, allowed)
+        if not all(stores.cache.contains([spec.cache_key(dataset.id)])):
+            require_affordable_together(costs, allowed)
+        job = analysis_job(stores, spec, posterior=None, terms=Terms.within(command.deadline))
         for row in spec.methods:
             if row["problem"] is None:
-                here.embeddings.note(spec.embedding(row).recipe, job.id)
+                stores.embeddings.note(spec.embedding(row).recipe, job.id)
         return job
 
-    return once(here, key, ("POST /v1/comparisons", body.model_dump()), made)
+    return once(stores, command.key, ("POST /v1/comparisons", body.model_dump()), submit)
 
 
-def _planned(number: int, row: Any) -> Plan:
-    """Return the plan of a row, or raise its refusal with the number of the row."""
+def _plan(number: int, row: Any) -> Plan:
+    """Return the plan of a row; a refusal names the number of the row."""
     try:
-        return planned(row)
+        return Plan.of(row)
     except InvalidParameterError as error:
         raise InvalidParameterError(
             f"methods.{number}: {error.message}", remedy=error.remedy, details={**error.details, "row": number}
         ) from None
 
 
-def _require_alignable(here: Stores, body: ComparisonIn, plans: list[Plan], truth: str | None) -> None:
-    """Refuse to align embeddings of different dimensions, or to a truth of another."""
+def _require_alignable(stores: Stores, body: ComparisonIn, plans: list[Plan], truth: str | None) -> None:
+    """Raise a problem if the embeddings, and a truth to align to, have different dimensions."""
     if body.align is None:
         return
-    found = {plan.spec.n_components for plan in plans}
+    dimensions = {plan.spec.n_components for plan in plans}
     if body.align == "truth" and truth is not None:
-        told = require_dataset(here, truth)
-        found.add(2 if told.has_coordinates else told.d)
-    if len(found) > 1:
+        dataset = require_dataset(stores, truth)
+        dimensions.add(2 if dataset.has_coordinates else dataset.d)
+    if len(dimensions) > 1:
         raise InvalidParameterError(
-            f"align={body.align!r} needs one dimension; there are {', '.join(map(str, sorted(found)))}.",
-            remedy="Give the same n_components everywhere, that of the truth where it is aligned to; or no align.",
+            f"align={body.align!r} needs one dimension; these are {', '.join(map(str, sorted(dimensions)))}.",
+            remedy="Use the same n_components in every row, that of the truth for align='truth'; or leave align out.",
         )
 
 
-def _tried(
-    here: Stores, dataset: Dataset, body: ComparisonIn, plans: list[Plan], judged: ScoreSpec, allowed: Allowance
+def _comparison(
+    stores: Stores, dataset: Dataset, body: ComparisonIn, plans: list[Plan], judged: ScoreSpec, allowed: Allowance
 ) -> tuple[ComparisonSpec, list[Cost]]:
-    """Return the comparison, with why rows are not even tried, and what the others are expected to take."""
+    """Return the comparison, with the problems of impossible rows, and the expected costs of the missing ones."""
     rows = [
         {"label": label, "method": plan.method.name, "parameters": plan.parameters, "problem": None}
         for label, plan in zip(body.labelled(), plans, strict=True)
     ]
-    engine = here.queue.numbers_for_new()
+    engine = stores.queue.numbers_for_new()
     spec = ComparisonSpec(dataset=dataset.id, methods=tuple(rows), align=body.align, engine=engine, **asdict(judged))
-    there = here.cache.contains([spec.embedding(row).recipe.cache_key for row in rows])
+    present = stores.cache.contains([spec.embedding(row).recipe.cache_key for row in rows])
     costs = []
-    for row, plan, known in zip(rows, plans, there, strict=True):
+    for row, plan, is_cached in zip(rows, plans, present, strict=True):
         try:
-            plan.require_possible(here, dataset, labels=judged.labels is not None)
-            if not known:
-                require_affordable(plan.method, dataset.n, dataset.d, plan.spec, allowed)
-                costs.append(plan.method.cost(dataset.n, dataset.d, plan.spec))
+            plan.require_possible(stores, dataset, labels=judged.labels is not None)
+            if not is_cached:
+                plan.require_affordable(dataset.n, dataset.d, allowed)
+                costs.append(plan.cost(dataset.n, dataset.d))
         except GlleError as error:
             row["problem"] = Problem.from_engine(error).to_dict()
         except ProblemError as error:

@@ -1,4 +1,4 @@
-"""`/v1/datasets`: upload, list, read back, delete."""
+"""`/v1/datasets`: upload, list, read back, name, delete."""
 
 import contextlib
 import os
@@ -30,14 +30,15 @@ from service.encoding.selection import Points, Selection
 from service.encoding.tables import Table as Columns
 from service.encoding.tables import matrix_columns, table_response
 from service.responses.conditional import PARTS, client_has_it, immutable_headers
+from service.routes.params import Id, TenantStores
 from service.schemas.labels import PATCH_BODY, NameFilter, NamingIn, TagFilter
 from service.schemas.problems import documented
 from service.schemas.resources import DatasetOut, DatasetPage, SyntheticIn
-from service.submission.dependencies import Here, delete_posterior_of
 from service.submission.idempotency import IN_USE, Answers, Key, content_digest, remembered
+from service.submission.jobs import delete_posterior_of
 from service.submission.pagination import Cursor, Limit, listed, position
 from service.submission.validation import require_dataset
-from service.uploads.registry import Apart, Limits, reader_of
+from service.uploads.registry import LabelColumns, Limits, reader_of
 from service.uploads.spool import received
 from worker.base.problems import refuse
 from worker.records.labels import matches_labels
@@ -57,7 +58,7 @@ _BODIES = {
     },
 }
 _CREATED: dict[int | str, dict[str, Any]] = {
-    200: {"model": DatasetOut, "description": "Known already: the same content is the same data set."},
+    200: {"model": DatasetOut, "description": "It exists already: the same content is the same data set."},
     201: {"model": DatasetOut, "description": "Stored."},
 }
 
@@ -73,7 +74,7 @@ _CREATED: dict[int | str, dict[str, Any]] = {
             _409=IN_USE,
             _413="Longer than GLLE_MAX_BODY (JSON: GLLE_MAX_JSON).",
             _415="Not npy, npz, CSV, Arrow, Parquet or JSON; or pyarrow is not installed.",
-            _422="Not a finite matrix: the row and the column are named.",
+            _422="Not a finite matrix: see the row and the column.",
             _507="The disk is full, but for GLLE_DISK_RESERVE.",
         ),
     },
@@ -81,33 +82,33 @@ _CREATED: dict[int | str, dict[str, Any]] = {
 )
 async def upload(
     request: Request,
-    here: Here,
+    stores: TenantStores,
     label: Annotated[
         str | None, Query(description="Column of labels: its name, in CSV also its number from 0, in npz a member.")
     ] = None,
-    color: Annotated[str | None, Query(description="Column of numbers to colour the points by, likewise.")] = None,
+    color: Annotated[str | None, Query(description="Column of numbers that colors the points: as for `label`.")] = None,
     key: Key = None,
 ) -> Response:
-    """Store an (n, d) matrix, one point a row, named by its content.
+    """Store an (n, d) matrix, one point in each row; its id is the digest of its content.
 
-    Any real dtype will do (float32 stays float32, all else becomes float64). CSV may begin with a header of names. npz
-    has the points as `data`, and may have `labels`, `color`, `coordinates` and `names`; in Arrow and Parquet the
-    columns of numbers are the features. Missing values, NaN and infinity are refused with row and column, never
+    The dtype may be any real one (float32 stays float32, all others become float64). CSV may begin with a header of
+    names. npz has the points as `data`, and may have `labels`, `color`, `coordinates` and `names`; in Arrow and Parquet
+    the columns of numbers are the features. Missing values, NaN and infinity are refused with row and column, never
     dropped: the details count the rows that have one, and list the first 20.
     """
     kind, processes = request.headers.get("content-type", ""), request.app.state.readers
-    reader = reader_of(kind, request.headers.get("content-encoding", ""), here.settings)
-    incoming = Path(here.settings.data_dir) / "incoming"
-    async with received(request, incoming, reader.cap, here.settings.disk_reserve) as file:
+    reader = reader_of(kind, request.headers.get("content-encoding", ""), stores.settings)
+    incoming = Path(stores.settings.data_dir) / "incoming"
+    async with received(request, incoming, reader.cap, stores.settings.disk_reserve) as file:
         is_safe = os.fstat(file.fileno()).st_size <= reader.safe
         read = reader.read if is_safe else partial(processes.read, kind)
 
         def stored() -> tuple[Dataset, bool]:
-            return _added(here, read(file, Limits.of(here.settings), Apart(label, color)))
+            return _added(stores, read(file, Limits.of(stores.settings), LabelColumns(label, color)))
 
-        asked = await run_in_threadpool(_upload_asked, request, file) if key is not None else ("", "")
-        async with contextlib.nullcontext() if is_safe else processes.turn():
-            return _stored(*await run_in_threadpool(remembered, here, key, asked, stored, _answers(here)))
+        identity = await run_in_threadpool(_identity, request, file) if key is not None else ("", "")
+        async with contextlib.nullcontext() if is_safe else processes.slot():
+            return _stored(*await run_in_threadpool(remembered, stores, key, identity, stored, _answers(stores)))
 
 
 @router.post(
@@ -126,38 +127,43 @@ async def upload(
         ),
     },
 )
-def synthetic(body: SyntheticIn, here: Here, key: Key = None) -> Response:
-    """Sample one of the sheets of the literature; the true coordinates are kept with it."""
-    Limits.of(here.settings).check((body.n, 3))
+def synthetic(body: SyntheticIn, stores: TenantStores, key: Key = None) -> Response:
+    """Sample a synthetic manifold of the literature; its true coordinates are stored with it."""
+    Limits.of(stores.settings).check((body.n, 3))
 
     def sampled() -> tuple[Dataset, bool]:
         sheet = manifolds.make(body.name, body.n, noise=body.noise, seed=body.seed)
         source = {"kind": "synthetic", **body.model_dump()}
-        return _added(here, Table(values=sheet.X, coordinates=sheet.coordinates, source=source))
+        return _added(stores, Table(values=sheet.X, coordinates=sheet.coordinates, source=source))
 
-    asked = ("POST /v1/datasets/synthetic", body.model_dump())
-    return _stored(*remembered(here, key, asked, sampled, _answers(here)))
+    request = ("POST /v1/datasets/synthetic", body.model_dump())
+    return _stored(*remembered(stores, key, request, sampled, _answers(stores)))
 
 
 @router.get("", summary="List data sets", response_model=DatasetPage, responses=documented(_422="Bad cursor."))
 async def list_datasets(
-    request: Request, here: Here, tag: TagFilter, name: NameFilter = None, limit: Limit = 20, cursor: Cursor = None
+    request: Request,
+    stores: TenantStores,
+    tag: TagFilter,
+    name: NameFilter = None,
+    limit: Limit = 20,
+    cursor: Cursor = None,
 ) -> Response:
-    """List the data sets, the newest first; all, or those of a name and of tags.
+    """List the data sets, the newest first; all, or those with a name and tags.
 
-    A page looks at 1,000 records at most: with a filter it may be short, or empty, and `next` goes on.
+    A page reads at most 1,000 records. With a filter it may be short or empty, and `next` continues.
     """
-    found = here.datasets.newest(position(cursor))
-    called = ((at, one if matches_labels(one, name, tag) else None) for at, one in found)
+    records = stores.datasets.newest(position(cursor))
+    matching = ((at, record if matches_labels(record, name, tag) else None) for at, record in records)
     return await listed(
-        request, called, limit, lambda items, at: DatasetPage(items=list(map(DatasetOut.of, items)), next=at)
+        request, matching, limit, lambda items, at: DatasetPage(items=list(map(DatasetOut.of, items)), next=at)
     )
 
 
 @router.get("/{id}", summary="Describe a data set", responses=documented(_404="None."))
-def get_dataset(id: str, here: Here) -> DatasetOut:  # noqa: A002 # the name in the path
-    """Tell shape, dtype, names and origin of a data set."""
-    return DatasetOut.of(require_dataset(here, id))
+def get_dataset(id_: Id, stores: TenantStores) -> DatasetOut:
+    """Return shape, dtype, names and origin of a data set."""
+    return DatasetOut.of(require_dataset(stores, id_))
 
 
 @router.get(
@@ -176,55 +182,55 @@ def get_dataset(id: str, here: Here) -> DatasetOut:  # noqa: A002 # the name in 
     },
 )
 def get_data(
-    id: str,  # noqa: A002 # the name in the path
+    id_: Id,
     request: Request,
-    here: Here,
-    dtype: Annotated[Dtype | None, Query(description="Convert the values; as stored unless told.")] = None,
+    stores: TenantStores,
+    dtype: Annotated[Dtype | None, Query(description="Type of the values; without it as stored.")] = None,
     points: Points = None,
 ) -> Response:
-    """Return the values, as stored or converted; immutable, with a strong ETag. npy answers Range.
+    """Return the values, as stored or converted; immutable, with a strong ETag. npy supports Range.
 
-    JSON and npz have the labels, colours and true coordinates that there are beside the values; CSV and Arrow, a row a
-    point, the columns `label` and `color`; npy the values alone.
+    JSON and npz also have labels, colors and true coordinates, if they exist; CSV and Arrow have one row for each
+    point, and the columns `label` and `color`; npy has the values alone.
     """
-    dataset = require_dataset(here, id)
+    dataset = require_dataset(stores, id_)
     media = negotiated(request, _MEDIA)
-    chosen = Selection.of(points, dataset.n, "points")
-    headers = immutable_headers(dataset.sha256, media, dtype or dataset.dtype, chosen.tag)
+    selection = Selection.of(points, dataset.n, "points")
+    headers = immutable_headers(dataset.sha256, media, dtype or dataset.dtype, selection.tag)
     if client_has_it(request, headers):
         return Response(status_code=304, headers=headers)
-    values = chosen.take(here.datasets.values(id))
+    values = selection.take(stores.datasets.values(id_))
     if dtype == "float32" and values.dtype != np.float32:
         check_float32(values)
     stack = Stack.of(values, dtype)
     if media == NPY:
         return npy_response(stack, headers)
-    beside = {name: chosen.take(array) for name, array in here.datasets.load_extras(dataset).items()}
+    extras = {name: selection.take(array) for name, array in stores.datasets.load_extras(dataset).items()}
     if media in {CSV, ARROW}:
-        return table_response(_table(dataset, values, beside, dtype), media, headers)
+        return table_response(_table(dataset, values, extras, dtype), media, headers)
     if media == NPZ:
         named = {} if dataset.names is None else {"names": np.array(dataset.names, np.str_)}
         return npz_response(
-            {"data": stack, **{name: Stack.of(array) for name, array in (beside | named).items()}}, headers
+            {"data": stack, **{name: Stack.of(array) for name, array in (extras | named).items()}}, headers
         )
-    more = [("names", dataset.names), *((name, array.tolist()) for name, array in beside.items())]
-    return json_response(stack, more, headers)
+    members = [("names", dataset.names), *((name, array.tolist()) for name, array in extras.items())]
+    return json_response(stack, members, headers)
 
 
 @router.patch(
     "/{id}",
     summary="Name and tag a data set",
     responses=documented(
-        _404="No such data set.", _413="Body too long.", _415="Not JSON.", _422="Too long, too many, or not known."
+        _404="No such data set.", _413="Body too long.", _415="Not JSON.", _422="Too long, too many, or unknown."
     ),
     openapi_extra=PATCH_BODY,
 )
-def rename_dataset(id: str, body: NamingIn, here: Here) -> DatasetOut:  # noqa: A002 # the name in the path
-    """Give a name and tags by a JSON merge patch: null takes away, what is absent stays, tags are replaced as a whole.
+def rename_dataset(id_: Id, body: NamingIn, stores: TenantStores) -> DatasetOut:
+    """Set name and tags by a JSON merge patch: null removes, an absent member stays, tags are replaced as a whole.
 
-    They are no part of the content: id and ETags stay.
+    They are not part of the content: id and ETags stay.
     """
-    return DatasetOut.of(here.datasets.rename(id, body.changes()))
+    return DatasetOut.of(stores.datasets.rename(id_, body.changes()))
 
 
 @router.delete(
@@ -234,76 +240,75 @@ def rename_dataset(id: str, body: NamingIn, here: Here) -> DatasetOut:  # noqa: 
     responses=documented(_404="No such data set.", _409="Posteriors were fitted on it."),
 )
 def delete_dataset(
-    id: str,  # noqa: A002 # the name in the path
-    here: Here,
+    id_: Id,
+    stores: TenantStores,
     *,
     force: Annotated[bool, Query(description="Delete its posteriors and their draws too.")] = False,
 ) -> Response:
-    """Delete a data set.
+    """Delete a data set; with `force` also its posteriors.
 
-    One that posteriors were fitted on is kept, because an evicted posterior is fitted again from it; with
-    `force` the posteriors go with it.
+    Without `force` a data set with posteriors is kept, because an evicted posterior is fitted again from it.
     """
-    require_dataset(here, id)
-    posteriors = here.posteriors.of_dataset(id)
+    require_dataset(stores, id_)
+    posteriors = stores.posteriors.of_dataset(id_)
     if posteriors and not force:
         raise refuse(
             "dataset-in-use",
             409,
-            f"{len(posteriors)} posteriors were fitted on data set {id}.",
+            f"{len(posteriors)} posteriors were fitted on data set {id_}.",
             "Delete them first, or delete all with ?force=true.",
             posteriors=posteriors[:100],
         )
-    _delete_posteriors(here, posteriors)
-    here.datasets.delete(id)
-    _delete_posteriors(here, here.posteriors.of_dataset(id))  # those whose fits ended meanwhile; no more can come
-    here.cache.forget(id)
+    _delete_posteriors(stores, posteriors)
+    stores.datasets.delete(id_)
+    _delete_posteriors(stores, stores.posteriors.of_dataset(id_))  # of fits that ended meanwhile; no more can follow
+    stores.cache.forget(id_)
     return Response(status_code=204)
 
 
-def _delete_posteriors(here: Stores, ids: list[str]) -> None:
+def _delete_posteriors(stores: Stores, ids: list[str]) -> None:
     for id_ in ids:
-        if (record := here.posteriors.get(id_)) is not None:
-            delete_posterior_of(here, record)
+        if (record := stores.posteriors.get(id_)) is not None:
+            delete_posterior_of(stores, record)
 
 
-def _table(dataset: Dataset, values: Array, beside: dict[str, Array], dtype: Dtype | None) -> Columns:
-    """Return the values by their names, or x1 to xd, then `label` and `color`."""
+def _table(dataset: Dataset, values: Array, extras: dict[str, Array], dtype: Dtype | None) -> Columns:
+    """Return columns of the values, named x1 to xd by default, then `label` and `color`."""
     columns = matrix_columns(values, "x", dataset.names)
     kinds = [np.dtype(dtype or values.dtype)] * len(columns)
-    for name, array in (("label", beside.get("labels")), ("color", beside.get("color"))):
+    for name, array in (("label", extras.get("labels")), ("color", extras.get("color"))):
         if array is not None:
-            while name in columns:  # a feature has it
-                name += "_"  # noqa: PLW2901 # until none has
+            while name in columns:  # a feature has the same name
+                name += "_"  # noqa: PLW2901 # until no feature has it
             columns[name] = array
-            kinds.append(array.dtype)  # as it is: dtype is of the values
+            kinds.append(array.dtype)  # ?dtype= converts the values alone
     return Columns(list(zip(columns, kinds, strict=True)), [list(columns.values())])
 
 
-def _upload_asked(request: Request, file: IO[bytes]) -> tuple[str, Any]:
-    """Return what must be the same of two uploads with one key: how the bytes are to be read, and the bytes."""
-    how = {name: request.headers.get(name, "") for name in ("content-type", "content-encoding")}
-    return f"POST /v1/datasets?{request.url.query}", {**how, "sha256": content_digest(file)}
+def _identity(request: Request, file: IO[bytes]) -> tuple[str, Any]:
+    """Return the parts of an upload that must be equal in a repeat with one key: headers, query and content."""
+    headers = {name: request.headers.get(name, "") for name in ("content-type", "content-encoding")}
+    return f"POST /v1/datasets?{request.url.query}", {**headers, "sha256": content_digest(file)}
 
 
-def _answers(here: Stores) -> Answers[tuple[Dataset, bool]]:
-    """Return how a data set and whether it was new are remembered: as its id, and a word for what was known."""
+def _answers(stores: Stores) -> Answers[tuple[Dataset, bool]]:
+    """Return the stored form of an answer: the id of a data set, and the word `known` if it existed before."""
 
     def recall(name: str) -> tuple[Dataset, bool] | None:
         id_, _, known = name.partition(" ")
-        found = here.datasets.get(id_)
-        return None if found is None else (found, not known)
+        dataset = stores.datasets.get(id_)
+        return None if dataset is None else (dataset, not known)
 
-    return Answers(name=lambda made: made[0].id if made[1] else f"{made[0].id} known", recall=recall)
+    return Answers(name=lambda answer: answer[0].id if answer[1] else f"{answer[0].id} known", recall=recall)
 
 
-def _added(here: Stores, table: Table) -> tuple[Dataset, bool]:
-    """Store a table, and begin to note what will be cached about it; return its record and whether it is new."""
-    require_room(Path(here.settings.data_dir), 8 * table.values.size, here.settings.disk_reserve)
-    dataset, new = here.datasets.add(table)
+def _added(stores: Stores, table: Table) -> tuple[Dataset, bool]:
+    """Store a table and start its cache index; return its record and whether it is new."""
+    require_room(Path(stores.settings.data_dir), 8 * table.values.size, stores.settings.disk_reserve)
+    dataset, new = stores.datasets.add(table)
     if new:
-        with contextlib.suppress(redis.RedisError):  # then deleting it looks through the whole cache
-            here.cache.create_index(dataset.id)
+        with contextlib.suppress(redis.RedisError):  # without the index a deletion scans the whole cache
+            stores.cache.create_index(dataset.id)
     return dataset, new
 
 

@@ -1,11 +1,10 @@
-"""`/v1/posteriors/{id}/draws`: embeddings drawn from a posterior, one at a time or by the job."""
+"""`/v1/posteriors/{id}/draws`: embeddings drawn from a posterior, one at a time or as a job."""
 
-from typing import Annotated, Literal
+from functools import partial
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from glle_engine.base.spec import Align, Source
 from service.encoding.aborted import BreakableResponse
 from service.encoding.arrays import (
     CSV,
@@ -25,18 +24,28 @@ from service.encoding.selection import Points, Selection
 from service.encoding.tables import Table, matrix_columns, table_response
 from service.middleware.answer_cache import LARGEST
 from service.responses.conditional import PARTS, SCALE_DOCUMENTED, client_has_it, immutable_headers, scale_header
-from service.routes.posteriors import ACCEPTED, LATE, Wait
-from service.schemas.problems import documented
-from service.schemas.resources import COUNTER, DrawsIn, JobOut
-from service.submission.dependencies import Deadline, Here, accepted, answered, settle, submitted
-from service.submission.idempotency import IN_USE, Key, once
-from service.submission.validation import (
-    require_calibratable,
-    require_posterior,
-    require_quick,
-    require_sample,
-    require_success,
+from service.routes.params import (
+    ACCEPTED,
+    DONE,
+    NOT_FITTED,
+    ON_POSTERIOR,
+    AlignQuery,
+    Command,
+    CommandOptions,
+    DtypeQuery,
+    Id,
+    IndexPath,
+    ScaleQuery,
+    SeedQuery,
+    SourceQuery,
+    TenantStores,
+    Wait,
 )
+from service.schemas.problems import documented
+from service.schemas.resources import DrawsIn, JobOut
+from service.submission.idempotency import once
+from service.submission.jobs import accepted, computed, job_response, submitted
+from service.submission.validation import require_calibratable, require_posterior, require_quick, require_sample
 from worker.base.numerics import numbers_for
 from worker.base.versions import queue_name
 from worker.jobs.store import Job
@@ -49,17 +58,7 @@ from worker.stores import Stores
 
 router = APIRouter(prefix="/v1/posteriors/{id}/draws", tags=["draws"])
 
-Seed = Annotated[int, Query(ge=0, le=COUNTER, description="Stream of draws.")]
-Scale = Annotated[
-    Annotated[float, Query(ge=0, allow_inf_nan=False)] | Literal["auto"],
-    Query(description="Factor on the covariance; auto: the one that half-sampling suggests."),
-]
-Law = Annotated[Source, Query(description="Which law of the weights.")]
-Half = Annotated[Dtype, Query(description="float32 halves the bytes.")]
-
 MEDIA = (JSON, NPY, NPZ, ARROW, CSV)
-MISSING = {"_404": "No such posterior.", "_409": "It is not fitted yet, or its job was cancelled."}
-CREATING = {**MISSING, "_409": f"{MISSING['_409']} {IN_USE}"}
 
 
 @router.post(
@@ -67,36 +66,18 @@ CREATING = {**MISSING, "_409": f"{MISSING['_409']} {IN_USE}"}
     summary="Draw many embeddings",
     status_code=202,
     response_model=JobOut,
-    responses={
-        200: {"model": JobOut, "description": "Done already: see links.result."},
-        **ACCEPTED,
-        **documented(
-            **CREATING,
-            _413="Body too long.",
-            _415="Not JSON.",
-            _422="Out of range, or larger than the cache.",
-            **LATE,
-        ),
-    },
+    responses={**DONE, **documented(**ON_POSTERIOR, _422="Out of range, or larger than the cache.")},
 )
-async def draw_many(
-    id: str,  # noqa: A002 # the name in the path
-    body: DrawsIn,
-    here: Here,
-    wait: Wait = 0.0,
-    deadline: Deadline = None,
-    key: Key = None,
-) -> Response:
+async def draw_many(id_: Id, body: DrawsIn, stores: TenantStores, command: Command) -> Response:
     """Draw embeddings first, ..., first + count - 1 on the workers, at one scale or at each of several.
 
-    The result, at the job's `/result`, has shape (count, n, p), or (scales, count, n, p). A draw is the same
-    bits alone and in any batch; what was drawn before is not drawn again.
+    The result, at the job's `/result`, has shape (count, n, p), or (scales, count, n, p). A draw has the same bits
+    alone and in any batch. An existing draw is not computed again.
 
-    `auto` among the scales is the one that POST .../calibration finds with its defaults. Who asks first has it
-    calibrated, within the same job; from then on it is one number for everyone, which the result tells.
+    `auto` among the scales is the scale that POST .../calibration finds with its defaults. The first such job includes
+    the calibration; every later one uses its number, which the result reports.
     """
-    job = await run_in_threadpool(_job, here, id, body, Terms.within(deadline, body.priority), key)
-    return await answered(here, job, wait)
+    return await job_response(stores, partial(_draws_job, stores, id_, body, command), command.wait)
 
 
 @router.get(
@@ -111,73 +92,71 @@ async def draw_many(
         },
         **PARTS,
         **ACCEPTED,
-        **documented(**MISSING, _406="No offered type is accepted.", _416="Range too far.", _422="Out of range."),
+        **documented(**NOT_FITTED, _406="No offered type is accepted.", _416="Range too far.", _422="Out of range."),
     },
 )
 async def draw_one(
-    id: str,  # noqa: A002 # the name in the path
-    index: Annotated[int, Path(ge=0, le=COUNTER, description="Which draw of the stream.")],
+    id_: Id,
+    index: IndexPath,
     request: Request,
-    here: Here,
-    seed: Seed = 0,
-    scale: Scale = 1.0,
-    source: Law = "posterior",
-    align: Annotated[Align, Query(description="Rotate to the reference embedding, or not.")] = "procrustes",
-    dtype: Half = "float64",
+    stores: TenantStores,
+    seed: SeedQuery = 0,
+    scale: ScaleQuery = 1.0,
+    source: SourceQuery = "posterior",
+    align: AlignQuery = "procrustes",
+    dtype: DtypeQuery = "float64",
     points: Points = None,
     wait: Wait = 10.0,
 ) -> Response:
-    """Return one embedding, drawn on a worker unless it is cached: immutable, with a strong ETag.
+    """Return one embedding, which a worker draws unless it is cached: immutable, with a strong ETag.
 
-    JSON has `eigenvalues` and `diagnostics` beside shape, dtype and data; npz the eigenvalues; CSV and Arrow a row a
-    point, columns y1 to yp. npy answers Range.
+    JSON has `eigenvalues` and `diagnostics` beside shape, dtype and data; npz has the eigenvalues; CSV and Arrow have
+    one row for each point, columns y1 to yp. npy supports Range.
 
-    With `scale=auto` the draw is, bit for bit and by its ETag, that of the number which half-sampling suggests: JSON's
-    `scale`, and the header Glle-Scale. Where nobody asked before it is calibrated first: 202 until then.
+    With `scale=auto` the draw equals, in its bits and its ETag, the draw at the scale that half-sampling suggests:
+    JSON's `scale`, and the header Glle-Scale. The first such request starts the calibration: 202 until it ends.
     """
     media = negotiated(request, MEDIA)
     body = DrawsIn(count=1, first=index, seed=seed, scale=scale, source=source, align=align)
-    record, spec, entry = await run_in_threadpool(_asked, here, id, body)
+    record, spec, entry = await run_in_threadpool(_lookup, stores, id_, body)
     if entry is None:
-        job = await settle(here, await run_in_threadpool(_single, here, record, spec), wait)
-        if job.is_open:
-            return accepted(job)
-        require_success(job)
-        entry = await run_in_threadpool(_drawn, here, record, spec)
-        if entry is None:  # evicted at once: the cache is too busy for now
-            return accepted(job)
-    response = _one(request, entry, media, dtype, points)
+        cached, submit = partial(_cached, stores, record, spec), partial(_single, stores, record, spec)
+        result = await computed(stores, cached, submit, wait)
+        if isinstance(result, Job):
+            return accepted(result)
+        entry = result
+    response = _draw_response(request, entry, media, dtype, points)
     if isinstance(response, BreakableResponse) and entry.arrays["embedding"].nbytes <= LARGEST:
         response = await whole(response)
-        request.app.state.recent.keep(request.scope, id, record.state, response)
+        request.app.state.recent.keep(request.scope, id_, record.state, response)
     return response
 
 
-def _asked(here: Stores, id_: str, body: DrawsIn) -> tuple[PosteriorRecord, DrawsSpec, Entry | None]:
-    """Return the posterior and the meaning of a request for one draw, and the draw if it is cached."""
-    record = require_posterior(here, id_)
-    spec = _spec(here, record, body)
-    return record, spec, _drawn(here, record, spec)
+def _lookup(stores: Stores, id_: str, body: DrawsIn) -> tuple[PosteriorRecord, DrawsSpec, Entry | None]:
+    """Return the posterior, the specification of one draw, and the draw if it is cached."""
+    record = require_posterior(stores, id_)
+    spec = _spec(stores, record, body)
+    return record, spec, _cached(stores, record, spec)
 
 
-def _drawn(here: Stores, record: PosteriorRecord, spec: DrawsSpec) -> Entry | None:
-    """Return a single draw from the cache, at the number that is known for its scale."""
-    spec = _numbered(here, record.id, spec)
-    return None if spec.is_auto else here.cache.view(spec.key(0).cache_key(record.arrays_id))
+def _cached(stores: Stores, record: PosteriorRecord, spec: DrawsSpec) -> Entry | None:
+    """Return a single draw from the cache."""
+    spec = _calibrated(stores, record.id, spec)
+    return None if spec.is_auto else stores.cache.view(spec.key(0).cache_key(record.arrays_id))
 
 
-def _numbered(here: Stores, id_: str, spec: DrawsSpec) -> DrawsSpec:
-    """Return the same at the number that ``auto`` is, once it is known."""
-    known = here.posteriors.calibration(id_) if spec.is_auto else None
-    return spec if known is None else spec.at(known["scale"])
+def _calibrated(stores: Stores, id_: str, spec: DrawsSpec) -> DrawsSpec:
+    """Replace the scale ``auto`` by its number, once the posterior is calibrated."""
+    calibration = stores.posteriors.calibration(id_) if spec.is_auto else None
+    return spec if calibration is None else spec.at(calibration["scale"])
 
 
-def _one(request: Request, entry: Entry, media: str, dtype: Dtype, points: str | None) -> Response:
-    chosen = Selection.of(points, len(entry.arrays["embedding"]), "points")
-    headers = immutable_headers(entry.meta["sha256"], media, dtype, chosen.tag) | scale_header(entry.meta["scale"])
+def _draw_response(request: Request, entry: Entry, media: str, dtype: Dtype, points: str | None) -> Response:
+    selection = Selection.of(points, len(entry.arrays["embedding"]), "points")
+    headers = immutable_headers(entry.meta["sha256"], media, dtype, selection.tag) | scale_header(entry.meta["scale"])
     if client_has_it(request, headers):
         return Response(status_code=304, headers=headers)
-    embedding = chosen.take(entry.arrays["embedding"])
+    embedding = selection.take(entry.arrays["embedding"])
     if media in {CSV, ARROW}:
         return table_response(Table.of(matrix_columns(embedding, "y"), dtype), media, headers)
     stack = Stack.of(embedding, dtype)
@@ -186,24 +165,25 @@ def _one(request: Request, entry: Entry, media: str, dtype: Dtype, points: str |
         return npy_response(stack, headers)
     if media == NPZ:
         return npz_response({"embedding": stack, "eigenvalues": Stack.of(eigenvalues)}, headers)
-    # What it took is of one computation; the same draw is made again with the same ETag.
+    # Seconds differ between two computations of one draw, which have the same ETag.
     members = {name: value for name, value in entry.meta.items() if name not in {"sha256", "seconds", "numbers"}}
     return json_response(stack, [("eigenvalues", eigenvalues.tolist()), *members.items()], headers)
 
 
-def _job(here: Stores, id_: str, body: DrawsIn, terms: Terms, key: str | None) -> Job:
-    record = require_posterior(here, id_)
-    spec = _spec(here, record, body)
+def _draws_job(stores: Stores, id_: str, body: DrawsIn, command: CommandOptions) -> Job:
+    terms = Terms.within(command.deadline, body.priority)
+    record = require_posterior(stores, id_)
+    spec = _spec(stores, record, body)
     if terms.priority == "interactive":
-        require_quick(spec, here.settings.shard_seconds)
+        require_quick(spec, stores.settings.shard_seconds)
     request = (f"POST /v1/posteriors/{id_}/draws", body.model_dump())
-    return once(here, key, request, lambda: _enqueue(here, record, spec, terms, single=False))
+    return once(stores, command.key, request, lambda: _enqueue(stores, record, spec, terms, single=False))
 
 
-def _spec(here: Stores, record: PosteriorRecord, body: DrawsIn) -> DrawsSpec:
-    """Return what the job is to do, or refuse what it could not keep."""
+def _spec(stores: Stores, record: PosteriorRecord, body: DrawsIn) -> DrawsSpec:
+    """Return the specification of the draws, or raise a problem if the cache cannot hold them."""
     scales = body.scales if body.scales is not None else [1.0 if body.scale is None else body.scale]
-    n, p, most = record.n, record.spec["n_components"], here.settings.shard_seconds
+    n, p, most = record.n, record.spec["n_components"], stores.settings.shard_seconds
     spec = DrawsSpec(
         n=n,
         p=p,
@@ -218,38 +198,35 @@ def _spec(here: Stores, record: PosteriorRecord, body: DrawsIn) -> DrawsSpec:
     )
     if spec.is_auto:
         require_calibratable(record, body.source)
-    require_sample(here, record, body.source, first=body.first, count=body.count, scales=len(scales))
+    require_sample(stores, record, body.source, first=body.first, count=body.count, scales=len(scales))
     return spec
 
 
-def _enqueue(here: Stores, record: PosteriorRecord, spec: DrawsSpec, terms: Terms, *, single: bool) -> Job:
-    """Return the job of these draws; a single one is shared only while it is made."""
-    if single:  # the same job as that of the number
-        spec = _numbered(here, record.id, spec)
+def _enqueue(stores: Stores, record: PosteriorRecord, spec: DrawsSpec, terms: Terms, *, single: bool) -> Job:
+    """Return the job of draws; the job of a single draw is shared only until it ends."""
+    if single:  # requests for auto and for its number share one job
+        spec = _calibrated(stores, record.id, spec)
     numbers = numbers_for(record.numbers)
     return submitted(
-        here,
+        stores,
         terms,
         kind="draws",
         claim=digest(record.id, spec.to_dict()),
         posterior=record.id,
         spec=spec.to_dict(),
         total=spec.total,
-        chains=_chains(here, spec, numbers),
+        chains=_chains(stores, spec, numbers),
         numbers=numbers,
         reuse=("queued", "running") if single else ("queued", "running", "succeeded"),
     )[0]
 
 
-def _chains(here: Stores, spec: DrawsSpec, numbers: str) -> int:
-    """Return how many workers may share a job; the live workers are only looked up where it matters."""
+def _chains(stores: Stores, spec: DrawsSpec, numbers: str) -> int:
+    """Return how many workers may share a job; count the live workers only if their number matters."""
     most = spec.chains(spec.shards)
-    return CHAINS if most == CHAINS else spec.chains(here.queue.live_workers(queue_name(numbers)))
+    return CHAINS if most == CHAINS else spec.chains(stores.queue.live_workers(queue_name(numbers)))
 
 
-def _single(here: Stores, record: PosteriorRecord, spec: DrawsSpec) -> Job:
-    """Return the job of one draw, which someone waits for.
-
-    One whose scale is still to be calibrated takes its turn: that is no matter of milliseconds.
-    """
-    return _enqueue(here, record, spec, Terms(priority="batch" if spec.is_auto else "interactive"), single=True)
+def _single(stores: Stores, record: PosteriorRecord, spec: DrawsSpec) -> Job:
+    """Return the interactive job of one draw; with a calibration it takes longer and is a batch."""
+    return _enqueue(stores, record, spec, Terms(priority="batch" if spec.is_auto else "interactive"), single=True)

@@ -1,26 +1,39 @@
-"""`/v1/embeddings`: any method of the registry on a data set, and what it would take."""
+"""`/v1/embeddings`: an embedding of a data set by any method, and an estimate of its cost."""
 
-from typing import Annotated, Any
+from functools import partial
+from typing import Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine.base.errors import GlleError
-from service.encoding.arrays import CSV, JSON, NPY, NPZ, Dtype
+from service.encoding.arrays import CSV, JSON, NPY, NPZ
 from service.encoding.arrow import ARROW
 from service.encoding.selection import Points
 from service.responses.analyses import Wanted, result_response
 from service.responses.conditional import PARTS, body_headers, client_has_it
-from service.routes.posteriors import ACCEPTED, LATE, Wait
+from service.routes.params import (
+    ACCEPTED,
+    DONE,
+    LATE,
+    NOT_MODIFIED,
+    ON_DATASET,
+    Command,
+    CommandOptions,
+    Deadline,
+    DtypeQuery,
+    Id,
+    TenantStores,
+    Wait,
+)
 from service.schemas.embeddings import EmbeddingIn, EmbeddingOut, EstimateIn, EstimateOut
 from service.schemas.problems import ProblemOut, documented
 from service.schemas.resources import JobOut
-from service.submission.cost_limits import Allowance, most_points, require_affordable
-from service.submission.dependencies import Deadline, Here, accepted, analysis_job, answered, settle
-from service.submission.idempotency import IN_USE, Key, once
-from service.submission.planning import Plan, planned
+from service.submission.idempotency import once
+from service.submission.jobs import accepted, analysis_job, computed, job_response
+from service.submission.planning import Allowance, Plan
 from service.submission.scoring import judgement
-from service.submission.validation import require_dataset, require_not_all_equal, require_success
+from service.submission.validation import require_dataset, require_not_all_equal
 from worker.analyses.embedding import EmbeddingSpec
 from worker.analyses.embedding_records import EmbeddingRecord
 from worker.base.problems import Problem, ProblemError
@@ -32,17 +45,6 @@ from worker.stores import Stores
 router = APIRouter(prefix="/v1/embeddings", tags=["embeddings"])
 
 MEDIA = (JSON, NPZ, NPY, ARROW, CSV)
-DONE: dict[int | str, dict[str, Any]] = {
-    200: {"model": JobOut, "description": "Done already: see links.result."},
-    **ACCEPTED,
-}
-COMMAND = {
-    "_404": "No such data set.",
-    "_409": "The job was cancelled while this request waited. " + IN_USE,
-    "_413": "Body too long.",
-    "_415": "Not JSON.",
-    **LATE,
-}
 _MISSING = {"_404": "No such embedding (any more).", "_409": "Its job was cancelled.", **LATE}
 
 
@@ -53,49 +55,47 @@ _MISSING = {"_404": "No such embedding (any more).", "_409": "Its job was cancel
     response_model=JobOut,
     responses={
         **DONE,
-        **documented(**COMMAND, _422="Parameters, sizes, labels; or it would take too long, or too much memory."),
+        **documented(**ON_DATASET, _422="Parameters, sizes, labels; or it would take too long, or too much memory."),
     },
 )
-async def embed(
-    body: EmbeddingIn, here: Here, wait: Wait = 0.0, deadline: Deadline = None, key: Key = None
-) -> Response:
+async def embed(body: EmbeddingIn, stores: TenantStores, command: Command) -> Response:
     """Embed a data set by any method of GET /v1/methods that makes embeddings.
 
     The result has `embedding` (n, p), `eigenvalues` of spectral methods, the method's `figures` and `notes`, `seconds`
-    by stage, and `scores`. The embedding itself is there for others as `links.embedding`; its id is the digest of data
-    set, method, all parameters, labels and engine version. What would not finish within the job's time is refused at
-    once, with the size that would.
+    by stage, and `scores`. The embedding itself is a resource, `links.embedding`; its id is the digest of data set,
+    method, all parameters, labels and engine version. A request that cannot finish within the job's time is refused at
+    once, with the size that can.
     """
-    return await answered(here, await run_in_threadpool(_embed, here, body, deadline, key), wait)
+    return await job_response(stores, partial(_embed, stores, body, command), command.wait)
 
 
 @router.post(
     "/estimate",
-    summary="Tell what an embedding would take",
+    summary="Estimate the cost of an embedding",
     responses=documented(_404="No such data set.", _413="Body too long.", _415="Not JSON.", _422="Parameters."),
 )
-def estimate(body: EstimateIn, here: Here, deadline: Deadline = None) -> EstimateOut:
-    """Tell the seconds and bytes that an embedding is expected to take, and whether it would be made; nothing is."""
+def estimate(body: EstimateIn, stores: TenantStores, deadline: Deadline = None) -> EstimateOut:
+    """Estimate the seconds and bytes of an embedding, and whether a request for it would be accepted."""
     if body.dataset is not None:
-        known = require_dataset(here, body.dataset)
-        n, d = known.n, known.d
+        dataset = require_dataset(stores, body.dataset)
+        n, d = dataset.n, dataset.d
     else:
         assert body.n is not None
         assert body.d is not None
         n, d = body.n, body.d
-    plan = planned(body)
-    allowed = Allowance.of(here.settings, deadline)
-    told: dict[str, Any] = {"seconds": None, "bytes": None, "most_points": None, "problem": None}
+    plan = Plan.of(body)
+    allowed = Allowance.of(stores.settings, deadline)
+    figures: dict[str, Any] = {"seconds": None, "bytes": None, "most_points": None, "problem": None}
     try:
         plan.method.require_possible(n, d, plan.spec, labels=plan.method.labels)
-        cost = plan.method.cost(n, d, plan.spec)
-        told |= {"seconds": cost.seconds, "bytes": cost.bytes}
-        told["most_points"] = most_points(plan.method, n, d, plan.spec, allowed)
-        require_affordable(plan.method, n, d, plan.spec, allowed)
+        cost = plan.cost(n, d)
+        figures |= {"seconds": cost.seconds, "bytes": cost.bytes}
+        figures["most_points"] = plan.most_points(n, d, allowed)
+        plan.require_affordable(n, d, allowed)
     except GlleError as error:
-        told["problem"] = ProblemOut(**Problem.from_engine(error).to_dict())
+        figures["problem"] = ProblemOut(**Problem.from_engine(error).to_dict())
     except ProblemError as error:
-        told["problem"] = ProblemOut(**error.problem.to_dict())
+        figures["problem"] = ProblemOut(**error.problem.to_dict())
     return EstimateOut(
         method=plan.method.name,
         parameters=plan.parameters,
@@ -104,7 +104,7 @@ def estimate(body: EstimateIn, here: Here, deadline: Deadline = None) -> Estimat
         growth=plan.method.growth,
         allowed_seconds=allowed.seconds,
         allowed_bytes=allowed.bytes,
-        **told,
+        **figures,
     )
 
 
@@ -112,22 +112,17 @@ def estimate(body: EstimateIn, here: Here, deadline: Deadline = None) -> Estimat
     "/{id}",
     summary="Describe an embedding",
     response_model=EmbeddingOut,
-    responses={304: {"description": "The client's copy is good."}, **ACCEPTED, **documented(**_MISSING)},
+    responses={**NOT_MODIFIED, **ACCEPTED, **documented(**_MISSING)},
 )
-async def get_embedding(
-    id: str,  # noqa: A002 # the name in the path
-    request: Request,
-    here: Here,
-    wait: Wait = 10.0,
-) -> Response:
-    """Tell method, parameters, figures, notes and times; what was evicted is made again.
+async def get_embedding(id_: Id, request: Request, stores: TenantStores, wait: Wait = 10.0) -> Response:
+    """Return method, parameters, figures, notes and times; an evicted embedding is computed again.
 
-    It is remembered for GLLE_JOB_TTL after it was last asked for.
+    The record expires GLLE_JOB_TTL after the last request for it.
     """
-    found = await _found(here, id, wait)
-    if isinstance(found, Job):
-        return accepted(found)
-    body = EmbeddingOut.of(found).model_dump_json()
+    _, result = await _fetched(stores, id_, wait)
+    if isinstance(result, Job):
+        return accepted(result)
+    body = EmbeddingOut.of(result).model_dump_json()
     headers = body_headers(body)
     if client_has_it(request, headers):
         return Response(status_code=304, headers=headers)
@@ -146,62 +141,56 @@ async def get_embedding(
             **_MISSING,
             _406="No offered type is accepted.",
             _416="A Range behind the last byte.",
-            _422="A slice that is out of range; or why it could not be made again.",
+            _422="A slice that is out of range; or the reason why it could not be computed again.",
         ),
     },
 )
 async def get_coordinates(
-    id: str,  # noqa: A002 # the name in the path
+    id_: Id,
     request: Request,
-    here: Here,
-    dtype: Annotated[Dtype, Query(description="float32 halves the bytes.")] = "float64",
+    stores: TenantStores,
+    dtype: DtypeQuery = "float64",
     points: Points = None,
     wait: Wait = 10.0,
 ) -> Response:
-    """Return where the points are, (n, p): immutable, with a strong ETag.
+    """Return the coordinates of the points, (n, p): immutable, with a strong ETag.
 
-    JSON has what is told of the embedding, and `embedding` among its `arrays`; npz has `embedding`, npy is it; CSV and
-    Arrow have a row a point.
+    JSON has the description of the embedding, and `embedding` among its `arrays`; npz has `embedding`, npy is it; CSV
+    and Arrow have one row for each point.
     """
-    found = await _found(here, id, wait)
-    if isinstance(found, Job):
-        return accepted(found)
-    record = await run_in_threadpool(here.embeddings.fetch, id)
-    return await run_in_threadpool(result_response, record.spec, found, Wanted(request, dtype, points))
+    record, result = await _fetched(stores, id_, wait)
+    if isinstance(result, Job):
+        return accepted(result)
+    return await run_in_threadpool(result_response, record.spec, result, Wanted(request, dtype, points))
 
 
-async def _found(here: Stores, id_: str, wait: float) -> Entry | Job:
-    """Return an embedding, or the job that makes it once more than `wait` seconds have passed."""
-    record = await run_in_threadpool(here.embeddings.fetch, id_)
-    entry = await run_in_threadpool(here.cache.view, record.recipe.cache_key)
+async def _fetched(stores: Stores, id_: str, wait: float) -> tuple[EmbeddingRecord, Entry | Job]:
+    """Return a record with its embedding, or with the job that computes it if `wait` seconds do not suffice."""
+    record = await run_in_threadpool(stores.embeddings.fetch, id_)
+    cached = partial(stores.cache.view, record.recipe.cache_key)
+    entry = await run_in_threadpool(cached)
     if entry is not None:
-        return entry
-    job = await settle(here, await run_in_threadpool(_maker, here, record), wait)
-    if job.is_open:
+        return record, entry
+    return record, await computed(stores, cached, partial(_embedding_job, stores, record), wait)
+
+
+def _embedding_job(stores: Stores, record: EmbeddingRecord) -> Job:
+    """Return the open job that computes an embedding, perhaps within a comparison, or a separate job."""
+    job = stores.jobs.get(record.job)
+    if job is not None and job.is_open:
         return job
-    require_success(job)
-    entry = await run_in_threadpool(here.cache.view, record.recipe.cache_key)
-    # None: evicted at once, or made for a comparison that failed there: the next request makes it alone.
-    return job if entry is None else entry
-
-
-def _maker(here: Stores, record: EmbeddingRecord) -> Job:
-    """Return the job that makes an embedding: the one that was to, while it works, else one of its own."""
-    known = here.jobs.get(record.job)
-    if known is not None and known.is_open:
-        return known
-    require_dataset(here, record.recipe.dataset)
-    job = analysis_job(here, record.spec, posterior=None)
-    here.embeddings.note(record.recipe, job.id)
+    require_dataset(stores, record.recipe.dataset)
+    job = analysis_job(stores, record.spec, posterior=None)
+    stores.embeddings.note(record.recipe, job.id)
     return job
 
 
-def _embed(here: Stores, body: EmbeddingIn, deadline: float | None, key: str | None) -> Job:
-    dataset = require_dataset(here, body.dataset)
-    plan = planned(body)
+def _embed(stores: Stores, body: EmbeddingIn, command: CommandOptions) -> Job:
+    dataset = require_dataset(stores, body.dataset)
+    plan = Plan.of(body)
     uses = frozenset({"labels"} if plan.method.labels else ())
-    judged = judgement(here, dataset, body, uses=uses)
-    plan.require_possible(here, dataset, labels=judged.labels is not None)
+    judged = judgement(stores, dataset, body, uses=uses)
+    plan.require_possible(stores, dataset, labels=judged.labels is not None)
     spec = EmbeddingSpec(
         dataset=dataset.id,
         method=plan.method.name,
@@ -210,22 +199,17 @@ def _embed(here: Stores, body: EmbeddingIn, deadline: float | None, key: str | N
         truth=judged.truth,
         scores=judged.scores,
         n_neighbors=judged.n_neighbors,
-        engine=here.queue.numbers_for_new(),
+        engine=stores.queue.numbers_for_new(),
     )
 
-    def made() -> Job:
-        if not any(here.cache.contains([spec.recipe.cache_key, spec.cache_key(dataset.id)])):
-            require_affordable(plan.method, dataset.n, dataset.d, plan.spec, Allowance.of(here.settings, deadline))
-            require_not_all_equal(here, dataset)
-        terms = Terms.within(deadline, _priority(here, plan, dataset.n, dataset.d))
-        job = analysis_job(here, spec, posterior=None, terms=terms)
-        here.embeddings.note(spec.recipe, job.id)
+    def submit() -> Job:
+        if not any(stores.cache.contains([spec.recipe.cache_key, spec.cache_key(dataset.id)])):
+            plan.require_affordable(dataset.n, dataset.d, Allowance.of(stores.settings, command.deadline))
+            require_not_all_equal(stores, dataset)
+        is_quick = plan.cost(dataset.n, dataset.d).seconds <= stores.settings.shard_seconds
+        terms = Terms.within(command.deadline, "interactive" if is_quick else "batch")
+        job = analysis_job(stores, spec, posterior=None, terms=terms)
+        stores.embeddings.note(spec.recipe, job.id)
         return job
 
-    return once(here, key, ("POST /v1/embeddings", body.model_dump()), made)
-
-
-def _priority(here: Stores, plan: Plan, n: int, d: int) -> Any:
-    """Return ``interactive`` for what takes a moment: someone looks at it, most likely."""
-    quick = plan.method.cost(n, d, plan.spec).seconds <= here.settings.shard_seconds
-    return "interactive" if quick else "batch"
+    return once(stores, command.key, ("POST /v1/embeddings", body.model_dump()), submit)

@@ -1,4 +1,4 @@
-"""`/v1/jobs`: follow, fetch, cancel."""
+"""`/v1/jobs`: list, follow, fetch results, cancel."""
 
 from functools import partial as partial_of
 from typing import Annotated
@@ -16,10 +16,10 @@ from service.responses.partial_draws import npy_as_they_come
 from service.responses.pictures import picture_response
 from service.responses.sse import EVENTS, events, has_seen_the_end
 from service.responses.streaming import Stream
-from service.routes.posteriors import ACCEPTED, LATE, Wait
+from service.routes.params import ACCEPTED, LATE, DtypeQuery, Id, TenantStores, Wait
 from service.schemas.problems import documented
 from service.schemas.resources import JobOut, JobPage, PosteriorOut
-from service.submission.dependencies import Here, accepted, look, made_again, settle, wait_for_it_again
+from service.submission.jobs import accepted, look, reopened, settle, wait_for_evicted
 from service.submission.pagination import Cursor, Limit, listed, position
 from service.submission.validation import require_draws, require_success
 from worker.analyses.registry import analysis_of
@@ -34,24 +34,24 @@ router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 @router.get("", summary="List jobs", response_model=JobPage, responses=documented(_422="Bad cursor or filter."))
 async def list_jobs(
     request: Request,
-    here: Here,
+    stores: TenantStores,
     limit: Limit = 20,
     cursor: Cursor = None,
     status: Annotated[Status | None, Query(description="Only jobs of this status.")] = None,
     kind: Annotated[Kind | None, Query(description="Only jobs of this kind.")] = None,
 ) -> Response:
-    """List the jobs, the newest first; a record is kept for GLLE_JOB_TTL after the job's end.
+    """List the jobs, the newest first; a record expires GLLE_JOB_TTL after the job's end.
 
-    Of the records of ended jobs a tenant keeps the newest GLLE_QUOTA_RECORDS.
+    A tenant keeps the newest GLLE_QUOTA_RECORDS records of ended jobs.
     """
-    found = here.jobs.listed(position(cursor), status, kind, min(limit + 1, LISTED))
-    return await listed(request, found, limit, lambda items, at: JobPage(items=list(map(JobOut.of, items)), next=at))
+    records = stores.jobs.listed(position(cursor), status, kind, min(limit + 1, LISTED))
+    return await listed(request, records, limit, lambda items, at: JobPage(items=list(map(JobOut.of, items)), next=at))
 
 
 @router.get("/{id}", summary="Follow a job", responses=documented(_404="No such job."))
-async def get_job(id: str, here: Here, response: Response, wait: Wait = 0.0) -> JobOut:  # noqa: A002 # the name in the path
-    """Tell status and progress; with `wait`, once the job has ended or after so many seconds."""
-    job = await settle(here, await run_in_threadpool(here.jobs.fetch, id), wait)
+async def get_job(id_: Id, stores: TenantStores, response: Response, wait: Wait = 0.0) -> JobOut:
+    """Return status and progress; with `wait`, once the job has ended or after so many seconds."""
+    job = await settle(stores, await run_in_threadpool(stores.jobs.fetch, id_), wait)
     if job.is_open:
         response.headers["Retry-After"] = "1"
     return JobOut.of(job)
@@ -66,33 +66,33 @@ async def get_job(id: str, here: Here, response: Response, wait: Wait = 0.0) -> 
             "description": "Events: `progress` (status, done, total, stage, eta), then `end` (the job).",
             "content": {EVENTS: {}},
         },
-        204: {"description": "Last-Event-ID names the end: there is nothing more to come."},
+        204: {"description": "Last-Event-ID is that of the end: no more events follow."},
         **documented(_404="No such job.", _406="text/event-stream is not accepted.", _422="Bad Last-Event-ID."),
     },
 )
 async def follow(
-    id: str,  # noqa: A002 # the name in the path
+    id_: Id,
     request: Request,
-    here: Here,
+    stores: TenantStores,
     last_event_id: Annotated[
         int | None,
-        Header(ge=0, description="The id of the last event that came; only what is new follows."),
-        WithJsonSchema({"type": "integer", "minimum": 0}),  # a header is not null, but away
+        Header(ge=0, description="Id of the last received event; only new events follow."),
+        WithJsonSchema({"type": "integer", "minimum": 0}),  # a header can be absent, but not null
     ] = None,
 ) -> Response:
-    """Tell each change of a job as it comes, its end the last, as server-sent events; then the connection is closed.
+    """Stream the changes of a job as server-sent events until its end; then close the connection.
 
-    At most ten `progress` events a second come. An id numbers the changes of the job: it grows, and with Last-Event-ID
-    a client whose connection broke gets the state that it has not seen yet, or 204 when it has seen the end.
+    At most ten `progress` events a second are sent. The id of an event numbers the changes of the job. With
+    Last-Event-ID a reconnecting client gets the state that it has not received, or 204 after the end.
     """
     negotiated(request, (EVENTS,))
-    job = await run_in_threadpool(look, here, id)
+    job = await run_in_threadpool(look, stores, id_)
     if has_seen_the_end(job, last_event_id):
         return Response(status_code=204)
     streams = request.app.state.streams
-    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # no proxy is to hold it back
-    content = partial_of(events, here, streams, job, last_event_id)
-    return Stream(streams, here.tenant or DEFAULT, content, headers=headers, media_type=EVENTS)
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # no proxy may buffer it
+    content = partial_of(events, stores, streams, job, last_event_id)
+    return Stream(streams, stores.tenant or DEFAULT, content, headers=headers, media_type=EVENTS)
 
 
 @router.get(
@@ -118,41 +118,41 @@ async def follow(
     },
 )
 async def get_result(
-    id: str,  # noqa: A002 # the name in the path
+    id_: Id,
     request: Request,
-    here: Here,
-    dtype: Annotated[Dtype, Query(description="float32 halves the bytes.")] = "float64",
+    stores: TenantStores,
+    dtype: DtypeQuery = "float64",
     points: Points = None,
     draws: Draws = None,
     wait: Wait = 0.0,
     *,
     partial: Annotated[
-        bool, Query(description="Of draws, as npy: begin before the job's end, and send each draw as it is made.")
+        bool, Query(description="For draws as npy: begin before the job's end, and send each draw once it is computed.")
     ] = False,
 ) -> Response:
-    """Return what the job made; 202 while it works, or when what was evicted is made again.
+    """Return the result of a job; 202 while it is in progress, or while an evicted result is computed again.
 
     Draws: npy has the embeddings, (count, n, p) or (scales, count, n, p); npz has `embeddings`, `eigenvalues`,
     `indices` and `scales`; JSON has shape, dtype and data, then `eigenvalues`, `diagnostics`, index and scale of each
-    draw; the header Glle-Scale has the scales. Analyses: JSON has all there is, `arrays` by name; npz the arrays (not
-    advice, which has none); npy the `embedding` of a transform or the `data` of reconstructions.
+    draw; the header Glle-Scale has the scales. Analyses: JSON has all members, with `arrays` by name; npz the arrays
+    (except for advice, which has none); npy the `embedding` of a transform or the `data` of reconstructions.
 
-    CSV and Arrow: a row for each point of each draw (columns draw, scale where there are several, point, y1 to yp), of
-    each data set that was generated (draw, point, x1 to xd), or for each point of another analysis. `points` and
-    `draws` choose some. The ETag is strong; npy answers Range.
-    With `partial` the npy of draws begins at once (202 while their scale is still calibrated), draw by draw in order,
-    and ends with the job. When the job fails or is cancelled the answer is broken off, shorter than its Content-Length.
+    CSV and Arrow have a row for each point of each draw (columns draw, scale if there are several, point, y1 to yp), of
+    each generated data set (draw, point, x1 to xd), or for each point of another analysis. `points` and `draws` select
+    some of them. The ETag is strong; npy supports Range.
+    With `partial` the npy of draws begins at once (202 while their scale is being calibrated), draw by draw in order,
+    and ends with the job. If the job fails or is cancelled, the response ends before its Content-Length.
     """
-    job = await settle(here, await run_in_threadpool(here.jobs.fetch, id), wait)
+    job = await settle(stores, await run_in_threadpool(stores.jobs.fetch, id_), wait)
     if partial:
         require_draws(job)
         if job.is_open and job.status != "cancelling":
-            return await _partial(here, job, request, dtype)
+            return await _partial(stores, job, request, dtype)
     if job.is_open and job.status != "cancelling":
         return accepted(job)
     require_success(job)
-    make = {"fit": _posterior, "draws": _draws}.get(job.kind, _analysis)
-    return await run_in_threadpool(make, here, job, Wanted(request, dtype, points, draws))
+    respond = {"fit": _posterior, "draws": _draws}.get(job.kind, _analysis)
+    return await run_in_threadpool(respond, stores, job, Wanted(request, dtype, points, draws))
 
 
 @router.delete(
@@ -160,76 +160,75 @@ async def get_result(
     summary="Cancel a job",
     response_model=JobOut,
     responses={
-        202: {"model": JobOut, "description": "It runs, and was told to stop."},
+        202: {"model": JobOut, "description": "It is running, and will stop."},
         **documented(_404="No such job.", _409="With `record`: the job has not ended."),
     },
 )
 def cancel(
-    id: str,  # noqa: A002 # the name in the path
-    here: Here,
+    id_: Id,
+    stores: TenantStores,
     *,
     record: Annotated[bool, Query(description="Remove the record of a job that has ended.")] = False,
 ) -> Response:
-    """Cancel a job: a queued one at once, a running one within two seconds; an ended one stays as it is.
+    """Cancel a job: a queued one at once, a running one within two seconds; an ended job is unchanged.
 
-    A cancellation stops the work; a long computation that does not check for it is killed by its worker. With `record`
-    the record of an ended job is removed, and its last state returned. Its results stay cached under their names.
+    A worker kills a long computation that does not check for the cancellation. With `record` the record of an ended
+    job is removed, and its last state returned. Its results stay cached under their names.
     """
     if record:
-        return Response(JobOut.of(here.jobs.delete(id)).model_dump_json(), 200, media_type="application/json")
-    here.jobs.fetch(id)
-    job = here.queue.withdraw(here.jobs.cancel(id))
+        return Response(JobOut.of(stores.jobs.delete(id_)).model_dump_json(), 200, media_type="application/json")
+    stores.jobs.fetch(id_)
+    job = stores.queue.withdraw(stores.jobs.cancel(id_))
     if job.is_open:
         return accepted(job)
     return Response(JobOut.of(job).model_dump_json(), 200, media_type="application/json")
 
 
-def _posterior(here: Stores, job: Job, wanted: Wanted) -> Response:
+def _posterior(stores: Stores, job: Job, wanted: Wanted) -> Response:
     negotiated(wanted.request, (JSON,))
     unsliced("points", wanted.points)
     unsliced("draws", wanted.draws)
-    body = PosteriorOut.of(here.posteriors.fetch(job.subject)).model_dump_json()
+    body = PosteriorOut.of(stores.posteriors.fetch(job.subject)).model_dump_json()
     headers = body_headers(body) | {"Content-Location": f"/v1/posteriors/{job.subject}"}
     if client_has_it(wanted.request, headers):
         return Response(status_code=304, headers=headers)
     return Response(body, 200, headers, "application/json")
 
 
-def _analysis(here: Stores, job: Job, wanted: Wanted) -> Response:
+def _analysis(stores: Stores, job: Job, wanted: Wanted) -> Response:
     spec = analysis_of(job)
-    entry = here.cache.view(spec.cache_key(job.subject))
+    entry = stores.cache.view(spec.cache_key(job.subject))
     if entry is None:  # evicted
-        return accepted(made_again(here, job))
+        return accepted(reopened(stores, job))
     if job.kind == "picture":
         negotiated(wanted.request, (entry.meta["media"],))
         return picture_response(wanted.request, entry)
     return result_response(spec, entry, wanted)
 
 
-async def _partial(here: Stores, job: Job, request: Request, dtype: Dtype) -> Response:
+async def _partial(stores: Stores, job: Job, request: Request, dtype: Dtype) -> Response:
     negotiated(request, (NPY,))
-    spec = await run_in_threadpool(_numbered, here, job)
+    spec = await run_in_threadpool(_draws_spec, stores, job)
     if spec is None:
         return accepted(job)
     headers = scale_header(*(float(scale) for scale in spec.scales))
-    return npy_as_they_come(here, request.app.state.streams, job, spec, dtype, headers)
+    return npy_as_they_come(stores, request.app.state.streams, job, spec, dtype, headers)
 
 
-def _numbered(here: Stores, job: Job) -> DrawsSpec | None:
-    """Return what a draws job makes, at scales that are numbers; None while one is to be calibrated."""
+def _draws_spec(stores: Stores, job: Job) -> DrawsSpec | None:
+    """Return the specification of a draws job with calibrated scales, or None before the calibration."""
     spec = DrawsSpec.from_dict(job.spec)
     if not spec.is_auto:
         return spec
-    known = here.posteriors.calibration(job.subject)
-    return None if known is None else spec.at(known["scale"])
+    calibration = stores.posteriors.calibration(job.subject)
+    return None if calibration is None else spec.at(calibration["scale"])
 
 
-def _draws(here: Stores, job: Job, wanted: Wanted) -> Response:
+def _draws(stores: Stores, job: Job, wanted: Wanted) -> Response:
     negotiated(wanted.request, drawn.MEDIA)
-    spec = _numbered(here, job)
-    if spec is None:  # its calibration was deleted with its posterior
-        return accepted(made_again(here, job))
-    # Evicted: made again, and what is there is kept.
-    again = partial_of(wait_for_it_again, here, job)
-    arrays_id = here.posteriors.arrays_id(job.subject)
-    return drawn.draws_response(here.cache, arrays_id, spec, wanted, again) or accepted(made_again(here, job))
+    spec = _draws_spec(stores, job)
+    if spec is None:  # the calibration was deleted with its posterior
+        return accepted(reopened(stores, job))
+    recompute = partial_of(wait_for_evicted, stores, job)
+    arrays_id = stores.posteriors.arrays_id(job.subject)
+    return drawn.draws_response(stores.cache, arrays_id, spec, wanted, recompute) or accepted(reopened(stores, job))

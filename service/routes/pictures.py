@@ -1,4 +1,4 @@
-"""Pictures: draws, summaries, embeddings and comparisons as PNG or SVG, for those who have no plotting library."""
+"""Pictures of draws, summaries, embeddings and comparisons as PNG or SVG, for clients without a plotting library."""
 
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -7,19 +7,29 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from glle_engine.base.spec import Align
 from service.responses.pictures import picture_response
-from service.routes.draws import MISSING, Law, Seed
-from service.routes.posteriors import ACCEPTED, Wait
+from service.routes.params import (
+    ACCEPTED,
+    NOT_FITTED,
+    NOT_MODIFIED,
+    AlignQuery,
+    FirstQuery,
+    Id,
+    IndexPath,
+    SeedQuery,
+    SourceQuery,
+    TenantStores,
+    Wait,
+)
 from service.schemas.problems import documented
-from service.schemas.resources import COUNTER
-from service.submission.dependencies import Here, accepted, analysis_job, settle
+from service.submission.jobs import accepted, analysis_job, computed, settle
 from service.submission.validation import require_dataset, require_posterior, require_sample, require_success
 from worker.analyses.plots.panels import DrawGrid, resolve_color
 from worker.analyses.plots.picture import MEDIA, PictureSpec, Subject, require_matplotlib
 from worker.analyses.posterior_analyses import MOST_SUMMARISED, SummarySpec
 from worker.base.numerics import numbers_for, numbers_of
 from worker.base.problems import refuse
+from worker.jobs.store import Job
 from worker.records.draws import draw_seconds
 from worker.records.priority import ANY_TIME, Terms
 from worker.storage.posteriors import PosteriorRecord
@@ -28,43 +38,38 @@ from worker.stores import Stores
 router = APIRouter(tags=["pictures"])
 
 MOST_PANELS = 64
-
-Format = Annotated[Literal["png", "svg"], Path(description="png, or svg, where many points are a bitmap within it.")]
-Width = Annotated[
-    Annotated[int, Query(ge=100, le=4000)] | None,
-    Query(description="Pixels; 800, or 1,200 where there are several panels."),
-]
-Theme = Annotated[Literal["light", "dark"], Query(description="Of paper and ink.")]
-Color = Annotated[
-    Literal["auto", "label", "color", "sheet", "reference"],
-    Query(
-        description="What a point's colour shows: the data set's label or colour column, the place on a synthetic "
-        "sheet, or the first component of the reference embedding; auto: the first of these that there is."
-    ),
-]
+PANEL_PIXELS, SHEET_PIXELS = 800, 1200  # default width of one panel, and of several
 
 
 @dataclass(frozen=True)
-class Look:
-    """How a picture is to look; `width` of None is that of the kind of picture."""
+class PictureOptions:
+    """Format and appearance of a picture; a width of None depends on the kind of picture."""
 
-    color: str
-    theme: str
-    width: int | None
+    format: Annotated[
+        Literal["png", "svg"], Path(description="png, or svg, in which many points are an embedded bitmap.")
+    ]
+    color: Annotated[
+        Literal["auto", "label", "color", "sheet", "reference"],
+        Query(
+            description="Meaning of the color of a point: the data set's label or color column, the position on a "
+            "synthetic sheet, or the first component of the reference embedding; auto: the first of these that exists."
+        ),
+    ] = "auto"
+    theme: Annotated[Literal["light", "dark"], Query(description="Color of the background.")] = "light"
+    width: Annotated[
+        Annotated[int, Query(ge=100, le=4000)] | None,
+        Query(description="Pixels; 800, or 1,200 for several panels."),
+    ] = None
 
 
-def _look(color: Color = "auto", theme: Theme = "light", width: Width = None) -> Look:
-    return Look(color, theme, width)
-
-
-Looks = Annotated[Look, Depends(_look)]
-Number = Annotated[float, Query(ge=0, allow_inf_nan=False, description="Factor on the covariance.")]
+Options = Annotated[PictureOptions, Depends()]
+ScaleNumber = Annotated[float, Query(ge=0, allow_inf_nan=False, description="Factor on the covariance.")]
 
 _PICTURE: dict[int | str, dict[str, Any]] = {
     200: {"description": "The picture.", "content": {media: {} for media in MEDIA.values()}},
-    304: {"description": "The client's copy is good."},
+    **NOT_MODIFIED,
     **ACCEPTED,
-    **documented(**MISSING, _422="Out of range, no such colour, or matplotlib is missing."),
+    **documented(**NOT_FITTED, _422="Out of range, no such color, or matplotlib is missing."),
 }
 
 
@@ -75,22 +80,20 @@ _PICTURE: dict[int | str, dict[str, Any]] = {
     responses=_PICTURE,
 )
 async def see_draw(
-    id: str,  # noqa: A002 # the name in the path
-    index: Annotated[int, Path(ge=0, le=COUNTER, description="Which draw of the stream.")],
-    format: Format,  # noqa: A002 # the name in the path
+    id_: Id,
+    index: IndexPath,
     request: Request,
-    here: Here,
-    look: Looks,
-    seed: Seed = 0,
-    scale: Number = 1.0,
-    source: Law = "posterior",
-    align: Annotated[Align, Query(description="Rotate to the reference embedding, or not.")] = "procrustes",
+    stores: TenantStores,
+    options: Options,
+    seed: SeedQuery = 0,
+    scale: ScaleNumber = 1.0,
+    source: SourceQuery = "posterior",
+    align: AlignQuery = "procrustes",
     wait: Wait = 10.0,
 ) -> Response:
     """Return a picture of one draw, its first two components: immutable, with a strong ETag."""
     grid = DrawGrid(first=index, seed=seed, scales=(scale,), source=source, align=align)
-    spec = _spec("draws", asdict(grid), look, format)
-    return await _seen(here, request, spec, id, wait, grid)
+    return await _posterior_picture(stores, request, _spec("draws", asdict(grid), options), id_, wait, grid)
 
 
 @router.get(
@@ -100,48 +103,46 @@ async def see_draw(
     responses=_PICTURE,
 )
 async def see_draws(
-    id: str,  # noqa: A002 # the name in the path
-    format: Format,  # noqa: A002 # the name in the path
+    id_: Id,
     request: Request,
-    here: Here,
-    look: Looks,
+    stores: TenantStores,
+    options: Options,
     count: Annotated[int, Query(ge=1, le=MOST_PANELS, description="Draws at each scale.")] = 8,
-    first: Annotated[int, Query(ge=0, le=COUNTER, description="The first draw of the stream.")] = 0,
-    seed: Seed = 0,
-    scales: Annotated[list[Number] | None, Query(description="Several: a row each.", max_length=MOST_PANELS)] = None,
-    source: Law = "posterior",
+    first: FirstQuery = 0,
+    seed: SeedQuery = 0,
+    scales: Annotated[
+        list[ScaleNumber] | None, Query(description="Several scales, one row each.", max_length=MOST_PANELS)
+    ] = None,
+    source: SourceQuery = "posterior",
     wait: Wait = 10.0,
 ) -> Response:
-    """Return a sheet of draws; with several `scales` (GLLE figure 4) a row a scale: immutable, with a strong ETag."""
+    """Return a sheet of draws, one row for each of several `scales` (GLLE figure 4): immutable, with a strong ETag."""
     grid = DrawGrid(count=count, first=first, seed=seed, scales=tuple(scales or [1.0]), source=source)
-    spec = _spec("draws", asdict(grid), look, format)
-    return await _seen(here, request, spec, id, wait, grid)
+    return await _posterior_picture(stores, request, _spec("draws", asdict(grid), options), id_, wait, grid)
 
 
 @router.get(
     "/v1/posteriors/{id}/summary.{format}",
-    summary="See what many draws say together",
+    summary="See a summary of many draws",
     response_class=Response,
     responses=_PICTURE,
 )
 async def see_summary(
-    id: str,  # noqa: A002 # the name in the path
-    format: Format,  # noqa: A002 # the name in the path
+    id_: Id,
     request: Request,
-    here: Here,
-    look: Looks,
+    stores: TenantStores,
+    options: Options,
     count: Annotated[int, Query(ge=2, le=MOST_SUMMARISED, description="Draws.")] = 100,
-    first: Annotated[int, Query(ge=0, le=COUNTER, description="The first draw of the stream.")] = 0,
-    seed: Seed = 0,
-    scale: Number = 1.0,
-    source: Law = "posterior",
+    first: FirstQuery = 0,
+    seed: SeedQuery = 0,
+    scale: ScaleNumber = 1.0,
+    source: SourceQuery = "posterior",
     wait: Wait = 10.0,
 ) -> Response:
-    """Return the consensus of many draws, coloured by what is asked, by spread, by stability and by local trust."""
+    """Return the consensus of many draws, colored by the chosen column, by spread, stability and local trust."""
     grid = DrawGrid(count=count, first=first, seed=seed, scales=(scale,), source=source)
     summary = SummarySpec(count=count, first=first, seed=seed, scale=scale, source=source)
-    spec = _spec("summary", summary.to_dict(), look, format)
-    return await _seen(here, request, spec, id, wait, grid)
+    return await _posterior_picture(stores, request, _spec("summary", summary.to_dict(), options), id_, wait, grid)
 
 
 @router.get(
@@ -151,18 +152,14 @@ async def see_summary(
     responses={**_PICTURE, **documented(_404="No such embedding (any more).")},
 )
 async def see_embedding(
-    id: str,  # noqa: A002 # the name in the path
-    format: Format,  # noqa: A002 # the name in the path
-    request: Request,
-    here: Here,
-    look: Looks,
-    wait: Wait = 10.0,
+    id_: Id, request: Request, stores: TenantStores, options: Options, wait: Wait = 10.0
 ) -> Response:
     """Return a picture of an embedding by any method, its first two components: immutable, with a strong ETag."""
-    record = await run_in_threadpool(here.embeddings.fetch, id)
-    await run_in_threadpool(_require_color, here, record.recipe.dataset, look.color)
-    spec = _spec("embedding", record.spec.to_dict(), look, format, dataset=record.recipe.dataset)
-    return await _drawn(here, request, spec, None, wait)
+    record = await run_in_threadpool(stores.embeddings.fetch, id_)
+    dataset = record.recipe.dataset
+    await run_in_threadpool(_require_color, stores, dataset, options.color)
+    spec = _spec("embedding", record.spec.to_dict(), options, dataset)
+    return await _picture(stores, request, spec, None, wait)
 
 
 @router.get(
@@ -172,88 +169,75 @@ async def see_embedding(
     responses={**_PICTURE, **documented(_404="No such job.", _409="It was cancelled, or has not ended yet.")},
 )
 async def see_comparison(
-    id: str,  # noqa: A002 # the name in the path
-    format: Format,  # noqa: A002 # the name in the path
-    request: Request,
-    here: Here,
-    look: Looks,
-    wait: Wait = 10.0,
+    id_: Id, request: Request, stores: TenantStores, options: Options, wait: Wait = 10.0
 ) -> Response:
-    """Return the embeddings of a comparison side by side, their scores below: immutable, with a strong ETag."""
-    job = await settle(here, await run_in_threadpool(here.jobs.fetch, id), wait)
+    """Return the embeddings of a comparison side by side, with their scores: immutable, with a strong ETag."""
+    job = await settle(stores, await run_in_threadpool(stores.jobs.fetch, id_), wait)
     if job.kind != "comparison":
         raise refuse(
             "no-picture",
             422,
-            f"Job {id} is a {job.kind}; of those only comparisons are pictures.",
-            "Posteriors have draws.png and summary.png, embeddings /v1/embeddings/{id}.png.",
+            f"Job {id_} is of kind {job.kind}; only the result of a comparison has a picture.",
+            "Use draws.png or summary.png of a posterior, or /v1/embeddings/{id}.png.",
             kind=job.kind,
         )
     if job.is_open:
         return accepted(job)
     require_success(job)
-    await run_in_threadpool(_require_color, here, job.subject, look.color)
-    spec = _spec("comparison", job.spec, look, format, dataset=job.subject)
-    return await _drawn(here, request, spec, None, wait)
+    await run_in_threadpool(_require_color, stores, job.subject, options.color)
+    return await _picture(stores, request, _spec("comparison", job.spec, options, job.subject), None, wait)
 
 
-def _spec(
-    of: Subject,
-    asked: dict[str, Any],
-    look: Look,
-    format_: str,
-    dataset: str | None = None,
-) -> PictureSpec:
+def _spec(of: Subject, asked: dict[str, Any], options: PictureOptions, dataset: str | None = None) -> PictureSpec:
     require_matplotlib()
-    width = look.width or (800 if of == "embedding" or asked.get("count") == 1 else 1200)
-    options = {**asdict(look), "width": width, "of": of, "asked": asked, "format": format_, "dataset": dataset}
+    width = options.width or (PANEL_PIXELS if of == "embedding" or asked.get("count") == 1 else SHEET_PIXELS)
     engine = numbers_for(asked.get("engine", numbers_of("")))
-    return PictureSpec.from_dict({**options, "engine": engine})
+    fields = {**asdict(options), "width": width, "of": of, "asked": asked, "dataset": dataset, "engine": engine}
+    return PictureSpec.from_dict(fields)
 
 
-async def _seen(
-    here: Stores, request: Request, spec: PictureSpec, posterior: str, wait: float, grid: DrawGrid
+async def _posterior_picture(
+    stores: Stores, request: Request, spec: PictureSpec, posterior: str, wait: float, grid: DrawGrid
 ) -> Response:
-    """Return the picture of a posterior's draws; of few it goes before batches, as the draws themselves would."""
-    record = await run_in_threadpool(_require_panels, here, posterior, grid, spec.of)
-    await run_in_threadpool(_require_color, here, record.dataset, spec.color)
+    """Return the picture of a posterior's draws; a picture of few draws is interactive, as the draws are."""
+    record = await run_in_threadpool(_require_panels, stores, posterior, grid, spec.of)
+    await run_in_threadpool(_require_color, stores, record.dataset, spec.color)
     engine = numbers_for(record.numbers)
     spec = replace(spec, engine=engine, asked={**spec.asked, **({"engine": engine} if "engine" in spec.asked else {})})
     total = grid.count * len(grid.scales)
     seconds = total * draw_seconds(record.n, record.spec["n_components"])
-    is_quick = spec.of == "draws" and (total == 1 or seconds <= here.settings.shard_seconds)
-    return await _drawn(here, request, spec, posterior, wait, Terms(priority="interactive" if is_quick else "batch"))
+    is_quick = spec.of == "draws" and (total == 1 or seconds <= stores.settings.shard_seconds)
+    terms = Terms(priority="interactive" if is_quick else "batch")
+    return await _picture(stores, request, spec, posterior, wait, terms)
 
 
-async def _drawn(
-    here: Stores, request: Request, spec: PictureSpec, posterior: str | None, wait: float, terms: Terms = ANY_TIME
+async def _picture(
+    stores: Stores, request: Request, spec: PictureSpec, posterior: str | None, wait: float, terms: Terms = ANY_TIME
 ) -> Response:
-    """Return a picture, drawn by a worker unless it is cached; 202 until then."""
-    key = spec.cache_key(posterior or str(spec.dataset))
-    entry = await run_in_threadpool(here.cache.get, key)
+    """Return a picture, which a worker draws unless it is cached; 202 until then."""
+    cached = partial(stores.cache.get, spec.cache_key(posterior or str(spec.dataset)))
+    entry = await run_in_threadpool(cached)
     if entry is None:
-        made = partial(analysis_job, here, spec, posterior=posterior, terms=terms)
-        job = await settle(here, await run_in_threadpool(made), wait)
-        if job.is_open:
-            return accepted(job)
-        require_success(job)
-        entry = await run_in_threadpool(here.cache.get, key)
-        if entry is None:  # evicted at once: the cache is too busy for now
-            return accepted(job)
+        submit = partial(analysis_job, stores, spec, posterior=posterior, terms=terms)
+        result = await computed(stores, cached, submit, wait)
+        if isinstance(result, Job):
+            return accepted(result)
+        entry = result
     return picture_response(request, entry)
 
 
-def _require_color(here: Stores, dataset: str, color: str) -> None:
-    known = require_dataset(here, dataset)
-    there = {"labels": known.has_labels, "color": known.has_color, "coordinates": known.has_coordinates}
-    resolve_color(dataset, {name for name, has in there.items() if has}, color)
+def _require_color(stores: Stores, id_: str, color: str) -> None:
+    dataset = require_dataset(stores, id_)
+    columns = {"labels": dataset.has_labels, "color": dataset.has_color, "coordinates": dataset.has_coordinates}
+    resolve_color(id_, {name for name, exists in columns.items() if exists}, color)
 
 
-def _require_panels(here: Stores, posterior: str, grid: DrawGrid, of: str) -> PosteriorRecord:
+def _require_panels(stores: Stores, posterior: str, grid: DrawGrid, of: str) -> PosteriorRecord:
     total = grid.count * len(grid.scales)
-    record = require_posterior(here, posterior)
-    require_sample(here, record, grid.source, first=grid.first, count=grid.count, scales=len(grid.scales))
+    record = require_posterior(stores, posterior)
+    require_sample(stores, record, grid.source, first=grid.first, count=grid.count, scales=len(grid.scales))
     if of == "draws" and total > MOST_PANELS:
         detail = f"{total} draws on one sheet; {MOST_PANELS} are allowed."
-        raise refuse("over-the-limit", 422, detail, "Ask for several sheets: `first` moves on.", allowed=MOST_PANELS)
+        remedy = "Request several sheets with different `first`."
+        raise refuse("over-the-limit", 422, detail, remedy, allowed=MOST_PANELS)
     return record

@@ -1,4 +1,4 @@
-"""`/v1/posteriors`: fit, list, read, delete."""
+"""`/v1/posteriors`: fit, list, read, name, delete."""
 
 from typing import Annotated, Any, Literal
 
@@ -8,11 +8,12 @@ from starlette.concurrency import run_in_threadpool
 from glle_engine.base.validation import require_enough_points
 from service.encoding.arrays import JSON, NPY, NPZ, Dtype, Stack, json_response, negotiated, npy_response, npz_response
 from service.responses.conditional import PARTS, client_has_it, immutable_headers
+from service.routes.params import ACCEPTED, ON_DATASET, Command, CommandOptions, Id, TenantStores
 from service.schemas.labels import PATCH_BODY, NameFilter, NamingIn, TagFilter
 from service.schemas.problems import documented
-from service.schemas.resources import JobOut, PosteriorIn, PosteriorOut, PosteriorPage
-from service.submission.dependencies import Deadline, Here, accepted, delete_posterior_of, settle, submitted
-from service.submission.idempotency import IN_USE, Answers, Key, remembered
+from service.schemas.resources import PosteriorIn, PosteriorOut, PosteriorPage
+from service.submission.idempotency import Answers, remembered
+from service.submission.jobs import accepted, delete_posterior_of, settle, submitted
 from service.submission.pagination import Cursor, Limit, listed, position
 from service.submission.validation import (
     require_dataset,
@@ -32,13 +33,7 @@ from worker.stores import Stores
 
 router = APIRouter(prefix="/v1/posteriors", tags=["posteriors"])
 
-Wait = Annotated[float, Query(ge=0, allow_inf_nan=False, description="Seconds to wait for the job to end.")]
 ArrayName = Literal["mean", "covariance_factor", "neighbors", "embedding", "eigenvalues", "sigma", "prior_factor"]
-
-ACCEPTED: dict[int | str, dict[str, Any]] = {
-    202: {"model": JobOut, "description": "A job works on it: see Location, and Retry-After."}
-}
-LATE = {"_504": "The job had not ended by its deadline."}
 
 
 @router.post(
@@ -47,47 +42,48 @@ LATE = {"_504": "The job had not ended by its deadline."}
     status_code=202,
     response_model=None,
     responses={
-        200: {"model": PosteriorOut, "description": "Known already."},
-        201: {"model": PosteriorOut, "description": "Fitted within the wait."},
+        200: {"model": PosteriorOut, "description": "It exists already."},
+        201: {"model": PosteriorOut, "description": "The fit ended within the wait."},
         **ACCEPTED,
         **documented(
-            _404="No such data set.",
-            _409="The job was cancelled while this request waited. " + IN_USE,
-            _413="Body too long.",
-            _415="Not JSON.",
-            _422="Parameters, k >= n, all points equal; a disconnected graph if it is found within the wait.",
-            **LATE,
+            **ON_DATASET,
+            _422="Parameters, k >= n, all points equal; a disconnected graph if the fit ends within the wait.",
         ),
     },
 )
-async def fit(body: PosteriorIn, here: Here, wait: Wait = 0.0, deadline: Deadline = None, key: Key = None) -> Response:
+async def fit(body: PosteriorIn, stores: TenantStores, command: Command) -> Response:
     """Fit a posterior over reconstruction weights on a worker.
 
-    The id is the digest of data, specification and engine version: what is known is answered at once, and
-    two requests at the same time share one job.
+    The id is the digest of data, specification and engine version. An existing posterior is returned at once, and two
+    concurrent requests share one job.
     """
-    found = await run_in_threadpool(_posterior_or_job, here, body, deadline, key)
-    if isinstance(found, PosteriorRecord):
-        return _posterior(found, 200)
-    job = await settle(here, found, wait)
+    result = await run_in_threadpool(_posterior_or_job, stores, body, command)
+    if isinstance(result, PosteriorRecord):
+        return _posterior_response(result, 200)
+    job = await settle(stores, result, command.wait)
     if job.is_open:
         return accepted(job)
     require_success(job)
-    return _posterior(await run_in_threadpool(here.posteriors.fetch, job.subject), 201)
+    return _posterior_response(await run_in_threadpool(stores.posteriors.fetch, job.subject), 201)
 
 
 @router.get("", summary="List posteriors", response_model=PosteriorPage, responses=documented(_422="Bad cursor."))
 async def list_posteriors(
-    request: Request, here: Here, tag: TagFilter, name: NameFilter = None, limit: Limit = 20, cursor: Cursor = None
+    request: Request,
+    stores: TenantStores,
+    tag: TagFilter,
+    name: NameFilter = None,
+    limit: Limit = 20,
+    cursor: Cursor = None,
 ) -> Response:
-    """List the posteriors, the newest first; all, or those of a name and of tags.
+    """List the posteriors, the newest first; all, or those with a name and tags.
 
-    A page looks at 1,000 records at most: with a filter it may be short, or empty, and `next` goes on.
+    A page reads at most 1,000 records. With a filter it may be short or empty, and `next` continues.
     """
-    found = here.posteriors.listed(position(cursor))
-    called = ((at, one if one is not None and matches_labels(one, name, tag) else None) for at, one in found)
+    records = stores.posteriors.listed(position(cursor))
+    matching = ((at, r if r is not None and matches_labels(r, name, tag) else None) for at, r in records)
     return await listed(
-        request, called, limit, lambda items, at: PosteriorPage(items=list(map(PosteriorOut.of, items)), next=at)
+        request, matching, limit, lambda items, at: PosteriorPage(items=list(map(PosteriorOut.of, items)), next=at)
     )
 
 
@@ -97,17 +93,17 @@ async def list_posteriors(
     response_model=PosteriorOut,
     responses={
         **ACCEPTED,
-        **documented(_404="No such posterior.", _409="Its job was cancelled.", _422="Its fit failed: why."),
+        **documented(_404="No such posterior.", _409="Its job was cancelled.", _422="Its fit failed: the reason."),
     },
 )
-def get_posterior(id: str, here: Here) -> Response:  # noqa: A002 # the name in the path
-    """Tell specification, diagnostics, spectrum, cost and provenance; the problem, if the fit failed."""
-    job = here.jobs.claim_holder(id)
-    if job is not None and here.posteriors.get(id) is None:
-        job = here.recovery.refresh(job)
+def get_posterior(id_: Id, stores: TenantStores) -> Response:
+    """Return specification, diagnostics, spectrum, cost and provenance, or the problem of a failed fit."""
+    job = stores.jobs.claim_holder(id_)
+    if job is not None and stores.posteriors.get(id_) is None:
+        job = stores.recovery.refresh(job)
         if job.is_open:
             return accepted(job)
-    return _posterior(require_posterior(here, id), 200)
+    return _posterior_response(require_posterior(stores, id_), 200)
 
 
 @router.get(
@@ -128,29 +124,31 @@ def get_posterior(id: str, here: Here) -> Response:  # noqa: A002 # the name in 
     },
 )
 def get_arrays(
-    id: str,  # noqa: A002 # the name in the path
+    id_: Id,
     request: Request,
-    here: Here,
-    name: Annotated[ArrayName | None, Query(description="One array, as npy or JSON; all as npz.")] = None,
-    dtype: Annotated[Dtype, Query(description="Of the floating-point arrays.")] = "float64",
+    stores: TenantStores,
+    name: Annotated[
+        ArrayName | None, Query(description="One array, as npy or JSON; without a name all, as npz.")
+    ] = None,
+    dtype: Annotated[Dtype, Query(description="Type of the floating-point arrays.")] = "float64",
 ) -> Response:
-    """Return all arrays as npz, or one by name as npy or JSON; evicted ones are fitted again (202).
+    """Return all arrays as npz, or one by name as npy or JSON; evicted arrays are fitted again (202).
 
-    The ETag is strong, and npy answers Range.
+    The ETag is strong, and npy supports Range.
     """
-    record = require_posterior(here, id)
+    record = require_posterior(stores, id_)
     media = negotiated(request, (NPZ,) if name is None else (NPY, JSON))
     if name is not None and name not in record.arrays:
-        remedy = f"Name one of {', '.join(record.arrays)}."
+        remedy = f"Use one of {', '.join(record.arrays)}."
         raise refuse("no-such-array", 422, f"This posterior has no array {name!r}.", remedy)
-    sha256 = here.posteriors.entry_sha256(record)
+    sha256 = stores.posteriors.entry_sha256(record)
     headers = {} if sha256 is None else immutable_headers(sha256, media, dtype, name or "")
     if headers and client_has_it(request, headers):
         return Response(status_code=304, headers=headers)
-    entry = here.posteriors.arrays(record)
+    entry = stores.posteriors.arrays(record)
     if entry is None:
-        return accepted(_refit(here, record))
-    if (sha256 := entry.meta.get("sha256")) is not None:  # the entry may have been written again meanwhile
+        return accepted(_refit(stores, record))
+    if (sha256 := entry.meta.get("sha256")) is not None:  # the entry may have been replaced meanwhile
         headers = immutable_headers(sha256, media, dtype, name or "")
     if name is None:
         return npz_response({key: Stack.of(array, dtype) for key, array in entry.arrays.items()}, headers)
@@ -162,71 +160,70 @@ def get_arrays(
     "/{id}",
     summary="Name and tag a posterior",
     responses=documented(
-        _404="No such posterior.", _413="Body too long.", _415="Not JSON.", _422="Too long, too many, or not known."
+        _404="No such posterior.", _413="Body too long.", _415="Not JSON.", _422="Too long, too many, or unknown."
     ),
     openapi_extra=PATCH_BODY,
 )
-def rename_posterior(id: str, body: NamingIn, here: Here) -> PosteriorOut:  # noqa: A002 # the name in the path
-    """Give a name and tags by a JSON merge patch: null takes away, what is absent stays, tags are replaced as a whole.
+def rename_posterior(id_: Id, body: NamingIn, stores: TenantStores) -> PosteriorOut:
+    """Set name and tags by a JSON merge patch: null removes, an absent member stays, tags are replaced as a whole.
 
-    They are no part of the content: id and ETags stay.
+    They are not part of the content: id and ETags stay.
     """
-    return PosteriorOut.of(here.posteriors.rename(id, body.changes()))
+    return PosteriorOut.of(stores.posteriors.rename(id_, body.changes()))
 
 
 @router.delete("/{id}", summary="Delete a posterior", status_code=204, responses=documented(_404="None."))
-def delete_posterior(id: str, here: Here) -> Response:  # noqa: A002 # the name in the path
-    """Delete a posterior, its draws and what was made of them; its data set stays."""
-    delete_posterior_of(here, here.posteriors.fetch(id))
+def delete_posterior(id_: Id, stores: TenantStores) -> Response:
+    """Delete a posterior, its draws and their analyses; its data set stays."""
+    delete_posterior_of(stores, stores.posteriors.fetch(id_))
     return Response(status_code=204)
 
 
-def _posterior_or_job(
-    here: Stores, body: PosteriorIn, deadline: float | None, key: str | None
-) -> PosteriorRecord | Job:
-    """Return the known posterior, or the job that fits it; refuse what can be seen without a fit."""
+def _posterior_or_job(stores: Stores, body: PosteriorIn, command: CommandOptions) -> PosteriorRecord | Job:
+    """Return the existing posterior, or the job that fits it; raise problems that need no fit."""
     spec = body.fit_spec()
-    dataset = require_dataset(here, body.dataset)
-    require_within(here, "n_neighbors", body.n_neighbors)
-    require_within(here, "n_components", body.n_components)
+    dataset = require_dataset(stores, body.dataset)
+    require_within(stores, "n_neighbors", body.n_neighbors)
+    require_within(stores, "n_components", body.n_components)
     require_enough_points(dataset.n, spec)
-    numbers = here.queue.numbers_for_new()
+    numbers = stores.queue.numbers_for_new()
     id_ = posterior_id(dataset.id, spec.to_dict(), numbers)
-    terms = Terms.within(deadline, _priority(dataset.n, dataset.d, spec.to_dict()))
+    terms = Terms.within(command.deadline, _priority(dataset.n, dataset.d, spec.to_dict()))
 
-    def known_or_fitted() -> PosteriorRecord | Job:
-        if (record := here.posteriors.get(id_)) is not None:
+    def existing_or_submitted() -> PosteriorRecord | Job:
+        if (record := stores.posteriors.get(id_)) is not None:
             return record
-        here.posteriors.require_room()
-        require_not_all_equal(here, dataset)
-        return _fit(here, id_, dataset.id, spec.to_dict(), numbers, terms)
+        stores.posteriors.require_room()
+        require_not_all_equal(stores, dataset)
+        return _fit(stores, id_, dataset.id, spec.to_dict(), numbers, terms)
 
     def recall(name: str) -> PosteriorRecord | Job | None:
         if name.startswith("post_"):
-            return here.posteriors.get(name)
-        job = here.jobs.get(name)
-        is_gone = job is not None and job.status == "succeeded" and here.posteriors.get(job.subject) is None
-        return None if is_gone else job  # a posterior that was deleted is fitted again
+            return stores.posteriors.get(name)
+        job = stores.jobs.get(name)
+        is_deleted = job is not None and job.status == "succeeded" and stores.posteriors.get(job.subject) is None
+        return None if is_deleted else job  # a deleted posterior is fitted again
 
-    answers = Answers[PosteriorRecord | Job](name=lambda made: made.id, recall=recall)
-    return remembered(here, key, ("POST /v1/posteriors", body.model_dump()), known_or_fitted, answers)
+    answers = Answers[PosteriorRecord | Job](name=lambda answer: answer.id, recall=recall)
+    request = ("POST /v1/posteriors", body.model_dump())
+    return remembered(stores, command.key, request, existing_or_submitted, answers)
 
 
 def _priority(n: int, d: int, spec: dict[str, Any]) -> Priority:
-    """Return ``interactive`` for what takes a moment: someone looks at it, most likely."""
+    """Return ``interactive`` for a quick fit, which a person is likely to wait for."""
     return "interactive" if is_quick_fit(n, d, spec) else "batch"
 
 
-def _fit(here: Stores, id_: str, dataset: str, spec: dict[str, Any], numbers: str, terms: Terms) -> Job:
-    asked = {"dataset": dataset, "spec": spec}
-    return submitted(here, terms, kind="fit", claim=id_, posterior=id_, spec=asked, total=1, numbers=numbers)[0]
+def _fit(stores: Stores, id_: str, dataset: str, spec: dict[str, Any], numbers: str, terms: Terms) -> Job:
+    fields = {"dataset": dataset, "spec": spec}
+    return submitted(stores, terms, kind="fit", claim=id_, posterior=id_, spec=fields, total=1, numbers=numbers)[0]
 
 
-def _refit(here: Stores, record: PosteriorRecord) -> Job:
+def _refit(stores: Stores, record: PosteriorRecord) -> Job:
     terms = Terms(priority=_priority(record.n, record.d, record.spec))
-    return _fit(here, record.id, record.dataset, record.spec, numbers_for(record.numbers), terms)
+    return _fit(stores, record.id, record.dataset, record.spec, numbers_for(record.numbers), terms)
 
 
-def _posterior(record: PosteriorRecord, status: int) -> Response:
+def _posterior_response(record: PosteriorRecord, status: int) -> Response:
     body = PosteriorOut.of(record).model_dump_json()
     return Response(body, status, {"Location": f"/v1/posteriors/{record.id}"}, "application/json")

@@ -1,4 +1,4 @@
-"""What stands beside the resources: info, health, metrics, the documentation."""
+"""Info, health, metrics and the documentation page."""
 
 import platform
 from typing import Literal
@@ -13,10 +13,10 @@ from starlette.concurrency import run_in_threadpool
 
 import glle_engine
 from glle_engine import FitSpec, manifolds
+from service.routes.params import TenantStores
 from service.schemas import docs_page
 from service.schemas.problems import documented
 from service.schemas.resources import CheckOut, InfoOut, LiveOut, NumericsOut, ReadyOut
-from service.submission.dependencies import Here
 from worker.base.numerics import kind_of
 from worker.base.problems import refuse
 from worker.jobs.live_workers import workers_by_numbers
@@ -33,8 +33,8 @@ _LIMITS = (
 
 
 @router.get("/v1/info", summary="Versions and limits", responses=documented())
-def info(here: Here) -> InfoOut:
-    """Tell the versions, the limits, and what can be asked for."""
+def info(stores: TenantStores) -> InfoOut:
+    """Return versions, limits and available features."""
     return InfoOut(
         name="glle",
         versions={
@@ -44,17 +44,17 @@ def info(here: Here) -> InfoOut:
             "fastapi": fastapi.__version__,
             "python": platform.python_version(),
         },
-        limits={name: getattr(here.settings, name) for name in _LIMITS},
+        limits={name: getattr(stores.settings, name) for name in _LIMITS},
         manifolds=list(manifolds.NAMES),
         posterior_defaults=FitSpec().to_dict(),
-        numerics=_kinds(here),
+        numerics=_kinds(stores),
     )
 
 
-def _kinds(here: Stores) -> list[NumericsOut] | None:
-    """Return the numerics kinds of the live workers, None where the queue's Redis does not answer."""
+def _kinds(stores: Stores) -> list[NumericsOut] | None:
+    """Return the numerics kinds of the live workers, or None if the queue server does not answer."""
     try:
-        live = workers_by_numbers(here.client, here.settings)
+        live = workers_by_numbers(stores.client, stores.settings)
     except redis.RedisError:
         return None
     return [
@@ -65,36 +65,35 @@ def _kinds(here: Stores) -> list[NumericsOut] | None:
 
 @router.get("/livez", summary="Is the process alive?", responses=documented())
 async def livez() -> LiveOut:
-    """Answer from the event loop alone: no Redis, no thread."""
+    """Answer from the event loop alone, without Redis or a thread."""
     return LiveOut()
 
 
 @router.get("/readyz", summary="Can it work?", response_model_exclude_none=True, responses=documented())
-def readyz(request: Request, here: Here) -> ReadyOut:
-    """Answer 200 when the servers answer, the queue's is never evicted, each queue has a worker, data can be written.
+def readyz(request: Request, stores: TenantStores) -> ReadyOut:
+    """Return 200 if the servers answer, each queue has a worker, data can be written, and this process is not stopping.
 
-    And while this process is not about to stop.
+    The status is `degraded` while a check has a warning: the queue server is above GLLE_QUEUE_HIGH_WATER, so that new
+    jobs are refused; the disk has less free than GLLE_DISK_RESERVE, so that uploads are refused; or the object store
+    does not answer.
 
-    It is `degraded` while a check has a warning: the queue server is above GLLE_QUEUE_HIGH_WATER, so new jobs are
-    refused, the disk has less free than GLLE_DISK_RESERVE, so uploads are refused, or the object store does not answer.
-
-    Else 503: the problem of the first check that fails, and all of them in `details.checks`. Without a key, where
-    other paths need one, the answer is the status alone.
+    Otherwise 503: the problem of the first failed check, and all checks in `details.checks`. A request without a key,
+    if other paths need one, gets the status alone.
     """
     request.app.state.draining.require_not_begun()
-    checks = readiness(here)
+    checks = readiness(stores)
     failed = [check for check in checks if check.state == "problem"]
     status: Literal["ok", "degraded"] = "ok" if all(check.state == "ok" for check in checks) else "degraded"
     if not request.app.state.door.knows(request.scope):
         if failed:
-            remedy = "Ask with a key for what is wrong, or run `glle doctor` on the service's machine."
-            raise refuse("not-ready", 503, "The service cannot work at the moment.", remedy)
+            remedy = "Send an API key for details, or run `glle doctor` on the service's machine."
+            raise refuse("not-ready", 503, "The service is not ready.", remedy)
         return ReadyOut(status=status)
     if failed:
         first, names = failed[0], [check.name for check in failed]
-        told = [check.to_dict() for check in checks]
-        raise refuse(first.code, 503, f"{', '.join(names)}: {first.detail}", first.remedy, failed=names, checks=told)
-    queues = queue_states(here)
+        states = [check.to_dict() for check in checks]
+        raise refuse(first.code, 503, f"{', '.join(names)}: {first.detail}", first.remedy, failed=names, checks=states)
+    queues = queue_states(stores)
     workers = {worker.name for queue in queues for worker in queue.workers}
     return ReadyOut(
         status=status,
@@ -106,13 +105,13 @@ def readyz(request: Request, here: Here) -> ReadyOut:
 
 @router.get("/metrics", summary="Prometheus metrics", response_class=Response, responses=documented())
 async def metrics(request: Request) -> Response:
-    """Tell requests by route template, jobs by kind and status, the queue and the workers."""
-    told = request.app.state.metrics
-    text = await run_in_threadpool(told.text, told.taken())
+    """Return requests by route template, jobs by kind and status, the queue and the workers."""
+    registry = request.app.state.metrics
+    text = await run_in_threadpool(registry.text, registry.taken())
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 @router.get("/docs", summary="This documentation", response_class=HTMLResponse, responses=documented())
 async def documentation(request: Request) -> HTMLResponse:
-    """Show every route and model on one page that needs no other host."""
+    """Return a page with every route and model that loads nothing from other hosts."""
     return HTMLResponse(docs_page.page(request.app.openapi()))

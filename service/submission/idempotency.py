@@ -1,8 +1,7 @@
-"""Idempotency-Key: the same key and body is the same answer, another body is refused.
+"""Idempotency-Key: the same key and body have the same answer, and another body is refused.
 
-What is asked for is named by its content already, so a replay shares the job or finds the result; the key adds that a
-job that failed or was cancelled is told again, not done again, and that a reused key is noticed. Of two requests at
-once with one key, one creates; the other is told to come back.
+Results are content-addressed, so that a replay shares the job or the result even without a key. With a key, a failed
+or cancelled job is reported again and not run again. Of two concurrent requests with one key, the second gets 409.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 from fastapi import Header
 
-from worker.base.problems import ProblemError, refuse
+from worker.base.problems import refuse
 from worker.base.versions import dump_record, load_record
 from worker.records.ids import digest, text
 from worker.records.tenants import DEFAULT, tenant_key
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
     from worker.jobs.store import Job
     from worker.stores import Stores
 
-# For which a key is held by a request whose process died: its client waits as long. A creation that takes longer goes
-# on; who asks meanwhile creates the same, named by its content.
+# How long a key stays claimed by a request whose process died. A creation that takes longer goes on; a second request
+# then creates the same content-addressed result.
 CLAIM_SECONDS = 10
 
 Key = Annotated[
@@ -37,19 +36,19 @@ Key = Annotated[
         alias="Idempotency-Key",
         min_length=1,
         max_length=200,
-        description="A client's word: a repeat with the same key and body gets the same answer, by default for a day.",
+        description="BackupScope by the client: a repeat with the same body gets the same answer, for a day by default.",
     ),
 ]
-IN_USE = "A request with this Idempotency-Key is being worked on."  # a 409, for the documentation of routes
+IN_USE = "A request with this Idempotency-Key is being worked on."  # documents the 409 of routes
 
-# KEYS: name. ARGV: what is expected there (empty: nothing), what to put there, seconds it is kept.
+# KEYS: name. ARGV: expected value (empty: none), new value, expiry in seconds, 'or nothing' to accept an expired key.
 _SWAP = """
 local is = redis.call('GET', KEYS[1]) or ''
 if is ~= ARGV[1] and not (is == '' and ARGV[4] == 'or nothing') then return 0 end
 redis.call('SET', KEYS[1], ARGV[2], 'EX', ARGV[3])
 return 1
 """
-# KEYS: name. ARGV: what is expected there.
+# KEYS: name. ARGV: expected value.
 _RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end"
 
 T = TypeVar("T")
@@ -57,14 +56,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Answers(Generic[T]):
-    """How answers of one kind are remembered: by a name that leads to them.
+    """Conversion between answers of one kind and their stored names.
 
     Parameters
     ----------
     name
         Returns the name of an answer.
     recall
-        Returns the answer of a name, as it is now; None when it is gone, and is to be created again.
+        Returns the current answer of a name, or None if it must be created again.
 
     """
 
@@ -72,85 +71,77 @@ class Answers(Generic[T]):
     recall: Callable[[str], T | None]
 
 
-def once(here: Stores, key: str | None, request: tuple[str, Any], create: Callable[[], Job]) -> Job:
-    """Return the job that was created under `key`, or create it now; see `remembered`."""
-    return remembered(here, key, request, create, Answers(name=lambda job: job.id, recall=here.jobs.get))
+def once(stores: Stores, key: str | None, request: tuple[str, Any], create: Callable[[], Job]) -> Job:
+    """Return the job of an Idempotency-Key, or create it; see `remembered`."""
+    return remembered(stores, key, request, create, Answers(name=lambda job: job.id, recall=stores.jobs.get))
 
 
 def remembered(
-    here: Stores, key: str | None, request: tuple[str, Any], create: Callable[[], T], answers: Answers[T]
+    stores: Stores, key: str | None, request: tuple[str, Any], create: Callable[[], T], answers: Answers[T]
 ) -> T:
-    """Return what was created under `key`, or create it now; without a key, create it.
+    """Return the answer of an Idempotency-Key, or create it; an exception of `create` releases the key.
 
     Parameters
     ----------
     request
-        The route and the body, JSON-able: what must be the same.
+        Route and JSON-able body, which must be equal in a repeat.
 
     Raises
     ------
     ProblemError
-        ``idempotency-key-reused`` when it is not; ``idempotency-key-in-use`` while another request creates it;
-        ``redis-full`` for a new key. What `create` raises frees the key.
+        ``idempotency-key-reused`` for another request; ``idempotency-key-in-use`` while another request creates the
+        answer; ``redis-full`` for a new key.
 
     """
     if key is None:
         return create()
-    name, asked = _name(here, key), digest(*request)
-    if here.room.is_full and not here.client.exists(name):  # what is remembered is answered
-        raise here.room.refusal()
-    claim = dump_record({"asked": asked, "claim": secrets.token_hex(8)})
-    while not _swap(here.client, name, "", claim, CLAIM_SECONDS):
-        known = text(here.client.get(name) or "")
-        if not known:  # freed just now
+    name, request_digest = _name(stores, key), digest(*request)
+    if stores.room.is_full and not stores.client.exists(name):  # stored answers need no room
+        raise stores.room.refusal()
+    claim = dump_record({"asked": request_digest, "claim": secrets.token_hex(8)})
+    while not _swap(stores.client, name, "", claim, CLAIM_SECONDS):
+        stored = text(stores.client.get(name) or "")
+        if not stored:  # released just now
             continue
-        state = load_record(f"What is known of the Idempotency-Key {key!r}", known, dict)
-        if state["asked"] != asked:
-            raise _reused(key)
+        state = load_record(f"The record of the Idempotency-Key {key!r}", stored, dict)
+        if state["asked"] != request_digest:
+            detail = f"The Idempotency-Key {key!r} was used with another request."
+            raise refuse("idempotency-key-reused", 422, detail, "Choose a new key for a new request.")
         if "made" not in state:
-            raise _in_use(key)
+            raise refuse(
+                "idempotency-key-in-use",
+                409,
+                f"Another request with the Idempotency-Key {key!r} is in progress.",
+                "Send the request again in a moment (see Retry-After) to get the answer of the first.",
+            )
         if (answer := answers.recall(state["made"])) is not None:
             return answer
-        if _swap(here.client, name, known, claim, CLAIM_SECONDS):
+        if _swap(stores.client, name, stored, claim, CLAIM_SECONDS):
             break
     try:
-        made = create()
+        answer = create()
     except BaseException:
-        here.client.eval(_RELEASE, 1, name, claim)
+        stores.client.eval(_RELEASE, 1, name, claim)
         raise
-    remembering = dump_record({"asked": asked, "made": answers.name(made)})
-    # Nothing: it took longer than the claim.
-    _swap(here.client, name, claim, remembering, here.settings.idempotency_ttl, or_nothing=True)
-    return made
+    record = dump_record({"asked": request_digest, "made": answers.name(answer)})
+    # The claim has expired if the creation took longer.
+    _swap(stores.client, name, claim, record, stores.settings.idempotency_ttl, or_nothing=True)
+    return answer
 
 
 def content_digest(file: IO[bytes]) -> str:
-    """Return the digest of a file that stands at its beginning, and rewind it."""
-    found = hashlib.sha256()
+    """Return the SHA-256 of a file from its current position, and rewind it."""
+    sha256 = hashlib.sha256()
     while piece := file.read(2**20):
-        found.update(piece)
+        sha256.update(piece)
     file.seek(0)
-    return found.hexdigest()
+    return sha256.hexdigest()
 
 
-def _name(here: Stores, key: str) -> str:
-    """Return where what is known of a key is kept: a tenant's keys are its own."""
-    return tenant_key(f"glle:idempotency:{digest(key)}", here.tenant or DEFAULT)
+def _name(stores: Stores, key: str) -> str:
+    """Return the Redis key of an Idempotency-Key, within its tenant."""
+    return tenant_key(f"glle:idempotency:{digest(key)}", stores.tenant or DEFAULT)
 
 
 def _swap(client: redis.Redis, name: str, expected: str, state: str, seconds: int, *, or_nothing: bool = False) -> bool:
     return bool(client.eval(_SWAP, 1, name, expected, state, seconds, "or nothing" if or_nothing else ""))
-
-
-def _reused(key: str) -> ProblemError:
-    detail = f"The Idempotency-Key {key!r} was used with another request."
-    return refuse("idempotency-key-reused", 422, detail, "Choose a new key for a new request.")
-
-
-def _in_use(key: str) -> ProblemError:
-    return refuse(
-        "idempotency-key-in-use",
-        409,
-        f"Another request with the Idempotency-Key {key!r} is being worked on.",
-        "Send it again in a moment (see Retry-After): it then gets the answer of the first.",
-    )

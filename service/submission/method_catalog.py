@@ -1,6 +1,6 @@
-"""The methods that can be asked for, each with the schema of the request that asks for it.
+"""Catalog of methods, each with the JSON Schema of its request.
 
-Two make posteriors; all others are those of the engine's registry, and make embeddings.
+Two methods make posteriors; all methods of the engine's registry make embeddings.
 """
 
 from __future__ import annotations
@@ -27,25 +27,22 @@ _LLE = (
 _VARIANTS = {
     "constrained": "The weights of a point keep their sum of one, and reconstruction noise is modelled: draws do not "
     "change when the data are shifted, turned or rescaled, and scale 0 is LLE.",
-    "published": "The equations as printed; the fit's diagnostics say what they do on the data.",
+    "published": "The equations as published; the fit's diagnostics describe their effect on the data.",
 }
-
 
 Makes = Literal["posterior", "embedding"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class MethodEntry:
-    """One method.
+    """Entry of one method.
 
     Parameters
     ----------
-    makes
-        What is asked for with it.
     route
-        Where it is asked for, with POST.
+        Path of its POST request.
     growth
-        How its time grows with n.
+        Growth of its time with n.
     needs_labels
         Whether it needs the class of each point.
     random
@@ -53,7 +50,7 @@ class MethodEntry:
     reproducible
         Whether the same request has the same bits on every processor.
     libraries, extra
-        What it needs beside numpy and scipy, and the extra that brings it.
+        Libraries beside numpy and scipy, and the extra of the package that installs them.
 
     """
 
@@ -78,18 +75,18 @@ class MethodEntry:
 
     @cached_property
     def parameters(self) -> dict[str, Any]:
-        """The JSON Schema of the request that asks for it."""
+        """JSON Schema of its request."""
         raise NotImplementedError
 
     @property
     def missing(self) -> str | None:
-        """The extra that is not installed here; None when nothing is missing."""
+        """The extra that is not installed, or None."""
         return self.extra if any(find_spec(library) is None for library in self.libraries) else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class PosteriorMethod(MethodEntry):
-    """A method of `POST /v1/posteriors`; `without` are members of the body that have no meaning with it."""
+    """Method of `POST /v1/posteriors`; `without` lists the members of the body that it does not use."""
 
     without: frozenset[str] = frozenset()
 
@@ -100,53 +97,53 @@ class PosteriorMethod(MethodEntry):
 
     @cached_property
     def parameters(self) -> dict[str, Any]:
-        """The JSON Schema of the request that asks for it."""
+        """JSON Schema of its request."""
         return _schema(self, PosteriorIn, self.without)
 
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingMethod(MethodEntry):
-    """A method of `POST /v1/embeddings`."""
+    """Method of `POST /v1/embeddings`."""
 
     @classmethod
-    def of(cls, one: Method[Any]) -> EmbeddingMethod:
+    def of(cls, method: Method[Any]) -> EmbeddingMethod:
         """Return the entry of a method of the registry."""
         return cls(
-            name=one.name,
-            title=one.title,
-            description=one.about,
-            family=one.family,
+            name=method.name,
+            title=method.title,
+            description=method.about,
+            family=method.family,
             makes="embedding",
             route="/v1/embeddings",
-            growth=one.growth,
-            citations=(one.source,),
-            needs_labels=one.labels,
-            random=one.random,
-            reproducible=one.reproducible,
-            libraries=one.libraries,
-            extra=one.extra,
+            growth=method.growth,
+            citations=(method.source,),
+            needs_labels=method.labels,
+            random=method.random,
+            reproducible=method.reproducible,
+            libraries=method.libraries,
+            extra=method.extra,
         )
 
     @cached_property
     def parameters(self) -> dict[str, Any]:
-        """The JSON Schema of the request that asks for it; `parameters` has its own."""
-        whole = _schema(self, EmbeddingIn, frozenset())
+        """JSON Schema of its request, with the schema of the method in `parameters`."""
+        schema = _schema(self, EmbeddingIn, frozenset())
         own = registry.method(self.name).spec.schema()
-        whole["properties"] = {**whole["properties"], "parameters": {**own, "title": f"Parameters of {self.name}"}}
+        schema["properties"] = {**schema["properties"], "parameters": {**own, "title": f"Parameters of {self.name}"}}
         if self.needs_labels:
-            whole["required"] = [*whole["required"], "labels"]
-            whole["properties"]["labels"] = {**whole["properties"]["labels"], "type": "string"}
-            whole["properties"]["labels"].pop("anyOf", None)
-            whole["properties"]["labels"].pop("default", None)
-        return whole
+            schema["required"] = [*schema["required"], "labels"]
+            schema["properties"]["labels"] = {**schema["properties"]["labels"], "type": "string"}
+            schema["properties"]["labels"].pop("anyOf", None)
+            schema["properties"]["labels"].pop("default", None)
+        return schema
 
 
 def _schema(entry: MethodEntry, request: type[BaseModel], without: frozenset[str]) -> dict[str, Any]:
-    """Return the schema of a request whose method is constant."""
+    """Return the schema of a request with a constant method."""
     schema = request.model_json_schema()
     kept = {name: value for name, value in schema["properties"].items() if name not in without}
-    told = {name: value for name, value in kept["method"].items() if name not in {"enum", "default", "examples"}}
-    kept["method"] = {**told, "const": entry.name}
+    field = {name: value for name, value in kept["method"].items() if name not in {"enum", "default", "examples"}}
+    kept["method"] = {**field, "const": entry.name}
     required = list(dict.fromkeys([*schema.get("required", []), "method"]))
     return {
         **schema,
@@ -189,4 +186,4 @@ _POSTERIORS = (
 METHODS: dict[str, MethodEntry] = {
     entry.name: entry for entry in (*_POSTERIORS, *map(EmbeddingMethod.of, registry.METHODS.values()))
 }
-"""By name, in the order in which they are told."""
+"""Catalog by name, in display order."""

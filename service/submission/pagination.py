@@ -1,7 +1,7 @@
-"""Lists by cursor: a page begins after the last item of the one before, whatever was added meanwhile.
+"""Cursor pagination: a page begins after the last item of the previous page, so that new items do not shift it.
 
-A page looks at `MOST_LOOKED_AT` records at most. A filter that fits fewer of them gives a shorter page, perhaps an
-empty one, whose cursor goes on behind them; the list ends where there is no cursor.
+A page reads at most `MOST_LOOKED_AT` records. With a filter it may be short or empty; the list ends at a page without
+a cursor.
 """
 
 from __future__ import annotations
@@ -23,69 +23,67 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MOST_LOOKED_AT = 1000  # records of a page: tens of milliseconds
-STEP = 100  # records between two looks for the client
+MOST_LOOKED_AT = 1000  # records, some tens of milliseconds
+STEP = 100  # records between two checks that the client is connected
 
-Limit = Annotated[int, Query(ge=1, le=100, description="Most items of a page.")]
-Cursor = Annotated[str | None, Query(description="`next` of the page before.")]
+Limit = Annotated[int, Query(ge=1, le=100, description="Maximum number of items.")]
+Cursor = Annotated[str | None, Query(description="`next` of the previous page.")]
 
 
 async def listed(
     request: Request,
-    found: Iterator[tuple[str, T | None]],
+    records: Iterator[tuple[str, T | None]],
     limit: int,
-    made: Callable[[list[T], str | None], BaseModel],
+    body_of: Callable[[list[T], str | None], BaseModel],
 ) -> Response:
-    """Return the answer of a list; its JSON is made in a thread, because a hundred items would hold the event loop.
+    """Return the response of a list; a thread encodes it, because a hundred items would block the event loop.
 
     Parameters
     ----------
-    found
+    records
         See `page`.
-    made
-        Makes the body of a page and the cursor of the next.
+    body_of
+        Returns the body of a page with the cursor of the next.
 
     """
-    items, following = await page(request, found, limit)
-    body = await run_in_threadpool(lambda: made(items, following).model_dump_json())
+    items, following = await page(request, records, limit)
+    body = await run_in_threadpool(lambda: body_of(items, following).model_dump_json())
     return Response(body, media_type="application/json")
 
 
-async def page(request: Request, found: Iterator[tuple[str, T | None]], limit: int) -> tuple[list[T], str | None]:
-    """Return the next `limit` items and the cursor of the page after them.
+async def page(request: Request, records: Iterator[tuple[str, T | None]], limit: int) -> tuple[list[T], str | None]:
+    """Return the next `limit` items and the cursor of the page after them; stop early if the client is gone.
 
     Parameters
     ----------
-    request
-        The search ends early if its client is gone.
-    found
-        Positions and items; None in place of a record that the list leaves out.
+    records
+        Positions and items; None in place of a record that the filter excludes.
 
     """
     items: list[tuple[str, T]] = []
     at: str | None = None
     for _ in range(MOST_LOOKED_AT // STEP):
-        looked_at: list[tuple[str, T | None]] = await run_in_threadpool(_step, found, limit + 1 - len(items))
-        items += [(where, item) for where, item in looked_at if item is not None]
+        batch: list[tuple[str, T | None]] = await run_in_threadpool(_step, records, limit + 1 - len(items))
+        items += [(where, item) for where, item in batch if item is not None]
         if len(items) > limit:
             return [item for _, item in items[:limit]], _cursor(items[limit - 1][0])
-        if len(looked_at) < STEP:
+        if len(batch) < STEP:
             return [item for _, item in items], None
-        at = looked_at[-1][0]
+        at = batch[-1][0]
         if await request.is_disconnected():
             break
     return [item for _, item in items], None if at is None else _cursor(at)
 
 
-def _step(found: Iterator[tuple[str, Any]], wanted: int) -> list[tuple[str, Any]]:
-    """Return the next records, up to the last that is wanted, at most `STEP`."""
-    looked_at = []
-    for where, item in islice(found, STEP):
-        looked_at.append((where, item))
-        wanted -= item is not None
-        if not wanted:
+def _step(records: Iterator[tuple[str, Any]], missing: int) -> list[tuple[str, Any]]:
+    """Return the next records until they have the missing number of items, at most `STEP`."""
+    batch = []
+    for where, item in islice(records, STEP):
+        batch.append((where, item))
+        missing -= item is not None
+        if not missing:
             break
-    return looked_at
+    return batch
 
 
 def _cursor(position: str) -> str:
@@ -93,7 +91,7 @@ def _cursor(position: str) -> str:
 
 
 def position(cursor: str | None) -> str | None:
-    """Return the position that a cursor stands for.
+    """Return the position of a cursor.
 
     Raises
     ------
@@ -106,5 +104,5 @@ def position(cursor: str | None) -> str | None:
     try:
         return base64.b64decode(cursor, altchars=b"-_", validate=True).decode()
     except (binascii.Error, UnicodeError, ValueError):
-        remedy = "Leave ?cursor= out for the first page, then give `next` as it came."
-        raise refuse("invalid-cursor", 422, f"{cursor!r} is no cursor.", remedy) from None
+        remedy = "Leave ?cursor= out for the first page, then use `next` unchanged."
+        raise refuse("invalid-cursor", 422, f"{cursor!r} is not a cursor.", remedy) from None

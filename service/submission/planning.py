@@ -1,20 +1,42 @@
-"""What a request asks of a method: its parameters checked, and whether the data allow it."""
+"""Plan of an embedding: its parameters, its feasibility on the data, and the limits on its time and memory."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from glle_engine.base.errors import InvalidParameterError
-from glle_engine.methods import method
+from glle_engine.base.errors import GlleError, InvalidParameterError
+from glle_engine.methods import METHODS, method
 from service.schemas.resources import COUNTER
+from worker.base.problems import ProblemError, refuse
 from worker.records.cache_entry import entry_bytes
 
 if TYPE_CHECKING:
-    from glle_engine.methods import Method, MethodSpec
+    from glle_engine.methods import Cost, Method, MethodSpec
     from service.schemas.embeddings import MethodIn
+    from worker.base.settings import Settings
     from worker.storage.datasets import Dataset
     from worker.stores import Stores
+
+ALTERNATIVES = 3  # methods that a refusal names
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """Limits on the expected cost of an embedding: seconds, with the safety factor applied, and bytes of memory."""
+
+    seconds: float
+    bytes: int
+
+    @classmethod
+    def of(cls, settings: Settings, deadline: float | None = None) -> Self:
+        """Return the limits of the settings, within a deadline in seconds."""
+        seconds = min(settings.job_timeout, deadline or settings.job_timeout)
+        return cls(seconds / settings.cost_margin, settings.method_bytes)
+
+    def covers(self, cost: Cost) -> bool:
+        """Return whether a cost is within the limits."""
+        return cost.seconds <= self.seconds and cost.bytes <= self.bytes
 
 
 @dataclass(frozen=True)
@@ -24,31 +46,118 @@ class Plan:
     method: Method[Any]
     spec: MethodSpec
 
+    @classmethod
+    def of(cls, body: MethodIn) -> Self:
+        """Return the plan of a request.
+
+        Raises
+        ------
+        InvalidParameterError
+            For an unknown method, and for a parameter outside its domain.
+
+        """
+        for name, value in body.parameters.items():
+            if isinstance(value, int) and abs(value) > COUNTER:
+                raise InvalidParameterError(
+                    f"{name[:50]} is beyond 2^64 - 1.", remedy=f"Use a {name[:50]} of at most {COUNTER}."
+                )
+        chosen = method(body.method)
+        return cls(chosen, chosen.spec.from_dict(body.parameters))
+
     @property
     def parameters(self) -> dict[str, Any]:
         """Every parameter with its value, JSON-able."""
         return self.spec.to_dict()
 
-    def require_possible(self, here: Stores, dataset: Dataset, *, labels: bool) -> None:
-        """Raise the problem of what cannot be done on a data set, or not be kept; the sizes tell."""
+    def cost(self, n: int, d: int) -> Cost:
+        """Return the expected cost for n points with d features."""
+        return self.method.cost(n, d, self.spec)
+
+    def require_possible(self, stores: Stores, dataset: Dataset, *, labels: bool) -> None:
+        """Raise a problem if the method cannot embed the data set, or the cache cannot hold the embedding."""
         n, p = dataset.n, self.spec.n_components
         self.method.require_possible(n, dataset.d, self.spec, labels=labels and self.method.labels)
-        here.cache.check_size(entry_bytes((n, p)), f"The embedding of {n:,} points")
+        stores.cache.check_size(entry_bytes((n, p)), f"The embedding of {n:,} points")
+
+    def require_affordable(self, n: int, d: int, allowed: Allowance) -> None:
+        """Raise ``too-long`` or ``too-much-memory`` if the expected cost exceeds the limits.
+
+        `details` has the expected and the allowed cost, its growth, the most points, and affordable methods.
+        """
+        cost = self.cost(n, d)
+        if allowed.covers(cost):
+            return
+        most, quicker = self.most_points(n, d, allowed), _affordable_methods(n, d, self.spec, allowed)
+        remedies = [f"send at most {most:,} points"] if most else []
+        remedies += [f"use {', '.join(quicker)}"] if quicker else []
+        if cost.seconds > allowed.seconds:
+            remedies.append("set a longer deadline, or raise GLLE_JOB_TIMEOUT")
+            code = "too-long"
+            excess = f"some {_rounded(cost.seconds):,} s; {_rounded(allowed.seconds):,} are allowed"
+        else:
+            remedies.append("raise GLLE_METHOD_BYTES")
+            code = "too-much-memory"
+            excess = f"some {cost.bytes:,.0f} bytes of memory; {allowed.bytes:,} are allowed"
+        growth, remedy = self.method.growth, "; or ".join(remedies)
+        raise refuse(
+            code,
+            422,
+            f"{self.method.title} of {n:,} points with {d:,} features takes {excess}. It grows as {growth}.",
+            remedy[0].upper() + remedy[1:] + ".",
+            growth=growth,
+            most_points=most,
+            quicker=quicker,
+            expected_seconds=_rounded(cost.seconds),
+            allowed_seconds=_rounded(allowed.seconds),
+            expected_bytes=_rounded(cost.bytes),
+            allowed_bytes=allowed.bytes,
+        )
+
+    def most_points(self, n: int, d: int, allowed: Allowance) -> int | None:
+        """Return the largest affordable number of points up to n, or None."""
+        if allowed.covers(self.cost(n, d)):
+            return n
+        least, most = 0, n
+        while most - least > 1:
+            middle = (least + most) // 2
+            least, most = (middle, most) if allowed.covers(self.cost(middle, d)) else (least, middle)
+        try:
+            self.method.require_possible(least, d, self.spec, labels=self.method.labels)
+        except GlleError:
+            return None
+        return least
 
 
-def planned(asked: MethodIn) -> Plan:
-    """Return what is asked of a method.
+def require_affordable_together(costs: list[Cost], allowed: Allowance) -> None:
+    """Raise ``too-long`` if one job cannot compute several embeddings one after the other."""
+    seconds = sum(cost.seconds for cost in costs)
+    if seconds > allowed.seconds:
+        raise refuse(
+            "too-long",
+            422,
+            f"{len(costs)} methods together take {_rounded(seconds):,} s; {_rounded(allowed.seconds):,} are allowed.",
+            "Compare fewer methods in one request. An existing embedding costs nothing: create the longest ones with "
+            "POST /v1/embeddings first; or set a longer deadline, or raise GLLE_JOB_TIMEOUT.",
+            expected_seconds=_rounded(seconds),
+            allowed_seconds=_rounded(allowed.seconds),
+        )
 
-    Raises
-    ------
-    InvalidParameterError
-        For a method that is not known, and for a parameter outside its domain, by its name.
 
-    """
-    for name, value in asked.parameters.items():
-        if isinstance(value, int) and abs(value) > COUNTER:
-            raise InvalidParameterError(
-                f"{name[:50]} is beyond 2^64 - 1.", remedy=f"Give {name[:50]} of at most {COUNTER}."
-            )
-    one = method(asked.method)
-    return Plan(one, one.spec.from_dict(asked.parameters))
+def _affordable_methods(n: int, d: int, spec: MethodSpec, allowed: Allowance) -> list[str]:
+    """Return the quickest methods that are affordable with their default parameters."""
+    affordable = []
+    for other in METHODS.values():
+        try:
+            other_spec = other.spec(n_components=spec.n_components)
+            other.require_possible(n, d, other_spec)
+        except (GlleError, ProblemError):
+            continue
+        cost = other.cost(n, d, other_spec)
+        if allowed.covers(cost):
+            affordable.append((cost.seconds, other.name))
+    return [name for _, name in sorted(affordable)[:ALTERNATIVES]]
+
+
+def _rounded(number: float) -> float:
+    """Return three digits of an estimate."""
+    return float(f"{number:.3g}")

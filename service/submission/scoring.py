@@ -1,4 +1,4 @@
-"""By what embeddings are judged, checked before anything is queued."""
+"""Scores of an embedding: choose them and check their inputs before a job is queued."""
 
 from __future__ import annotations
 
@@ -17,36 +17,37 @@ if TYPE_CHECKING:
     from worker.stores import Stores
 
 NEIGHBORS = 10
-# Of the points that a score can do: with so many a limited one takes about a second, and is made unasked.
-QUICK_SHARE = 1 / 10
+QUICK_SHARE = 1 / 10  # of a score's most points: up to this size it takes about a second, and is a default
 
 
-def judgement(here: Stores, dataset: Dataset, body: JudgedIn, *, uses: frozenset[str]) -> ScoreSpec:
-    """Return by what a request wants the embeddings of a data set judged.
+def judgement(stores: Stores, dataset: Dataset, body: JudgedIn, *, uses: frozenset[str]) -> ScoreSpec:
+    """Return the scores of a request, with their labels and truth.
 
     Parameters
     ----------
     uses
-        Of labels and truth, what something else than scores has a use for.
+        The inputs, of `labels` and `truth`, that the method itself uses.
 
     """
-    given = {name for name in ("labels", "truth") if getattr(body, name) is not None}
+    inputs = {name for name in ("labels", "truth") if getattr(body, name) is not None}
     if body.labels is not None:
-        _require_classes(here, require_dataset(here, body.labels), dataset.n)
+        _require_classes(stores, require_dataset(stores, body.labels), dataset.n)
     if body.truth is not None:
-        _require_rows("truth", require_dataset(here, body.truth), dataset.n)
+        _require_rows("truth", require_dataset(stores, body.truth), dataset.n)
     if body.scores is None:
-        names = [
-            name for name, one in SCORES.items() if one.needs in {"nothing", *given} and _is_quick(name, dataset.n)
-        ]
+        names = {
+            name
+            for name, score in SCORES.items()
+            if score.needs in {"nothing", *inputs} and _is_possible(name, dataset.n, QUICK_SHARE)
+        }
     else:
-        names = list(dict.fromkeys(body.scores))
-        for name in names:
-            _require_score(name, given, dataset.n)
-    for unused in sorted(given - uses - {SCORES[name].needs for name in names}):
+        names = set(body.scores)
+        for name in body.scores:
+            _require_score(name, inputs, dataset.n)
+    for unused in sorted(inputs - uses - {SCORES[name].needs for name in names}):
         raise InvalidParameterError(
-            f"{unused} is given, and neither the method nor a score has a use for it.",
-            remedy=f"Leave {unused} out, or ask for a score that needs it: GET /v1/scores.",
+            f"Neither the method nor a score uses {unused}.",
+            remedy=f"Leave {unused} out, or choose a score that needs it: GET /v1/scores.",
         )
     return ScoreSpec(
         scores=tuple(name for name in SCORES if name in names),
@@ -56,63 +57,58 @@ def judgement(here: Stores, dataset: Dataset, body: JudgedIn, *, uses: frozenset
     )
 
 
-def _require_score(name: str, given: set[str], n: int) -> None:
+def _require_score(name: str, inputs: set[str], n: int) -> None:
     if name not in SCORES:
-        known = ", ".join(SCORES)
-        raise InvalidParameterError(f"scores: {name[:50]!r} is not known.", remedy=f"Choose of {known}.")
-    needs = SCORES[name].needs
-    if needs != "nothing" and needs not in given:
+        raise InvalidParameterError(f"scores: {name[:50]!r} is unknown.", remedy=f"Choose from {', '.join(SCORES)}.")
+    needs, most = SCORES[name].needs, SCORES[name].most_points
+    if needs != "nothing" and needs not in inputs:
         raise InvalidParameterError(
-            f"scores: {name} needs {needs}.", remedy=f"Give {needs}, the id of a data set; or leave {name} out."
+            f"scores: {name} needs {needs}.", remedy=f"Set {needs} to the id of a data set, or leave {name} out."
         )
-    if not _does(name, n):
-        most = SCORES[name].most_points
+    if not _is_possible(name, n):
         raise InvalidParameterError(
-            f"scores: {name} is of at most {most:,} points, not {n:,}.",
-            remedy=f"Leave {name} out, or give at most {most:,} points.",
+            f"scores: {name} takes at most {most:,} points; the data set has {n:,}.",
+            remedy=f"Leave {name} out, or use at most {most:,} points.",
             details={"n_points": n, "most": most},
         )
 
 
-def _does(name: str, n: int) -> bool:
+def _is_possible(name: str, n: int, share: float = 1) -> bool:
     most = SCORES[name].most_points
-    return most is None or n <= most
+    return most is None or n <= share * most
 
 
-def _is_quick(name: str, n: int) -> bool:
-    most = SCORES[name].most_points
-    return most is None or n <= QUICK_SHARE * most
-
-
-def _neighbors(asked: int | None, n: int) -> int:
-    """Return the neighbours that scores look at: fewer than half of the points."""
+def _neighbors(n_neighbors: int | None, n: int) -> int:
+    """Return the number of neighbors for the scores, fewer than half of the points."""
     most = max(1, (n - 1) // 2)
-    if asked is not None and asked > most:
+    if n_neighbors is None:
+        return min(NEIGHBORS, most)
+    if n_neighbors > most:
         raise InvalidParameterError(
-            f"n_neighbors={asked} of the scores is not below half of {n} points.",
-            remedy=f"Give n_neighbors of at most {most}.",
-            details={"n_points": n, "n_neighbors": asked},
+            f"n_neighbors={n_neighbors} of the scores is not below half of {n} points.",
+            remedy=f"Use n_neighbors <= {most}.",
+            details={"n_points": n, "n_neighbors": n_neighbors},
         )
-    return min(NEIGHBORS, most) if asked is None else asked
+    return n_neighbors
 
 
-def _require_rows(what: str, told: Dataset, n: int) -> None:
-    if told.n != n:
+def _require_rows(name: str, dataset: Dataset, n: int) -> None:
+    if dataset.n != n:
         raise InvalidShapeError(
-            f"{what} has {told.n:,} rows, the data {n:,}.",
-            remedy=f"Give {what} as a data set of {n:,} rows, in the order of the points.",
-            details={"rows": told.n, "n_points": n},
+            f"{name} has {dataset.n:,} rows; the data set has {n:,}.",
+            remedy=f"Use a data set of {n:,} rows as {name}, in the order of the points.",
+            details={"rows": dataset.n, "n_points": n},
         )
 
 
-def _require_classes(here: Stores, told: Dataset, n: int) -> None:
-    """Refuse a data set that tells no class of each point."""
-    _require_rows("labels", told, n)
-    if told.has_labels:
+def _require_classes(stores: Stores, dataset: Dataset, n: int) -> None:
+    """Raise a problem unless a data set has a class for each of n points."""
+    _require_rows("labels", dataset, n)
+    if dataset.has_labels:
         return
-    if told.d != 1 or not np.array_equal(found := np.asarray(here.datasets.values(told.id)), np.round(found)):
+    if dataset.d != 1 or not np.array_equal(values := np.asarray(stores.datasets.values(dataset.id)), np.round(values)):
         raise InvalidShapeError(
-            f"labels={told.id} has no labels beside its values, and is no column of integers.",
-            remedy="Give a data set of one column of integers, or one that was uploaded with ?label=.",
-            details={"shape": [told.n, told.d]},
+            f"labels={dataset.id} has no labels, and is not one column of integers.",
+            remedy="Use a data set of one column of integers, or one that was uploaded with ?label=.",
+            details={"shape": [dataset.n, dataset.d]},
         )

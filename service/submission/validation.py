@@ -1,4 +1,4 @@
-"""What a request must meet before anything is queued: each check raises the problem, with its remedy."""
+"""Checks before a job is queued: each raises a problem with its remedy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def require_success(job: Job) -> None:
-    """Raise the problem of a job that failed, or was cancelled."""
+    """Raise the problem of a job that failed or was cancelled."""
     if job.error is not None:
         raise ProblemError(job.error)
     if job.status in {"cancelled", "cancelling"}:
@@ -29,41 +29,41 @@ def require_success(job: Job) -> None:
 
 
 def require_draws(job: Job) -> None:
-    """Raise the problem of a job whose result comes only as a whole."""
+    """Raise a problem unless the job makes draws, because only draws have a partial result."""
     if job.kind != "draws":
         raise refuse(
             "no-partial-result",
             422,
-            f"Job {job.id} is a {job.kind}: its result is there at its end, as a whole.",
-            "Leave `partial` out, and wait with ?wait=; only draws come one by one.",
+            f"Job {job.id} is of kind {job.kind}: its result is complete at its end.",
+            "Leave `partial` out, and wait with ?wait=; only draws have a partial result.",
             kind=job.kind,
         )
 
 
-def require_dataset(here: Stores, id_: str) -> Dataset:
-    """Return a data set's record, or raise the problem that it is not there."""
-    if (dataset := here.datasets.get(id_)) is None:
+def require_dataset(stores: Stores, id_: str) -> Dataset:
+    """Return the record of a data set, or raise ``dataset-not-found``."""
+    if (dataset := stores.datasets.get(id_)) is None:
         raise not_found(id_)
     return dataset
 
 
-def require_not_all_equal(here: Stores, dataset: Dataset) -> None:
-    """Raise the problem of a data set whose points are all one point."""
-    if all_points_equal(here.datasets.values(dataset.id)):
+def require_not_all_equal(stores: Stores, dataset: Dataset) -> None:
+    """Raise a problem if all points of a data set are equal."""
+    if all_points_equal(stores.datasets.values(dataset.id)):
         remedy = "Check that the data were read as intended."
         raise refuse("degenerate-data", 422, f"All {dataset.n} points are equal.", remedy)
 
 
-def require_within(here: Stores, name: str, value: int) -> None:
-    """Raise the problem of a parameter `n_neighbors` or `n_components` beyond what the settings allow."""
+def require_within(stores: Stores, name: str, value: int) -> None:
+    """Raise a problem if `n_neighbors` or `n_components` exceeds its setting."""
     setting = "max_" + name.partition("_")[2]
-    if value > (allowed := getattr(here.settings, setting)):
-        remedy = f"Ask for less, or raise GLLE_{setting.upper()}."
+    if value > (allowed := getattr(stores.settings, setting)):
+        remedy = f"Use {name} <= {allowed}, or raise GLLE_{setting.upper()}."
         raise refuse("over-the-limit", 422, f"{name}={value}; {allowed} are allowed.", remedy, allowed=allowed)
 
 
 def require_calibratable(record: PosteriorRecord, source: str = "posterior") -> None:
-    """Raise the problem of a law whose scale half-sampling cannot tell: a published one, a prior, too few points."""
+    """Raise a problem if half-sampling cannot calibrate a law: a published one, a prior, too few points."""
     if source != "posterior":
         raise InvalidParameterError(
             "scale='auto' is calibrated for the posterior, not for the prior.",
@@ -71,7 +71,7 @@ def require_calibratable(record: PosteriorRecord, source: str = "posterior") -> 
         )
     if record.spec["variant"] != "constrained":
         raise InvalidParameterError(
-            "Only constrained posteriors are calibrated.", remedy="Fit with variant='constrained'."
+            "Only constrained posteriors can be calibrated.", remedy="Fit with variant='constrained'."
         )
     k, p = record.spec["n_neighbors"], record.spec["n_components"]
     if record.n // 2 <= max(k, p + 2):
@@ -81,14 +81,14 @@ def require_calibratable(record: PosteriorRecord, source: str = "posterior") -> 
         )
 
 
-def require_drawable(here: Stores, record: PosteriorRecord, source: str, *, total: int, last: int) -> None:
-    """Raise the problem of draws that are too many, that are numbered too high, or that have no law."""
-    if total > (allowed := here.settings.max_draws):
+def require_drawable(stores: Stores, record: PosteriorRecord, source: str, *, total: int, last: int) -> None:
+    """Raise a problem if there are too many draws, an index is too large, or the law has no prior."""
+    if total > (allowed := stores.settings.max_draws):
         detail = f"{total:,} draws in one job; {allowed:,} are allowed."
-        remedy = "Ask for them in several jobs (`first` moves on), or raise GLLE_MAX_DRAWS."
+        remedy = "Create several jobs with different `first`, or raise GLLE_MAX_DRAWS."
         raise refuse("over-the-limit", 422, detail, remedy, allowed=allowed)
     if last > COUNTER:
-        remedy = "Lower `first`, or ask for fewer."
+        remedy = "Lower `first` or `count`."
         raise refuse("over-the-limit", 422, f"The last index, {last}, is beyond 2^64 - 1.", remedy, allowed=COUNTER)
     if source == "prior" and "prior_factor" not in record.arrays:
         raise InvalidParameterError(
@@ -98,52 +98,50 @@ def require_drawable(here: Stores, record: PosteriorRecord, source: str, *, tota
 
 
 def require_sample(
-    here: Stores, record: PosteriorRecord, source: str, *, first: int, count: int, scales: int = 1
+    stores: Stores, record: PosteriorRecord, source: str, *, first: int, count: int, scales: int = 1
 ) -> None:
-    """Raise the problem of draws that cannot be made, or that the cache cannot keep.
+    """Raise a problem if the draws `first`, ..., `first + count - 1` are impossible, or the cache cannot hold them.
 
-    Every job that makes draws asks this one check, whatever it makes of them: numbers, a summary, a picture.
+    Every job that makes draws uses this check.
 
     Parameters
     ----------
-    first, count
-        The draws of the stream, at each scale.
     scales
-        How many scales.
+        Number of scales, each with `count` draws.
 
     """
     total = count * scales
-    require_drawable(here, record, source, total=total, last=first + count - 1)
-    here.cache.check_size(draws_bytes(record.n, record.spec["n_components"], total), f"The {total:,} draws")
+    require_drawable(stores, record, source, total=total, last=first + count - 1)
+    stores.cache.check_size(draws_bytes(record.n, record.spec["n_components"], total), f"The {total:,} draws")
 
 
 def require_quick(spec: DrawsSpec, seconds: float) -> None:
-    """Raise the problem of draws that would make others wait too long, longer than this, if they went first."""
+    """Raise a problem if interactive draws would delay other jobs by more than so many seconds."""
     if not is_quick_draws(spec, seconds):
-        why = "their scale may still be to be calibrated" if spec.is_auto else f"they take some {spec.seconds:.1f} s"
+        reason = "their scale may need a calibration first" if spec.is_auto else f"they take some {spec.seconds:.1f} s"
         raise refuse(
             "not-interactive",
             422,
-            f"{spec.total:,} draws of {spec.n:,} points cannot go before all others: {why}.",
-            f"Leave `priority` out, or ask for less than {seconds:g} s of draws at scales that are numbers.",
+            f"{spec.total:,} draws of {spec.n:,} points cannot be interactive: {reason}.",
+            f"Leave `priority` out, or use less than {seconds:g} s of draws at scales that are numbers.",
             seconds=round(spec.seconds, 3),
             allowed=seconds,
         )
 
 
-def require_posterior(here: Stores, id_: str) -> PosteriorRecord:
-    """Return a posterior's record, or raise the reason why it is not there (yet)."""
-    record = here.posteriors.get(id_)
+def require_posterior(stores: Stores, id_: str) -> PosteriorRecord:
+    """Return the record of a posterior, or raise the reason why it does not exist (yet)."""
+    record = stores.posteriors.get(id_)
     if record is not None:
         return record
-    job = here.jobs.claim_holder(id_)
+    job = stores.jobs.claim_holder(id_)
     if job is None or job.status == "succeeded":
-        return here.posteriors.fetch(id_)
+        return stores.posteriors.fetch(id_)
     require_success(job)
     raise refuse(
         "posterior-not-ready",
         409,
-        f"Posterior {id_} is being fitted by job {job.id}.",
+        f"Job {job.id} is fitting posterior {id_}.",
         f"Wait for it with GET /v1/jobs/{job.id}?wait=30.",
         job=job.id,
     )

@@ -1,7 +1,7 @@
-"""Waiting for jobs without holding a thread: one watch a job, however many requests wait for it.
+"""Wait for jobs without a thread: one watch for each job, however many requests wait for it.
 
-A watch looks at its job, then waits for news of the end, or sleeps. News may get lost, and a job whose worker was lost
-ends by being looked at: so it sleeps 50 ms to 2 s. A request costs a connection and a timer.
+A watch reads its job, then waits for a notification of the end, 50 ms to 2 s. It polls because a notification may be
+lost, and because reading a job detects a dead worker.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ if TYPE_CHECKING:
     Key = tuple[asyncio.AbstractEventLoop, Notifications, str]
 
 _FIRST_SLEEP = 0.05
-_LONGEST_SLEEP = 2.0  # of a wait of minutes: each look costs a round trip, and news wakes it sooner
+_LONGEST_SLEEP = 2.0  # each read costs a round trip; a notification ends the sleep sooner
 
 
 class Watch:
-    """A look at one job again and again, until it ends or the process is about to stop.
+    """Poll of one job until it ends or the process stops.
 
     Attributes
     ----------
     latest : Job or None
-        The job as it was last seen.
+        The job at the last read.
     waiters : int
-        The requests that wait for it.
+        Number of waiting requests.
 
     """
 
-    def __init__(self, news: Notifications, job: str, look: Look) -> None:
+    def __init__(self, notifications: Notifications, job: str, look: Look) -> None:
         self.latest: Job | None = None
         self.waiters = 0
-        self.task = asyncio.create_task(self._run(news, job, look))
+        self.task = asyncio.create_task(self._run(notifications, job, look))
 
-    async def _run(self, news: Notifications, job: str, look: Look) -> None:
+    async def _run(self, notifications: Notifications, job: str, look: Look) -> None:
         sleep = _FIRST_SLEEP
-        with news.of(job) as ended:
+        with notifications.of(job) as ended:
             while True:
                 ended.clear()
                 self.latest = await look()
-                if not self.latest.is_open or news.is_over:
+                if not self.latest.is_open or notifications.is_over:
                     return
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(ended.wait(), sleep)
@@ -55,33 +55,33 @@ class Watch:
 
 
 class Waits:
-    """The requests of a process that wait for jobs, by job and by tenant."""
+    """Registry of the waiting requests of a process, by job and by tenant."""
 
     def __init__(self) -> None:
         self._watches: dict[Key, Watch] = {}
         self._of_tenant: Counter[str] = Counter()
 
     async def settled(
-        self, news: Notifications, job: str, look: Look, seconds: float, *, tenant: str, most: int
+        self, notifications: Notifications, job: str, look: Look, seconds: float, *, tenant: str, most: int
     ) -> Job:
-        """Return a job once it has ended, or as it is when the time or all waiting is over.
+        """Return a job once it has ended, or its current state after `seconds` or at shutdown.
 
         Parameters
         ----------
-        news
+        notifications
             Of ends of jobs.
         look
-            Returns the job as it is.
+            Returns the current state of the job.
         most
-            How many requests of a tenant may wait at once; one more gets the job as it is.
+            Waiting requests of a tenant at a time; a further request returns at once.
 
         """
         if self._of_tenant[tenant] >= most:
             return await look()
-        key = (asyncio.get_running_loop(), news, job)
+        key = (asyncio.get_running_loop(), notifications, job)
         watch = self._watches.get(key)
-        if watch is None or watch.task.done():  # one that is done may be of an end before the job was opened again
-            watch = self._watches[key] = Watch(news, job, look)
+        if watch is None or watch.task.done():  # a finished watch may be of an end before the job was reopened
+            watch = self._watches[key] = Watch(notifications, job, look)
         watch.waiters += 1
         self._of_tenant[tenant] += 1
         try:

@@ -1,4 +1,4 @@
-"""Columns that are no features: labels, and a colour, kept beside the values."""
+"""Label and color columns, which are stored beside the features."""
 
 from __future__ import annotations
 
@@ -14,44 +14,51 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MOST_LABEL = 1000  # characters
-MOST_LABELS = 2**26  # characters of all labels of a data set, each as long as the longest: that is how they are stored
+MOST_LABELS = 2**26  # characters of all labels of a data set, each stored as long as the longest
 
 
 @dataclass(frozen=True)
-class Apart:
-    """The columns to set apart, as the request names them (in CSV a number from 0 will do)."""
+class LabelColumns:
+    """Names of the label and color columns of a request (in CSV also numbers from 0)."""
 
     label: str | None = None
     color: str | None = None
 
-    def refuse_all(self, why: str, remedy: str) -> None:
-        """Refuse to set anything apart, where there are no columns to choose from."""
-        for name, given in (("label", self.label), ("color", self.color)):
-            if given is not None:
-                raise refuse(f"{name}-not-here", 422, f"?{name}= has no meaning here: {why}", remedy)
+    def require_none(self, reason: str, remedy: str) -> None:
+        """Raise a problem if a column is named, for a format without columns."""
+        for name, column in (("label", self.label), ("color", self.color)):
+            if column is not None:
+                raise refuse(f"{name}-not-here", 422, f"?{name}= cannot be used: {reason}", remedy)
 
 
 def no_such_column(name: str, columns: str) -> ProblemError:
-    """Return the problem of a column that is to be set apart, and is not there."""
-    return refuse("no-such-column", 422, f"There is no column {name!r}.", f"Name one of {columns}.")
+    """Return the problem of a label or color column that does not exist."""
+    return refuse("no-such-column", 422, f"There is no column {name!r}.", f"Use one of {columns}.")
+
+
+def require_distinct(label: int | None, color: int | None) -> None:
+    """Raise a problem if one column is both label and color."""
+    if label is not None and label == color:
+        detail = "?label= and ?color= name the same column."
+        raise refuse("same-column", 422, detail, "Name two columns, or leave one of them out.")
 
 
 class Labels:
-    """Labels that are text, as they come; what is too much, or no text, is refused before more is kept.
+    """Collector of text labels that checks each batch before it stores more.
 
     Attributes
     ----------
-    found
-        Those that came.
+    values
+        The labels.
 
     """
 
     def __init__(self) -> None:
-        self.found: list[str] = []
+        self.values: list[str] = []
         self._longest = 0
 
     def add(self, labels: Sequence[str]) -> None:
-        """Take more of them.
+        """Add a batch.
 
         Raises
         ------
@@ -59,28 +66,29 @@ class Labels:
             ``label-too-long``, ``invalid-label``.
 
         """
-        for row, label in enumerate(labels, len(self.found) + 1):
+        for row, label in enumerate(labels, len(self.values) + 1):
             if len(label) > MOST_LABEL:
                 detail = f"The label of row {row} has {len(label):,} characters; {MOST_LABEL:,} are allowed."
                 raise refuse("label-too-long", 422, detail, "Use shorter labels.", row=row, allowed=MOST_LABEL)
             if not is_text(label):
-                detail = f"The label of row {row} is {label!r}: half a surrogate pair and U+0000 are no text."
-                raise refuse("invalid-label", 422, detail, "Leave that character out.", row=row)
+                detail = f"The label of row {row} is {label!r}, with half a surrogate pair or U+0000."
+                raise refuse("invalid-label", 422, detail, "Remove that character.", row=row)
             self._longest = max(self._longest, len(label))
-        self.found += labels
-        if self._longest * len(self.found) > MOST_LABELS:
-            allowed = MOST_LABELS // len(self.found)
-            detail = f"The longest of {len(self.found):,} labels has {self._longest} characters; "
-            detail += f"{allowed} are allowed of so many."
+        self.values += labels
+        if self._longest * len(self.values) > MOST_LABELS:
+            allowed = MOST_LABELS // len(self.values)
+            detail = (
+                f"The longest of {len(self.values):,} labels has {self._longest} characters; {allowed} are allowed."
+            )
             raise refuse("label-too-long", 422, detail, "Use shorter labels, such as numbers.", allowed=allowed)
 
     def array(self) -> np.ndarray[Any, Any]:
-        """Return them as an array."""
-        return np.array(self.found, np.str_)
+        """Return the labels as an array."""
+        return np.array(self.values, np.str_)
 
 
 def text_labels(labels: Sequence[str]) -> np.ndarray[Any, Any]:
-    """Return labels that are text as an array; problems as `Labels.add`."""
-    kept = Labels()
-    kept.add(labels)
-    return kept.array()
+    """Return text labels as an array; problems as `Labels.add`."""
+    collector = Labels()
+    collector.add(labels)
+    return collector.array()

@@ -1,4 +1,4 @@
-"""What the shape of a data set must be, whatever its format."""
+"""Limits on the shape and the names of a data set, for every format."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 
 MOST_NAME = 1000  # characters
-_MOST_TOLD = 20  # names that a problem lists
-_NO_TEXT = re.compile("[\0\ud800-\udfff]")
+_MOST_LISTED = 20  # names in a problem
+_NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The largest data set that is taken."""
+    """Size of the largest data set."""
 
     points: int
     features: int
-    inflated: int = 2**30  # bytes, once unpacked
+    inflated: int = 2**30  # bytes, unpacked
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
@@ -38,8 +38,8 @@ class Limits:
                 "invalid-shape",
                 422,
                 f"The array has {len(shape)} dimensions: shape {shape}.",
-                "Send a matrix, one point a row, one feature a column: reshape(len(x), -1) makes one"
-                " (a single feature: reshape(-1, 1)).",
+                "Send a matrix with one point in each row and one feature in each column: reshape(len(x), -1), or"
+                " reshape(-1, 1) for a single feature.",
                 shape=list(shape),
             )
         if 0 in shape:
@@ -54,28 +54,30 @@ class Limits:
                     "too-many-" + noun,
                     422,
                     f"The data have {size:,} {noun}; {limit:,} are allowed.",
-                    f"Send fewer, or raise {variable}.",
+                    f"Send at most {limit:,} {noun}, or raise {variable}.",
                     shape=list(shape),
                     allowed=limit,
                 )
 
 
 def check_names(names: list[str] | None, features: int) -> None:
-    """Raise a problem unless there is one distinct name a feature."""
+    """Raise a problem unless each feature has one distinct name."""
     if names is None:
         return
     if len(names) != features:
-        detail = f"There are {len(names)} names for {features} features."
-        raise refuse("invalid-names", 422, detail, "Give one name a feature.")
+        detail = f"The body has {len(names)} names for {features} features."
+        raise refuse("invalid-names", 422, detail, "Send one name for each feature.")
     for name in names:
         if len(name) > MOST_NAME or not is_text(name):
-            detail = f"The name {name[:50]!r} has {len(name):,} characters, or one that is no text."
+            detail = f"The name {name[:50]!r} has {len(name):,} characters, or a character that is not text."
             raise refuse("invalid-names", 422, detail, f"Use text of at most {MOST_NAME:,} characters.")
-    if twice := sorted(name for name, times in Counter(names).items() if times > 1):
-        detail = f"The name {twice[0]!r} is given to several features."
-        raise refuse("invalid-names", 422, detail, "Give each feature a name of its own.", names=twice[:_MOST_TOLD])
+    if repeated := sorted(name for name, count in Counter(names).items() if count > 1):
+        detail = f"Several features have the name {repeated[0]!r}."
+        raise refuse(
+            "invalid-names", 422, detail, "Send a different name for each feature.", names=repeated[:_MOST_LISTED]
+        )
 
 
 def is_text(text: str) -> bool:
-    """Say whether a string can be sent as UTF-8, and be kept in an array, which takes U+0000 for its end."""
-    return _NO_TEXT.search(text) is None
+    """Return whether a string is valid UTF-8 and has no U+0000, which would end it in an array."""
+    return _NOT_TEXT.search(text) is None

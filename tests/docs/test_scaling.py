@@ -1,4 +1,4 @@
-"""The capacity model: its laws, what it says a demand needs, its command, its page, and the simulation of it."""
+"""The capacity model: its laws, what it says a demand needs, its program, its page, and the simulation of it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from bench.capacity import demand as program
 from bench.capacity import tables
 from bench.capacity.model.cost_law import Law, product
 from bench.capacity.model.fitting import fitted
@@ -17,7 +18,6 @@ from bench.capacity.simulation import Simulation
 from bench.capacity.stations import Kept, Line, Setting
 from docs.figures.methods.tables import between
 from glle_engine import fit, manifolds
-from service.cli import main
 
 SHAPE = Shape(n=5_000)
 DEMAND = Demand(shape=SHAPE, fits=0.1, draws=200, singles=2, reads=50, posteriors=1_000, draws_kept=64)
@@ -80,27 +80,27 @@ def test_a_plan_grows_with_its_demand() -> None:
     assert one.cache_bytes - kept == pytest.approx(64_000 * model.engine("draw_cached", SHAPE))
 
 
-def test_the_command_says_what_a_demand_needs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_program_plans_a_demand(capsys: pytest.CaptureFixture[str]) -> None:
     """Workers, processes, bytes, and what is full first; as JSON the figures; too much is said."""
-    assert main.main(["capacity", "--n", "5000", "--draws-per-second", "200", "--posteriors", "10"]) == 0
+    assert program.main(["--n", "5000", "--draws-per-second", "200", "--posteriors", "10"]) == 0
     said = capsys.readouterr().out
     assert "workers" in said
-    assert "Full first, of what there is one: the " in said
-    assert main.main(["capacity", "--n", "5000", "--singles-per-second", "100000"]) == 0
+    assert "Full first: the " in said
+    assert program.main(["--n", "5000", "--singles-per-second", "100000"]) == 0
     assert "Too much for one queue server" in capsys.readouterr().out
-    assert main.main(["capacity"]) == 0
-    assert "give a rate" in capsys.readouterr().out
-    assert main.main(["capacity", "--fits-per-second", "1", "--json"]) == 0
+    assert program.main([]) == 0
+    assert "Give a rate" in capsys.readouterr().out
+    assert program.main(["--fits-per-second", "1", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["workers"] >= 1
 
 
 @pytest.mark.parametrize(
     "bad", [["--n", "1"], ["--p", "0"], ["--reads-per-second", "-1"], ["--fits-per-second", "nan"]]
 )
-def test_the_command_refuses_what_is_no_demand(bad: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_program_refuses_an_impossible_demand(bad: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Too few points, a rate below nothing: the option is named."""
     with pytest.raises(SystemExit):
-        main.main(["capacity", *bad])
+        program.main(bad)
     assert bad[0] in capsys.readouterr().err
 
 

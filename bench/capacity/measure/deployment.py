@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import redis
 
-from service.cli.main import BLAS_VARIABLES, listen
+from service.cli import BLAS_VARIABLES
+from service.cli.main import listen
 from worker.base.settings import Settings
 from worker.execution import process_guard
 from worker.observability.counters import Counters

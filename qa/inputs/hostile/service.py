@@ -14,7 +14,7 @@ import httpx
 from qa.inputs.hostile.bodies.caps import MAX_BODY, MAX_INFLATED, MAX_JSON, MOST_BYTES
 from qa.inputs.hostile.case import KINDS, Outcome
 from service.app import create_app
-from service.uploads.sandbox.processes import Ended, ReaderProcesses
+from service.uploads.sandbox.processes import ReaderExit, ReaderProcesses
 from worker.base.settings import Settings
 from worker.stores import Stores
 
@@ -40,7 +40,7 @@ class Service:
         )  # fmt: skip
         self._runner = asyncio.Runner()
         app = create_app(Stores.connect(settings))
-        self._ended: list[Ended] = []
+        self._ended: list[ReaderExit] = []
         self._readers = app.state.readers = ReaderProcesses(settings, self._ended.append)
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         self._client = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1")

@@ -1,4 +1,4 @@
-"""Arrow streams and Parquet: columns of numbers are features, block by block, and nulls are refused with their rows."""
+"""Columns of Arrow streams and Parquet files: read features block by block, refuse nulls with their rows."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from service.uploads.disk_array import Appended, check_inflated
-from service.uploads.label_columns import MOST_LABEL, Labels, no_such_column
+from service.uploads.disk_array import DiskArray, check_inflated
+from service.uploads.label_columns import MOST_LABEL, Labels, no_such_column, require_distinct
 from service.uploads.limits import check_names
 from worker.base.problems import ProblemError, refuse
 from worker.storage.datasets import Table
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from service.uploads.label_columns import Apart
+    from service.uploads.label_columns import LabelColumns
     from service.uploads.limits import Limits
 
     Array = np.ndarray[Any, np.dtype[Any]]
 
-BLOCK_VALUES = 2**20  # of rows converted at a time: 8 MB
-_INDEX = re.compile(r"__index_level_\d+__")  # the index of a pandas frame, which is no feature
+BLOCK_VALUES = 2**20  # converted at a time: 8 MB
+_INDEX = re.compile(r"__index_level_\d+__")  # the index of a pandas frame is not a feature
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns of a schema are the features, and which are set apart."""
+    """Roles of the columns of a schema: features, label, color."""
 
     names: list[str]
     features: list[int]
@@ -40,7 +40,7 @@ class Columns:
     dtype: np.dtype[Any]
 
     @classmethod
-    def of(cls, schema: pa.Schema, apart: Apart, limits: Limits) -> Columns:
+    def of(cls, schema: pa.Schema, label_columns: LabelColumns, limits: Limits) -> Columns:
         """Return the columns of a schema.
 
         Raises
@@ -52,22 +52,24 @@ class Columns:
         import pyarrow as pa  # noqa: PLC0415 # an extra
 
         names = list(schema.names)
-        limits.check((1, max(0, len(names) - sum(name is not None for name in (apart.label, apart.color)))))
+        limits.check(
+            (1, max(0, len(names) - sum(name is not None for name in (label_columns.label, label_columns.color))))
+        )
         check_names(names, len(names))
-        chosen = [names.index(name) if name in names else None for name in (apart.label, apart.color) if name]
+        chosen = [
+            names.index(name) if name in names else None for name in (label_columns.label, label_columns.color) if name
+        ]
         if None in chosen:
-            missing = next(name for name in (apart.label, apart.color) if name and name not in names)
+            missing = next(name for name in (label_columns.label, label_columns.color) if name and name not in names)
             raise no_such_column(missing, ", ".join(names[:100]))
-        label = None if apart.label is None else names.index(apart.label)
-        color = None if apart.color is None else names.index(apart.color)
-        if label is not None and label == color:
-            detail = "?label= and ?color= name the same column."
-            raise refuse("same-column", 422, detail, "Name two columns, or leave one of them out.")
+        label = None if label_columns.label is None else names.index(label_columns.label)
+        color = None if label_columns.color is None else names.index(label_columns.color)
+        require_distinct(label, color)
         features = [column for column in range(len(names)) if column not in {label, color}]
         for column in [*features, *([] if color is None else [color])]:
-            if not _is_number(schema.field(column).type) or _INDEX.fullmatch(names[column]):
+            if _kind(schema.field(column).type) not in {"f", "i", "u"} or _INDEX.fullmatch(names[column]):
                 raise _unsupported(names[column], schema.field(column).type)
-        if label is not None and not _is_label(schema.field(label).type):
+        if label is not None and not _kind(schema.field(label).type):
             raise _unsupported(names[label], schema.field(label).type)
         single = all(pa.types.is_float32(schema.field(column).type) for column in features)
         return cls(names, features, label, color, np.dtype("<f4" if single else "<f8"))
@@ -76,23 +78,23 @@ class Columns:
 def table_of(
     file: IO[bytes], columns: Columns, batches: Iterator[pa.RecordBatch], limits: Limits, *, source: str
 ) -> Table:
-    """Return the table of record batches, its values unpacked behind the body."""
+    """Return the table of record batches, with its values unpacked behind the body."""
     features = len(columns.features)
-    appended = Appended(file, columns.dtype, features)
+    appended = DiskArray(file, columns.dtype, features)
     color: list[Array] = []
     labels, numbers = Labels(), []
-    bad, found, count = BadRows(), None, 0
+    bad, first, count = BadRows(), None, 0
     rows = max(1, BLOCK_VALUES // max(1, len(columns.names)))
     for batch in batches:
-        batch.validate(full=True)  # what is not valid may point outside of what came
+        batch.validate(full=True)  # an invalid batch may point outside the body
         for start in range(0, batch.num_rows, rows):
             block = batch.slice(start, rows)
             limits.check((count + block.num_rows, features))
             faults = _faults(block, columns)
             if faults.any():
-                found = found or _problem(block, columns, faults, count)
+                first = first or _problem(block, columns, faults, count)
                 bad.add(count + np.flatnonzero(faults.any(axis=1)))
-            if found is None:
+            if first is None:
                 matrix = np.column_stack([_numbers(block, column).astype(columns.dtype) for column in columns.features])
                 appended.write(matrix.reshape(-1).view(np.uint8).data)
                 if columns.color is not None:
@@ -102,8 +104,8 @@ def table_of(
                 elif columns.label is not None:
                     numbers += block.column(columns.label).to_pylist()
             count += block.num_rows
-    if found is not None:
-        raise bad.told(found)
+    if first is not None:
+        raise bad.annotate(first)
     limits.check((count, features))
     return Table(
         values=appended.values(),
@@ -115,13 +117,13 @@ def table_of(
 
 
 def check_size(rows: int, columns: Columns, limits: Limits) -> None:
-    """Refuse what is too large, before it is unpacked."""
+    """Raise a problem if the table is too large, before it is unpacked."""
     limits.check((rows, len(columns.features)))
     check_inflated("The table", rows * len(columns.features) * columns.dtype.itemsize, limits)
 
 
 def _faults(block: pa.RecordBatch, columns: Columns) -> Array:
-    """Return where (rows, columns) cells are missing, not finite or not exact."""
+    """Return the mask of cells that are missing, not finite or not exact. Shape (rows, columns)."""
     faults = np.zeros((block.num_rows, len(columns.names)), bool)
     for column, array in enumerate(block.columns):
         faults[:, column] = _is_null(array)
@@ -140,12 +142,12 @@ def _problem(block: pa.RecordBatch, columns: Columns, faults: Array, start: int)
     row, column = (int(i) for i in np.argwhere(faults)[0])
     value = block.column(column)[row].as_py()
     code = "missing-value" if value is None else "inexact-integer" if isinstance(value, int) else "not-finite"
-    told = "null" if value is None else str(value)[:50]
-    return bad_value(code, told, start + row, column, names=columns.names, remedy=REMEDIES[code])
+    text = "null" if value is None else str(value)[:50]
+    return bad_value(code, text, start + row, column, names=columns.names, remedy=REMEDIES[code])
 
 
 def _numbers(block: pa.RecordBatch, column: int) -> Array:
-    """Return a column of numbers, zero where it is null."""
+    """Return a column of numbers, with zero for null."""
     array = block.column(column)
     if array.null_count:
         array = array.fill_null(0)
@@ -154,35 +156,35 @@ def _numbers(block: pa.RecordBatch, column: int) -> Array:
 
 
 def _texts(array: pa.Array, start: int) -> list[str]:
-    """Return a column of texts; one that many rows share is looked at, and there, once."""
+    """Return a column of texts; the rows of a dictionary share one string object."""
     import pyarrow as pa  # noqa: PLC0415 # an extra
-    from pyarrow import compute  # noqa: PLC0415 # likewise
+    from pyarrow import compute  # noqa: PLC0415 # an extra
 
     rows = None
     if pa.types.is_dictionary(array.type):
         used, rows = np.unique(array.indices.to_numpy(), return_inverse=True)
         array = array.dictionary.take(pa.array(used))
     if (compute.max(compute.utf8_length(array)).as_py() or 0) > MOST_LABEL:
-        detail = f"A label from row {start + 1} on has more than {MOST_LABEL:,} characters."
+        detail = f"A label in row {start + 1} or later has more than {MOST_LABEL:,} characters."
         raise refuse("label-too-long", 422, detail, "Use shorter labels.", allowed=MOST_LABEL)
-    words: list[str] = array.to_pylist()
-    return words if rows is None else [words[row] for row in rows]
+    texts: list[str] = array.to_pylist()
+    return texts if rows is None else [texts[row] for row in rows]
 
 
 def _is_null(array: pa.Array) -> Array:
-    """Return where a column has no value; that of a dictionary may be a place in it that has none."""
+    """Return the mask of null values, directly or by a null entry of the dictionary."""
     import pyarrow as pa  # noqa: PLC0415 # an extra
-    from pyarrow import compute  # noqa: PLC0415 # likewise
+    from pyarrow import compute  # noqa: PLC0415 # an extra
 
     null = array.is_null()
     if pa.types.is_dictionary(array.type):
         null = compute.fill_null(array.dictionary.is_null().take(array.indices), fill_value=True)
-    found: Array = null.to_numpy(zero_copy_only=False)
-    return found
+    mask: Array = null.to_numpy(zero_copy_only=False)
+    return mask
 
 
 def _kind(kind: pa.DataType) -> str:
-    """Return f, i or u as numpy says, s for text, or nothing."""
+    """Return numpy's kind f, i or u, or s for text, or an empty string."""
     import pyarrow as pa  # noqa: PLC0415 # an extra
 
     if pa.types.is_floating(kind):
@@ -193,20 +195,12 @@ def _kind(kind: pa.DataType) -> str:
     return "s" if pa.types.is_string(value) or pa.types.is_large_string(value) else ""
 
 
-def _is_number(kind: pa.DataType) -> bool:
-    return _kind(kind) in {"f", "i", "u"}
-
-
-def _is_label(kind: pa.DataType) -> bool:
-    return bool(_kind(kind))
-
-
 def _unsupported(name: str, kind: Any) -> ProblemError:
     return refuse(
         "unsupported-column",
         422,
-        f"The column {name!r} of type {kind} is no feature.",
-        "Leave it out, cast it to float64, or, if it is a label of text or numbers, set it apart with ?label=.",
+        f"The column {name!r} of type {kind} is not a feature.",
+        "Remove it, cast it to float64, or set it apart with ?label= if it holds labels.",
         column=name,
         type=str(kind),
     )

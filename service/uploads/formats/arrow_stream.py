@@ -1,4 +1,4 @@
-"""Arrow IPC streams: every message is looked at before any is decoded, because a compressed one may be a bomb."""
+"""Arrow IPC streams: check every message before any is decoded, because a compressed one may be a bomb."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from service.uploads.formats.arrow_columns import Columns, check_size, table_of
 from worker.base.problems import ProblemError, refuse
 
 if TYPE_CHECKING:
-    from service.uploads.label_columns import Apart
+    from service.uploads.label_columns import LabelColumns
     from service.uploads.limits import Limits
     from worker.storage.datasets import Table
 
-_MOST_BATCHES = 2**16  # each takes a tenth of a millisecond, however short it is
-# Of the format's flatbuffers (format/Message.fbs): number of the fields that are read here.
+_MOST_BATCHES = 2**16  # 0.1 ms each, even if empty
+# Field numbers in the format's flatbuffers (format/Message.fbs).
 _MESSAGE_HEADER, _BATCH_LENGTH, _BATCH_COMPRESSION, _DICTIONARY_DATA = 2, 0, 3, 1
 
 
-def read_arrow(file: IO[bytes], limits: Limits, apart: Apart) -> Table:
+def read_arrow(file: IO[bytes], limits: Limits, label_columns: LabelColumns) -> Table:
     """Return the table of an Arrow stream.
 
     Raises
@@ -34,7 +34,7 @@ def read_arrow(file: IO[bytes], limits: Limits, apart: Apart) -> Table:
     try:
         mapped = pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         with pa.ipc.open_stream(mapped) as stream:
-            columns = Columns.of(stream.schema, apart, limits)
+            columns = Columns.of(stream.schema, label_columns, limits)
             check_size(max(1, _rows(mapped)), columns, limits)
             return table_of(file, columns, iter(stream), limits, source="arrow")
     except MemoryError:  # pyarrow's is an ArrowException, too
@@ -42,13 +42,13 @@ def read_arrow(file: IO[bytes], limits: Limits, apart: Apart) -> Table:
     except (pa.ArrowException, ValueError, struct.error) as error:
         raise _malformed(str(error)) from None
     except OSError as error:
-        if error.errno is not None:  # of the disk, and not of the stream
+        if error.errno is not None:  # an error of the disk, not of the stream
             raise
         raise _malformed(str(error)) from None
 
 
 def _rows(mapped: Any) -> int:
-    """Return how many rows the messages announce; refuse those that are compressed."""
+    """Return the number of rows in the message headers; raise a problem if a message is compressed."""
     import pyarrow as pa  # noqa: PLC0415 # an extra
 
     rows = batches = 0
@@ -68,7 +68,7 @@ def _rows(mapped: Any) -> int:
                 "compressed-arrow",
                 422,
                 "The Arrow stream is compressed.",
-                "Write it without compression (the default of pyarrow), or send Parquet.",
+                "Write it without compression (pyarrow's default), or send Parquet.",
             )
         place = _field(head, table, _BATCH_LENGTH)
         length = struct.unpack_from("<q", head, place)[0] if place else 0
@@ -79,12 +79,12 @@ def _rows(mapped: Any) -> int:
 
 
 def _follow(head: memoryview, place: int) -> int:
-    """Return the place that an offset at a place leads to."""
+    """Return the position that the offset at `place` points to."""
     return place + int(struct.unpack_from("<I", head, place)[0])
 
 
 def _field(head: memoryview, table: int, number: int) -> int:
-    """Return the place of a table's field, 0 when it has none."""
+    """Return the position of a table's field, or 0 if it is absent."""
     layout = table - int(struct.unpack_from("<i", head, table)[0])
     slot = 4 + 2 * number
     if slot >= struct.unpack_from("<H", head, layout)[0]:
@@ -94,7 +94,7 @@ def _field(head: memoryview, table: int, number: int) -> int:
 
 
 def _table(head: memoryview, place: int) -> int:
-    """Return the place of the table that a field leads to."""
+    """Return the position of the table that a field points to."""
     if place == 0:
         raise _malformed("a message without its header")
     return _follow(head, place)
@@ -106,6 +106,6 @@ def _malformed(reason: str) -> ProblemError:
     return refuse(
         "malformed-arrow",
         422,
-        f"The body is no Arrow stream: {reason[:200]}.",
-        "Send what pyarrow.ipc.new_stream writes; a file (Feather) is another format.",
+        f"The body is not an Arrow stream: {reason[:200]}.",
+        "Write it with pyarrow.ipc.new_stream; a Feather file is another format.",
     )

@@ -15,13 +15,13 @@ from worker.storage.datasets import Table
 from worker.storage.validation import EXACT, REMEDIES, BadRows, bad_value
 
 if TYPE_CHECKING:
-    from service.uploads.label_columns import Apart
+    from service.uploads.label_columns import LabelColumns
     from service.uploads.limits import Limits
 
 _MEMBERS = {"data", "names", "labels", "color"}
 
 
-def read_json(file: IO[bytes], limits: Limits, apart: Apart) -> Table:
+def read_json(file: IO[bytes], limits: Limits, label_columns: LabelColumns) -> Table:
     """Return the table of a JSON body.
 
     Raises
@@ -30,7 +30,7 @@ def read_json(file: IO[bytes], limits: Limits, apart: Apart) -> Table:
         ``malformed-json``, ``bad-cell`` or ``not-finite`` with the row and the column (from 1), and others.
 
     """
-    apart.refuse_all("a JSON body has members.", 'Give the members "labels" and "color" instead.')
+    label_columns.require_none("a JSON body has members.", 'Send the members "labels" and "color" instead.')
     try:
         body = json.load(file, object_pairs_hook=_members)
     except (ValueError, RecursionError) as error:
@@ -38,24 +38,24 @@ def read_json(file: IO[bytes], limits: Limits, apart: Apart) -> Table:
         raise refuse("malformed-json", 422, f"The body is not JSON: {str(error)[:200]}.", remedy) from None
     members = body if isinstance(body, dict) else {"data": body}
     if unknown := sorted(set(members) - _MEMBERS):
-        raise _malformed(f"The member {unknown[0][:50]!r} is not known.")
+        raise _malformed(f"The member {unknown[0][:50]!r} is unknown.")
     return table_of(members, limits)
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object; one that says the same twice would lose what it said first."""
+    """Return a JSON object; refuse a repeated member, because only its last value would count."""
     members = dict(pairs)
     if len(members) < len(pairs):
-        raise ValueError("a member is there twice")
+        raise ValueError("a member is repeated")
     return members
 
 
 def table_of(members: dict[str, Any], limits: Limits) -> Table:
-    """Return the table of ``{"data", "names", "labels", "color"}``, parsed already; problems as `read_json`."""
+    """Return the table of parsed members ``{"data", "names", "labels", "color"}``; problems as `read_json`."""
     rows, names = members.get("data"), members.get("names")
     labels, color = members.get("labels"), members.get("color")
     if not isinstance(rows, list):
-        raise _malformed("There is no array of data.")
+        raise _malformed("The array of data is missing.")
     if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
         raise _malformed('"names" is not an array of strings.')
     limits.check(_shape(rows))
@@ -71,7 +71,7 @@ def table_of(members: dict[str, Any], limits: Limits) -> Table:
 
 
 def _shape(value: Any) -> tuple[int, ...]:
-    """Return the shape of nested lists, by the first of each."""
+    """Return the shape of nested lists, by the first element of each."""
     shape: tuple[int, ...] = ()
     while isinstance(value, list):
         shape += (len(value),)
@@ -80,19 +80,19 @@ def _shape(value: Any) -> tuple[int, ...]:
 
 
 def _rows(rows: list[Any], features: int, names: list[str] | None) -> list[list[float]]:
-    """Return the rows, or refuse the first bad value and count the rows that have one."""
-    found: ProblemError | None = None
+    """Return the rows, or raise the problem of the first bad value with the number of bad rows."""
+    first: ProblemError | None = None
     bad, good = BadRows(), []
     for number, row in enumerate(rows):
         try:
             good.append(_row(row, number, features, names))
         except ProblemError as error:
-            if "column" not in error.problem.details:  # the row itself is none
-                raise (bad.told(found) if found else error) from None
-            found = found or error
+            if "column" not in error.problem.details:  # the row itself is not an array of numbers
+                raise (bad.annotate(first) if first else error) from None
+            first = first or error
             bad.add([number])
-    if found is not None:
-        raise bad.told(found)
+    if first is not None:
+        raise bad.annotate(first)
     return good
 
 
@@ -100,9 +100,9 @@ def _row(row: Any, number: int, features: int, names: list[str] | None) -> list[
     if not isinstance(row, list) or len(row) != features:
         cells = f"{len(row)} values" if isinstance(row, list) else "no array"
         detail = f"Row {number + 1} has {cells}, the first has {features}."
-        raise refuse("ragged-row", 422, detail, "Give every row the same number of values.", row=number + 1)
+        raise refuse("ragged-row", 422, detail, "Send rows with the same number of values.", row=number + 1)
     for column, value in enumerate(row):
-        if type(value) not in {int, float}:  # true is no number here, "1.5" neither
+        if type(value) not in {int, float}:  # neither true nor "1.5" is a number
             shown = (
                 "an array" if isinstance(value, list) else "an object" if isinstance(value, dict) else json.dumps(value)
             )
@@ -118,7 +118,7 @@ def _row(row: Any, number: int, features: int, names: list[str] | None) -> list[
 
 def _labels(labels: Any, points: int) -> np.ndarray[Any, Any]:
     if not isinstance(labels, list) or len(labels) != points:
-        raise _malformed(f'"labels" is not an array of {points} values, one a point.')
+        raise _malformed(f'"labels" is not an array of {points} values, one for each point.')
     if all(isinstance(value, str) for value in labels):
         return text_labels(labels)
     if all(map(_is_exact, labels)):
@@ -128,12 +128,12 @@ def _labels(labels: Any, points: int) -> np.ndarray[Any, Any]:
 
 def _color(color: Any, points: int) -> np.ndarray[Any, Any]:
     if not isinstance(color, list) or len(color) != points or not all(map(_is_exact, color)):
-        raise _malformed(f'"color" is not an array of {points} finite numbers (integers to 2^53), one a point.')
+        raise _malformed(f'"color" is not an array of {points} finite numbers (integers to 2^53), one for each point.')
     return np.array(color, np.float64)
 
 
 def _is_exact(value: Any) -> bool:
-    """Say whether a value is a number that float64 has."""
+    """Return whether a value is a number that float64 represents exactly."""
     return abs(value) <= EXACT if type(value) is int else type(value) is float and math.isfinite(value)
 
 

@@ -1,4 +1,4 @@
-"""npy bodies: the header is checked against the body's length before anything is allocated, never a pickle."""
+"""npy bodies: check the header against the length before any allocation; never unpickle."""
 
 from __future__ import annotations
 
@@ -15,25 +15,26 @@ from worker.base.problems import ProblemError, refuse
 from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
-    from service.uploads.label_columns import Apart
+    from service.uploads.label_columns import LabelColumns
     from service.uploads.limits import Limits
 
 _NUMBERS = "fiu"
 _HEADERS = {(1, 0): (2, npy.read_array_header_1_0), (2, 0): (4, npy.read_array_header_2_0)}  # bytes of its length
-_MOST_HEADER = 10_000  # bytes: numpy's own limit, which it looks at when it has read them all
+_MOST_HEADER = 10_000  # bytes: numpy's limit, which it checks only after reading
 
 
-def read_npy(file: IO[bytes], limits: Limits, apart: Apart) -> Table:
+def read_npy(file: IO[bytes], limits: Limits, label_columns: LabelColumns) -> Table:
     """Return the matrix of an npy file, mapped from it.
 
     Raises
     ------
     ProblemError
-        ``malformed-npy``, ``unsupported-dtype``, ``truncated-npy``, ``label-not-here`` or a shape that is
-        refused.
+        ``malformed-npy``, ``unsupported-dtype``, ``truncated-npy``, ``label-not-here``, or that of the shape.
 
     """
-    apart.refuse_all("an npy body has no names.", "Send npz with labels and color as members, or leave it out.")
+    label_columns.require_none(
+        "an npy body has no names.", "Send npz with the members labels and color, or leave it out."
+    )
     shape, fortran, dtype = read_header(file)
     check_matrix(shape, dtype, limits)
     offset = file.tell()
@@ -44,7 +45,7 @@ def read_npy(file: IO[bytes], limits: Limits, apart: Apart) -> Table:
 
 
 def check_matrix(shape: tuple[int, ...], dtype: np.dtype[Any], limits: Limits) -> None:
-    """Raise a problem unless this is a matrix of real numbers within the limits."""
+    """Raise a problem unless shape and dtype are those of a matrix of real numbers within the limits."""
     if dtype.kind not in _NUMBERS:
         raise refuse(
             "unsupported-dtype",
@@ -56,33 +57,33 @@ def check_matrix(shape: tuple[int, ...], dtype: np.dtype[Any], limits: Limits) -
     limits.check(shape)
 
 
-def check_length(shape: tuple[int, ...], dtype: np.dtype[Any], came: int) -> None:
-    """Raise a problem unless as many bytes came as the header announces."""
+def check_length(shape: tuple[int, ...], dtype: np.dtype[Any], received: int) -> None:
+    """Raise a problem unless the number of bytes is that of the header."""
     announced = math.prod(shape) * dtype.itemsize
-    if came != announced:
+    if received != announced:
         raise refuse(
-            "truncated-npy" if came < announced else "malformed-npy",
+            "truncated-npy" if received < announced else "malformed-npy",
             422,
-            f"The header announces {announced:,} bytes of values (shape {shape}, {dtype}); {came:,} came.",
-            "Send the whole file, and nothing after it, such as with curl's --data-binary.",
+            f"The header announces {announced:,} bytes of values (shape {shape}, {dtype}); {received:,} were received.",
+            "Send the whole file and nothing else, for example with curl --data-binary.",
             announced=announced,
-            came=came,
+            came=received,
         )
 
 
 def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Return shape, whether it is in Fortran order, and dtype; `file` then stands at the values."""
+    """Return shape, Fortran order and dtype; leave `file` at the values."""
     try:
         length, parse = _HEADERS[npy.read_magic(file)]
         prefix = file.read(length)
-        # One that is longer is read as far as numpy refuses: what announces four gigabytes brings them.
+        # Read at most one byte more than numpy accepts, because the announced length may be 4 GB.
         announced = min(int.from_bytes(prefix, "little"), _MOST_HEADER + 1)
         header = io.BytesIO(prefix + file.read(announced))
         with NPY_HEADER_LOCK:
             shape, fortran, dtype = parse(header)
-    except Exception as error:  # noqa: BLE001 # its parser evaluates the text: any kind may come
+    except Exception as error:  # noqa: BLE001 # numpy evaluates the text: any exception may follow
         raise _malformed(str(error)) from None
-    # The parser takes any int for a length, True and -1 among them.
+    # The parser accepts any int as a length, even True and -1.
     if not all(type(size) is int and 0 <= size < 2**62 for size in shape):
         raise _malformed(f"shape {shape}")
     return shape, fortran, dtype
@@ -93,5 +94,5 @@ def _malformed(reason: str) -> ProblemError:
         "malformed-npy",
         422,
         f"The body is not an npy file: {reason[:200]}.",
-        "Send what numpy.save writes, as application/x-npy; text belongs in text/csv.",
+        "Write it with numpy.save and send it as application/x-npy; send text as text/csv.",
     )

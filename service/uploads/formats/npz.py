@@ -1,4 +1,4 @@
-"""npz bodies: what glle and numpy.savez write. Every size is checked before anything is inflated; never a pickle."""
+"""npz bodies of glle and numpy.savez: check every size before anything is inflated; never unpickle."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from service.uploads.disk_array import Appended, check_inflated
+from service.uploads.disk_array import DiskArray, check_inflated
 from service.uploads.formats.npy import check_length, check_matrix, read_header
 from service.uploads.label_columns import MOST_LABEL, MOST_LABELS, text_labels
 from service.uploads.limits import check_names
@@ -23,23 +23,23 @@ from worker.storage.datasets import Table
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from service.uploads.label_columns import Apart
+    from service.uploads.label_columns import LabelColumns
     from service.uploads.limits import Limits
 
     Array = np.ndarray[Any, np.dtype[Any]]
     Members = dict[str, zipfile.ZipInfo]
 
 _DATA = ("data", "X")
-_MOST_DIRECTORY = 2**16  # bytes of the list of members: reading one takes twenty times its size
+_MOST_DIRECTORY = 2**16  # bytes of the list of members, which takes twenty times as much memory
 _PIECE = 2**20
 _END, _END_BYTES, _LOCATOR, _LOCATOR_BYTES = b"PK\5\6", 22, b"PK\6\7", 20
 
 
-def read_npz(file: IO[bytes], limits: Limits, apart: Apart) -> Table:
+def read_npz(file: IO[bytes], limits: Limits, label_columns: LabelColumns) -> Table:
     """Return the matrix of an npz file: its member `data` or `X`, or the only one of two dimensions.
 
-    Beside it there may be `labels`, `color` and `coordinates`, a row a point, and `names` of the features; `apart`
-    names other members for the first two.
+    It may also have `labels`, `color` and `coordinates`, one row for each point, and `names` of the features;
+    `label_columns` names other members for the first two.
 
     Raises
     ------
@@ -50,29 +50,29 @@ def read_npz(file: IO[bytes], limits: Limits, apart: Apart) -> Table:
     try:
         _check_directory(file)
         with zipfile.ZipFile(file) as archive:
-            return _table(archive, file, limits, apart)
+            return _table(archive, file, limits, label_columns)
     except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError, ValueError) as error:
         raise _malformed(str(error)) from None
     except OSError as error:
-        if error.errno != errno.EINVAL:  # a place before the body's begin; anything else is of the disk
+        if error.errno != errno.EINVAL:  # a position before the body; other errors are of the disk
             raise
         raise _malformed("a member is not within it") from None
 
 
-def _table(archive: zipfile.ZipFile, file: IO[bytes], limits: Limits, apart: Apart) -> Table:
+def _table(archive: zipfile.ZipFile, file: IO[bytes], limits: Limits, label_columns: LabelColumns) -> Table:
     members = _members(archive, limits)
-    label, color = apart.label or "labels", apart.color or "color"
-    beside = {"names", "coordinates", label, color}
-    for name in filter(None, (apart.label, apart.color)):
+    label, color = label_columns.label or "labels", label_columns.color or "color"
+    extras = {"names", "coordinates", label, color}
+    for name in filter(None, (label_columns.label, label_columns.color)):
         if name not in members:
-            raise refuse("no-such-column", 422, f"There is no member {name!r}.", f"Name one of {', '.join(members)}.")
-    data = _data_member(archive, {name: info for name, info in members.items() if name not in beside})
-    if unknown := sorted(set(members) - beside - {data}):
+            raise refuse("no-such-column", 422, f"There is no member {name!r}.", f"Use one of {', '.join(members)}.")
+    data = _data_member(archive, {name: info for name, info in members.items() if name not in extras})
+    if unknown := sorted(set(members) - extras - {data}):
         raise refuse(
             "unknown-member",
             422,
-            f"The member {unknown[0]!r} is not read here, beside the data in {data!r}.",
-            "Leave it out, or name it with ?label= or ?color=; read are data, labels, color, coordinates and names.",
+            f"The member {unknown[0]!r} is unknown; the data are in {data!r}.",
+            "Remove it, or name it with ?label= or ?color=; known are data, labels, color, coordinates and names.",
             members=unknown[:20],
         )
     values = _matrix(archive, members[data], file, limits)
@@ -90,31 +90,31 @@ def _table(archive: zipfile.ZipFile, file: IO[bytes], limits: Limits, apart: Apa
 
 
 def _check_directory(file: IO[bytes]) -> None:
-    """Refuse a list of members that is long: the zip reader takes it whole."""
+    """Raise a problem if the list of members is long, because the zip reader loads all of it."""
     size = os.fstat(file.fileno()).st_size
     file.seek(max(0, size - 2**16 - _END_BYTES - _LOCATOR_BYTES))
     tail = file.read()
     file.seek(0)
     place = tail.rfind(_END)
     if place < 0 or len(tail) - place < _END_BYTES:
-        raise _malformed("there is no list of members at its end")
+        raise _malformed("it does not end with a list of members")
     directory = int.from_bytes(tail[place + 12 : place + 16], "little")
     if directory > _MOST_DIRECTORY or tail[max(0, place - _LOCATOR_BYTES) :].startswith(_LOCATOR):
         raise _malformed("it has more members than a data set has")
 
 
 def _members(archive: zipfile.ZipFile, limits: Limits) -> Members:
-    """Return the members by name, once their sizes are known to be allowed."""
-    found: Members = {}
+    """Return the members by name, after a check of their sizes."""
+    members: Members = {}
     for info in archive.infolist():
         name = info.filename.removesuffix(".npy")
-        if name in found or name == info.filename:
-            raise _malformed(f"its member {info.filename!r} is no array, or is there twice")
+        if name in members or name == info.filename:
+            raise _malformed(f"its member {info.filename!r} is not an array, or is repeated")
         if info.flag_bits & 1 or info.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
             raise _malformed(f"its member {info.filename!r} is encrypted, or not deflated")
-        found[name] = info
-    check_inflated("The npz file", sum(info.file_size for info in found.values()), limits)
-    return found
+        members[name] = info
+    check_inflated("The npz file", sum(info.file_size for info in members.values()), limits)
+    return members
 
 
 def _data_member(archive: zipfile.ZipFile, members: Members) -> str:
@@ -138,14 +138,14 @@ def _data_member(archive: zipfile.ZipFile, members: Members) -> str:
 
 
 def _matrix(archive: zipfile.ZipFile, info: zipfile.ZipInfo, file: IO[bytes], limits: Limits) -> Array:
-    """Return the points, inflated to disk piece by piece."""
+    """Return the points, inflated to disk in pieces."""
     with archive.open(info) as stream:
         shape, fortran, dtype = read_header(stream)
         check_matrix(shape, dtype, limits)
         check_length(shape, dtype, info.file_size - stream.tell())
         stored = max(dtype.itemsize, 4 if dtype == np.float32 else 8)
         check_inflated("The matrix", math.prod(shape) * stored, limits)
-        appended = Appended(file, dtype, shape[1])
+        appended = DiskArray(file, dtype, shape[1])
         for piece in _pieces(stream):
             appended.write(piece)
     return appended.values("F" if fortran else "C")
@@ -157,31 +157,31 @@ def _pieces(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, kinds: str, shape: tuple[int, ...]) -> Array:
-    """Return a small member of this shape."""
+    """Return a small member, which must have this shape."""
     with archive.open(info) as stream:
-        found, fortran, dtype = read_header(stream)
-        if not dtype.itemsize or dtype.kind not in kinds or 0 in found or found != shape:
+        actual, fortran, dtype = read_header(stream)
+        if not dtype.itemsize or dtype.kind not in kinds or 0 in actual or actual != shape:
             raise refuse(
                 "invalid-member",
                 422,
-                f"The member {info.filename!r} has shape {found} and dtype {dtype}.",
-                f"Give it the shape {shape}, of numbers{' or text' if 'U' in kinds else ''}.",
+                f"The member {info.filename!r} has shape {actual} and dtype {dtype}.",
+                f"Write it with shape {shape}, of numbers{' or text' if 'U' in kinds else ''}.",
                 member=info.filename,
             )
-        most = min(MOST_LABEL, MOST_LABELS // math.prod(found))
+        most = min(MOST_LABEL, MOST_LABELS // math.prod(actual))
         if dtype.kind == "U" and dtype.itemsize > 4 * most:
             detail = f"The texts of the member {info.filename!r} have room for {dtype.itemsize // 4:,} characters each."
             raise refuse("label-too-long", 422, detail, "Use shorter texts.", allowed=most)
-        check_length(found, dtype, info.file_size - stream.tell())
+        check_length(actual, dtype, info.file_size - stream.tell())
         flat = np.frombuffer(stream.read(), dtype)
         if dtype.kind == "U" and (flat.view(dtype.byteorder + "u4") > sys.maxunicode).any():
-            detail = f"The member {info.filename!r} has characters that there are not."
+            detail = f"The member {info.filename!r} has invalid characters."
             raise refuse("invalid-label", 422, detail, "Write texts with numpy.str_.", member=info.filename)
-    return flat.reshape(found, order="F" if fortran else "C")
+    return flat.reshape(actual, order="F" if fortran else "C")
 
 
 def _vector(archive: zipfile.ZipFile, info: zipfile.ZipInfo, points: int, *, text: bool = False) -> Array:
-    """Return a number, or where it may be a text, of each point."""
+    """Return a number for each point, or with `text` also a label."""
     array = _array(archive, info, "fiuU" if text else "fiu", (points,))
     if array.dtype.kind == "U":
         return text_labels(array.tolist())
@@ -201,7 +201,7 @@ def _finite(array: Array, info: zipfile.ZipInfo) -> Array:
     if len(bad := np.argwhere(~np.isfinite(numbers))):
         row = int(bad[0][0]) + 1
         detail = f"The member {info.filename!r} is not finite in row {row}."
-        raise refuse("not-finite", 422, detail, "Fill the value in, or remove the row everywhere.", row=row)
+        raise refuse("not-finite", 422, detail, "Fill the value in, or remove the row from every member.", row=row)
     return numbers
 
 
@@ -209,6 +209,6 @@ def _malformed(reason: str) -> ProblemError:
     return refuse(
         "malformed-npz",
         422,
-        f"The body is no npz file of data: {reason[:200]}.",
-        "Send what numpy.savez or numpy.savez_compressed write, as application/zip.",
+        f"The body is not an npz file of data: {reason[:200]}.",
+        "Write it with numpy.savez or numpy.savez_compressed, and send it as application/zip.",
     )

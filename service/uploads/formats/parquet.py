@@ -1,4 +1,4 @@
-"""Parquet bodies: what the footer and the pages announce is checked before anything is unpacked."""
+"""Parquet bodies: check the sizes in the footer and in the pages before anything is unpacked."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from service.uploads.formats.parquet_pages import unpacked_sizes
 from worker.base.problems import ProblemError, refuse
 
 if TYPE_CHECKING:
-    from service.uploads.label_columns import Apart
+    from service.uploads.label_columns import LabelColumns
     from service.uploads.limits import Limits
     from worker.storage.datasets import Table
 
-_MOST_PAGE = 2**26  # bytes: a column of a million numbers takes eight million
+_MOST_PAGE = 2**26  # bytes: a column of a million numbers has 8 MB
 _MOST_FOOTER = 2**20  # bytes of a string, and members of a list, in the footer
 
 
-def read_parquet(file: IO[bytes], limits: Limits, apart: Apart) -> Table:
+def read_parquet(file: IO[bytes], limits: Limits, label_columns: LabelColumns) -> Table:
     """Return the table of a Parquet file.
 
     Raises
@@ -30,16 +30,16 @@ def read_parquet(file: IO[bytes], limits: Limits, apart: Apart) -> Table:
 
     """
     import pyarrow as pa  # noqa: PLC0415 # an extra
-    from pyarrow import parquet  # noqa: PLC0415 # likewise
+    from pyarrow import parquet  # noqa: PLC0415 # an extra
 
     try:
         footer = parquet.ParquetFile(
             file, thrift_string_size_limit=_MOST_FOOTER, thrift_container_size_limit=_MOST_FOOTER
         )
-        columns = Columns.of(footer.schema_arrow, apart, limits)
+        columns = Columns.of(footer.schema_arrow, label_columns, limits)
         check_size(footer.metadata.num_rows, columns, limits)
         _check_pages(file, footer.metadata, limits)
-        once = [] if apart.label is None else [apart.label]  # a long label that many rows have is unpacked once
+        once = [] if label_columns.label is None else [label_columns.label]  # a label of many rows is unpacked once
         with parquet.ParquetFile(file, metadata=footer.metadata, read_dictionary=once) as body:
             rows = max(1, BLOCK_VALUES // len(columns.names))
             return table_of(file, columns, body.iter_batches(rows, use_threads=False), limits, source="parquet")
@@ -48,13 +48,13 @@ def read_parquet(file: IO[bytes], limits: Limits, apart: Apart) -> Table:
     except (pa.ArrowException, ValueError) as error:
         raise _malformed(str(error)) from None
     except OSError as error:
-        if error.errno is not None:  # of the disk, and not of the file
+        if error.errno is not None:  # an error of the disk, not of the file
             raise
         raise _malformed(str(error)) from None
 
 
 def _check_pages(file: IO[bytes], metadata: Any, limits: Limits) -> None:
-    """Refuse pages that take much memory unpacked, whatever the footer says: each is unpacked as a whole."""
+    """Raise a problem if a page is large, because pyarrow unpacks a page as a whole and trusts the footer."""
     with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as body:
         total = 0
         for size in unpacked_sizes(body, metadata):
@@ -71,6 +71,6 @@ def _malformed(reason: str) -> ProblemError:
     return refuse(
         "malformed-parquet",
         422,
-        f"The body is no Parquet file: {reason[:200]}.",
-        "Send what pyarrow.parquet.write_table or pandas' to_parquet write.",
+        f"The body is not a Parquet file: {reason[:200]}.",
+        "Write it with pyarrow.parquet.write_table or with pandas' to_parquet.",
     )

@@ -1,6 +1,6 @@
-"""What the pages of a Parquet file say of themselves, read before any is unpacked: the footer may say something else.
+"""Page headers of a Parquet file, read before any page is unpacked, because the footer may differ from them.
 
-The headers are thrift structs in its compact protocol, as the format's parquet.thrift has them.
+The headers are thrift structs in the compact protocol (the format's parquet.thrift).
 """
 
 from __future__ import annotations
@@ -11,36 +11,35 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from mmap import mmap
 
-_MOST_PAGES = 2**16  # looking at one takes some ten microseconds
-_MOST_HEADER = 2**16  # bytes; the least and the largest value stand in it
-_MOST_DEPTH = 8  # of structs within structs
-# Numbers of the fields of a PageHeader that are read here, and of the encoding in the three kinds of data header.
+_MOST_PAGES = 2**16  # some 10 us each
+_MOST_HEADER = 2**16  # bytes; it holds the least and the largest value
+_MOST_DEPTH = 8  # of nested structs
+# Field numbers of a PageHeader, and of the encoding in the three kinds of data header.
 _UNPACKED, _PACKED = 2, 3
 _ENCODINGS = {5: 2, 7: 2, 8: 4}
-# Texts without their length beside them. One kind repeats the beginning of the one before, so that a few bytes a row
-# are as long as the longest; neither can be unpacked as a dictionary, in which a text of many rows is there once.
+# Encodings of texts that can expand a few bytes to a long text in each row, and that cannot be read as a dictionary.
 _DELTA_TEXTS = {6: "DELTA_LENGTH_BYTE_ARRAY", 7: "DELTA_BYTE_ARRAY"}
-_TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _STRUCT = 1, 2, 3, 7, 8, 12  # kinds of a value
+_TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _STRUCT = 1, 2, 3, 7, 8, 12  # types of a value
 
 
 class PagesError(ValueError):
-    """Pages that are none, or too many, or packed in a way that is not read."""
+    """Invalid pages, too many pages, or an unsupported encoding."""
 
 
 def unpacked_sizes(file: mmap, metadata: Any) -> Iterator[int]:
-    """Yield the bytes that each page takes unpacked.
+    """Yield the unpacked size of each page in bytes.
 
     Parameters
     ----------
     file
         The whole body.
     metadata
-        Its footer, pyarrow's `FileMetaData`.
+        The footer, pyarrow's `FileMetaData`.
 
     Raises
     ------
     PagesError
-        For a page that is none, for more than 65,536, and for texts told by their differences or lengths.
+        For an invalid page, for more than 65,536 pages, and for delta-encoded texts.
 
     """
     pages = 0
@@ -60,8 +59,8 @@ def unpacked_sizes(file: mmap, metadata: Any) -> Iterator[int]:
                     raise PagesError(f"more than {_MOST_PAGES:,} pages")
                 fields, length = _struct(file[place : place + _MOST_HEADER])
                 for kind, number in _ENCODINGS.items():
-                    if told := _DELTA_TEXTS.get(_number(fields.get(kind), number)):
-                        raise PagesError(f"a column of texts has the encoding {told}; PLAIN and dictionaries are read")
+                    if encoding := _DELTA_TEXTS.get(_number(fields.get(kind), number)):
+                        raise PagesError(f"a column of texts has the encoding {encoding}; use PLAIN or a dictionary")
                 unpacked, packed = _number(fields, _UNPACKED), _number(fields, _PACKED)
                 if unpacked < 0 or packed < 0:
                     raise PagesError("a page without its sizes")
@@ -70,22 +69,22 @@ def unpacked_sizes(file: mmap, metadata: Any) -> Iterator[int]:
 
 
 def _number(fields: Any, number: int) -> int:
-    """Return an integer of a struct, -1 where there is none."""
+    """Return an integer of a struct, or -1."""
     value = fields.get(number) if isinstance(fields, dict) else None
     return value if isinstance(value, int) else -1
 
 
 def _struct(buffer: bytes) -> tuple[dict[int, Any], int]:
-    """Return the integers and structs of a thrift struct by their numbers, and how many bytes it takes."""
+    """Return the integers and structs of a thrift struct by field number, and its length in bytes."""
     reader = _Compact(buffer)
     try:
         return reader.struct(0), reader.place
     except IndexError:
-        raise PagesError("a page's header that has no end") from None
+        raise PagesError("a page header without an end") from None
 
 
 class _Compact:
-    """Reads thrift's compact protocol."""
+    """Reader of thrift's compact protocol."""
 
     def __init__(self, buffer: bytes) -> None:
         self._buffer = buffer
@@ -94,7 +93,7 @@ class _Compact:
     def struct(self, depth: int) -> dict[int, Any]:
         """Return the fields of a struct."""
         if depth > _MOST_DEPTH:
-            raise PagesError("a page's header of very many levels")
+            raise PagesError("a page header of too many levels")
         fields: dict[int, Any] = {}
         number = 0
         while head := self._byte():
@@ -104,7 +103,7 @@ class _Compact:
         return fields
 
     def _value(self, kind: int, depth: int) -> Any:
-        """Return an integer or a struct; pass over anything else."""
+        """Return an integer or a struct; skip other types."""
         if kind in {_TRUE, _FALSE}:
             return kind == _TRUE
         if _BYTE < kind < _DOUBLE:
@@ -115,15 +114,15 @@ class _Compact:
             size = {_BYTE: 1, _DOUBLE: 8}.get(kind) or self._varint()
             self.place += size
             return None
-        raise PagesError("a page's header with what has no place there")  # lists, sets, maps: the format has none here
+        raise PagesError("a page header with an unexpected type")  # the format has no lists, sets or maps in it
 
     def _integer(self) -> int:
-        """Return a number that may be negative."""
+        """Return a signed integer."""
         coded = self._varint()
         return (coded >> 1) ^ -(coded & 1)
 
     def _varint(self) -> int:
-        """Return a number of seven bits a byte."""
+        """Return an unsigned integer of seven bits in each byte."""
         value = shift = 0
         while True:
             byte = self._byte()

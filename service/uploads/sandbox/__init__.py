@@ -1,7 +1,6 @@
-"""Reading of uploaded bodies in processes with limits: a crash, a bomb or an endless loop ends the reader alone.
+"""Reader processes with limits, so that a crash, a bomb or an endless loop ends only the reader of one body.
 
-    API process --(body, result, reply: descriptors)--> fork server --fork--> reader process, one a body
+    API process --(descriptors: body, result, reply)--> fork server --fork--> reader process of one body
 
-`processes` is the API's side, `forkserver` the program that forks, `child` the reader process, and `transfer` the file
-in which a request goes to a reader and its outcome comes back.
+May import the files of `uploads`. Start with `processes` (the API's side), then `forkserver`, `child`, `transfer`.
 """

@@ -1,9 +1,8 @@
-"""Fork server of the reader processes: a program that has the readers' libraries loaded, and forks one a body.
+"""Fork server of the reader processes: a program with the readers' libraries loaded that forks for each body.
 
-A start with pyarrow takes half a second, a fork some milliseconds. The API is a program of many threads, which must not
-fork; this one has a single thread. Each byte on standard input, a socket, brings three descriptors: body, result and
-reply. What the reader writes to its standard error goes to `reply`, and then a line of JSON with its end. The end of
-the input ends everything.
+A start with pyarrow takes half a second, a fork some milliseconds. The API has many threads and must not fork; this
+program has one. Each byte on standard input, a socket, carries three descriptors: body, result and reply. `reply` gets
+the standard error of the reader, then a line of JSON with its exit. The end of the input ends all processes.
 """
 
 from __future__ import annotations
@@ -26,35 +25,35 @@ from pathlib import Path
 import numpy as np
 
 from service.encoding.arrow import ARROW, has_arrow
-from service.uploads.registry import Apart, Limits, reader_of
+from service.uploads.registry import LabelColumns, Limits, reader_of
 from service.uploads.sandbox import child
 from worker.base.settings import Settings
 from worker.execution import process_guard
 
-ORDER = b"r"
-DESCRIPTORS = 3  # an order brings: body, result, reply
+REQUEST = b"r"
+DESCRIPTORS = 3  # of a request: body, result, reply
 
 
 @dataclass
 class Reader:
-    """A reader process at work."""
+    """Running reader process."""
 
     pid: int
     reply: int
     deadline: float
-    before: float  # bytes of memory at its start, which are the fork server's
+    before: float  # bytes of memory at its start, shared with the fork server
     is_late: bool = False
 
 
 class ForkServer:
-    """Forks a reader for each order, and reports its end.
+    """Server that forks a reader for each request, and reports its exit.
 
     Parameters
     ----------
     control
-        The socket of the orders.
+        Socket of the requests.
     seconds
-        Wall time of a reader.
+        Wall-time limit of a reader.
 
     """
 
@@ -63,15 +62,15 @@ class ForkServer:
         self._seconds = seconds
         self._selector = selectors.DefaultSelector()
         self._selector.register(control, selectors.EVENT_READ)
-        self._readers: dict[int, Reader] = {}  # by the pipe that ends with them
+        self._readers: dict[int, Reader] = {}  # by the pipe that closes at their end
 
     def serve(self) -> None:
-        """Serve until the API is gone."""
-        is_over = False
-        while not is_over:
-            for key, _ in self._selector.select(self._patience()):
+        """Serve until the API closes the socket."""
+        is_closed = False
+        while not is_closed:
+            for key, _ in self._selector.select(self._timeout()):
                 if key.fileobj is self._control:
-                    is_over = not self._order()
+                    is_closed = not self._accept()
                 else:
                     self._end(key.fd)
             for reader in self._readers.values():
@@ -81,14 +80,14 @@ class ForkServer:
         for reader in self._readers.values():
             os.kill(reader.pid, signal.SIGKILL)
 
-    def _patience(self) -> float | None:
-        """Return the seconds until a reader is late, None when none can be."""
-        left = [reader.deadline - time.monotonic() for reader in self._readers.values() if not reader.is_late]
-        return max(0.0, min(left)) if left else None
+    def _timeout(self) -> float | None:
+        """Return the seconds until the next deadline of a reader, or None."""
+        remaining = [reader.deadline - time.monotonic() for reader in self._readers.values() if not reader.is_late]
+        return max(0.0, min(remaining)) if remaining else None
 
-    def _order(self) -> bool:
-        """Fork for the next order; return whether there was one."""
-        message, descriptors, _, _ = socket.recv_fds(self._control, len(ORDER), DESCRIPTORS)
+    def _accept(self) -> bool:
+        """Fork for the next request; return False at the end of the input."""
+        message, descriptors, _, _ = socket.recv_fds(self._control, len(REQUEST), DESCRIPTORS)
         if not message:
             return False
         body, result, reply = descriptors
@@ -96,7 +95,7 @@ class ForkServer:
         server, before = os.getpid(), _memory()
         try:
             pid = os.fork()
-        except OSError as error:  # no memory, or too many processes
+        except OSError as error:  # out of memory, or too many processes
             _report(reply, error=str(error))
             for descriptor in (*descriptors, ended, alive):
                 os.close(descriptor)
@@ -104,9 +103,9 @@ class ForkServer:
         if pid == 0:
             try:
                 process_guard.die_with_parent(signal.SIGKILL, server)
-                _close_but({body, result, reply, alive})  # the API sees the end of `reply` when no process holds it
-                os.dup2(reply, 2)  # the last words of a library that ends the process
-            except BaseException:  # noqa: BLE001 # a reader never returns into the loop
+                _close_except({body, result, reply, alive})  # the API reads `reply` until no process holds it
+                os.dup2(reply, 2)  # a library may write there before it aborts
+            except BaseException:  # noqa: BLE001 # a reader must not return into the loop
                 os._exit(child.FAILED)
             child.work(body, result)
         for descriptor in (body, result, alive):
@@ -116,12 +115,12 @@ class ForkServer:
         return True
 
     def _end(self, ended: int) -> None:
-        """Report how a reader ended."""
+        """Report the exit of a reader."""
         self._selector.unregister(ended)
         os.close(ended)
         reader = self._readers.pop(ended)
         with contextlib.suppress(ProcessLookupError):
-            os.kill(reader.pid, signal.SIGKILL)  # one that closed its pipe by itself, and goes on
+            os.kill(reader.pid, signal.SIGKILL)  # it may have closed its pipe and still run
         _, status, used = os.wait4(reader.pid, 0)
         peak = max(0, used.ru_maxrss * 1024 - reader.before)
         _report(reader.reply, status=status, is_late=reader.is_late, seconds=used.ru_utime + used.ru_stime, peak=peak)
@@ -134,23 +133,23 @@ def _memory() -> int:
 
 
 def _report(reply: int, **fields: object) -> None:
-    with contextlib.suppress(OSError):  # the API has gone
+    with contextlib.suppress(OSError):  # the API has ended
         os.write(reply, json.dumps(fields).encode() + b"\n")
 
 
-def _close_but(kept: set[int]) -> None:
-    """Close all descriptors but these; the standard ones lead nowhere."""
-    nowhere = os.open(os.devnull, os.O_RDWR)
+def _close_except(kept: set[int]) -> None:
+    """Close all other descriptors, and open the standard ones on /dev/null."""
+    null = os.open(os.devnull, os.O_RDWR)
     for standard in range(3):
-        os.dup2(nowhere, standard)
+        os.dup2(null, standard)
     for path in list(Path("/dev/fd").iterdir()):
         if (descriptor := int(path.name)) > 2 and descriptor not in kept:
-            with contextlib.suppress(OSError):  # of the listing itself
+            with contextlib.suppress(OSError):  # the descriptor of the listing itself
                 os.close(descriptor)
 
 
 def _load() -> None:
-    """Load what the readers import when they need it, by reading small bodies."""
+    """Load the lazy imports of the readers by reading small bodies."""
     npz = io.BytesIO()
     np.savez_compressed(npz, data=np.zeros((2, 1)), l=np.array(["a", "b"]))
     bodies = {"text/csv": b"x,l\n1,a\n2,b\n", "application/zip": npz.getvalue()}
@@ -162,20 +161,20 @@ def _load() -> None:
         with pa.ipc.new_stream(stream, table.schema) as writer:
             writer.write_table(table)
         bodies[ARROW] = stream.getvalue()
-    with contextlib.suppress(OSError):  # without room for them the first bodies take some tenths of a second longer
+    with contextlib.suppress(OSError):  # on a full disk; the first bodies then load the libraries
         for kind, body in bodies.items():
             with tempfile.TemporaryFile() as file:
                 file.write(body)
                 file.seek(0)
-                reader_of(kind, "", Settings()).read(file, Limits(2, 2), Apart("l"))
+                reader_of(kind, "", Settings()).read(file, Limits(2, 2), LabelColumns("l"))
     gc.collect()
-    gc.freeze()  # what is shared with the readers stays shared
+    gc.freeze()  # keep the pages shared with the readers
 
 
 def main() -> None:
-    """Serve on standard input; the argument is the wall time of a reader in seconds."""
+    """Serve on standard input; the argument is the wall-time limit of a reader in seconds."""
     for signum in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
-        signal.signal(signum, signal.SIG_IGN)  # the end of the input ends it
+        signal.signal(signum, signal.SIG_IGN)  # only the end of the input stops it
     with socket.socket(fileno=os.dup(0)) as control:
         _load()
         ForkServer(control, float(sys.argv[1])).serve()

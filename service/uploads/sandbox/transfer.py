@@ -1,7 +1,7 @@
-"""The file between the API and a reader process: the request first, the outcome in its place afterwards.
+"""Shared file of the API and a reader process: first the request, then the outcome in its place.
 
-A request is JSON. An outcome is the bytes of arrays, then JSON, then the length of the JSON in eight bytes. Arrays that
-are mapped from the body stay there, and are described by their place.
+A request is JSON. An outcome is the bytes of arrays, then JSON, then the length of the JSON in eight bytes. An array
+that is mapped from the body is not copied; the outcome has its offset.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from service.uploads.label_columns import Apart
+from service.uploads.label_columns import LabelColumns
 from service.uploads.limits import Limits
 from worker.records.dataset import EXTRAS, Table
 
@@ -29,35 +29,37 @@ _MEMBERS = ("values", *EXTRAS)
 
 
 @dataclass(frozen=True)
-class Order:
-    """A body to read: its media type, and how it is to be read within which limits."""
+class ReadRequest:
+    """Request to read a body: its media type, options and limits."""
 
     content_type: str
     limits: Limits
-    apart: Apart
-    memory: int  # bytes beyond what the reader process has at its start
+    label_columns: LabelColumns
+    memory: int  # bytes beyond those at the start of the reader process
     cpu: int  # seconds of processor time
 
     def write(self, file: IO[bytes]) -> None:
-        """Write it into an empty file."""
+        """Write the request into an empty file."""
         file.write(json.dumps(asdict(self)).encode())
         file.flush()
 
     @classmethod
     def read(cls, file: IO[bytes]) -> Self:
-        """Return the order of a file, and empty the file."""
+        """Return the request of a file, and empty the file."""
         file.seek(0)
         fields = json.loads(file.read())
         file.seek(0)
         file.truncate()
-        return cls(**{**fields, "limits": Limits(**fields["limits"]), "apart": Apart(**fields["apart"])})
+        return cls(
+            **{**fields, "limits": Limits(**fields["limits"]), "label_columns": LabelColumns(**fields["label_columns"])}
+        )
 
 
 def write_table(file: IO[bytes], table: Table) -> None:
-    """Write a table as the outcome; its arrays are copied unless they are mapped from the body."""
+    """Write a table as the outcome; copy the arrays that are not mapped from the body."""
     arrays = {"values": table.values, **table.extras}
-    places = {name: _mapped(array) or _copied(file, array) for name, array in arrays.items()}
-    write_outcome(file, {"table": {**places, "names": table.names, "source": table.source}})
+    locations = {name: _mapped(array) or _copied(file, array) for name, array in arrays.items()}
+    write_outcome(file, {"table": {**locations, "names": table.names, "source": table.source}})
 
 
 def write_outcome(file: IO[bytes], outcome: dict[str, Any]) -> None:
@@ -74,26 +76,26 @@ def read_outcome(file: IO[bytes]) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        When there is none that is whole.
+        If the outcome is incomplete.
 
     """
     size = os.fstat(file.fileno()).st_size
     length = int.from_bytes(os.pread(file.fileno(), _LENGTH, max(0, size - _LENGTH)), "little")
     if not 0 < length <= min(_MOST_JSON, size - _LENGTH):
-        raise ValueError("the outcome is not whole")
+        raise ValueError("the outcome is incomplete")
     outcome = json.loads(os.pread(file.fileno(), length, size - _LENGTH - length))
     if not isinstance(outcome, dict):
-        raise TypeError("the outcome is no object")
+        raise TypeError("the outcome is not an object")
     return outcome
 
 
 def table_of(outcome: dict[str, Any], body: IO[bytes], result: IO[bytes]) -> Table:
-    """Return the table of an outcome, its arrays mapped from the body and from the file of the outcome.
+    """Return the table of an outcome, with its arrays mapped from the body and the result file.
 
     Raises
     ------
     ValueError, TypeError, KeyError
-        When an array is of no kind that a table has, or not within its file.
+        If an array has an unexpected dtype, or is not within its file.
 
     """
     files = {"body": body, "result": result}
@@ -102,7 +104,7 @@ def table_of(outcome: dict[str, Any], body: IO[bytes], result: IO[bytes]) -> Tab
 
 
 def _mapped(array: Array) -> dict[str, Any] | None:
-    """Return the place of an array in the body, None when it is not mapped from there as a whole."""
+    """Return the location of an array in the body, or None if it is not a whole map of it."""
     if not isinstance(array, np.memmap) or array.base is None or isinstance(array.base, np.ndarray):
         return None
     order = "C" if array.flags.c_contiguous else "F"
@@ -110,20 +112,20 @@ def _mapped(array: Array) -> dict[str, Any] | None:
 
 
 def _copied(file: IO[bytes], array: Array) -> dict[str, Any]:
-    """Write an array; return its place."""
+    """Write an array; return its location."""
     offset = -(-file.tell() // _ALIGNED) * _ALIGNED
     file.seek(offset)
     file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return {"file": "result", "offset": offset, "dtype": array.dtype.str, "shape": array.shape, "order": "C"}
 
 
-def _array(file: IO[bytes], place: dict[str, Any]) -> Array:
-    dtype, shape, offset = np.dtype(place["dtype"]), tuple(place["shape"]), place["offset"]
+def _array(file: IO[bytes], location: dict[str, Any]) -> Array:
+    dtype, shape, offset = np.dtype(location["dtype"]), tuple(location["shape"]), location["offset"]
     if dtype.kind not in _KINDS or not all(type(size) is int and size > 0 for size in (*shape, dtype.itemsize)):
-        raise ValueError(f"an array of {dtype} and shape {shape}")
+        raise ValueError(f"unexpected array of {dtype} and shape {shape}")
     if (
         type(offset) is not int
         or not 0 <= offset <= os.fstat(file.fileno()).st_size - math.prod(shape) * dtype.itemsize
     ):
         raise ValueError("an array is not within its file")
-    return np.memmap(file, dtype, "r", offset, shape, "F" if place["order"] == "F" else "C")
+    return np.memmap(file, dtype, "r", offset, shape, "F" if location["order"] == "F" else "C")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from service.cli.data_folder import held, reached, told
+from service.cli.data_folder import connected, locked, published
 from service.cli.main import main
-from service.cli.start_error import StartError
+from service.cli.options import StartError
 from worker.base.clock import now_iso
 from worker.base.settings import Settings
 from worker.storage.datasets import Table
@@ -90,34 +90,34 @@ def test_what_cannot_be_done_is_said_and_changes_nothing(
 def test_a_folder_is_reached_whether_its_servers_run_or_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Stopped, its servers are started for the moment; running, they are found by what was written for the owner."""
     stopped = Settings(data_dir=str(tmp_path))
-    with reached(stopped) as here:
-        here.client.set("glle:one", now_iso())
-        here.datasets.add(Table(values=np.ones((2, 2)), source={}))
-        running = here.settings
-        with told(tmp_path, running):
+    with connected(stopped) as stores:
+        stores.client.set("glle:one", now_iso())
+        stores.datasets.add(Table(values=np.ones((2, 2)), source={}))
+        running = stores.settings
+        with published(tmp_path, running):
             assert (tmp_path / "servers.json").stat().st_mode & 0o077 == 0
-            with reached(stopped) as there:
-                assert there.settings.redis_url == running.redis_url
-                assert there.client.get("glle:one") == here.client.get("glle:one")
+            with connected(stopped) as running_stores:
+                assert running_stores.settings.redis_url == running.redis_url
+                assert running_stores.client.get("glle:one") == stores.client.get("glle:one")
             backup = ["backup", str(tmp_path / "backup.tar"), "--data-dir", str(tmp_path)]
             assert main(backup) == 0
         assert not (tmp_path / "servers.json").exists()
         assert main(backup) == 2
-    assert "where its servers are cannot be read" in capsys.readouterr().err
-    with reached(stopped) as again:
+    assert "the addresses of its servers cannot be read" in capsys.readouterr().err
+    with connected(stopped) as again:
         assert again.client.get("glle:one")
 
 
 def test_who_holds_a_folder_is_alone(tmp_path: Path) -> None:
     """A second tree, or a restore beside one that just starts, is refused; half an address is, too."""
-    with held(tmp_path), pytest.raises(StartError, match="uses"), held(tmp_path):
+    with locked(tmp_path), pytest.raises(StartError, match="uses"), locked(tmp_path):
         pass
-    with pytest.raises(StartError, match="Set both"), reached(replace(Settings(), redis_url="redis://127.0.0.1:1")):
+    with pytest.raises(StartError, match="Set both"), connected(replace(Settings(), redis_url="redis://127.0.0.1:1")):
         pass
 
 
 def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A misspelled one has nothing to back up."""
     assert main(["backup", str(tmp_path), "--data-dir", str(tmp_path / "misspelled")]) == 2
-    assert "There is no data folder" in capsys.readouterr().err
+    assert "does not exist" in capsys.readouterr().err
     assert not (tmp_path / "misspelled").exists()

@@ -196,9 +196,9 @@ def test_report_as_text_and_as_json(
     monkeypatch.setenv("GLLE_WORKER", "3")
     assert main.main(["doctor"]) == 0
     told = capsys.readouterr().out.splitlines()
-    assert told[0] == "warning  settings: No settings: GLLE_WORKER."
+    assert told[0] == "warning  settings: Not settings: GLLE_WORKER."
     assert told[1].startswith("         -> ")
-    assert told[-1].endswith(" 0 to repair.")
+    assert told[-1].endswith(" 0 problems.")
     monkeypatch.setenv("GLLE_REDIS_URL", broken)
     assert main.main(["doctor", "--json"]) == 1
     report = json.loads(capsys.readouterr().out)

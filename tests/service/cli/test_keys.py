@@ -87,7 +87,7 @@ def test_revoke_ends_a_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         (["create", "--scope", "all"], 2, "invalid choice: 'all'"),
         (["create", "--expires-days", "-1"], 2, "-1 is not between 0 and 36,500"),
         (["rotate", "x", "--overlap-hours", "nan"], 2, "nan is not between 0 and 36,500"),
-        ([], 2, "arguments are required: what"),
+        ([], 2, "arguments are required: action"),
     ],
 )
 def test_what_cannot_be_done_is_said_with_its_remedy(
@@ -108,9 +108,9 @@ def test_whoever_starts_it_for_others_is_told_that_nobody_can_enter(
 ) -> None:
     """Before the first key a service that others reach says how to make one; afterwards, and on loopback, nothing."""
     reached = Settings(data_dir=str(tmp_path), host="192.0.2.1")
-    main._warn_of_shut_door(reached)
+    main._check_access(reached)
     assert "`glle keys create`" in capsys.readouterr().err
-    main._warn_of_shut_door(Settings(data_dir=str(tmp_path)))
+    main._check_access(Settings(data_dir=str(tmp_path)))
     KeyStore(tmp_path).create("alice", ("read",), "", None)
-    main._warn_of_shut_door(reached)
+    main._check_access(reached)
     assert capsys.readouterr().err == ""

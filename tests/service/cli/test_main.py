@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import socket
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -80,6 +82,14 @@ def test_port_in_use_is_a_clear_error(capsys: pytest.CaptureFixture[str], tmp_pa
     assert not (tmp_path / "data").exists()
 
 
+def test_commands_use_one_blas_thread() -> None:
+    """The variables are set before the first import of numpy, which reads them once."""
+    imports = "import os, sys; from service.cli import BLAS_VARIABLES"
+    code = f"{imports}; assert 'numpy' not in sys.modules; print(*map(os.getenv, BLAS_VARIABLES))"
+    ran = subprocess.run([sys.executable, "-c", code], env={}, capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["1"] * 3
+
+
 def test_sockets_know_that_they_are_tcp() -> None:
     """With it asyncio switches Nagle's algorithm off; without, an answer takes 40 ms more."""
     with main.listen("127.0.0.1", 0) as made:
@@ -109,7 +119,7 @@ def test_the_api_looks_where_its_socket_listens(monkeypatch: pytest.MonkeyPatch,
         ({}, ["up", "--workers", "0"], "--workers 0 must be an integer of at least 1."),
         ({"GLLE_LOG_FORMAT": "xml"}, ["settings"], "GLLE_LOG_FORMAT='xml' must be one of text, json."),
         ({}, ["serve", "--redis-url", "redis://:hidden@x"], "set GLLE_REDIS_URL instead"),
-        ({"GLLE_WORKER": "3"}, ["settings"], "GLLE_WORKER is no setting"),
+        ({"GLLE_WORKER": "3"}, ["settings"], "GLLE_WORKER is not a setting"),
     ],
 )
 def test_what_keeps_it_from_starting_is_said(
@@ -125,5 +135,5 @@ def test_what_keeps_it_from_starting_is_said(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     code = main.main(command)
-    assert code == (0 if "is no setting" in told else 2)
+    assert code == (0 if "is not a setting" in told else 2)
     assert told in capsys.readouterr().err

@@ -12,8 +12,8 @@ import redis
 from service.encoding.aborted import BrokenOffError
 from service.encoding.selection import Selection
 from service.responses.draws import _Result
-from service.submission import dependencies
-from service.submission.dependencies import wait_for_it_again
+from service.submission import jobs
+from service.submission.jobs import wait_for_evicted
 from tests.conftest import evict, until
 from worker.records.draws import DrawKey
 
@@ -95,7 +95,7 @@ def test_the_wait_ends_with_the_job(stores: Stores, done: Job, end: str) -> None
 
     def wait() -> None:
         try:
-            wait_for_it_again(stores, done)
+            wait_for_evicted(stores, done)
         except BrokenOffError as error:
             caught.append(error)
         else:
@@ -116,8 +116,8 @@ def test_the_wait_ends_with_the_job(stores: Stores, done: Job, end: str) -> None
 
 def test_few_threads_wait(stores: Stores, done: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where too many wait already the answer is broken off, and the job is left alone."""
-    monkeypatch.setattr(dependencies, "_WAITING", threading.BoundedSemaphore(1))
-    assert dependencies._WAITING.acquire()
+    monkeypatch.setattr(jobs, "_WAITING", threading.BoundedSemaphore(1))
+    assert jobs._WAITING.acquire()
     with pytest.raises(BrokenOffError, match="too many"):
-        wait_for_it_again(stores, done)
+        wait_for_evicted(stores, done)
     assert stores.jobs.fetch(done.id).round == 0

@@ -189,8 +189,8 @@ def test_get_waits_for_the_job_that_is_to_make_it(client: httpx.Client, stores: 
         ({"scores": ["beauty"]}, "invalid-parameter", "beauty"),
         ({"scores": ["procrustes"]}, "invalid-parameter", "truth"),
         ({"scores": [], "labels": "SELF"}, "invalid-shape", "column of integers"),
-        ({"scores": [], "truth": "SELF"}, "invalid-parameter", "truth is given"),
-        ({"scores": ["trustworthiness"], "n_neighbors": 40}, "invalid-parameter", "at most 39"),
+        ({"scores": [], "truth": "SELF"}, "invalid-parameter", "uses truth"),
+        ({"scores": ["trustworthiness"], "n_neighbors": 40}, "invalid-parameter", "n_neighbors <= 39"),
     ],
 )
 def test_refused_before_anything_is_queued(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import glle_engine
-from service.explorer.static_files import FOLDER, MEDIA, files
+from service.explorer.routes import FOLDER, MEDIA, files
 
 if TYPE_CHECKING:
     import httpx

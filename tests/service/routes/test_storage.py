@@ -137,7 +137,7 @@ def test_glle_store_shows_and_sweeps(
     assert main.main(["store", "show"]) == 0
     assert capsys.readouterr().out.startswith("1 objects of 1,04")
     assert main.main(["store", "sweep", "--age-hours", "0"]) == 0
-    assert "0 had expired, 1 were about nothing; 1 were removed" in capsys.readouterr().out
+    assert "0 expired, 1 unreferenced; 1 removed" in capsys.readouterr().out
     monkeypatch.setenv("GLLE_STORE_URL", "")
     assert main.main(["store", "show"]) == 2
     assert "GLLE_STORE_URL is not set" in capsys.readouterr().err

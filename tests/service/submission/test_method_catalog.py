@@ -14,7 +14,7 @@ from glle_engine.metrics.registry import SCORES
 from service.schemas.embeddings import EmbeddingIn
 from service.schemas.resources import PosteriorIn
 from service.submission.method_catalog import METHODS, PosteriorMethod
-from service.submission.planning import planned
+from service.submission.planning import Plan
 
 if TYPE_CHECKING:
     import httpx
@@ -77,7 +77,7 @@ def test_schema_of_an_embedding_has_the_methods_own_parameters(name: str) -> Non
     assert list(checks.iter_errors(request)) == []
     assert list(checks.iter_errors({**request, "parameters": {"nope": 1}})) != []
     assert list(checks.iter_errors({**request, "labels": None})) != [] or not one.labels
-    assert planned(EmbeddingIn(**request)).spec == one.spec()
+    assert Plan.of(EmbeddingIn(**request)).spec == one.spec()
 
 
 def test_a_missing_extra_is_told(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:

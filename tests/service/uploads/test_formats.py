@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from service.uploads.registry import Apart, Limits, reader_of
+from service.uploads.registry import LabelColumns, Limits, reader_of
 from worker.base.problems import Problem, ProblemError
 from worker.base.settings import Settings
 
@@ -26,7 +26,7 @@ def read(body: bytes | str, kind: str, label: str | None = None, color: str | No
     with tempfile.TemporaryFile() as file:
         file.write(body.encode() if isinstance(body, str) else body)
         file.seek(0)
-        table = reader_of(kind, "", Settings()).read(file, LIMITS, Apart(label, color))
+        table = reader_of(kind, "", Settings()).read(file, LIMITS, LabelColumns(label, color))
         assert not file.closed
     return table
 

@@ -17,7 +17,7 @@ from pyarrow import parquet
 
 from service.uploads import label_columns
 from service.uploads.formats import arrow_columns, arrow_stream
-from service.uploads.registry import Apart, Limits, reader_of
+from service.uploads.registry import LabelColumns, Limits, reader_of
 from tests.service.uploads.test_formats import header, npy, read, refused
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings
@@ -162,7 +162,7 @@ def limited(body: bytes, kind: str, inflated: int) -> ProblemError:
         file.write(body)
         file.seek(0)
         with pytest.raises(ProblemError) as caught:
-            reader_of(kind, "", Settings()).read(file, Limits(10**6, 10**4, inflated), Apart())
+            reader_of(kind, "", Settings()).read(file, Limits(10**6, 10**4, inflated), LabelColumns())
         assert os.fstat(file.fileno()).st_size == len(body)  # nothing was unpacked
     return caught.value
 

@@ -21,10 +21,10 @@ from pyarrow import parquet
 
 from qa.inputs.hostile.bodies.bombs import ABORTING_PARQUET, arrow_schema_bomb, npz_labels_bomb, parquet_footer_bomb
 from service.encoding.arrow import ARROW, PARQUET
-from service.uploads.registry import Apart, Limits, Reader, reader_of
+from service.uploads.registry import LabelColumns, Limits, Reader, reader_of
 from service.uploads.sandbox import child
-from service.uploads.sandbox.processes import Ended, ReaderProcesses
-from service.uploads.sandbox.transfer import Order, read_outcome, table_of, write_outcome
+from service.uploads.sandbox.processes import ReaderExit, ReaderProcesses
+from service.uploads.sandbox.transfer import ReadRequest, read_outcome, table_of, write_outcome
 from tests.conftest import until
 from worker.base.problems import ProblemError
 from worker.base.settings import Settings
@@ -48,13 +48,13 @@ def settings(folder: Path, **more: Any) -> Settings:
 
 
 @pytest.fixture(scope="module")
-def ends() -> list[Ended]:
+def ends() -> list[ReaderExit]:
     """The ends of the readers so far."""
     return []
 
 
 @pytest.fixture(scope="module")
-def processes(tmp_path_factory: pytest.TempPathFactory, ends: list[Ended]) -> Iterator[ReaderProcesses]:
+def processes(tmp_path_factory: pytest.TempPathFactory, ends: list[ReaderExit]) -> Iterator[ReaderProcesses]:
     """Readers with little memory, for the module."""
     made = ReaderProcesses(settings(tmp_path_factory.mktemp("readers"), reader_bytes=2**27), ends.append)
     yield made
@@ -69,10 +69,10 @@ def stored(body: bytes) -> IO[bytes]:
     return file
 
 
-def read(processes: ReaderProcesses, kind: str, body: bytes, apart: Apart | None = None) -> Table:
+def read(processes: ReaderProcesses, kind: str, body: bytes, label_columns: LabelColumns | None = None) -> Table:
     """Read a body in a process."""
     with stored(body) as file:
-        return processes.read(kind, file, LIMITS, apart or Apart())
+        return processes.read(kind, file, LIMITS, label_columns or LabelColumns())
 
 
 def refused(processes: ReaderProcesses, kind: str, body: bytes) -> Problem:
@@ -125,31 +125,31 @@ def packed(table: Any) -> bytes:
 
 CELLS = zip(X.tolist(), LABELS, strict=True)
 ROWS = "\n".join(f"{a!r},{b!r},{c!r},{label},{i}" for i, ((a, b, c), label) in enumerate(CELLS))
-BODIES: dict[str, tuple[str, bytes, Apart]] = {
-    "npy": (NPY, saved(X), Apart()),
-    "npy, Fortran, big-endian": (NPY, saved(np.asfortranarray(X.astype(">f4"))), Apart()),
-    "npy, one row": (NPY, saved(X[:1]), Apart()),
+BODIES: dict[str, tuple[str, bytes, LabelColumns]] = {
+    "npy": (NPY, saved(X), LabelColumns()),
+    "npy, Fortran, big-endian": (NPY, saved(np.asfortranarray(X.astype(">f4"))), LabelColumns()),
+    "npy, one row": (NPY, saved(X[:1]), LabelColumns()),
     "npz": (
         NPZ,
         zipped(data=X, labels=np.array(LABELS), color=X[:, 0], coordinates=X[:, :2], names=np.array(list("xyz"))),
-        Apart(),
+        LabelColumns(),
     ),
-    "npz, float32, Fortran": (NPZ, zipped(X=np.asfortranarray(X.astype("f4"))), Apart()),
-    "npz, labels of numbers": (NPZ, zipped(X=X, l=np.arange(6)), Apart("l")),
-    "csv": (CSV, f"x,y,z,l,c\n{ROWS}\n".encode(), Apart("l", "c")),
-    "json": (JSON, b'{"data": [[1, 2], [3, 4.5]], "names": ["x", "\\u00fc"], "labels": ["a", ""]}', Apart()),
-    "arrow": (ARROW, streamed(frame(l=LABELS, c=np.arange(6.0))), Apart("l", "c")),
-    "parquet": (PARQUET, packed(frame(l=LABELS, c=np.arange(6.0))), Apart("l", "c")),
+    "npz, float32, Fortran": (NPZ, zipped(X=np.asfortranarray(X.astype("f4"))), LabelColumns()),
+    "npz, labels of numbers": (NPZ, zipped(X=X, l=np.arange(6)), LabelColumns("l")),
+    "csv": (CSV, f"x,y,z,l,c\n{ROWS}\n".encode(), LabelColumns("l", "c")),
+    "json": (JSON, b'{"data": [[1, 2], [3, 4.5]], "names": ["x", "\\u00fc"], "labels": ["a", ""]}', LabelColumns()),
+    "arrow": (ARROW, streamed(frame(l=LABELS, c=np.arange(6.0))), LabelColumns("l", "c")),
+    "parquet": (PARQUET, packed(frame(l=LABELS, c=np.arange(6.0))), LabelColumns("l", "c")),
 }
 
 
 @pytest.mark.parametrize("name", BODIES)
 def test_a_process_reads_what_the_reader_reads(processes: ReaderProcesses, name: str) -> None:
     """Values, dtypes, memory order and all that is beside them come through as they are."""
-    kind, body, apart = BODIES[name]
+    kind, body, label_columns = BODIES[name]
     with stored(body) as file:
-        expected = reader_of(kind, "", Settings()).read(file, LIMITS, apart)
-        found = read(processes, kind, body, apart)
+        expected = reader_of(kind, "", Settings()).read(file, LIMITS, label_columns)
+        found = read(processes, kind, body, label_columns)
         assert (found.names, found.source) == (expected.names, expected.source)
         assert list(found.extras) == list(expected.extras)
         for array, wanted in zip(
@@ -163,11 +163,11 @@ def test_problems_come_through(processes: ReaderProcesses) -> None:
     """The refusal of a process is that of the reader, to the last word."""
     body = b"x,y\n1,2\n3,oops\n"
     with stored(body) as file, pytest.raises(ProblemError) as caught:
-        reader_of(CSV, "", Settings()).read(file, LIMITS, Apart())
+        reader_of(CSV, "", Settings()).read(file, LIMITS, LabelColumns())
     assert refused(processes, CSV, body) == caught.value.problem
 
 
-def test_a_body_that_crashes_its_reader_is_refused(processes: ReaderProcesses, ends: list[Ended]) -> None:
+def test_a_body_that_crashes_its_reader_is_refused(processes: ReaderProcesses, ends: list[ReaderExit]) -> None:
     """The process that read it is gone, and the fork server is the same; the next body is read."""
     before = pid(processes)
     for _ in range(3):
@@ -254,7 +254,7 @@ def test_errors_of_a_reader_are_its_exit_code(monkeypatch: pytest.MonkeyPatch, e
     monkeypatch.setattr(child, "restrict", lambda *_: None)
     monkeypatch.setattr(os, "_exit", codes.append)
     with stored(b"1\n") as file, stored(b"") as out:
-        Order(CSV, LIMITS, Apart(), 2**27, 1).write(out)
+        ReadRequest(CSV, LIMITS, LabelColumns(), 2**27, 1).write(out)
         child.work(os.dup(file.fileno()), os.dup(out.fileno()))
     assert codes == [code]
 
@@ -262,19 +262,19 @@ def test_errors_of_a_reader_are_its_exit_code(monkeypatch: pytest.MonkeyPatch, e
 @pytest.mark.parametrize(
     ("ended", "code"),
     [
-        (Ended(signal.SIGSEGV), "reader-crashed"),
-        (Ended(signal.SIGABRT), "reader-crashed"),
-        (Ended(1 << 8), "reader-crashed"),
-        (Ended(0), "reader-crashed"),
-        (Ended(signal.SIGABRT, words="terminate called: std::bad_alloc"), "reader-memory"),
-        (Ended(signal.SIGKILL), "reader-memory"),
-        (Ended(child.NO_MEMORY << 8), "reader-memory"),
-        (Ended(signal.SIGXCPU, seconds=60), "reader-timeout"),
-        (Ended(signal.SIGKILL, seconds=61), "reader-timeout"),
-        (Ended(signal.SIGKILL, is_late=True), "reader-timeout"),
+        (ReaderExit(signal.SIGSEGV), "reader-crashed"),
+        (ReaderExit(signal.SIGABRT), "reader-crashed"),
+        (ReaderExit(1 << 8), "reader-crashed"),
+        (ReaderExit(0), "reader-crashed"),
+        (ReaderExit(signal.SIGABRT, stderr="terminate called: std::bad_alloc"), "reader-memory"),
+        (ReaderExit(signal.SIGKILL), "reader-memory"),
+        (ReaderExit(child.NO_MEMORY << 8), "reader-memory"),
+        (ReaderExit(signal.SIGXCPU, seconds=60), "reader-timeout"),
+        (ReaderExit(signal.SIGKILL, seconds=61), "reader-timeout"),
+        (ReaderExit(signal.SIGKILL, is_late=True), "reader-timeout"),
     ],
 )
-def test_each_end_has_its_problem(processes: ReaderProcesses, ended: Ended, code: str) -> None:
+def test_each_end_has_its_problem(processes: ReaderProcesses, ended: ReaderExit, code: str) -> None:
     """A signal, an exit code or nothing at all: the problem names a remedy."""
     with stored(b"") as file, stored(b"") as out, pytest.raises(ProblemError) as caught:
         processes._table(ended, CSV, file, out)
@@ -290,7 +290,7 @@ def test_what_is_not_the_bodys_fault_is_no_problem_of_it(
 ) -> None:
     """A full disk is one of the API, too (507), and a bug a bug (500)."""
     with stored(b"") as file, stored(b"") as out, pytest.raises(error):
-        processes._table(Ended(code << 8, words="Traceback"), CSV, file, out)
+        processes._table(ReaderExit(code << 8, stderr="Traceback"), CSV, file, out)
 
 
 def test_an_outcome_that_is_no_table_is_a_crash(processes: ReaderProcesses) -> None:
@@ -298,7 +298,7 @@ def test_an_outcome_that_is_no_table_is_a_crash(processes: ReaderProcesses) -> N
     with stored(b"") as file, stored(b"") as out:
         write_outcome(out, {"table": {}})
         with pytest.raises(ProblemError) as caught:
-            processes._table(Ended(0), CSV, file, out)
+            processes._table(ReaderExit(0), CSV, file, out)
         assert caught.value.problem.code == "reader-crashed"
 
 
@@ -389,7 +389,8 @@ def test_the_end_of_the_api_ends_the_fork_server(tmp_path: Path) -> None:
     """However it ends: its end of the socket goes with it."""
     (tmp_path / "incoming").mkdir()
     program = (
-        "import time\nfrom service.uploads.sandbox.processes import ReaderProcesses\nfrom worker.base.settings import Settings\n"
+        "import time\nfrom service.uploads.sandbox.processes import ReaderProcesses\n"
+        "from worker.base.settings import Settings\n"
         f"readers = ReaderProcesses(Settings(data_dir={str(tmp_path)!r}))\nreaders.start()\n"
         "print(readers._server._process.pid, flush=True)\ntime.sleep(600)\n"
     )
@@ -420,7 +421,7 @@ def test_turns_are_waited_for_without_a_thread(tmp_path: Path) -> None:
     most: list[int] = []
 
     async def one() -> None:
-        async with readers.turn():
+        async with readers.slot():
             at_once[0] += 1
             most.append(at_once[0])
             await anyio.sleep(0.01)
@@ -431,12 +432,12 @@ def test_turns_are_waited_for_without_a_thread(tmp_path: Path) -> None:
             for _ in range(6):
                 group.start_soon(one)
         assert (len(most), max(most)) == (6, 2)
-        async with full.turn():
+        async with full.slot():
             with pytest.raises(ProblemError) as caught:
-                async with full.turn():
+                async with full.slot():
                     pass
             assert (caught.value.problem.code, caught.value.problem.status) == ("readers-busy", 503)
-        async with full.turn():
+        async with full.slot():
             pass
 
     anyio.run(all_of_them)

@@ -1,0 +1,75 @@
+"""Parameters and documented responses that several routes share."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from fastapi import Depends, Path, Query, Request
+
+from glle_engine.base.spec import Align, Source
+from service.encoding.arrays import Dtype
+from service.middleware.authentication import tenant_of
+from service.schemas.resources import COUNTER, JobOut
+from service.submission.idempotency import IN_USE, Key
+from worker.stores import Stores
+
+
+def _stores(request: Request) -> Stores:
+    """Return the stores, restricted to the request's tenant."""
+    stores = request.app.state.stores_of(tenant_of(request.scope))
+    assert isinstance(stores, Stores)
+    return stores
+
+
+TenantStores = Annotated[Stores, Depends(_stores)]
+Id = Annotated[str, Path(alias="id")]
+
+Wait = Annotated[float, Query(ge=0, allow_inf_nan=False, description="Seconds to wait for the job to end.")]
+# A query parameter like `wait`, because it concerns this request and not the identity of its result.
+Deadline = Annotated[
+    float | None,
+    Query(
+        gt=0,
+        le=366 * 86400,
+        allow_inf_nan=False,
+        description="Seconds after which an unfinished job fails; of requests that share a job the latest counts.",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class CommandOptions:
+    """Options of a request that creates a job."""
+
+    wait: Wait = 0.0
+    deadline: Deadline = None
+    key: Key = None
+
+
+Command = Annotated[CommandOptions, Depends()]
+
+IndexPath = Annotated[int, Path(ge=0, le=COUNTER, description="Index of the draw in the stream.")]
+FirstQuery = Annotated[int, Query(ge=0, le=COUNTER, description="Index of the first draw.")]
+SeedQuery = Annotated[int, Query(ge=0, le=COUNTER, description="Stream of draws.")]
+ScaleQuery = Annotated[
+    Annotated[float, Query(ge=0, allow_inf_nan=False)] | Literal["auto"],
+    Query(description="Factor on the covariance; auto: the scale that half-sampling suggests."),
+]
+SourceQuery = Annotated[Source, Query(description="Law of the weights.")]
+AlignQuery = Annotated[Align, Query(description="Whether to rotate the draw to the reference embedding.")]
+DtypeQuery = Annotated[Dtype, Query(description="float32 halves the bytes.")]
+
+ACCEPTED: dict[int | str, dict[str, Any]] = {
+    202: {"model": JobOut, "description": "The job is in progress: see Location and Retry-After."}
+}
+DONE: dict[int | str, dict[str, Any]] = {
+    200: {"model": JobOut, "description": "The job has succeeded: see links.result."},
+    **ACCEPTED,
+}
+NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "The client's copy is current."}}
+
+LATE = {"_504": "The job did not end by its deadline."}
+COMMAND = {"_413": "Body too long.", "_415": "Not JSON.", **LATE}
+CANCELLED = {"_409": "The job was cancelled while this request waited. " + IN_USE}
+NOT_FITTED = {"_404": "No such posterior.", "_409": "The fit is not complete, or its job was cancelled."}
+ON_POSTERIOR = {**NOT_FITTED, "_409": f"{NOT_FITTED['_409']} {IN_USE}", **COMMAND}
+ON_DATASET = {"_404": "No such data set.", **CANCELLED, **COMMAND}

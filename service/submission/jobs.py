@@ -1,0 +1,159 @@
+"""Create jobs and wait for them, and the responses that report a job."""
+
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from fastapi import Response
+from starlette.concurrency import run_in_threadpool
+
+from service.encoding.aborted import BrokenOffError
+from service.schemas.resources import JobOut
+from service.submission.validation import require_success
+from service.submission.waiting import WAITS
+from worker.analyses.base import AnalysisSpec
+from worker.base.numerics import numbers_for
+from worker.jobs.store import Job
+from worker.records.cache_entry import Entry
+from worker.records.dataset import Array
+from worker.records.priority import ANY_TIME, Terms
+from worker.records.tenants import DEFAULT
+from worker.storage.posteriors import PosteriorRecord
+from worker.stores import Stores
+
+AGAIN_SECONDS = 30.0  # how long a response that has begun waits for an evicted result
+LOOK_SECONDS = 0.05
+_WAITING = threading.BoundedSemaphore(8)  # of some 40 threads
+
+
+def accepted(job: Job) -> Response:
+    """Return 202 with the job, its location and Retry-After."""
+    body = JobOut.of(job).model_dump_json()
+    headers = {"Location": f"/v1/jobs/{job.id}", "Retry-After": "1"}
+    return Response(body, 202, headers, "application/json")
+
+
+async def job_response(stores: Stores, submit: Callable[[], Job], wait: float) -> Response:
+    """Submit a job; return 200 once it has succeeded, else 202 after the wait, or raise its problem."""
+    job = await settle(stores, await run_in_threadpool(submit), wait)
+    if job.is_open:
+        return accepted(job)
+    require_success(job)
+    headers = {"Location": f"/v1/jobs/{job.id}"}
+    return Response(JobOut.of(job).model_dump_json(), 200, headers, "application/json")
+
+
+async def computed(
+    stores: Stores, cached: Callable[[], Entry | None], submit: Callable[[], Job], wait: float
+) -> Entry | Job:
+    """Submit the job of a missing cache entry; return the entry, or the job if the entry is still missing.
+
+    Parameters
+    ----------
+    cached
+        Reads the entry from the cache.
+    wait
+        Seconds to wait for the job.
+
+    """
+    job = await settle(stores, await run_in_threadpool(submit), wait)
+    if job.is_open:
+        return job
+    require_success(job)
+    entry = await run_in_threadpool(cached)
+    return job if entry is None else entry  # a busy cache may evict it at once
+
+
+async def settle(stores: Stores, job: Job, wait: float) -> Job:
+    """Return a job once it has ended, or after `wait` seconds, or at once if too many requests wait."""
+    wait = min(wait, stores.settings.max_wait)
+    if not job.is_open:
+        return job
+    now = partial(run_in_threadpool, look, stores, job.id)
+    if not wait:
+        return await now()
+    tenant, most = stores.tenant or DEFAULT, stores.settings.max_waits
+    return await WAITS.settled(stores.endings, job.id, now, wait, tenant=tenant, most=most)
+
+
+def look(stores: Stores, id_: str) -> Job:
+    """Return the current state of a job, checked against the queue if the job has been silent."""
+    return stores.recovery.refresh(stores.jobs.fetch(id_))
+
+
+def submitted(stores: Stores, terms: Terms, **fields: Any) -> tuple[Job, bool]:
+    """Return the queued job of these fields, and whether it is new; fields and errors as `JobStore.create`."""
+    job, created = stores.jobs.create(terms=terms, **fields)
+    if created:
+        stores.queue.enqueue(job)
+    elif terms.priority == "interactive" and job.is_open:
+        stores.queue.promote(job)  # it may have been submitted as a batch
+    stores.queue.require_replicated(job.id)  # an existing job may be a moment old
+    return job, created
+
+
+def analysis_job(
+    stores: Stores, spec: AnalysisSpec, *, posterior: str | None, terms: Terms = ANY_TIME, points: Array | None = None
+) -> Job:
+    """Return the job of an analysis: an open one, one whose result is cached, or a new one.
+
+    `points` are the inline points of the request, if any.
+    """
+    subject = posterior or spec.to_dict()["dataset"]
+    key = spec.cache_key(subject)
+    job, created = submitted(
+        stores,
+        terms,
+        kind=spec.kind,
+        claim=key,
+        posterior=posterior,
+        spec=spec.to_dict(),
+        total=spec.total,
+        reuse=("queued", "running", "succeeded"),
+        numbers=numbers_for(spec.engine),
+        points=points,
+    )
+    if not created and job.status == "succeeded" and not all(stores.cache.contains([key])):
+        return reopened(stores, job, terms)
+    return job
+
+
+def reopened(stores: Stores, job: Job, terms: Terms = ANY_TIME) -> Job:
+    """Queue a succeeded job again, because its result was evicted."""
+    if stores.jobs.reopen(job, terms):
+        stores.queue.enqueue(stores.jobs.fetch(job.id))
+    stores.queue.require_replicated(job.id)
+    return stores.jobs.fetch(job.id)
+
+
+def delete_posterior_of(stores: Stores, record: PosteriorRecord) -> None:
+    """Delete a posterior, and cancel a job that would fit it again."""
+    job = stores.jobs.claim_holder(record.id)
+    if job is not None and job.is_open:
+        stores.queue.withdraw(stores.jobs.cancel(job.id))
+    stores.posteriors.delete(record)
+
+
+def wait_for_evicted(stores: Stores, job: Job) -> None:
+    """Compute the evicted result of a job again, and block until it is complete.
+
+    Raises
+    ------
+    BrokenOffError
+        If that fails, takes too long, or too many threads wait already.
+
+    """
+    if not _WAITING.acquire(blocking=False):
+        raise BrokenOffError(f"The result of job {job.id} was evicted, and too many requests wait for others.")
+    try:
+        deadline = time.monotonic() + AGAIN_SECONDS
+        job = reopened(stores, job)
+        while job.is_open and time.monotonic() < deadline:
+            time.sleep(LOOK_SECONDS)
+            job = look(stores, job.id)
+    finally:
+        _WAITING.release()
+    if job.status != "succeeded":
+        raise BrokenOffError(f"The result of job {job.id} was evicted, and its computation is {job.status}.")
