@@ -103,7 +103,7 @@ def table_of(
                     numbers += block.column(columns.label).to_pylist()
             count += block.num_rows
     if found is not None:
-        raise bad.told(found)
+        raise bad.annotate(found)
     limits.check((count, features))
     return Table(
         values=appended.values(),
