@@ -1,7 +1,7 @@
-"""What never changes about the data sets of a folder, remembered by a process: a list reads no record twice.
+"""In-memory catalog of the data sets in a folder.
 
-A folder of many data sets takes seconds to read, record by record, and milliseconds to look through for names; when
-nothing was added or deleted, not even that.
+A folder of many data sets takes seconds to read record by record, and milliseconds to list. So each record is read
+once, and the folder is listed only after a change.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 RECORD = ".json"
 SUFFIXES = (RECORD, ".npy", *(f".{name}.npy" for name in EXTRAS))
-# A folder's time is only as fine as its file system's: what happens this soon after a look may not change it.
+# A folder's mtime has the resolution of its file system: a change so soon after a look may not change the mtime.
 SETTLED_NS = 2 * 10**9
 
 
 @dataclass(frozen=True, order=True)
 class CatalogEntry:
-    """A data set in the list of all: `member` sorts by its creation; `nbytes` are of its files when first seen."""
+    """Immutable facts on a data set: `member` sorts by creation; `nbytes` is the size of its files when first seen."""
 
     member: str
     id: str
@@ -38,57 +38,57 @@ class CatalogEntry:
 
 
 class DatasetCatalog:
-    """The places of a folder's data sets.
+    """Catalog of a folder.
 
     Parameters
     ----------
     folder
-        Of the records and their arrays; there need be none yet.
+        Folder of the records and arrays; it need not exist yet.
 
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._lock = threading.Lock()
-        self._known: dict[str, CatalogEntry] = {}
+        self._entries: dict[str, CatalogEntry] = {}
         self._sorted: list[CatalogEntry] = []
-        self._seen = -1  # the folder's time when it was looked through, once that was settled
+        self._mtime = -1  # of the folder at the last look; -1 if it may change unnoticed
 
-    def places(self) -> list[CatalogEntry]:
-        """Return the data sets that are there, the oldest first."""
+    def entries(self) -> list[CatalogEntry]:
+        """Return the data sets, the oldest first."""
         with self._lock:
             try:
-                changed = self._folder.stat().st_mtime_ns
+                mtime = self._folder.stat().st_mtime_ns
             except FileNotFoundError:
                 return []
-            if changed != self._seen:
-                settled = time.time_ns() - changed > SETTLED_NS
+            if mtime != self._mtime:
+                is_settled = time.time_ns() - mtime > SETTLED_NS
                 self._look()
-                self._seen = changed if settled else -1
+                self._mtime = mtime if is_settled else -1
             return self._sorted
 
     def _look(self) -> None:
-        with os.scandir(self._folder) as entries:
-            there = {name[: -len(RECORD)] for entry in entries if _is_record(name := entry.name)}
-        gone, new = self._known.keys() - there, there - self._known.keys()
-        for id_ in gone:
-            del self._known[id_]
-        for id_ in new:
-            if (place := self._read(id_)) is not None:
-                self._known[id_] = place
-        if gone or new:
-            self._sorted = sorted(self._known.values())
+        with os.scandir(self._folder) as files:
+            ids = {
+                name[: -len(RECORD)]
+                for file in files
+                if (name := file.name).startswith("ds_") and name.endswith(RECORD)
+            }
+        removed, added = self._entries.keys() - ids, ids - self._entries.keys()
+        for id_ in removed:
+            del self._entries[id_]
+        for id_ in added:
+            if (entry := self._read(id_)) is not None:
+                self._entries[id_] = entry
+        if removed or added:
+            self._sorted = sorted(self._entries.values())
 
     def _read(self, id_: str) -> CatalogEntry | None:
         try:
-            told = json.loads((self._folder / (id_ + RECORD)).read_bytes())
+            record = json.loads((self._folder / (id_ + RECORD)).read_bytes())
         except FileNotFoundError:  # deleted meanwhile
             return None
-        except ValueError:  # it has its place all the same: who reads it says what is wrong
-            told = {}
+        except ValueError:  # listed all the same, so that a reader gets the error
+            record = {}
         nbytes = sum(size(self._folder / (id_ + suffix)) for suffix in SUFFIXES)
-        return CatalogEntry(index_member(told.get("created", ""), id_), id_, told.get("tenant", DEFAULT), nbytes)
-
-
-def _is_record(name: str) -> bool:
-    return name.startswith("ds_") and name.endswith(RECORD)
+        return CatalogEntry(index_member(record.get("created", ""), id_), id_, record.get("tenant", DEFAULT), nbytes)

@@ -1,4 +1,4 @@
-"""Data sets on disk: the users' own, kept where nothing evicts them, named by their content."""
+"""Data sets on disk, with ids derived from their content."""
 
 from __future__ import annotations
 
@@ -33,22 +33,20 @@ COPY_BYTES = 2**20
 
 
 class DatasetStore:
-    """A folder of `<id>.json` records with their `.npy` files.
+    """Folder of `<id>.json` records with their `.npy` files.
 
-    The record is written last and removed first: a data set is there when its record is.
+    A data set exists while its record does: the record is written last and removed first.
 
     Parameters
     ----------
     folder
-        Made when absent; shared by the API (read and write) and the workers (read).
+        Created by the first upload; shared by the API (read and write) and the workers (read).
     tenant
-        Whose data sets are seen, and made; None sees everyone's and makes the default tenant's.
+        Tenant whose data sets are visible; None: all tenants', and new ones are the default tenant's.
     most_bytes
-        What the files of the tenant's data sets may take together; 0: anything.
-    catalogue
-        What is remembered of the folder; None: nothing yet.
-    intact
-        The data sets that were verified; None: none yet.
+        Quota of the tenant's files; 0: no limit.
+    catalog, checker
+        Shared with the store of another tenant; None: new.
 
     """
 
@@ -57,29 +55,29 @@ class DatasetStore:
         folder: Path,
         tenant: str | None = None,
         most_bytes: int = 0,
-        catalogue: DatasetCatalog | None = None,
-        intact: IntegrityChecker | None = None,
+        catalog: DatasetCatalog | None = None,
+        checker: IntegrityChecker | None = None,
     ) -> None:
         self._folder = folder
-        self._catalogue = catalogue or DatasetCatalog(folder)
-        self._intact = intact or IntegrityChecker(folder)
+        self._catalog = catalog or DatasetCatalog(folder)
+        self._checker = checker or IntegrityChecker(folder)
         self._tenant = tenant
         self._most_bytes = most_bytes
 
     @classmethod
     def under(cls, data_dir: str) -> Self:
-        """Return the store in the folder of all data."""
+        """Return the store of a data folder."""
         return cls(Path(data_dir) / "datasets")
 
     def of(self, tenant: str, most_bytes: int) -> Self:
-        """Return the same store as a tenant sees it."""
-        return type(self)(self._folder, tenant, most_bytes, self._catalogue, self._intact)
+        """Return a tenant's view of the store."""
+        return type(self)(self._folder, tenant, most_bytes, self._catalog, self._checker)
 
     def add(self, table: Table) -> tuple[Dataset, bool]:
         """Store a table; return its record and whether it is new.
 
-        Values become float64, but float32 stays; they are checked and hashed in blocks, so memory stays flat. Files
-        that were damaged on disk are replaced.
+        Values are stored as float64, float32 stays. They are validated and hashed in blocks, so that the memory does
+        not grow with the table. An existing data set with damaged files is replaced.
 
         Raises
         ------
@@ -95,10 +93,10 @@ class DatasetStore:
             np.lib.format.write_array_header_1_0(file, {"descr": dtype.str, "fortran_order": False, "shape": (n, d)})
             sha256 = _sha256(table, dtype, extras, file.write)
             id_ = dataset_id(sha256, tenant)
-            known = self.get(id_)
-            if known is not None and self._intact.is_intact(known):
+            existing = self.get(id_)
+            if existing is not None and self._checker.is_intact(existing):
                 sync_folder(self._folder)  # its upload may have ended between rename and fsync
-                return known, False
+                return existing, False
             dataset = Dataset(
                 id=id_,
                 sha256=sha256,
@@ -115,21 +113,26 @@ class DatasetStore:
                 tenant=tenant,
             )
             nbytes = dataset.nbytes + sum(extra.nbytes for extra in extras.values())
-            with self._room_for(nbytes if known is None else 0), self._alone():  # a deletion at once would take a part
-                if (known := self.get(id_)) is not None:
-                    if self._intact.is_intact(known):
-                        return known, False
-                    dataset = replace(dataset, created=known.created, name=known.name, tags=known.tags)
+            # The lock excludes a concurrent deletion, which would remove some of the files.
+            with self._room_for(nbytes if existing is None else 0), self._exclusive():
+                if (existing := self.get(id_)) is not None:
+                    if self._checker.is_intact(existing):
+                        return existing, False
+                    dataset = replace(dataset, created=existing.created, name=existing.name, tags=existing.tags)
                 file.publish(self._path(id_, ".npy"))
-                self._publish_rest(dataset, extras)
-        return dataset, known is None
+                for name, extra in extras.items():
+                    with temporary(self._folder) as extra_file:
+                        np.lib.format.write_array(extra_file, extra, allow_pickle=False)
+                        extra_file.publish(self._path(id_, f".{name}.npy"))
+                self._write(dataset)
+        return dataset, existing is None
 
     def id_of(self, table: Table) -> str:
-        """Return the id that a table has as a data set, without storing it; raises as `add` for its values."""
+        """Return the id of a table's data set without storing it; raises as `add` for its values."""
         return dataset_id(_sha256(table, _stored_dtype(table), table.extras), self._tenant or DEFAULT)
 
     def rename(self, id_: str, changes: dict[str, Any]) -> Dataset:
-        """Change name and tags, as `worker.records.labels.with_labels` does, and return the record.
+        """Change name and tags (`worker.records.labels.with_labels`); return the record.
 
         Raises
         ------
@@ -137,51 +140,51 @@ class DatasetStore:
             ``dataset-not-found``.
 
         """
-        with self._alone():
-            if (known := self.get(id_)) is None:
+        with self._exclusive():
+            if (existing := self.get(id_)) is None:
                 raise not_found(id_)
-            self._write(dataset := with_labels(known, changes))
+            self._write(dataset := with_labels(existing, changes))
         return dataset
 
-    def _alone(self) -> AbstractContextManager[None]:
-        """Hold the folder, so that no data set comes, changes or goes between a read and a write of it."""
+    def _exclusive(self) -> AbstractContextManager[None]:
+        """Lock the folder, so that no data set changes between a read and a write."""
         return locked(self._folder.with_name(self._folder.name + ".lock"))
 
     def _write(self, dataset: Dataset) -> None:
         with temporary(self._folder) as file:
             file.write(dump_record(dataset.to_dict()).encode())
-            file.publish(self._path(dataset.id, ".json"))
+            file.publish(self._path(dataset.id, RECORD))
 
     def get(self, id_: str) -> Dataset | None:
         """Return the record, or None."""
-        if not _is_id(id_):  # the id comes from a URL and becomes a file's name
+        if not _is_id(id_):  # the id comes from a URL and becomes a file name
             return None
         try:
-            raw = self._path(id_, ".json").read_bytes()
+            raw = self._path(id_, RECORD).read_bytes()
         except FileNotFoundError:
             return None
-        found = record_of(id_, raw)
-        return found if self._tenant in {None, found.tenant} else None
+        dataset = record_of(id_, raw)
+        return dataset if self._tenant in {None, dataset.tenant} else None
 
     def newest(self, before: str | None = None) -> Iterator[tuple[str, Dataset]]:
         """Yield (cursor, record) from the newest on, or from the one after the cursor `before`."""
-        places = self._catalogue.places()
-        end = len(places) if before is None else bisect_left(places, before, key=attrgetter("member"))
-        for place in places[end - 1 :: -1] if end else ():
-            if self._tenant in {None, place.tenant} and (dataset := self.get(place.id)) is not None:
-                yield place.member, dataset
+        entries = self._catalog.entries()
+        end = len(entries) if before is None else bisect_left(entries, before, key=attrgetter("member"))
+        for entry in entries[end - 1 :: -1] if end else ():
+            if self._tenant in {None, entry.tenant} and (dataset := self.get(entry.id)) is not None:
+                yield entry.member, dataset
 
     def ids(self) -> list[str]:
         """Return the ids of all tenants' data sets."""
         return sorted(path.stem for path in self._folder.glob("ds_*.json"))
 
     def usage(self) -> tuple[int, int]:
-        """Return the number of data sets, and the bytes of all their files."""
-        places = self._catalogue.places()
-        return len(places), sum(place.nbytes for place in places)
+        """Return the number of data sets of all tenants, and the bytes of their files."""
+        entries = self._catalog.entries()
+        return len(entries), sum(entry.nbytes for entry in entries)
 
     def values(self, id_: str) -> Array:
-        """Return the (n, d) values, mapped from the file and verified (`worker.storage.integrity`).
+        """Return the (n, d) values, mapped from the verified file.
 
         Raises
         ------
@@ -192,43 +195,36 @@ class DatasetStore:
         return self._load(id_, ".npy")
 
     def load_extras(self, dataset: Dataset) -> dict[str, Array]:
-        """Return the arrays beside the values, those of `labels` (n,), `color` (n,), `coordinates` (n, 2) that exist.
-
-        Raises
-        ------
-        ProblemError
-            ``dataset-not-found``, ``dataset-damaged``.
-
-        """
+        """Return the existing ones of `labels` (n,), `color` (n,), `coordinates` (n, 2); raises as `values`."""
         return {name: self._load(dataset.id, f".{name}.npy") for name in dataset.extras}
 
     def damaged(self) -> Iterator[str]:
-        """Read every data set that is seen, and yield the ids of those that differ from their digest."""
+        """Read every visible data set, and yield the ids of those that differ from their digest."""
         for _, dataset in self.newest():
-            if not self._intact.is_intact(dataset) and self.get(dataset.id) is not None:  # not deleted meanwhile
+            if not self._checker.is_intact(dataset) and self.get(dataset.id) is not None:  # not deleted meanwhile
                 yield dataset.id
 
     @contextlib.contextmanager
     def opened(self, id_: str) -> Iterator[dict[str, IO[bytes]] | None]:
-        """Yield all files of a data set by their suffixes, the record's first; None when it is not (wholly) there.
+        """Yield the open files of a data set by suffix, the record's first; None if one is missing.
 
-        They are of one data set and stay readable, whether it is deleted meanwhile or not.
+        They belong together, and stay readable after a deletion.
         """
-        with contextlib.ExitStack() as held:
+        with contextlib.ExitStack() as stack:
             try:
-                files: dict[str, IO[bytes]] = {".json": held.enter_context(self._path(id_, ".json").open("rb"))}
-                dataset = record_of(id_, files[".json"].read())
-                files[".json"].seek(0)
+                files: dict[str, IO[bytes]] = {RECORD: stack.enter_context(self._path(id_, RECORD).open("rb"))}
+                dataset = record_of(id_, files[RECORD].read())
+                files[RECORD].seek(0)
                 for suffix in (".npy", *(f".{name}.npy" for name in dataset.extras)):
-                    files[suffix] = held.enter_context(self._path(id_, suffix).open("rb"))
+                    files[suffix] = stack.enter_context(self._path(id_, suffix).open("rb"))
             except FileNotFoundError:  # deleted
                 yield None
             else:
                 yield files
 
     def put(self, dataset: Dataset, files: Mapping[str, IO[bytes]]) -> bool:
-        """Store a data set as it was, its files by their suffixes; return whether it was not there already."""
-        if (known := self.get(dataset.id)) is not None and self._intact.is_intact(known):
+        """Store a data set of a backup, its files by suffix; return whether it was missing or damaged."""
+        if (existing := self.get(dataset.id)) is not None and self._checker.is_intact(existing):
             return False
         restrict_folder(self._folder)
         for suffix, source in files.items():
@@ -240,48 +236,40 @@ class DatasetStore:
         return True
 
     def delete(self, id_: str) -> bool:
-        """Remove a data set; return whether it was there. Readers that have it mapped keep it."""
-        with self._alone():
+        """Remove a data set; return whether it existed. Mapped arrays stay readable."""
+        with self._exclusive():
             if self.get(id_) is None:
                 return False
             self._path(id_, RECORD).unlink()
-            sync_folder(self._folder)  # no power cut leaves a record without its arrays, or brings it back
+            sync_folder(self._folder)  # otherwise a power cut could bring back a record without its arrays
             for suffix in SUFFIXES:
                 self._path(id_, suffix).unlink(missing_ok=True)
         return True
 
     def remove_abandoned(self) -> int:
-        """Remove what was left by who was killed in the middle of an upload or a deletion; return how many files."""
+        """Remove the files of interrupted uploads and deletions; return their number."""
         if not self._folder.is_dir():
             return 0
-        with self._alone():
-            found = remove_abandoned(self._folder)
-            known = {path.stem for path in self._folder.glob("ds_*.json")}
+        with self._exclusive():
+            removed = remove_abandoned(self._folder)
+            ids = set(self.ids())
             for path in self._folder.glob("ds_*"):
-                if path.name.partition(".")[0] not in known:
+                if path.name.partition(".")[0] not in ids:
                     path.unlink()
-                    found += 1
-        return found
+                    removed += 1
+        return removed
 
     def stored_bytes(self) -> int:
-        """Return the bytes on disk of all data sets that are seen."""
-        return sum(place.nbytes for place in self._catalogue.places() if self._tenant in {None, place.tenant})
+        """Return the bytes on disk of all visible data sets."""
+        return sum(entry.nbytes for entry in self._catalog.entries() if self._tenant in {None, entry.tenant})
 
     @contextlib.contextmanager
     def _room_for(self, nbytes: int) -> Iterator[None]:
-        """Hold room while a data set is published: of two at once that fit one by one, the second is refused."""
+        """Hold the tenant's quota lock during an upload, so that two uploads cannot both use the same room."""
         with locked(self._folder / f".{self._tenant}.lock") if self._most_bytes else contextlib.nullcontext():
             if self._most_bytes and (stored := self.stored_bytes()) + nbytes > self._most_bytes:
                 raise too_many_bytes(self._tenant, nbytes, stored, self._most_bytes)
             yield
-
-    def _publish_rest(self, dataset: Dataset, extras: dict[str, Array]) -> None:
-        """Write what goes with the values, and the record last."""
-        for name, extra in extras.items():
-            with temporary(self._folder) as file:
-                np.lib.format.write_array(file, extra, allow_pickle=False)
-                file.publish(self._path(dataset.id, f".{name}.npy"))
-        self._write(dataset)
 
     def _path(self, id_: str, suffix: str) -> Path:
         return self._folder / (id_ + suffix)
@@ -290,7 +278,7 @@ class DatasetStore:
         if (dataset := self.get(id_)) is None:
             raise not_found(id_)
         try:
-            self._intact.require(dataset)
+            self._checker.require(dataset)
             with NPY_HEADER_LOCK:
                 return np.load(self._path(id_, suffix), mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
         except FileNotFoundError:
@@ -298,7 +286,7 @@ class DatasetStore:
 
 
 def not_found(id_: str) -> ProblemError:
-    """Return the problem of a data set that is not there."""
+    """Return the problem of a missing data set."""
     return refuse(
         "dataset-not-found",
         404,
@@ -309,7 +297,7 @@ def not_found(id_: str) -> ProblemError:
 
 
 def all_points_equal(values: Array) -> bool:
-    """Say whether every row equals the first; stops reading at the first block that differs."""
+    """Return whether all rows are equal; reads up to the first block that differs."""
     rows = max(1, BLOCK // values.shape[1])
     return all(
         np.array_equal(block, np.broadcast_to(values[0], block.shape))
@@ -318,7 +306,7 @@ def all_points_equal(values: Array) -> bool:
 
 
 def _stored_dtype(table: Table) -> np.dtype[Any]:
-    """Return the dtype in which the values of a table are stored."""
+    """Return the dtype of the stored values."""
     return np.dtype("<f4" if table.values.dtype.newbyteorder("=") == np.float32 else "<f8")
 
 
@@ -328,7 +316,7 @@ def _sha256(
     extras: Mapping[str, Array],
     write: Callable[[memoryview], object] = lambda _: None,
 ) -> str:
-    """Return the digest of a table's content; hand its checked values to `write`, block by block."""
+    """Return the digest of a table's content; pass its validated values to `write`, block by block."""
     n, d = table.values.shape
     content = Content((n, d), dtype, table.names, extras)
     for block in checked_blocks(table.values, dtype, table.names):

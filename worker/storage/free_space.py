@@ -1,8 +1,11 @@
-"""Room on the disk of the data folder: what uploads leave free, and what the embedded queue server falls back on.
+"""Free space on the data folder's disk and on the queue server.
 
-Of `GLLE_DISK_RESERVE` bytes R: an upload leaves R free; new work is refused below R/2 where the queue's log is on the
-same disk, because its server ends when it cannot write; a file holds another R/4, which `glle up` gives up after such
-an end, so that records and results can be read on a disk that another program filled.
+Of `GLLE_DISK_RESERVE` bytes R, an upload leaves R free. New jobs are refused below R/2 if the queue's log is on this
+disk, because its server ends when it cannot write. A file holds another R/4, which `glle up` gives up after such an
+end, so that a disk filled by another program does not block reads.
+
+A full queue server refuses all commands that need memory, heartbeats of workers included. So new jobs are refused
+above `GLLE_QUEUE_HIGH_WATER` of its memory; the rest serves workers, jobs in progress and deletions.
 """
 
 from __future__ import annotations
@@ -25,23 +28,23 @@ if TYPE_CHECKING:
 
 ADDRESSES = "servers.json"  # in the data folder while the embedded servers of `glle up` run
 PROBE_BYTES = 4096
-LOOK_SECONDS = 1.0  # between two looks of a process at the server's memory
+LOOK_SECONDS = 1.0  # between two INFO commands of a process
 RETRY_SECONDS = 30
 _REMEDY = "Delete data sets that are no longer needed, enlarge the disk of GLLE_DATA_DIR, or lower GLLE_DISK_RESERVE."
 
 
 def nearest_existing(folder: Path) -> Path:
-    """Return a folder, or the nearest one above it that exists: folders are made with the first data."""
+    """Return a folder, or its nearest existing parent; the first upload makes the folders."""
     return next(place for place in (folder, *folder.absolute().parents) if place.exists())
 
 
 def free_bytes(folder: Path) -> int:
-    """Return the bytes that this process can still write on the disk of a folder."""
+    """Return the bytes that this process can still write on a folder's disk."""
     return shutil.disk_usage(nearest_existing(folder)).free
 
 
 def probe(folder: Path) -> None:
-    """Write a block in a folder and synchronise it; raises OSError when the disk is full or read-only."""
+    """Write and sync a block in a folder; raises OSError if the disk is full or read-only."""
     with tempfile.TemporaryFile(dir=folder) as file:
         file.write(b"\0" * PROBE_BYTES)
         file.flush()
@@ -49,14 +52,7 @@ def probe(folder: Path) -> None:
 
 
 def require_room(folder: Path, nbytes: int, reserve: int) -> None:
-    """Refuse an upload that would leave less than the reserve.
-
-    Raises
-    ------
-    ProblemError
-        ``storage-full``.
-
-    """
+    """Raise ``storage-full`` if an upload would leave less than the reserve."""
     if reserve and (free := free_bytes(folder)) - nbytes < reserve:
         detail = f"{free:,} bytes are free on the disk of the data folder; {nbytes:,} more would leave less than "
         detail += f"the reserve of {reserve:,}."
@@ -64,23 +60,31 @@ def require_room(folder: Path, nbytes: int, reserve: int) -> None:
 
 
 def disk_refusal(settings: Settings) -> ProblemError | None:
-    """Return the refusal of new work where the queue's log has no room to grow, or None."""
+    """Return the refusal of a new job if the disk of the queue's log is nearly full, otherwise None."""
     folder, least = Path(settings.data_dir), settings.disk_reserve // 2
     if not least or not (folder / ADDRESSES).exists() or (free := free_bytes(folder)) >= least:
         return None
-    detail = f"{free:,} bytes are free on the disk of the queue's log: it takes nothing new. What it has can be read."
+    detail = f"{free:,} bytes are free on the disk of the queue's log; new jobs need {least:,}. Reads still work."
     return refuse("redis-full", 503, detail, _REMEDY, free=free, least=least)
 
 
+def memory_share(info: dict[str, Any]) -> float | None:
+    """Return the used share of a server's memory from its INFO; None without a limit or a report."""
+    limit, used = int(info.get("maxmemory", 0)), info.get("used_memory")
+    if not limit or used is None:
+        return None
+    return (int(used) - int(info.get("mem_not_counted_for_evict", 0))) / limit
+
+
 class DiskReserve:
-    """A file that holds room on the disk, given up when the queue server cannot write.
+    """File that reserves disk space, for release when the queue server cannot write.
 
     Parameters
     ----------
     folder
         The data folder.
     nbytes
-        Its size; 0: no file.
+        Size; 0: no file.
 
     """
 
@@ -94,7 +98,7 @@ class DiskReserve:
         return cls(Path(settings.data_dir), settings.disk_reserve // 4)
 
     def hold(self) -> None:
-        """Take the room, when the disk has much more than that and the file is missing."""
+        """Create the file if it is missing and the disk has four times its size free."""
         if not self._nbytes:
             self._path.unlink(missing_ok=True)
         elif hasattr(os, "posix_fallocate") and not self._path.exists() and self._free() > 4 * self._nbytes:
@@ -107,7 +111,7 @@ class DiskReserve:
                 os.close(descriptor)
 
     def release(self) -> bool:
-        """Give the room up if the disk is full; return whether it was held."""
+        """Remove the file if the disk is full; return whether it was removed."""
         if not self._path.exists() or self._free() >= self._nbytes:
             return False
         self._path.unlink()
@@ -118,26 +122,26 @@ class DiskReserve:
 
 
 class QueueCapacity:
-    """The room on a queue server for new work.
+    """Capacity of the queue server for new jobs.
 
     Parameters
     ----------
     client
         The queue's Redis.
     settings
-        `queue_high_water`: the share of the server's memory above which new work is refused. `disk_reserve`.
+        `queue_high_water` and `disk_reserve`.
 
     """
 
     def __init__(self, client: redis.Redis, settings: Settings) -> None:
         self._client = client
         self._settings = settings
-        self._look_again = 0.0  # on the monotonic clock
+        self._look_again = 0.0  # monotonic time of the next INFO
         self._share: float | None = None
 
     @property
     def is_full(self) -> bool:
-        """Whether more than the high-water mark is in use, as seen within the last second, or the disk is too full."""
+        """Whether new jobs are refused; the memory's share may be a second old."""
         if disk_refusal(self._settings) is not None:
             return True
         if (now := time.monotonic()) >= self._look_again:
@@ -147,36 +151,21 @@ class QueueCapacity:
         return self._share is not None and self._share > self._settings.queue_high_water
 
     def require(self) -> None:
-        """Refuse new work where there is no room.
-
-        Raises
-        ------
-        ProblemError
-            ``redis-full``.
-
-        """
+        """Raise ``redis-full`` if new jobs are refused."""
         if self.is_full:
             raise self.refusal()
 
     def refusal(self) -> ProblemError:
-        """Return the refusal of new work."""
+        """Return the refusal of a new job."""
         if (refusal := disk_refusal(self._settings)) is not None:
             return refusal
         high_water = self._settings.queue_high_water
         return refuse(
             "redis-full",
             503,
-            f"The queue server uses more than {high_water:.0%} of its memory: new work is refused.",
+            f"The queue server uses more than {high_water:.0%} of its memory: new jobs are refused.",
             "Try again later. Remove records of ended jobs (DELETE /v1/jobs/{id}?record=true), raise GLLE_QUEUE_BYTES, "
             "or lower GLLE_QUOTA_RECORDS or GLLE_JOB_TTL.",
             retry_after=RETRY_SECONDS,
             high_water=high_water,
         )
-
-
-def memory_share(memory: dict[str, Any]) -> float | None:
-    """Return the share of a server's memory that is in use, of its INFO; None if it has no limit or reports none."""
-    most, is_used = int(memory.get("maxmemory", 0)), memory.get("used_memory")
-    if not most or is_used is None:
-        return None
-    return (int(is_used) - int(memory.get("mem_not_counted_for_evict", 0))) / most

@@ -1,4 +1,4 @@
-"""The values of a data set in blocks of rows, converted, and checked: what is not finite, or not exact, is refused."""
+"""Validation of a data set's values in blocks of rows: finite, and exact as float64."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-BLOCK = 2**22  # values converted, checked and hashed at a time: 32 MB
-EXACT = 2**53  # integers up to here are float64 without loss
-LISTED = 20
+BLOCK = 2**22  # values of a block: 32 MB
+EXACT = 2**53  # the largest integer up to which float64 is exact
+LISTED = 20  # rows in the details of a problem
 SHOWN = 50  # characters of a bad value
 
 REMEDIES = {
@@ -27,46 +27,48 @@ REMEDIES = {
 
 
 def checked_blocks(values: Array, dtype: np.dtype[Any], names: list[str] | None) -> Iterator[memoryview]:
-    """Yield the bytes of the values in blocks of rows; refuse what is not finite, or not exact."""
-    rows = max(1, BLOCK // max(1, values.shape[1]))
-    for start in range(0, len(values), rows):
-        raw = values[start : start + rows]
+    """Yield the bytes of the converted values, block by block; raise the problem of the first bad value."""
+    for start, raw in _blocks(values):
         block = _converted(raw, dtype)
         for code, bad in _faults(raw, block).items():
             if bad.any():
-                raise _refused(values[start:], start, dtype, names, code)
+                raise _problem(values[start:], start, dtype, names, code)
         yield block.reshape(-1).view(np.uint8).data
 
 
+def _blocks(values: Array) -> Iterator[tuple[int, Array]]:
+    """Yield (first row, rows) of each block."""
+    rows = max(1, BLOCK // max(1, values.shape[1]))
+    return ((start, values[start : start + rows]) for start in range(0, len(values), rows))
+
+
 def _converted(raw: Array, dtype: np.dtype[Any]) -> Array:
-    with np.errstate(over="ignore"):  # past float64 becomes infinite: refused
+    with np.errstate(over="ignore"):  # overflow becomes infinite, which is refused
         return np.ascontiguousarray(raw, dtype)
 
 
 def _faults(raw: Array, block: Array) -> dict[str, Array]:
-    """Return where values are not finite, and where integers are beyond what float64 can tell apart."""
+    """Return masks of the bad values by problem code."""
     faults = {"not-finite": ~np.isfinite(block)}
     if raw.dtype.kind in "iu":
         faults["inexact-integer"] = (raw > EXACT) | (raw < -EXACT)
     return faults
 
 
-def _refused(values: Array, start: int, dtype: np.dtype[Any], names: list[str] | None, code: str) -> ProblemError:
-    """Return the problem of values of which the first rows have one with this fault; all rows that have are counted."""
-    found: ProblemError | None = None
+def _problem(values: Array, offset: int, dtype: np.dtype[Any], names: list[str] | None, code: str) -> ProblemError:
+    """Return the problem of the first value with a fault, with the number of rows that have it."""
+    problem: ProblemError | None = None
     bad_rows = BadRows()
-    rows = max(1, BLOCK // max(1, values.shape[1]))
-    for first in range(0, len(values), rows):
-        raw = values[first : first + rows]
+    for start, raw in _blocks(values):
         block = _converted(raw, dtype)
         bad = _faults(raw, block)[code]
-        bad_rows.add(start + first + np.flatnonzero(bad.any(axis=1)))
-        if found is None:
+        bad_rows.add(offset + start + np.flatnonzero(bad.any(axis=1)))
+        if problem is None:
             row, column = (int(i) for i in np.argwhere(bad)[0])
             value = str((block if code == "not-finite" else raw)[row, column])
-            found = bad_value(code, value, start + row, column, names=names, remedy=REMEDIES[code])
-    assert found is not None
-    return bad_rows.told(found)
+            problem = bad_value(code, value, offset + start + row, column, names=names, remedy=REMEDIES[code])
+    assert problem is not None
+    return bad_rows.annotate(problem)
 
 
 @dataclass
@@ -77,14 +79,14 @@ class BadRows:
     first: list[int] = field(default_factory=list)
 
     def add(self, rows: Iterable[int]) -> None:
-        """Count more rows; each comes once."""
+        """Count distinct rows."""
         for row in rows:
             self.count += 1
             if len(self.first) < LISTED:
                 self.first.append(int(row))
 
-    def told(self, error: ProblemError) -> ProblemError:
-        """Return the problem of the first bad value, which tells of the other rows, too."""
+    def annotate(self, error: ProblemError) -> ProblemError:
+        """Return the problem of the first bad value with the number and a list of the bad rows."""
         problem = error.problem
         others = self.count - 1
         more = f" {others:,} other row{'s have' if others > 1 else ' has'} such values." if others else ""
@@ -93,16 +95,17 @@ class BadRows:
 
 
 def bad_value(code: str, value: str, row: int, column: int, *, names: list[str] | None, remedy: str) -> ProblemError:
-    """Return the problem of one value of a body; `row` and `column` count from 0. A long value is told in part."""
+    """Return the problem of one value; `row` and `column` count from 0."""
     value = value[:SHOWN]
-    where = f"row {row + 1}, column {column + 1}" + (f" ({names[column]})" if names else "")
+    name = names[column] if names else None
+    place = f"row {row + 1}, column {column + 1}" + (f" ({name})" if names else "")
     return refuse(
         code,
         422,
-        f"The value at {where} is {value!r}.",
+        f"The value at {place} is {value!r}.",
         remedy,
         row=row + 1,
         column=column + 1,
-        name=names[column] if names else None,
+        name=name,
         value=value,
     )

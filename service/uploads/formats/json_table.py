@@ -87,12 +87,12 @@ def _rows(rows: list[Any], features: int, names: list[str] | None) -> list[list[
         try:
             good.append(_row(row, number, features, names))
         except ProblemError as error:
-            if "column" not in error.problem.details:  # the row itself is not an array of numbers
-                raise (bad.annotate(first) if first else error) from None
-            first = first or error
+            if "column" not in error.problem.details:  # the row itself is none
+                raise (bad.annotate(found) if found else error) from None
+            found = found or error
             bad.add([number])
-    if first is not None:
-        raise bad.annotate(first)
+    if found is not None:
+        raise bad.annotate(found)
     return good
 
 

@@ -224,7 +224,7 @@ def test_what_killed_writers_left_is_removed(store: DatasetStore, tmp_path: Path
 def test_upload_waits_for_a_deletion(store: DatasetStore, tmp_path: Path) -> None:
     """Of a data set that is being deleted nothing is published: the deletion would take a part of it."""
     with ThreadPoolExecutor() as pool:
-        with store._alone():
+        with store._exclusive():
             begun = pool.submit(store.add, table(X))
             with pytest.raises(TimeoutError):
                 begun.result(0.3)

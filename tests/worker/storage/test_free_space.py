@@ -23,14 +23,16 @@ if TYPE_CHECKING:
 
 @contextmanager
 def used(stores: Stores, share: float) -> Iterator[None]:
-    """Have so large a share of the queue server's memory in use."""
+    """Fill the queue server's memory to a share; the ballast makes the rest large enough for what may go on."""
     before = str(stores.client.config_get("maxmemory")["maxmemory"])
+    stores.client.set("ballast", bytes(2**23))
     stores.client.config_set("maxmemory", int(int(stores.client.info("memory")["used_memory"]) / share))
     stores.room._look_again = 0.0
     try:
         yield
     finally:
         stores.client.config_set("maxmemory", before)
+        stores.client.delete("ballast")
         stores.room._look_again = 0.0
 
 

@@ -89,7 +89,7 @@ def test_the_last_bit_of_the_values_is_noticed(folder: Path) -> None:
     flip(path, 8 * path.stat().st_size - 1)
     store = DatasetStore(folder)
     for reader in (store, store.of("default", 0)):
-        with pytest.raises(ProblemError, match="differ from what was uploaded"):
+        with pytest.raises(ProblemError, match="differ from the upload"):
             reader.values(dataset.id)
     assert list(store.damaged()) == [dataset.id]
     assert store.get(dataset.id) == dataset
