@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 from fastapi import FastAPI
 
 import glle_engine
-from service.encoding.compression import Compress
+from service.encoding.compression import CompressionMiddleware
 from service.explorer import routes as explorer
 from service.middleware import cors
 from service.middleware.access_policy import AccessPolicy
-from service.middleware.answer_cache import AnswerCache, CachedAnswer
-from service.middleware.authentication import Authenticate
+from service.middleware.answer_cache import AnswerCache, AnswerCacheMiddleware
+from service.middleware.authentication import AuthenticationMiddleware
 from service.middleware.deprecation import Deprecations, is_marked
-from service.middleware.errors import Unexpected
-from service.middleware.head import Head
-from service.middleware.observe import Gate, Observe
-from service.middleware.rate_limit import Rate
+from service.middleware.errors import ErrorMiddleware
+from service.middleware.head import HeadMiddleware
+from service.middleware.observe import ObservabilityMiddleware, RequestLimitMiddleware
+from service.middleware.rate_limit import RateLimiter
 from service.middleware.security import document_keys
-from service.middleware.slow_clients import Patience
-from service.responses.streaming import Streams
+from service.middleware.slow_clients import SlowBodyMiddleware
+from service.responses.streaming import StreamLimiter
 from service.routes import (
     analyses,
     comparisons,
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 TENANTS_AT_HAND = 256  # their views of the stores are small, and made in microseconds
 
 # Before those of numbers: a picture's path is theirs with an ending.
-ROOMS = (
+ROUTERS = (
     pictures,
     datasets,
     posteriors,
@@ -94,30 +94,30 @@ def create_app(stores: Stores) -> FastAPI:
         generate_unique_id_function=lambda route: route.name,  # what generated clients name their methods by
     )
     app.state.stores = stores
-    app.state.streams = Streams(stores.settings.max_streams, stores.settings.max_tenant_streams)
-    app.state.draining = Shutdown(stores, app.state.streams)
+    app.state.stream_limiter = StreamLimiter(stores.settings.max_streams, stores.settings.max_tenant_streams)
+    app.state.shutdown = Shutdown(stores, app.state.stream_limiter)
     app.state.stores_of = lru_cache(TENANTS_AT_HAND)(stores.of)
-    app.state.recent = AnswerCache(stores.settings.recent_bytes, stores.posteriors.state)
+    app.state.answer_cache = AnswerCache(stores.settings.recent_bytes, stores.posteriors.state)
     app.state.readers = ReaderProcesses(stores.settings)
-    app.state.metrics = Metrics(stores, app.state.recent)
-    for routes in ROOMS:
+    app.state.metrics = Metrics(stores, app.state.answer_cache)
+    for routes in ROUTERS:
         app.include_router(routes.router)
     problems.install(app)
-    app.add_middleware(Gate)
-    app.add_middleware(Patience, seconds=stores.settings.patience, speed=stores.settings.least_speed)
-    app.add_middleware(Compress)
-    app.add_middleware(CachedAnswer, recent=app.state.recent)
-    door = app.state.door = AccessPolicy.of(stores.settings, stores.keys)
-    app.add_middleware(Authenticate, door=door, rate=Rate(stores.client, stores.quotas))
-    if any(is_marked(route) for routes in ROOMS for route in routes.router.routes):
+    app.add_middleware(RequestLimitMiddleware)
+    app.add_middleware(SlowBodyMiddleware, seconds=stores.settings.patience, speed=stores.settings.least_speed)
+    app.add_middleware(CompressionMiddleware)
+    app.add_middleware(AnswerCacheMiddleware, recent=app.state.answer_cache)
+    door = app.state.access_policy = AccessPolicy.of(stores.settings, stores.keys)
+    app.add_middleware(AuthenticationMiddleware, door=door, rate=RateLimiter(stores.client, stores.quotas))
+    if any(is_marked(route) for routes in ROUTERS for route in routes.router.routes):
         app.add_middleware(Deprecations)
-    app.add_middleware(Head)
-    app.add_middleware(Unexpected)
+    app.add_middleware(HeadMiddleware)
+    app.add_middleware(ErrorMiddleware)
     cors.install(app, stores.settings.cors_origins)
     app.add_middleware(
-        Observe,
+        ObservabilityMiddleware,
         metrics=app.state.metrics,
-        draining=app.state.draining,
+        draining=app.state.shutdown,
         has_access_log=has_access_log(stores.settings),
     )
     _document_problems(app)

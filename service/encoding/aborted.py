@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class BrokenOffError(RuntimeError):
+class ResponseAbortedError(RuntimeError):
     """The rest will not come."""
 
 
-class BreakableResponse(StreamingResponse):
+class AbortableResponse(StreamingResponse):
     """A stream whose end may not come: it is broken off then, and its client sees that it is not whole."""
 
     async def stream_response(self, send: Send) -> None:
         """Send the stream; without its end the server hangs up, because the answer is not complete."""
         try:
             await super().stream_response(send)
-        except (BrokenOffError, ProblemError, redis.RedisError) as error:
+        except (ResponseAbortedError, ProblemError, redis.RedisError) as error:
             log.warning("An answer was broken off: %s", error)

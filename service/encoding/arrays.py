@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from starlette.concurrency import iterate_in_threadpool
 
-from service.encoding.aborted import BreakableResponse
+from service.encoding.aborted import AbortableResponse
 from service.encoding.arrow import ARROW, REMEDY, has_arrow
-from service.encoding.buffer import Sink
-from service.encoding.ranges import OFFERED, Span, Whole, asked_span, unsatisfiable
+from service.encoding.buffer import PieceBuffer
+from service.encoding.ranges import OFFERED, ByteRange, RangedResponse, requested_range, unsatisfiable
 from worker.base.problems import ProblemError, refuse
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class Stack:
             yield "]" * (sum((position + 1) % size == 0 for size in sizes) + 1)
 
 
-def negotiated(request: Request, offered: tuple[str, ...]) -> str:
+def negotiate(request: Request, offered: tuple[str, ...]) -> str:
     """Return the media type to answer with: the best of the Accept header, the first offered if it is free.
 
     An Arrow stream is offered where pyarrow is installed.
@@ -162,7 +162,7 @@ def negotiated(request: Request, offered: tuple[str, ...]) -> str:
     )
 
 
-class NpyResponse(BreakableResponse):
+class NpyResponse(AbortableResponse):
     """An array as npy; of one with an ETag a part may be asked for."""
 
     def __init__(self, stack: Stack, headers: dict[str, str] | None = None) -> None:
@@ -175,7 +175,7 @@ class NpyResponse(BreakableResponse):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it, or the part that is asked for."""
         try:
-            span = asked_span(scope, self.raw_headers, self._size)
+            span = requested_range(scope, self.raw_headers, self._size)
         except ProblemError as error:
             await unsatisfiable(error)(scope, receive, send)
             return
@@ -189,7 +189,7 @@ class NpyResponse(BreakableResponse):
         yield self._header
         yield from self._stack.pieces()
 
-    def _part(self, span: Span) -> Iterator[bytes]:
+    def _part(self, span: ByteRange) -> Iterator[bytes]:
         yield self._header[span.start : span.stop]
         before = len(self._header)
         yield from self._stack.window(max(0, span.start - before), max(0, span.stop - before))
@@ -200,21 +200,21 @@ def npy_response(stack: Stack, headers: dict[str, str] | None = None) -> NpyResp
     return NpyResponse(stack, headers)
 
 
-def npz_response(stacks: dict[str, Stack], headers: dict[str, str] | None = None) -> BreakableResponse:
+def npz_response(stacks: dict[str, Stack], headers: dict[str, str] | None = None) -> AbortableResponse:
     """Return arrays as npz; one that is made while another is sent may stand after it."""
-    return BreakableResponse(_npz(stacks), media_type=NPZ, headers=headers)
+    return AbortableResponse(_npz(stacks), media_type=NPZ, headers=headers)
 
 
-async def whole(response: BreakableResponse) -> Whole:
+async def buffered(response: AbortableResponse) -> RangedResponse:
     """Return the same answer in one piece."""
     parts = [part.encode() if isinstance(part, str) else bytes(part) async for part in response.body_iterator]
     headers = {name: value for name, value in response.headers.items() if name != "content-length"}
-    return Whole(b"".join(parts), response.status_code, headers)
+    return RangedResponse(b"".join(parts), response.status_code, headers)
 
 
 def json_response(
     stack: Stack, more: Iterable[tuple[str, Any]] = (), headers: dict[str, str] | None = None
-) -> BreakableResponse:
+) -> AbortableResponse:
     """Return ``{"shape", "dtype", "data"}`` and `more` members, which are read after the data was sent."""
 
     def body() -> Iterator[str]:
@@ -223,12 +223,12 @@ def json_response(
             yield f",{json.dumps(name)}:{json.dumps(value, allow_nan=False)}"
         yield "}"
 
-    return BreakableResponse(body(), media_type=JSON, headers=headers)
+    return AbortableResponse(body(), media_type=JSON, headers=headers)
 
 
 def members_response(
     members: dict[str, Any], stacks: dict[str, Stack], headers: dict[str, str] | None = None
-) -> BreakableResponse:
+) -> AbortableResponse:
     """Return `members` and, where there are arrays, ``"arrays": {name: {"shape", "dtype", "data"}}``."""
     told = json.dumps(members, allow_nan=False)
 
@@ -244,7 +244,7 @@ def members_response(
             separator = "},"
         yield "}}}"
 
-    return BreakableResponse(body(), media_type=JSON, headers=headers)
+    return AbortableResponse(body(), media_type=JSON, headers=headers)
 
 
 def _open_object(stack: Stack) -> Iterator[str]:
@@ -282,7 +282,7 @@ def _row_blocks(matrix: Array, values: int) -> Iterator[Array]:
 
 
 def _npz(stacks: dict[str, Stack]) -> Iterator[bytes]:
-    sink = Sink()
+    sink = PieceBuffer()
     with zipfile.ZipFile(sink, "w") as archive:
         for name, stack in stacks.items():
             member = zipfile.ZipInfo(name + ".npy")  # dated 1980: the same arrays are the same bytes

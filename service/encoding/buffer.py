@@ -6,7 +6,7 @@ import io
 from typing import Any
 
 
-class Sink(io.RawIOBase):
+class PieceBuffer(io.RawIOBase):
     """Takes what a writer of zip or Arrow writes and hands it on; it cannot seek, so the writer does not try."""
 
     def __init__(self) -> None:

@@ -27,7 +27,7 @@ _AS_THEY_ARE = (
 )  # fmt: skip
 
 
-class Compress:
+class CompressionMiddleware:
     """Compresses JSON for those who accept it."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -102,5 +102,5 @@ def plain_tag(etag: str) -> str:
 
 
 def gzipped(body: bytes) -> bytes:
-    """Return a body as `Compress` compresses it whole."""
+    """Return a body as `CompressionMiddleware` compresses it whole."""
     return zlib.compress(body, LEVEL, 16 + zlib.MAX_WBITS)

@@ -24,7 +24,7 @@ Headers = list[tuple[bytes, bytes]]
 
 
 @dataclass(frozen=True)
-class Span:
+class ByteRange:
     """Bytes `start` to `stop`, half open, of `size`."""
 
     start: int
@@ -48,7 +48,7 @@ def header(scope: Scope, wanted: bytes) -> bytes:
     return found[0] if len(found) == 1 else b", ".join(found)
 
 
-def asked_span(scope: Scope, headers: Headers, size: int) -> Span | None:
+def requested_range(scope: Scope, headers: Headers, size: int) -> ByteRange | None:
     """Return the part that a request wants of an answer with these headers; None: the whole.
 
     A Range that is malformed, has several parts, or whose If-Range is not the ETag, is not heeded.
@@ -78,7 +78,7 @@ def asked_span(scope: Scope, headers: Headers, size: int) -> Span | None:
     if start >= stop:
         detail = f"The Range {matched.string.decode()!r} lies behind the last of {size:,} bytes."
         raise refuse("range-not-satisfiable", 416, detail, f"Ask for bytes of 0 to {size - 1}.", size=size)
-    return Span(start, stop, size)
+    return ByteRange(start, stop, size)
 
 
 def unsatisfiable(error: ProblemError) -> Response:
@@ -86,7 +86,7 @@ def unsatisfiable(error: ProblemError) -> Response:
     return answer(error.problem, {"Content-Range": f"bytes */{error.problem.details['size']}", **OFFERED})
 
 
-class Whole(Response):
+class RangedResponse(Response):
     """An answer that is there in one piece, of which a part may be asked for."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -97,7 +97,7 @@ class Whole(Response):
 async def deliver(scope: Scope, receive: Receive, send: Send, headers: Headers, body: bytes) -> None:
     """Send a whole body with 200, the part that is asked for with 206, or 416."""
     try:
-        span = asked_span(scope, headers, len(body))
+        span = requested_range(scope, headers, len(body))
     except ProblemError as error:
         await unsatisfiable(error)(scope, receive, send)
         return

@@ -74,7 +74,7 @@ class Selection:
         return len(self.positions)
 
 
-def unsliced(what: str, text: str | None) -> None:
+def reject_slice(what: str, text: str | None) -> None:
     """Refuse a slice where there is no such axis."""
     if text is not None:
         remedy = f"Leave ?{what}= out."

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from service.encoding.aborted import BreakableResponse
+from service.encoding.aborted import AbortableResponse
 from service.encoding.arrays import CSV, Array
 from service.encoding.arrow import ARROW
-from service.encoding.buffer import Sink
+from service.encoding.buffer import PieceBuffer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -60,12 +60,12 @@ def matrix_columns(matrix: Array, prefix: str, names: Sequence[str] | None = Non
     return {name: matrix[:, column] for column, name in enumerate(names)}
 
 
-def table_response(table: Table, media: str, headers: dict[str, str] | None = None) -> BreakableResponse:
+def table_response(table: Table, media: str, headers: dict[str, str] | None = None) -> AbortableResponse:
     """Return a table as CSV or as an Arrow stream."""
     if media == CSV:
         # RFC 4180 has a parameter that says that the first line are names.
-        return BreakableResponse(_csv(table), media_type=f"{CSV}; charset=utf-8; header=present", headers=headers)
-    return BreakableResponse(_arrow(table), media_type=ARROW, headers=headers)
+        return AbortableResponse(_csv(table), media_type=f"{CSV}; charset=utf-8; header=present", headers=headers)
+    return AbortableResponse(_arrow(table), media_type=ARROW, headers=headers)
 
 
 def _csv(table: Table) -> Iterator[str]:
@@ -86,7 +86,7 @@ def _arrow(table: Table) -> Iterator[bytes]:
 
     kinds = [pa.string() if dtype.kind == "U" else pa.from_numpy_dtype(dtype) for _, dtype in table.columns]
     schema = pa.schema([(name, kind) for (name, _), kind in zip(table.columns, kinds, strict=True)])
-    sink = Sink()
+    sink = PieceBuffer()
     with pa.ipc.new_stream(pa.PythonFile(sink, "w"), schema) as writer:
         for block in table.blocks(_ARROW_VALUES):
             vectors = [pa.array(vector, kind) for vector, kind in zip(block, kinds, strict=True)]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from fastapi import Response
 
 from service.encoding.compression import accepts_gzip
-from service.responses.conditional import client_has_it
+from service.responses.conditional import is_not_modified
 
 if TYPE_CHECKING:
     from fastapi import Request
@@ -77,7 +77,7 @@ class PageFile:
 
     def response(self, request: Request) -> Response:
         """Return the file, compressed for who accepts it; 304 to who has it."""
-        if client_has_it(request, self.headers):
+        if is_not_modified(request, self.headers):
             return Response(status_code=304, headers=self.headers)
         if accepts_gzip(request.headers.get("accept-encoding", "").encode()):
             return Response(self.packed, headers={**self.headers, "Content-Encoding": "gzip"})

@@ -80,7 +80,7 @@ class AccessPolicy:
         path: str = scope["path"]
         return path in OPEN_PATHS or path.startswith(OPEN_FOLDER) or scope["method"] == _PREFLIGHT
 
-    def knows(self, scope: Scope) -> bool:
+    def is_authenticated(self, scope: Scope) -> bool:
         """Say whether a request to an open path would be admitted anywhere else."""
         try:
             self.admit(scope)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 ALIVE_SECONDS = 1.0  # a posterior deleted through another API process is answered for so much longer at most
 MOST_ALIVE = 4096  # posteriors of which it is remembered that they exist
 MOST_WORDS = 256  # of headers
-LARGEST = 2**20  # bytes of an answer that is worth keeping
+MAX_ANSWER_BYTES = 2**20  # bytes of an answer that is worth keeping
 LONGEST_KEY = 256  # bytes; a longer one is its digest
 # Of an entry, beside the objects that `_cost` sizes: its place in the ordered dictionary, which grows by doubling, and
 # what the allocator rounds up. Measured by `tests/service/middleware/test_answer_cache.py`.
@@ -45,7 +45,7 @@ _PLAIN_QUERY = re.compile(rb"[A-Za-z0-9_.~=&:,-]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CachedAnswer:
     """A whole answer: whose it is, what it belongs to, its route (for the metrics), headers as ASGI has them, body."""
 
     tenant: str
@@ -82,21 +82,21 @@ class AnswerCache:
         self._state = state
         self._bytes = 0
         self.hits = 0  # answers given since somebody asked
-        self._answers: OrderedDict[bytes, Answer] = OrderedDict()
+        self._answers: OrderedDict[bytes, CachedAnswer] = OrderedDict()
         self._words: dict[bytes, bytes] = {}  # names and values of headers that many answers share
         self._alive: dict[str, float] = {}  # until when each posterior counts as existing
 
     def keep(self, scope: Scope, posterior: str, state: str, response: Response) -> None:
         """Keep the answer to a request; it is whole, and changes only with the state of the posterior."""
         key, body = _key(scope), bytes(response.body)
-        if len(body) > min(LARGEST, self._budget) or key in self._answers:
+        if len(body) > min(MAX_ANSWER_BYTES, self._budget) or key in self._answers:
             return
         headers = {self._shared(name): self._shared(value) for name, value in response.raw_headers}
         compressible = headers.get(b"content-type") == b"application/json" and len(body) >= LEAST
         if compressible:
             headers[b"vary"] = b", ".join([*filter(None, [headers.get(b"vary")]), VARY])
         tag = headers.get(b"etag", b"")
-        answer = Answer(
+        answer = CachedAnswer(
             tenant_of(scope),
             posterior,
             state,
@@ -113,7 +113,7 @@ class AnswerCache:
             self._alive = {name: until for name, until in self._alive.items() if until > now}
         self._alive[posterior] = now + ALIVE_SECONDS
 
-    def _put(self, key: bytes, answer: Answer) -> None:
+    def _put(self, key: bytes, answer: CachedAnswer) -> None:
         if (cost := _cost(key, answer)) > self._budget:
             return
         self._answers[key] = answer
@@ -128,7 +128,7 @@ class AnswerCache:
             self._words.clear()
         return self._words.setdefault(word, word)
 
-    async def find(self, scope: Scope) -> Answer | None:
+    async def find(self, scope: Scope) -> CachedAnswer | None:
         """Return the answer to a request, if it is kept and its posterior still exists."""
         key = _key(scope)
         answer = self._answers.get(key)
@@ -147,7 +147,7 @@ class AnswerCache:
             return await self._zipped(key, answer)
         return answer
 
-    async def _zipped(self, key: bytes, plain: Answer) -> Answer:
+    async def _zipped(self, key: bytes, plain: CachedAnswer) -> CachedAnswer:
         """Return the compressed form of an answer, which is kept, too."""
         key += _ZIPPED
         if (known := self._answers.get(key)) is not None:
@@ -182,7 +182,7 @@ class AnswerCache:
         self._alive.pop(posterior, None)
 
 
-class CachedAnswer:
+class AnswerCacheMiddleware:
     """Gives the answers that are kept, and passes every other request on."""
 
     def __init__(self, app: ASGIApp, recent: AnswerCache) -> None:
@@ -240,7 +240,7 @@ def _name(parameter: bytes) -> bytes:
     return parameter.partition(b"=")[0]
 
 
-def _cost(key: bytes, answer: Answer) -> int:
+def _cost(key: bytes, answer: CachedAnswer) -> int:
     """Return the bytes of memory that an answer takes with its key; what many share counts for each."""
     headers = sum(getsizeof(pair) + len(pair[1]) for pair in answer.headers)
     whole = getsizeof(answer) + getsizeof(answer.headers) + headers + getsizeof(answer.body)

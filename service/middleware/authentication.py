@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from service.middleware.access_policy import AccessPolicy
-    from service.middleware.rate_limit import Rate
+    from service.middleware.rate_limit import RateLimiter
 
 _TENANT = "glle.tenant"  # where a request's scope says who asks
 _REALM = 'Bearer realm="glle"'
@@ -29,10 +29,10 @@ _CHALLENGES = {  # RFC 6750
 }
 
 
-class Authenticate:
+class AuthenticationMiddleware:
     """Tells everything behind it who asks, and refuses whoever may not, or asks too often."""
 
-    def __init__(self, app: ASGIApp, door: AccessPolicy, rate: Rate) -> None:
+    def __init__(self, app: ASGIApp, door: AccessPolicy, rate: RateLimiter) -> None:
         self._app = app
         self._door = door
         self._rate = rate

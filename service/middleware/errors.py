@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
-class Unexpected:
+class ErrorMiddleware:
     """Answers any error by its problem; one in the midst of an answer breaks it off: nobody takes it for whole."""
 
     def __init__(self, app: ASGIApp) -> None:

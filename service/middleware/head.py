@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
-class Head:
+class HeadMiddleware:
     """Has a HEAD answered as a GET that hangs up once the headers are there, which ends what streams a body."""
 
     def __init__(self, app: ASGIApp) -> None:

@@ -31,7 +31,7 @@ UPLOAD = "/v1/datasets"  # has caps of its own
 access = logging.getLogger("glle.access")
 
 
-class Observe:
+class ObservabilityMiddleware:
     """Adds X-Request-Id and Server-Timing to every answer, counts it by route template, and may log it."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics, draining: Shutdown, *, has_access_log: bool = False) -> None:
@@ -92,7 +92,7 @@ def _request_id(scope: Scope) -> bytes:
     return secrets.token_hex(8).encode()
 
 
-class Gate:
+class RequestLimitMiddleware:
     """Refuses a query that is too long, and a command's body that is too long or not JSON, before they are read."""
 
     def __init__(self, app: ASGIApp) -> None:

@@ -35,7 +35,7 @@ return {taken, math.ceil((1 - left) * 60000 / most)}
 """
 
 
-class Rate:
+class RateLimiter:
     """Counts the requests of tenants.
 
     Parameters

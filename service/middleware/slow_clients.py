@@ -32,7 +32,7 @@ PROBED = frozenset({"/livez", "/readyz"})
 PROBES, PROBES_OF_ADDRESS, PROBE_SECONDS = 100, 10, 2.0
 
 
-class Patience:
+class SlowBodyMiddleware:
     """Answers 408 where a body comes more slowly than is allowed.
 
     Parameters
@@ -78,7 +78,7 @@ class Patience:
         return HTTPException(408, detail, {"Connection": "close"})  # what comes after it is no request
 
 
-class Patient(H11Protocol):
+class LimitedProtocol(H11Protocol):
     """HTTP/1.1 with a time for each head; what is no HTTP is answered by a problem, too.
 
     Connections beyond the limits are answered on the paths of probes alone, and closed.
@@ -171,11 +171,13 @@ class Patient(H11Protocol):
         self.transport.close()
 
 
-def patient(settings: Settings) -> type[Patient]:
+def limited_protocol(settings: Settings) -> type[LimitedProtocol]:
     """Return the protocol with these settings: the server makes one a connection, and gives it none."""
     proxies = Proxies(settings.trusted_proxies)
     return type(
-        "Patient", (Patient,), {"settings": settings, "proxies": proxies, "held": Counter(), "probing": Counter()}
+        "LimitedProtocol",
+        (LimitedProtocol,),
+        {"settings": settings, "proxies": proxies, "held": Counter(), "probing": Counter()},
     )
 
 

@@ -18,14 +18,14 @@ from service.encoding.arrays import (
     Stack,
     check_float32,
     members_response,
-    negotiated,
+    negotiate,
     npy_response,
     npz_response,
 )
 from service.encoding.arrow import ARROW
-from service.encoding.selection import Selection, unsliced
+from service.encoding.selection import Selection, reject_slice
 from service.encoding.tables import Table, matrix_columns, table_response
-from service.responses.conditional import client_has_it, immutable_headers, scale_header
+from service.responses.conditional import immutable_headers, is_not_modified, scale_header
 from service.schemas.embeddings import embedding_links
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _SPECTRUM = ("eigenvalues", "relative_gaps", "agreement")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ResultQuery:
     """How a result is asked for: negotiation and validators in the request, the rest in the query."""
 
     request: Request
@@ -54,7 +54,7 @@ def offered(spec: AnalysisSpec, entry: Entry) -> tuple[str, ...]:
     return (JSON, *((NPZ,) if entry.arrays else ()), *((NPY,) if spec.main else ()), *tables)
 
 
-def result_response(spec: AnalysisSpec, entry: Entry, wanted: Wanted) -> Response:
+def result_response(spec: AnalysisSpec, entry: Entry, wanted: ResultQuery) -> Response:
     """Return a result, or what is wanted of it, in one of the media types it is offered in; 304 to who has it.
 
     Raises
@@ -63,14 +63,14 @@ def result_response(spec: AnalysisSpec, entry: Entry, wanted: Wanted) -> Respons
         ``not-acceptable``, ``float32-overflow``, ``slice-out-of-range`` and the like.
 
     """
-    media = negotiated(wanted.request, offered(spec, entry))
+    media = negotiate(wanted.request, offered(spec, entry))
     spectrum = {name: entry.arrays[name] for name in _SPECTRUM if name in entry.arrays}
     whole = {name: array for name, array in entry.arrays.items() if name not in spectrum}
     part = _chosen(spec, whole, wanted)
     headers = immutable_headers(entry.meta["sha256"], media, wanted.dtype, part.tag)
     if spec.kind == "summary":
         headers |= scale_header(entry.meta["scale"])
-    if client_has_it(wanted.request, headers):
+    if is_not_modified(wanted.request, headers):
         return Response(status_code=304, headers=headers)
     if wanted.dtype == "float32":
         for array in part.arrays.values():
@@ -105,16 +105,16 @@ class _Part:
         return " ".join(filter(None, (self.draws.tag if self.draws else "", self.points.tag)))
 
 
-def _chosen(spec: AnalysisSpec, arrays: dict[str, Array], wanted: Wanted) -> _Part:
+def _chosen(spec: AnalysisSpec, arrays: dict[str, Array], wanted: ResultQuery) -> _Part:
     """Return what is wanted of the arrays."""
     if spec.kind == "reconstructions":
         data = arrays["data"]
         draws = Selection.of(wanted.draws, data.shape[0], "draws")
         points = Selection.of(wanted.points, data.shape[1], "points")
         return _Part({"data": points.take(draws.take(data), axis=1)}, points, draws)
-    unsliced("draws", wanted.draws)
+    reject_slice("draws", wanted.draws)
     if not arrays:
-        unsliced("points", wanted.points)
+        reject_slice("points", wanted.points)
         return _Part({}, Selection.of(None, 0, "points"))
     points = Selection.of(wanted.points, len(next(iter(arrays.values()))), "points")
     return _Part({name: points.take(array) for name, array in arrays.items()}, points)

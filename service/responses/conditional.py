@@ -31,14 +31,14 @@ def scale_header(*scales: float) -> dict[str, str]:
     return {SCALE_HEADER: ", ".join(repr(float(scale)) for scale in scales)}
 
 
-PARTS: dict[int | str, dict[str, Any]] = {
+RANGE_RESPONSES: dict[int | str, dict[str, Any]] = {
     206: {"description": "The Range that was asked for, of npy."},
     304: {"description": "The client's copy is good."},
 }
 SCALE_DOCUMENTED = {SCALE_HEADER: {"description": "The scale it is at, a number.", "schema": {"type": "string"}}}
 
 
-def client_has_it(request: Request, headers: dict[str, str]) -> bool:
+def is_not_modified(request: Request, headers: dict[str, str]) -> bool:
     """Say whether If-None-Match names the ETag of these headers."""
     given = [plain_tag(part.strip().removeprefix("W/")) for part in request.headers.get("if-none-match", "").split(",")]
     return headers["ETag"] in given or "*" in given

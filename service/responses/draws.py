@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from fastapi.responses import Response
 
-from service.encoding.aborted import BrokenOffError
+from service.encoding.aborted import ResponseAbortedError
 from service.encoding.arrays import (
     CSV,
     JSON,
@@ -19,19 +19,19 @@ from service.encoding.arrays import (
     Array,
     Stack,
     json_response,
-    negotiated,
+    negotiate,
     npy_response,
     npz_response,
 )
 from service.encoding.arrow import ARROW
 from service.encoding.selection import Selection
 from service.encoding.tables import Table, matrix_columns, table_response
-from service.responses.conditional import client_has_it, immutable_headers, scale_header
+from service.responses.conditional import immutable_headers, is_not_modified, scale_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from service.responses.analyses import Wanted
+    from service.responses.analyses import ResultQuery
     from worker.records.draws import DrawKey, DrawsSpec
     from worker.storage.array_cache import Entry
     from worker.storage.tiered_cache import TieredCache
@@ -42,7 +42,7 @@ _ATTEMPTS = 4  # to read what is evicted again and again
 
 
 def draws_response(
-    cache: TieredCache, posterior: str, spec: DrawsSpec, wanted: Wanted, again: Callable[[], None]
+    cache: TieredCache, posterior: str, spec: DrawsSpec, wanted: ResultQuery, again: Callable[[], None]
 ) -> Response | None:
     """Return the embeddings of a draws job whose scales are numbers, those that are wanted; None: some were evicted.
 
@@ -59,7 +59,7 @@ def draws_response(
         ``not-acceptable``, ``slice-out-of-range`` and the like.
 
     """
-    media = negotiated(wanted.request, MEDIA)
+    media = negotiate(wanted.request, MEDIA)
     points = Selection.of(wanted.points, spec.n, "points")
     draws = Selection.of(wanted.draws, spec.count, "draws")
     positions = [scale * spec.count + draw for scale in range(len(spec.scales)) for draw in draws.positions]
@@ -71,7 +71,7 @@ def draws_response(
     form = f"{spec.grid} {len(scales)}"  # the same draws may be of another shape
     part = " ".join(filter(None, (form, draws.tag, points.tag)))
     headers = immutable_headers(sha256, media, wanted.dtype, part) | scale_header(*scales)
-    if client_has_it(wanted.request, headers):
+    if is_not_modified(wanted.request, headers):
         return Response(status_code=304, headers=headers)
     dtype = np.dtype(wanted.dtype)
     made = result.begun()
@@ -138,7 +138,7 @@ class _Result:
         for first in range(start, len(keys), self.together):
             for position, entry in enumerate(self._read(keys[first : first + self.together]), start=first):
                 if entry.meta["sha256"] != self.announced[position]:
-                    raise BrokenOffError(
+                    raise ResponseAbortedError(
                         f"Draw {self.draws[position].index} was made again with other bits than the ETag announced."
                     )
                 self.heads.append(entry.meta)
@@ -152,7 +152,7 @@ class _Result:
             if len(there) == len(keys):
                 return there
             self.again()
-        raise BrokenOffError("Draws are evicted faster than they are sent; the cache is too small for its use.")
+        raise ResponseAbortedError("Draws are evicted faster than they are sent; the cache is too small for its use.")
 
     def _keys(self) -> list[str]:
         return [key.cache_key(self.posterior) for key in self.draws]

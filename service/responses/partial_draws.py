@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from starlette.concurrency import run_in_threadpool
 
-from service.encoding.aborted import BrokenOffError
+from service.encoding.aborted import ResponseAbortedError
 from service.encoding.arrays import NPY, Stack
-from service.responses.streaming import Stream, states
+from service.responses.streaming import LimitedStreamingResponse, states
 from service.submission.dependencies import made_again
 from worker.jobs.shards import counts
 from worker.records.tenants import DEFAULT
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from service.encoding.arrays import Dtype
-    from service.responses.streaming import Streams
+    from service.responses.streaming import StreamLimiter
     from worker.jobs.store import Job
     from worker.records.draws import DrawsSpec
     from worker.storage.array_cache import Entry
@@ -33,7 +33,7 @@ READ_BYTES = 2**20  # of draws read in one round trip
 _ATTEMPTS = 5  # to read what is evicted again and again
 
 
-async def as_they_come(here: Stores, streams: Streams, job: Job, spec: DrawsSpec) -> AsyncIterator[Entry]:
+async def as_they_come(here: Stores, streams: StreamLimiter, job: Job, spec: DrawsSpec) -> AsyncIterator[Entry]:
     """Yield all draws of a job in their order, each as soon as it and those before it are made.
 
     One that was evicted before it was sent is made again. No thread is held while it waits.
@@ -45,7 +45,7 @@ async def as_they_come(here: Stores, streams: Streams, job: Job, spec: DrawsSpec
 
     Raises
     ------
-    BrokenOffError
+    ResponseAbortedError
         When the job fails or is cancelled, draws are evicted faster than they are sent, or the service stops.
 
     """
@@ -58,7 +58,7 @@ async def as_they_come(here: Stores, streams: Streams, job: Job, spec: DrawsSpec
             if now.is_open and now.status != "cancelling":
                 made = await run_in_threadpool(_made, here, now, spec)
             elif now.status != "succeeded":
-                raise BrokenOffError(f"Job {job.id} is {now.status}; {sent} of its {spec.total} draws were sent.")
+                raise ResponseAbortedError(f"Job {job.id} is {now.status}; {sent} of its {spec.total} draws were sent.")
             else:
                 made = spec.total
             while sent < made:
@@ -73,14 +73,18 @@ async def as_they_come(here: Stores, streams: Streams, job: Job, spec: DrawsSpec
         if sent == spec.total:
             return
         if streams.stopped:
-            raise BrokenOffError(f"The service stops; {sent} of the {spec.total} draws of job {job.id} were sent.")
+            raise ResponseAbortedError(
+                f"The service stops; {sent} of the {spec.total} draws of job {job.id} were sent."
+            )
         job = await run_in_threadpool(made_again, here, job)
-    raise BrokenOffError(f"Draw {sent} of job {job.id} is evicted again and again; the cache is too small for its use.")
+    raise ResponseAbortedError(
+        f"Draw {sent} of job {job.id} is evicted again and again; the cache is too small for its use."
+    )
 
 
-def npy_as_they_come(
-    here: Stores, streams: Streams, job: Job, spec: DrawsSpec, dtype: Dtype, headers: dict[str, str]
-) -> Stream:
+def partial_npy_response(
+    here: Stores, streams: StreamLimiter, job: Job, spec: DrawsSpec, dtype: Dtype, headers: dict[str, str]
+) -> LimitedStreamingResponse:
     """Return the embeddings as npy, which begins now and ends with the job.
 
     Raises
@@ -99,7 +103,7 @@ def npy_as_they_come(
             yield np.ascontiguousarray(entry.arrays["embedding"], stack.dtype).tobytes()
 
     fields = {"Content-Length": str(length), "X-Accel-Buffering": "no", **headers}  # no proxy is to hold it back
-    return Stream(streams, here.tenant or DEFAULT, body, media_type=NPY, headers=fields)
+    return LimitedStreamingResponse(streams, here.tenant or DEFAULT, body, media_type=NPY, headers=fields)
 
 
 def _made(here: Stores, job: Job, spec: DrawsSpec) -> int:

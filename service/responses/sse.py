@@ -16,7 +16,7 @@ from service.schemas.resources import JobOut, ProgressOut
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from service.responses.streaming import Streams
+    from service.responses.streaming import StreamLimiter
     from worker.jobs.store import Job
     from worker.stores import Stores
 
@@ -26,12 +26,12 @@ RETRY = "retry: 1000\n\n"  # milliseconds after which a client whose connection 
 HEARTBEAT = ": still here\n\n"
 
 
-def has_seen_the_end(job: Job, seen: int | None) -> bool:
+def has_seen_end(job: Job, seen: int | None) -> bool:
     """Say whether a client that comes back got the end already; 204 then tells it to stay away."""
     return not job.is_open and seen == job.sequence
 
 
-async def events(here: Stores, streams: Streams, job: Job, seen: int | None) -> AsyncIterator[str]:
+async def events(here: Stores, streams: StreamLimiter, job: Job, seen: int | None) -> AsyncIterator[str]:
     """Yield the events of a job after the one numbered `seen`."""
     yield RETRY
     sent = time.monotonic()

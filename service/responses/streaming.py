@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import redis
 from starlette.concurrency import run_in_threadpool
 
-from service.encoding.aborted import BreakableResponse, BrokenOffError
+from service.encoding.aborted import AbortableResponse, ResponseAbortedError
 from service.submission.dependencies import look
 from worker.base.problems import refuse
 
@@ -41,7 +41,7 @@ class Place:
 
     """
 
-    def __init__(self, streams: Streams, tenant: str) -> None:
+    def __init__(self, streams: StreamLimiter, tenant: str) -> None:
         self._streams = streams
         self._tenant = tenant
         self._is_held = True
@@ -53,7 +53,7 @@ class Place:
             self._streams.leave(self._tenant)
 
 
-class Streams:
+class StreamLimiter:
     """Counts the open streams of a process.
 
     Parameters
@@ -119,7 +119,7 @@ class Streams:
         changes.wake_all()
 
 
-class Stream(BreakableResponse):
+class LimitedStreamingResponse(AbortableResponse):
     """An answer that stays open, and holds a place until it ends or its client is gone.
 
     Parameters
@@ -139,7 +139,7 @@ class Stream(BreakableResponse):
     """
 
     def __init__(
-        self, streams: Streams, tenant: str, content: Callable[[], AsyncIterator[str | bytes]], **options: Any
+        self, streams: StreamLimiter, tenant: str, content: Callable[[], AsyncIterator[str | bytes]], **options: Any
     ) -> None:
         place = streams.enter(tenant)
         try:
@@ -157,14 +157,14 @@ class Stream(BreakableResponse):
             self._place.free()
 
 
-async def states(here: Stores, streams: Streams, job: Job) -> AsyncIterator[Job]:
+async def states(here: Stores, streams: StreamLimiter, job: Job) -> AsyncIterator[Job]:
     """Yield the job as it is, again whenever there is news of it or a second has passed, until it has ended.
 
     Or until the streams are stopped.
 
     Raises
     ------
-    BrokenOffError
+    ResponseAbortedError
         When Redis does not answer for a minute.
 
     """
@@ -176,7 +176,7 @@ async def states(here: Stores, streams: Streams, job: Job) -> AsyncIterator[Job]
                 job = await run_in_threadpool(look, here, job.id)
             except redis.RedisError as error:
                 if time.monotonic() - answered > AWAY_SECONDS:
-                    raise BrokenOffError(f"Redis does not answer ({type(error).__name__}).") from error
+                    raise ResponseAbortedError(f"Redis does not answer ({type(error).__name__}).") from error
                 await asyncio.sleep(LOOK_SECONDS)
                 continue
             answered = time.monotonic()

@@ -9,10 +9,10 @@ from glle_engine import FitSpec
 from glle_engine.base.errors import InvalidShapeError
 from glle_engine.base.validation import require_enough_points
 from glle_engine.posterior.selection import DEFAULT_RANGE
-from service.encoding.arrays import CSV, JSON, NPZ, negotiated
+from service.encoding.arrays import CSV, JSON, NPZ, negotiate
 from service.encoding.arrow import ARROW
 from service.encoding.selection import Points
-from service.responses.analyses import Wanted, result_response
+from service.responses.analyses import ResultQuery, result_response
 from service.responses.conditional import SCALE_DOCUMENTED
 from service.routes.draws import CREATING, MISSING, Half, Law, Seed
 from service.routes.posteriors import ACCEPTED, LATE, Wait
@@ -107,7 +107,7 @@ async def summary(
     result stands beside the rest as `calibration`, with `half_sample_spread` (n,) among the arrays. Where LLE's bias
     exceeds its spread no spread shows it.
     """
-    negotiated(request, _SUMMARY_MEDIA)
+    negotiate(request, _SUMMARY_MEDIA)
     record = await run_in_threadpool(require_posterior, here, id)
     require_sample(here, record, source, first=first, count=count)
     auto = scale == "auto"
@@ -134,7 +134,7 @@ async def summary(
         entry = await run_in_threadpool(here.cache.view, key)
         if entry is None:  # evicted at once: the cache is too busy for now
             return accepted(job)
-    return await run_in_threadpool(result_response, spec, entry, Wanted(request, dtype, points))
+    return await run_in_threadpool(result_response, spec, entry, ResultQuery(request, dtype, points))
 
 
 @router.post(

@@ -21,7 +21,7 @@ from service.encoding.arrays import (
     Stack,
     check_float32,
     json_response,
-    negotiated,
+    negotiate,
     npy_response,
     npz_response,
 )
@@ -29,7 +29,7 @@ from service.encoding.arrow import ARROW, PARQUET
 from service.encoding.selection import Points, Selection
 from service.encoding.tables import Table as Columns
 from service.encoding.tables import matrix_columns, table_response
-from service.responses.conditional import PARTS, client_has_it, immutable_headers
+from service.responses.conditional import RANGE_RESPONSES, immutable_headers, is_not_modified
 from service.schemas.labels import PATCH_BODY, NameFilter, NamingIn, TagFilter
 from service.schemas.problems import documented
 from service.schemas.resources import DatasetOut, DatasetPage, SyntheticIn
@@ -166,7 +166,7 @@ def get_dataset(id: str, here: Here) -> DatasetOut:  # noqa: A002 # the name in 
     response_class=Response,
     responses={
         200: {"description": "The values.", "content": {media: {} for media in _MEDIA}},
-        **PARTS,
+        **RANGE_RESPONSES,
         **documented(
             _404="No such data set.",
             _406="No offered type is accepted.",
@@ -188,10 +188,10 @@ def get_data(
     point, the columns `label` and `color`; npy the values alone.
     """
     dataset = require_dataset(here, id)
-    media = negotiated(request, _MEDIA)
+    media = negotiate(request, _MEDIA)
     chosen = Selection.of(points, dataset.n, "points")
     headers = immutable_headers(dataset.sha256, media, dtype or dataset.dtype, chosen.tag)
-    if client_has_it(request, headers):
+    if is_not_modified(request, headers):
         return Response(status_code=304, headers=headers)
     values = chosen.take(here.datasets.values(id))
     if dtype == "float32" and values.dtype != np.float32:

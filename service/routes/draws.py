@@ -6,7 +6,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine.base.spec import Align, Source
-from service.encoding.aborted import BreakableResponse
+from service.encoding.aborted import AbortableResponse
 from service.encoding.arrays import (
     CSV,
     JSON,
@@ -14,20 +14,26 @@ from service.encoding.arrays import (
     NPZ,
     Dtype,
     Stack,
+    buffered,
     json_response,
-    negotiated,
+    negotiate,
     npy_response,
     npz_response,
-    whole,
 )
 from service.encoding.arrow import ARROW
 from service.encoding.selection import Points, Selection
 from service.encoding.tables import Table, matrix_columns, table_response
-from service.middleware.answer_cache import LARGEST
-from service.responses.conditional import PARTS, SCALE_DOCUMENTED, client_has_it, immutable_headers, scale_header
+from service.middleware.answer_cache import MAX_ANSWER_BYTES
+from service.responses.conditional import (
+    RANGE_RESPONSES,
+    SCALE_DOCUMENTED,
+    immutable_headers,
+    is_not_modified,
+    scale_header,
+)
 from service.routes.posteriors import ACCEPTED, LATE, Wait
 from service.schemas.problems import documented
-from service.schemas.resources import COUNTER, DrawsIn, JobOut
+from service.schemas.resources import MAX_COUNTER, DrawsIn, JobOut
 from service.submission.dependencies import Deadline, Here, accepted, answered, settle, submitted
 from service.submission.idempotency import IN_USE, Key, once
 from service.submission.validation import (
@@ -49,7 +55,7 @@ from worker.stores import Stores
 
 router = APIRouter(prefix="/v1/posteriors/{id}/draws", tags=["draws"])
 
-Seed = Annotated[int, Query(ge=0, le=COUNTER, description="Stream of draws.")]
+Seed = Annotated[int, Query(ge=0, le=MAX_COUNTER, description="Stream of draws.")]
 Scale = Annotated[
     Annotated[float, Query(ge=0, allow_inf_nan=False)] | Literal["auto"],
     Query(description="Factor on the covariance; auto: the one that half-sampling suggests."),
@@ -109,14 +115,14 @@ async def draw_many(
             "content": {media: {} for media in MEDIA},
             "headers": SCALE_DOCUMENTED,
         },
-        **PARTS,
+        **RANGE_RESPONSES,
         **ACCEPTED,
         **documented(**MISSING, _406="No offered type is accepted.", _416="Range too far.", _422="Out of range."),
     },
 )
 async def draw_one(
     id: str,  # noqa: A002 # the name in the path
-    index: Annotated[int, Path(ge=0, le=COUNTER, description="Which draw of the stream.")],
+    index: Annotated[int, Path(ge=0, le=MAX_COUNTER, description="Which draw of the stream.")],
     request: Request,
     here: Here,
     seed: Seed = 0,
@@ -135,7 +141,7 @@ async def draw_one(
     With `scale=auto` the draw is, bit for bit and by its ETag, that of the number which half-sampling suggests: JSON's
     `scale`, and the header Glle-Scale. Where nobody asked before it is calibrated first: 202 until then.
     """
-    media = negotiated(request, MEDIA)
+    media = negotiate(request, MEDIA)
     body = DrawsIn(count=1, first=index, seed=seed, scale=scale, source=source, align=align)
     record, spec, entry = await run_in_threadpool(_asked, here, id, body)
     if entry is None:
@@ -147,9 +153,9 @@ async def draw_one(
         if entry is None:  # evicted at once: the cache is too busy for now
             return accepted(job)
     response = _one(request, entry, media, dtype, points)
-    if isinstance(response, BreakableResponse) and entry.arrays["embedding"].nbytes <= LARGEST:
-        response = await whole(response)
-        request.app.state.recent.keep(request.scope, id, record.state, response)
+    if isinstance(response, AbortableResponse) and entry.arrays["embedding"].nbytes <= MAX_ANSWER_BYTES:
+        response = await buffered(response)
+        request.app.state.answer_cache.keep(request.scope, id, record.state, response)
     return response
 
 
@@ -175,7 +181,7 @@ def _numbered(here: Stores, id_: str, spec: DrawsSpec) -> DrawsSpec:
 def _one(request: Request, entry: Entry, media: str, dtype: Dtype, points: str | None) -> Response:
     chosen = Selection.of(points, len(entry.arrays["embedding"]), "points")
     headers = immutable_headers(entry.meta["sha256"], media, dtype, chosen.tag) | scale_header(entry.meta["scale"])
-    if client_has_it(request, headers):
+    if is_not_modified(request, headers):
         return Response(status_code=304, headers=headers)
     embedding = chosen.take(entry.arrays["embedding"])
     if media in {CSV, ARROW}:

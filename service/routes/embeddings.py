@@ -9,8 +9,8 @@ from glle_engine.base.errors import GlleError
 from service.encoding.arrays import CSV, JSON, NPY, NPZ, Dtype
 from service.encoding.arrow import ARROW
 from service.encoding.selection import Points
-from service.responses.analyses import Wanted, result_response
-from service.responses.conditional import PARTS, body_headers, client_has_it
+from service.responses.analyses import ResultQuery, result_response
+from service.responses.conditional import RANGE_RESPONSES, body_headers, is_not_modified
 from service.routes.posteriors import ACCEPTED, LATE, Wait
 from service.schemas.embeddings import EmbeddingIn, EmbeddingOut, EstimateIn, EstimateOut
 from service.schemas.problems import ProblemOut, documented
@@ -129,7 +129,7 @@ async def get_embedding(
         return accepted(found)
     body = EmbeddingOut.of(found).model_dump_json()
     headers = body_headers(body)
-    if client_has_it(request, headers):
+    if is_not_modified(request, headers):
         return Response(status_code=304, headers=headers)
     return Response(body, 200, headers, "application/json")
 
@@ -140,7 +140,7 @@ async def get_embedding(
     response_class=Response,
     responses={
         200: {"description": "The coordinates.", "content": {media: {} for media in MEDIA}},
-        **PARTS,
+        **RANGE_RESPONSES,
         **ACCEPTED,
         **documented(
             **_MISSING,
@@ -167,7 +167,7 @@ async def get_coordinates(
     if isinstance(found, Job):
         return accepted(found)
     record = await run_in_threadpool(here.embeddings.fetch, id)
-    return await run_in_threadpool(result_response, record.spec, found, Wanted(request, dtype, points))
+    return await run_in_threadpool(result_response, record.spec, found, ResultQuery(request, dtype, points))
 
 
 async def _found(here: Stores, id_: str, wait: float) -> Entry | Job:

@@ -7,15 +7,15 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import WithJsonSchema
 from starlette.concurrency import run_in_threadpool
 
-from service.encoding.arrays import JSON, NPY, Dtype, negotiated
-from service.encoding.selection import Draws, Points, unsliced
+from service.encoding.arrays import JSON, NPY, Dtype, negotiate
+from service.encoding.selection import Draws, Points, reject_slice
 from service.responses import draws as drawn
-from service.responses.analyses import Wanted, result_response
-from service.responses.conditional import PARTS, SCALE_DOCUMENTED, body_headers, client_has_it, scale_header
-from service.responses.partial_draws import npy_as_they_come
+from service.responses.analyses import ResultQuery, result_response
+from service.responses.conditional import RANGE_RESPONSES, SCALE_DOCUMENTED, body_headers, is_not_modified, scale_header
+from service.responses.partial_draws import partial_npy_response
 from service.responses.pictures import picture_response
-from service.responses.sse import EVENTS, events, has_seen_the_end
-from service.responses.streaming import Stream
+from service.responses.sse import EVENTS, events, has_seen_end
+from service.responses.streaming import LimitedStreamingResponse
 from service.routes.posteriors import ACCEPTED, LATE, Wait
 from service.schemas.problems import documented
 from service.schemas.resources import JobOut, JobPage, PosteriorOut
@@ -85,14 +85,14 @@ async def follow(
     At most ten `progress` events a second come. An id numbers the changes of the job: it grows, and with Last-Event-ID
     a client whose connection broke gets the state that it has not seen yet, or 204 when it has seen the end.
     """
-    negotiated(request, (EVENTS,))
+    negotiate(request, (EVENTS,))
     job = await run_in_threadpool(look, here, id)
-    if has_seen_the_end(job, last_event_id):
+    if has_seen_end(job, last_event_id):
         return Response(status_code=204)
-    streams = request.app.state.streams
+    streams = request.app.state.stream_limiter
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # no proxy is to hold it back
     content = partial_of(events, here, streams, job, last_event_id)
-    return Stream(streams, here.tenant or DEFAULT, content, headers=headers, media_type=EVENTS)
+    return LimitedStreamingResponse(streams, here.tenant or DEFAULT, content, headers=headers, media_type=EVENTS)
 
 
 @router.get(
@@ -105,7 +105,7 @@ async def follow(
             "content": {media: {} for media in drawn.MEDIA},
             "headers": SCALE_DOCUMENTED,
         },
-        **PARTS,
+        **RANGE_RESPONSES,
         **ACCEPTED,
         **documented(
             _404="No such job.",
@@ -152,7 +152,7 @@ async def get_result(
         return accepted(job)
     require_success(job)
     make = {"fit": _posterior, "draws": _draws}.get(job.kind, _analysis)
-    return await run_in_threadpool(make, here, job, Wanted(request, dtype, points, draws))
+    return await run_in_threadpool(make, here, job, ResultQuery(request, dtype, points, draws))
 
 
 @router.delete(
@@ -184,35 +184,35 @@ def cancel(
     return Response(JobOut.of(job).model_dump_json(), 200, media_type="application/json")
 
 
-def _posterior(here: Stores, job: Job, wanted: Wanted) -> Response:
-    negotiated(wanted.request, (JSON,))
-    unsliced("points", wanted.points)
-    unsliced("draws", wanted.draws)
+def _posterior(here: Stores, job: Job, wanted: ResultQuery) -> Response:
+    negotiate(wanted.request, (JSON,))
+    reject_slice("points", wanted.points)
+    reject_slice("draws", wanted.draws)
     body = PosteriorOut.of(here.posteriors.fetch(job.subject)).model_dump_json()
     headers = body_headers(body) | {"Content-Location": f"/v1/posteriors/{job.subject}"}
-    if client_has_it(wanted.request, headers):
+    if is_not_modified(wanted.request, headers):
         return Response(status_code=304, headers=headers)
     return Response(body, 200, headers, "application/json")
 
 
-def _analysis(here: Stores, job: Job, wanted: Wanted) -> Response:
+def _analysis(here: Stores, job: Job, wanted: ResultQuery) -> Response:
     spec = analysis_of(job)
     entry = here.cache.view(spec.cache_key(job.subject))
     if entry is None:  # evicted
         return accepted(made_again(here, job))
     if job.kind == "picture":
-        negotiated(wanted.request, (entry.meta["media"],))
+        negotiate(wanted.request, (entry.meta["media"],))
         return picture_response(wanted.request, entry)
     return result_response(spec, entry, wanted)
 
 
 async def _partial(here: Stores, job: Job, request: Request, dtype: Dtype) -> Response:
-    negotiated(request, (NPY,))
+    negotiate(request, (NPY,))
     spec = await run_in_threadpool(_numbered, here, job)
     if spec is None:
         return accepted(job)
     headers = scale_header(*(float(scale) for scale in spec.scales))
-    return npy_as_they_come(here, request.app.state.streams, job, spec, dtype, headers)
+    return partial_npy_response(here, request.app.state.stream_limiter, job, spec, dtype, headers)
 
 
 def _numbered(here: Stores, job: Job) -> DrawsSpec | None:
@@ -224,8 +224,8 @@ def _numbered(here: Stores, job: Job) -> DrawsSpec | None:
     return None if known is None else spec.at(known["scale"])
 
 
-def _draws(here: Stores, job: Job, wanted: Wanted) -> Response:
-    negotiated(wanted.request, drawn.MEDIA)
+def _draws(here: Stores, job: Job, wanted: ResultQuery) -> Response:
+    negotiate(wanted.request, drawn.MEDIA)
     spec = _numbered(here, job)
     if spec is None:  # its calibration was deleted with its posterior
         return accepted(made_again(here, job))

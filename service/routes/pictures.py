@@ -12,7 +12,7 @@ from service.responses.pictures import picture_response
 from service.routes.draws import MISSING, Law, Seed
 from service.routes.posteriors import ACCEPTED, Wait
 from service.schemas.problems import documented
-from service.schemas.resources import COUNTER
+from service.schemas.resources import MAX_COUNTER
 from service.submission.dependencies import Here, accepted, analysis_job, settle
 from service.submission.validation import require_dataset, require_posterior, require_sample, require_success
 from worker.analyses.plots.picture import MEDIA, PictureSpec, Subject, require_pictures
@@ -76,7 +76,7 @@ _PICTURE: dict[int | str, dict[str, Any]] = {
 )
 async def see_draw(
     id: str,  # noqa: A002 # the name in the path
-    index: Annotated[int, Path(ge=0, le=COUNTER, description="Which draw of the stream.")],
+    index: Annotated[int, Path(ge=0, le=MAX_COUNTER, description="Which draw of the stream.")],
     format: Format,  # noqa: A002 # the name in the path
     request: Request,
     here: Here,
@@ -106,7 +106,7 @@ async def see_draws(
     here: Here,
     look: Looks,
     count: Annotated[int, Query(ge=1, le=MOST_PANELS, description="Draws at each scale.")] = 8,
-    first: Annotated[int, Query(ge=0, le=COUNTER, description="The first draw of the stream.")] = 0,
+    first: Annotated[int, Query(ge=0, le=MAX_COUNTER, description="The first draw of the stream.")] = 0,
     seed: Seed = 0,
     scales: Annotated[list[Number] | None, Query(description="Several: a row each.", max_length=MOST_PANELS)] = None,
     source: Law = "posterior",
@@ -131,7 +131,7 @@ async def see_summary(
     here: Here,
     look: Looks,
     count: Annotated[int, Query(ge=2, le=MOST_SUMMARISED, description="Draws.")] = 100,
-    first: Annotated[int, Query(ge=0, le=COUNTER, description="The first draw of the stream.")] = 0,
+    first: Annotated[int, Query(ge=0, le=MAX_COUNTER, description="The first draw of the stream.")] = 0,
     seed: Seed = 0,
     scale: Number = 1.0,
     source: Law = "posterior",

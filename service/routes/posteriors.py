@@ -6,8 +6,8 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine.base.validation import require_enough_points
-from service.encoding.arrays import JSON, NPY, NPZ, Dtype, Stack, json_response, negotiated, npy_response, npz_response
-from service.responses.conditional import PARTS, client_has_it, immutable_headers
+from service.encoding.arrays import JSON, NPY, NPZ, Dtype, Stack, json_response, negotiate, npy_response, npz_response
+from service.responses.conditional import RANGE_RESPONSES, immutable_headers, is_not_modified
 from service.schemas.labels import PATCH_BODY, NameFilter, NamingIn, TagFilter
 from service.schemas.problems import documented
 from service.schemas.resources import JobOut, PosteriorIn, PosteriorOut, PosteriorPage
@@ -116,7 +116,7 @@ def get_posterior(id: str, here: Here) -> Response:  # noqa: A002 # the name in 
     response_class=Response,
     responses={
         200: {"description": "The arrays.", "content": {media: {} for media in (NPZ, NPY, JSON)}},
-        **PARTS,
+        **RANGE_RESPONSES,
         **ACCEPTED,
         **documented(
             _404="No such posterior.",
@@ -139,13 +139,13 @@ def get_arrays(
     The ETag is strong, and npy answers Range.
     """
     record = require_posterior(here, id)
-    media = negotiated(request, (NPZ,) if name is None else (NPY, JSON))
+    media = negotiate(request, (NPZ,) if name is None else (NPY, JSON))
     if name is not None and name not in record.arrays:
         remedy = f"Name one of {', '.join(record.arrays)}."
         raise refuse("no-such-array", 422, f"This posterior has no array {name!r}.", remedy)
     sha256 = here.posteriors.entry_sha256(record)
     headers = {} if sha256 is None else immutable_headers(sha256, media, dtype, name or "")
-    if headers and client_has_it(request, headers):
+    if headers and is_not_modified(request, headers):
         return Response(status_code=304, headers=headers)
     entry = here.posteriors.arrays(record)
     if entry is None:

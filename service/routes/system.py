@@ -81,11 +81,11 @@ def readyz(request: Request, here: Here) -> ReadyOut:
     Else 503: the problem of the first check that fails, and all of them in `details.checks`. Without a key, where
     other paths need one, the answer is the status alone.
     """
-    request.app.state.draining.require_not_begun()
+    request.app.state.shutdown.require_not_draining()
     checks = readiness(here)
     failed = [check for check in checks if check.state == "problem"]
     status: Literal["ok", "degraded"] = "ok" if all(check.state == "ok" for check in checks) else "degraded"
-    if not request.app.state.door.knows(request.scope):
+    if not request.app.state.access_policy.is_authenticated(request.scope):
         if failed:
             remedy = "Ask with a key for what is wrong, or run `glle doctor` on the service's machine."
             raise refuse("not-ready", 503, "The service cannot work at the moment.", remedy)

@@ -30,7 +30,7 @@ class MethodIn(CommandIn):
     parameters: Parameters
 
 
-class JudgedIn(CommandIn):
+class ScoredIn(CommandIn):
     """A data set, and by what its embeddings are judged."""
 
     dataset: str = Field(description="Id of a data set.", examples=[_DATASET])
@@ -55,7 +55,7 @@ class JudgedIn(CommandIn):
     )
 
 
-class EmbeddingIn(JudgedIn, MethodIn):
+class EmbeddingIn(ScoredIn, MethodIn):
     """An embedding to make."""
 
 
@@ -69,7 +69,7 @@ class ComparedIn(MethodIn):
     )
 
 
-class ComparisonIn(JudgedIn):
+class ComparisonIn(ScoredIn):
     """Methods to compare on one data set."""
 
     methods: list[ComparedIn] = Field(min_length=2, max_length=MOST_METHODS, description="A row each, in their order.")

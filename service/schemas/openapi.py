@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from service.schemas.resources import COUNTER
+from service.schemas.resources import MAX_COUNTER
 
 _DATASET = "ds_127ecc1c5da53ccc7b4b569022a22285"
 
@@ -109,4 +109,4 @@ def _exact(schema: Any) -> None:
         if schema.get("type") == "integer":
             for name in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"):
                 if isinstance(schema.get(name), float):
-                    schema[name] = COUNTER if schema[name] == float(COUNTER) else int(schema[name])
+                    schema[name] = MAX_COUNTER if schema[name] == float(MAX_COUNTER) else int(schema[name])

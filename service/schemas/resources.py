@@ -27,11 +27,11 @@ from worker.records.priority import Priority
 from worker.storage.datasets import Dataset
 from worker.storage.posteriors import PosteriorRecord
 
-COUNTER = 2**64 - 1  # seeds and indices are keys of a counter-based generator
+MAX_COUNTER = 2**64 - 1  # seeds and indices are keys of a counter-based generator
 
 Scale = Annotated[float, Field(ge=0, description="Factor on the covariance; 0 is LLE itself.")]
 ScaleOrAuto = Scale | Literal["auto"]
-Seed = Annotated[int, Field(ge=0, le=COUNTER, description="Stream of draws.")]
+Seed = Annotated[int, Field(ge=0, le=MAX_COUNTER, description="Stream of draws.")]
 # Cells are read as those of an uploaded JSON body: what is wrong is told with its row and column.
 
 
@@ -41,7 +41,7 @@ class SyntheticIn(CommandIn):
     name: str = Field(description=f"One of {', '.join(manifolds.NAMES)}.", examples=["swiss_roll"])
     n: int = Field(default=1000, ge=1, description="Number of points.")
     noise: float = Field(default=0.0, ge=0, description="Standard deviation of the noise, relative to the sheet.")
-    seed: int = Field(default=0, ge=0, le=COUNTER, description="The same seed gives the same points.")
+    seed: int = Field(default=0, ge=0, le=MAX_COUNTER, description="The same seed gives the same points.")
 
 
 class PosteriorIn(CommandIn):
@@ -92,7 +92,7 @@ class PosteriorIn(CommandIn):
         return FitSpec(**self.model_dump(exclude={"dataset"}))
 
 
-First = Annotated[int, Field(ge=0, le=COUNTER, description="Index of the first draw.")]
+First = Annotated[int, Field(ge=0, le=MAX_COUNTER, description="Index of the first draw.")]
 
 
 class DrawsIn(CommandIn):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from worker.base.problems import refuse
 
 if TYPE_CHECKING:
-    from service.responses.streaming import Streams
+    from service.responses.streaming import StreamLimiter
     from worker.stores import Stores
 
 
@@ -26,7 +26,7 @@ class Shutdown:
 
     """
 
-    def __init__(self, stores: Stores, streams: Streams) -> None:
+    def __init__(self, stores: Stores, streams: StreamLimiter) -> None:
         self._stores = stores
         self._streams = streams
         self.begun = False
@@ -40,7 +40,7 @@ class Shutdown:
         self._stores.endings.end()
         self._streams.stop(self._stores.changes)
 
-    def require_not_begun(self) -> None:
+    def require_not_draining(self) -> None:
         """Raise the problem of a process that is about to stop.
 
         Raises

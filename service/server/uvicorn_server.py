@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from service.middleware.slow_clients import patient
+from service.middleware.slow_clients import limited_protocol
 
 if TYPE_CHECKING:
     import socket
@@ -54,7 +54,7 @@ class Server(uvicorn.Server):
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,
                 server_header=False,
                 proxy_headers=False,  # it would believe any client on loopback: see service.middleware.proxies
-                http=patient(settings),
+                http=limited_protocol(settings),
             )
         )
         self._app = app
@@ -73,12 +73,12 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop in the order that is told above."""
-        self._app.state.draining.begin()
+        self._app.state.shutdown.begin()
         await self._pass(self._drain)
         for server in self.servers:
             server.close()
         await self._pass(SETTLE_SECONDS, lambda: not self.server_state.connections)
-        self._app.state.draining.end_waits()
+        self._app.state.shutdown.end_waits()
         await super().shutdown(sockets)
 
     async def _pass(self, seconds: float, over: Callable[[], bool] = lambda: False) -> None:

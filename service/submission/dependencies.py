@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from service.encoding.aborted import BrokenOffError
+from service.encoding.aborted import ResponseAbortedError
 from service.middleware.authentication import tenant_of
 from service.schemas.resources import JobOut
 from service.submission.validation import require_success
@@ -147,12 +147,12 @@ def wait_for_it_again(here: Stores, job: Job) -> None:
 
     Raises
     ------
-    BrokenOffError
+    ResponseAbortedError
         When that fails, takes too long, or too many threads wait so already.
 
     """
     if not _WAITING.acquire(blocking=False):
-        raise BrokenOffError(f"What job {job.id} made was evicted, and too many others wait for theirs.")
+        raise ResponseAbortedError(f"What job {job.id} made was evicted, and too many others wait for theirs.")
     try:
         until = time.monotonic() + AGAIN_SECONDS
         job = made_again(here, job)
@@ -162,4 +162,4 @@ def wait_for_it_again(here: Stores, job: Job) -> None:
     finally:
         _WAITING.release()
     if job.status != "succeeded":
-        raise BrokenOffError(f"What job {job.id} made was evicted, and did not come again: it is {job.status}.")
+        raise ResponseAbortedError(f"What job {job.id} made was evicted, and did not come again: it is {job.status}.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from glle_engine.base.errors import InvalidParameterError
 from glle_engine.methods import method
-from service.schemas.resources import COUNTER
+from service.schemas.resources import MAX_COUNTER
 from worker.storage.array_cache import entry_bytes
 
 if TYPE_CHECKING:
@@ -46,9 +46,9 @@ def planned(asked: MethodIn) -> Plan:
 
     """
     for name, value in asked.parameters.items():
-        if isinstance(value, int) and abs(value) > COUNTER:
+        if isinstance(value, int) and abs(value) > MAX_COUNTER:
             raise InvalidParameterError(
-                f"{name[:50]} is beyond 2^64 - 1.", remedy=f"Give {name[:50]} of at most {COUNTER}."
+                f"{name[:50]} is beyond 2^64 - 1.", remedy=f"Give {name[:50]} of at most {MAX_COUNTER}."
             )
     one = method(asked.method)
     return Plan(one, one.spec.from_dict(asked.parameters))

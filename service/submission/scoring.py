@@ -12,7 +12,7 @@ from service.submission.validation import require_dataset
 from worker.analyses.embedding import Judgement
 
 if TYPE_CHECKING:
-    from service.schemas.embeddings import JudgedIn
+    from service.schemas.embeddings import ScoredIn
     from worker.storage.datasets import Dataset
     from worker.stores import Stores
 
@@ -21,7 +21,7 @@ NEIGHBORS = 10
 QUICK_SHARE = 1 / 10
 
 
-def judgement(here: Stores, dataset: Dataset, body: JudgedIn, *, uses: frozenset[str]) -> Judgement:
+def judgement(here: Stores, dataset: Dataset, body: ScoredIn, *, uses: frozenset[str]) -> Judgement:
     """Return by what a request wants the embeddings of a data set judged.
 
     Parameters

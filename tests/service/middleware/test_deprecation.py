@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 from fastapi import APIRouter, FastAPI, Response
 
-from service.app import ROOMS
+from service.app import ROUTERS
 from service.middleware import deprecation
 from service.middleware.deprecation import Deprecations, deprecated
-from service.middleware.head import Head
+from service.middleware.head import HeadMiddleware
 from service.schemas import docs_page, problems
 from tests.service.conftest import serving
 from worker.base.problems import refuse
@@ -48,7 +48,7 @@ def tiny_app() -> FastAPI:
     app.include_router(router)
     problems.install(app)
     app.add_middleware(Deprecations)
-    app.add_middleware(Head)
+    app.add_middleware(HeadMiddleware)
     return app
 
 
@@ -96,7 +96,7 @@ def test_there_is_time_to_move() -> None:
 
 def test_marks_are_found_where_the_app_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A marked route of any room brings the headers into the app; today there is none."""
-    assert not any(deprecation.is_marked(route) for room in ROOMS for route in room.router.routes)
+    assert not any(deprecation.is_marked(route) for room in ROUTERS for route in room.router.routes)
     router = APIRouter()
     router.get("/x", **deprecated(SINCE, SUNSET))(lambda: None)
     assert [deprecation.is_marked(route) for route in router.routes] == [True]

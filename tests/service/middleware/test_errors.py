@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from service.app import create_app
-from service.middleware.errors import Unexpected
+from service.middleware.errors import ErrorMiddleware
 from tests.conftest import until
 from tests.service.conftest import serving
 from worker.stores import Stores
@@ -82,7 +82,7 @@ def test_an_answer_that_has_begun_is_broken_off() -> None:
         return {"type": "http.disconnect"}
 
     async def ask() -> None:
-        await Unexpected(half)({"type": "http"}, receive, send)
+        await ErrorMiddleware(half)({"type": "http"}, receive, send)
 
     with pytest.raises(ZeroDivisionError):
         anyio.run(ask)

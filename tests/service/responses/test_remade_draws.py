@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import redis
 
-from service.encoding.aborted import BrokenOffError
+from service.encoding.aborted import ResponseAbortedError
 from service.encoding.selection import Selection
 from service.responses.draws import _Result
 from service.submission import dependencies
@@ -63,7 +63,7 @@ def test_not_for_ever(stores: Stores) -> None:
     put(stores)
     made = result(stores, lambda: None).begun()
     evict(stores, "draw:")
-    with pytest.raises(BrokenOffError, match="too small"):
+    with pytest.raises(ResponseAbortedError, match="too small"):
         list(made)
 
 
@@ -96,7 +96,7 @@ def test_the_wait_ends_with_the_job(stores: Stores, done: Job, end: str) -> None
     def wait() -> None:
         try:
             wait_for_it_again(stores, done)
-        except BrokenOffError as error:
+        except ResponseAbortedError as error:
             caught.append(error)
         else:
             caught.append(None)
@@ -118,6 +118,6 @@ def test_few_threads_wait(stores: Stores, done: Job, monkeypatch: pytest.MonkeyP
     """Where too many wait already the answer is broken off, and the job is left alone."""
     monkeypatch.setattr(dependencies, "_WAITING", threading.BoundedSemaphore(1))
     assert dependencies._WAITING.acquire()
-    with pytest.raises(BrokenOffError, match="too many"):
+    with pytest.raises(ResponseAbortedError, match="too many"):
         wait_for_it_again(stores, done)
     assert stores.jobs.fetch(done.id).round == 0
