@@ -142,7 +142,7 @@ def _serve(chosen: argparse.Namespace, settings: Settings) -> int:
         Server(app, settings, drain=drain, started=partial(_tell, chosen.ready_fd)).run(sockets=[sock])
     app.state.readers.close()
     metrics = app.state.metrics
-    metrics.flush(metrics.taken())
+    metrics.flush(metrics.take())
     tracing.TRACING.stop()
     return 0
 

@@ -18,11 +18,11 @@ from service.encoding.arrays import (
     NPY,
     NPZ,
     Dtype,
+    NpyResponse,
     Stack,
     check_float32,
     json_response,
     negotiate,
-    npy_response,
     npz_response,
 )
 from service.encoding.arrow import ARROW, PARQUET
@@ -198,7 +198,7 @@ def get_data(
         check_float32(values)
     stack = Stack.of(values, dtype)
     if media == NPY:
-        return npy_response(stack, headers)
+        return NpyResponse(stack, headers)
     beside = {name: chosen.take(array) for name, array in here.datasets.beside(dataset).items()}
     if media in {CSV, ARROW}:
         return table_response(_table(dataset, values, beside, dtype), media, headers)

@@ -13,11 +13,11 @@ from service.encoding.arrays import (
     NPY,
     NPZ,
     Dtype,
+    NpyResponse,
     Stack,
     buffered,
     json_response,
     negotiate,
-    npy_response,
     npz_response,
 )
 from service.encoding.arrow import ARROW
@@ -189,7 +189,7 @@ def _one(request: Request, entry: Entry, media: str, dtype: Dtype, points: str |
     stack = Stack.of(embedding, dtype)
     eigenvalues = entry.arrays["eigenvalues"]
     if media == NPY:
-        return npy_response(stack, headers)
+        return NpyResponse(stack, headers)
     if media == NPZ:
         return npz_response({"embedding": stack, "eigenvalues": Stack.of(eigenvalues)}, headers)
     # What it took is of one computation; the same draw is made again with the same ETag.

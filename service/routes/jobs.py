@@ -10,10 +10,9 @@ from starlette.concurrency import run_in_threadpool
 from service.encoding.arrays import JSON, NPY, Dtype, negotiate
 from service.encoding.selection import Draws, Points, reject_slice
 from service.responses import draws as drawn
-from service.responses.analyses import ResultQuery, result_response
+from service.responses.analyses import ResultQuery, picture_response, result_response
 from service.responses.conditional import RANGE_RESPONSES, SCALE_DOCUMENTED, body_headers, is_not_modified, scale_header
 from service.responses.partial_draws import partial_npy_response
-from service.responses.pictures import picture_response
 from service.responses.sse import EVENTS, events, has_seen_end
 from service.responses.streaming import LimitedStreamingResponse
 from service.routes.posteriors import ACCEPTED, LATE, Wait

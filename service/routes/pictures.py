@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine.base.spec import Align
-from service.responses.pictures import picture_response
+from service.responses.analyses import picture_response
 from service.routes.draws import MISSING, Law, Seed
 from service.routes.posteriors import ACCEPTED, Wait
 from service.schemas.problems import documented

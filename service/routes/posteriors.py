@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine.base.validation import require_enough_points
-from service.encoding.arrays import JSON, NPY, NPZ, Dtype, Stack, json_response, negotiate, npy_response, npz_response
+from service.encoding.arrays import JSON, NPY, NPZ, Dtype, NpyResponse, Stack, json_response, negotiate, npz_response
 from service.responses.conditional import RANGE_RESPONSES, immutable_headers, is_not_modified
 from service.schemas.labels import PATCH_BODY, NameFilter, NamingIn, TagFilter
 from service.schemas.problems import documented
@@ -155,7 +155,7 @@ def get_arrays(
     if name is None:
         return npz_response({key: Stack.of(array, dtype) for key, array in entry.arrays.items()}, headers)
     stack = Stack.of(entry.arrays[name], dtype)
-    return npy_response(stack, headers) if media == NPY else json_response(stack, headers=headers)
+    return NpyResponse(stack, headers) if media == NPY else json_response(stack, headers=headers)
 
 
 @router.patch(

@@ -107,8 +107,8 @@ def readyz(request: Request, here: Here) -> ReadyOut:
 @router.get("/metrics", summary="Prometheus metrics", response_class=Response, responses=documented())
 async def metrics(request: Request) -> Response:
     """Tell requests by route template, jobs by kind and status, the queue and the workers."""
-    told = request.app.state.metrics
-    text = await run_in_threadpool(told.text, told.taken())
+    metrics = request.app.state.metrics
+    text = await run_in_threadpool(metrics.exposition, metrics.take())
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 

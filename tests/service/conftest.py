@@ -89,7 +89,7 @@ def stores(_served: tuple[Stores, FastAPI, httpx.Client]) -> Stores:
     """The app's stores, emptied."""
     stores, app, _ = _served
     app.state.answer_cache.clear()
-    app.state.metrics.taken()
+    app.state.metrics.take()
     stores.counts.forget()
     stores.client.flushall()
     stores.cache._client.flushall()

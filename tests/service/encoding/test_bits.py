@@ -15,7 +15,7 @@ from glle_engine import manifolds
 from service.app import create_app
 from service.encoding.aborted import ResponseAbortedError
 from service.encoding.selection import Selection
-from service.responses.draws import _Result
+from service.responses.draws import _DrawReader
 from tests.conftest import evict, until
 from tests.service.conftest import beating, serving
 from worker.base.numerics import numbers_of
@@ -196,7 +196,7 @@ def test_each_draw_is_compared_with_what_was_announced(stores: Stores, job: Job,
     """From the beginning or from a part on, one draw of other bits is enough."""
     assert job.status == "succeeded"
     keys = [SPEC.key(position) for position in range(8)]
-    result = _Result(stores.cache, "post_1", keys, Selection.of(None, 3000, "points"), 2, lambda: None)
+    result = _DrawReader(stores.cache, "post_1", keys, Selection.of(None, 3000, "points"), 2, lambda: None)
     assert result.sha256() is not None
     arrays = {"embedding": DRAWS[5] * 2, "eigenvalues": np.zeros(2)}
     stores.cache.put(SPEC.key(5).cache_key("post_1"), {"sha256": "other 5"}, arrays)

@@ -52,7 +52,7 @@ def test_while_nobody_can_tell_whether_it_exists_it_is_503(
 ) -> None:
     """The queue's Redis is away: the answer is a problem as everywhere, and the draw comes when it is back."""
     first = client.get(f"{drawn}/draws/1", headers=NPY).raise_for_status()
-    app.state.answer_cache.doubt()
+    app.state.answer_cache.invalidate()
 
     def away(_: str) -> str:
         raise redis.ConnectionError("gone")

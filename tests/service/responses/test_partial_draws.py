@@ -120,10 +120,10 @@ def test_what_will_not_come_breaks_the_answer_off(
             app.state.stream_limiter.stop(stores.changes)
         with pytest.raises(httpx.RemoteProtocolError, match="without sending complete"):
             list(raw)
-    app.state.stream_limiter.stopped = False
+    app.state.stream_limiter.is_stopped = False
     until(lambda: app.state.stream_limiter.open == 0, 5)
     (told,) = [record.getMessage() for record in caplog.records if record.name == "service.encoding.aborted"]
-    assert told.startswith("An answer was broken off: ")
+    assert told.startswith("A response was aborted: ")
 
 
 def test_what_was_evicted_before_it_was_sent_is_made_again(client: httpx.Client, stores: Stores, job: Job) -> None:
@@ -159,7 +159,7 @@ def test_what_is_evicted_again_and_again_breaks_the_answer_off(
 
 def test_a_reader_that_goes_away_frees_everything(client: httpx.Client, stores: Stores, job: Job, app: FastAPI) -> None:
     """Its place and its wait are given up, and no other may have its place meanwhile."""
-    app.state.stream_limiter._most = 1
+    app.state.stream_limiter._limit = 1
     try:
         with reading(client, job) as (_, raw):
             take(raw, 8)
@@ -169,7 +169,7 @@ def test_a_reader_that_goes_away_frees_everything(client: httpx.Client, stores: 
         until(lambda: app.state.stream_limiter.open == 0, 5)
         until(lambda: not stores.changes._waiters, 5)
     finally:
-        app.state.stream_limiter._most = stores.settings.max_streams
+        app.state.stream_limiter._limit = stores.settings.max_streams
 
 
 def test_what_has_no_parts(client: httpx.Client, stores: Stores, job: Job) -> None:

@@ -153,14 +153,14 @@ def test_streams_end_when_the_service_stops(client: httpx.Client, stores: Stores
         try:
             assert list(told) == []
         finally:
-            app.state.stream_limiter.stopped = False
+            app.state.stream_limiter.is_stopped = False
     assert stores.jobs.fetch(job.id).is_open
 
 
 def test_streams_are_limited(client: httpx.Client, stores: Stores, app: FastAPI) -> None:
     """One more than is allowed is told to come later; when one ends there is room again."""
     job = running(stores)
-    app.state.stream_limiter._most = 1
+    app.state.stream_limiter._limit = 1
     try:
         with following(client, job) as told:
             next(told)
@@ -171,7 +171,7 @@ def test_streams_are_limited(client: httpx.Client, stores: Stores, app: FastAPI)
         with following(client, job) as told:
             assert next(told)[1] == "progress"
     finally:
-        app.state.stream_limiter._most = stores.settings.max_streams
+        app.state.stream_limiter._limit = stores.settings.max_streams
 
 
 def test_a_tenant_has_so_many_streams() -> None:
@@ -182,11 +182,11 @@ def test_a_tenant_has_so_many_streams() -> None:
         counted.enter("a")
     assert caught.value.problem.code == "too-many-streams"
     other = counted.enter("b")
-    held[0].free()
-    held[0].free()
+    held[0].close()
+    held[0].close()
     held[0] = counted.enter("a")
     for place in (*held, other):
-        place.free()
+        place.close()
     assert counted.open == 0
 
 
@@ -224,13 +224,13 @@ def test_a_burst_of_streams_stays_within_the_limit(stores: Stores, app: FastAPI)
         over = asyncio.Event()
         await asyncio.gather(*(follow(over) for _ in range(40)))
 
-    app.state.stream_limiter._most = 3
+    app.state.stream_limiter._limit = 3
     try:
         asyncio.run(burst())
         assert (statuses.count(200), statuses.count(503)) == (3, 37)
         assert app.state.stream_limiter.open == 0
     finally:
-        app.state.stream_limiter._most = stores.settings.max_streams
+        app.state.stream_limiter._limit = stores.settings.max_streams
 
 
 @pytest.mark.parametrize(
