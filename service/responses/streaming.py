@@ -57,22 +57,14 @@ class StreamLimiter:
             ``too-many-streams``.
 
         """
-        if self.open >= self._limit:
-            raise refuse(
-                "too-many-streams",
-                503,
-                f"{self.open} streams are open; {self._limit} are allowed.",
-                "Try again later, follow the job with GET /v1/jobs/{id}?wait=30, or raise GLLE_MAX_STREAMS.",
-                allowed=self._limit,
-            )
-        if self._of_tenant[tenant] >= self._tenant_limit:
-            raise refuse(
-                "too-many-streams",
-                503,
-                f"{self._of_tenant[tenant]} streams of this tenant are open; {self._tenant_limit} are allowed.",
-                "Close one, follow the job with GET /v1/jobs/{id}?wait=30, or raise GLLE_MAX_TENANT_STREAMS.",
-                allowed=self._tenant_limit,
-            )
+        for count, limit, owner, setting in (
+            (self.open, self._limit, "", "GLLE_MAX_STREAMS"),
+            (self._of_tenant[tenant], self._tenant_limit, " of this tenant", "GLLE_MAX_TENANT_STREAMS"),
+        ):
+            if count >= limit:
+                detail = f"{count} streams{owner} are open; {limit} are allowed."
+                remedy = f"Try again later, follow the job with GET /v1/jobs/{{id}}?wait=30, or raise {setting}."
+                raise refuse("too-many-streams", 503, detail, remedy, allowed=limit)
         self.open += 1
         self._of_tenant[tenant] += 1
         slot = contextlib.ExitStack()

@@ -237,18 +237,11 @@ class JobOut(BaseModel):
         if job.status == "succeeded":
             links["result"] = f"{url}/result"
         internal = {"n", "p", "grid", "shard_seconds", "engine"}
+        same = ("id", "kind", "status", "created", "started", "finished", "priority", "posterior", "dataset")
         return cls(
-            id=job.id,
-            kind=job.kind,
-            status=job.status,
+            **{name: getattr(job, name) for name in same},
             progress=ProgressOut.of(job),
-            created=job.created,
-            started=job.started,
-            finished=job.finished,
             deadline=None if job.deadline is None else iso(job.deadline),
-            priority=job.priority,
-            posterior=job.posterior,
-            dataset=job.dataset,
             request={name: value for name, value in job.spec.items() if name not in internal},
             error=None if job.error is None else ProblemOut(**job.error.to_dict()),
             links=links,

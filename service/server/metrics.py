@@ -141,18 +141,16 @@ class _Deployment(Collector):
             entered.add_metric((kind, status), count)
         length = GaugeMetricFamily("glle_queue_length", "Tasks waiting for a worker.", labels=("queue",))
         oldest = GaugeMetricFamily("glle_queue_oldest_seconds", "Wait of the oldest of them.", labels=("queue",))
+        kinds = GaugeMetricFamily(
+            "glle_numerics_workers", "Live workers by the bits of their results.", labels=("numbers", "pinned")
+        )
         states = queue_states(self._stores)
         for state in states:
             length.add_metric((state.name,), state.length)
             oldest.add_metric((state.name,), state.oldest_seconds)
-        kinds = GaugeMetricFamily(
-            "glle_numerics_workers", "Live workers by the bits of their results.", labels=("numbers", "pinned")
-        )
-        for state in states:
             kinds.add_metric((state.numbers, "yes" if state.is_pinned else "no"), len(state.workers))
-        workers = {
-            worker.name: worker.busy for state in states for worker in state.workers
-        }  # a worker may serve several queues
+        # By name, because a worker may serve several queues.
+        workers = {worker.name: worker.busy for state in states for worker in state.workers}
         info = self._stores.client.info("memory")
         return [
             entered,
