@@ -8,7 +8,7 @@ NNeighbor: TypeAlias = int
 
 
 class AdviceIn(TypedDict):
-    """A range of parameters to judge on a data set."""
+    """Range of parameters to score on a data set."""
 
     dataset: str
     """
@@ -16,15 +16,15 @@ class AdviceIn(TypedDict):
     """
     n_neighbors: NotRequired[list[NNeighbor] | None]
     """
-    The range of k; 5, 6, 7, 8, 10, 12, 15, 20, 25, 30 unless told.
+    Values of k; default 5, 6, 7, 8, 10, 12, 15, 20, 25, 30.
     """
     n_components: NotRequired[int]
     """
-    p of the embeddings that are scored.
+    p of the scored embeddings.
     """
     max_components: NotRequired[int]
     """
-    How far the spectrum is looked at.
+    Number of dimensions to examine in the spectrum.
     """
     reg: NotRequired[float]
     """
@@ -33,7 +33,7 @@ class AdviceIn(TypedDict):
 
 
 class CalibrationIn(TypedDict):
-    """How closely the scale is to be calibrated."""
+    """Effort of the calibration of the scale."""
 
     half_samples: NotRequired[int]
     """
@@ -41,7 +41,7 @@ class CalibrationIn(TypedDict):
     """
     draws: NotRequired[int]
     """
-    Draws at each scale that is tried.
+    Draws at each trial scale.
     """
     seed: NotRequired[int]
     """
@@ -50,18 +50,18 @@ class CalibrationIn(TypedDict):
 
 
 class CheckOut(TypedDict):
-    """One of the things that must be well."""
+    """Health check."""
 
     name: str
     state: Literal["ok", "warning", "problem"]
     detail: str
     """
-    What was found.
+    Finding.
     """
 
 
 class ComparedIn(TypedDict):
-    """A method to compare."""
+    """Method to compare."""
 
     method: str
     """
@@ -69,11 +69,11 @@ class ComparedIn(TypedDict):
     """
     parameters: NotRequired[dict[str, Any]]
     """
-    Of the method, by name; what is left out has its default. GET /v1/methods has their schemas.
+    Parameters by name; missing ones have their defaults. GET /v1/methods has the schemas.
     """
     label: NotRequired[str | None]
     """
-    What its row is called; unless told the method's name, numbered from its second row on.
+    Name of its row; by default the method, numbered from its second row on.
     """
 
 
@@ -86,27 +86,27 @@ class ComparisonIn(TypedDict):
     """
     labels: NotRequired[str | None]
     """
-    Id of a data set that tells the class of each point: the labels kept with it, else its one column. For supervised methods, and for scores that need them.
+    Id of a data set with the class of each point: its labels, else its only column. For supervised methods, and for scores that need labels.
     """
     truth: NotRequired[str | None]
     """
-    Id of a data set that tells the true coordinates: those kept with it (of a synthetic one its own id will do), else its values. For scores that need them.
+    Id of a data set with the true coordinates: its own (a synthetic data set may name itself), else its values. For scores that need the truth.
     """
     scores: NotRequired[list[str] | None]
     """
-    Names of GET /v1/scores; unless told all that labels and truth allow, those that are limited to `most_points` up to a tenth of it; none with [].
+    Names of GET /v1/scores. By default all that labels and truth allow, and those with `most_points` up to a tenth of it; [] for none.
     """
     n_neighbors: NotRequired[int | None]
     """
-    Neighbours that the scores look at; unless told 10, or fewer for few points.
+    Neighbors that the scores use; by default 10, or fewer for few points.
     """
     methods: list[ComparedIn]
     """
-    A row each, in their order.
+    One row each, in this order.
     """
     align: NotRequired[Literal["first", "truth"] | None]
     """
-    Also return the embeddings, turned and scaled to the first that succeeds, or to the truth.
+    Also return the embeddings, rotated and scaled to the first that succeeds, or to the truth.
     """
 
 
@@ -115,7 +115,7 @@ class DatasetOut(TypedDict):
 
     id: str
     """
-    Made of the digest, and of the tenant: the same content has the same id.
+    Derived from the digest and the tenant, so that equal content has an equal id.
     """
     sha256: str
     """
@@ -143,19 +143,19 @@ class DatasetOut(TypedDict):
     """
     has_labels: bool
     """
-    Whether a label of each point is kept with it.
+    Whether each point has a label.
     """
     has_color: bool
     """
-    Whether a number of each point, to colour it by, is kept with it.
+    Whether each point has a number for its color.
     """
     has_coordinates: bool
     """
-    Whether the true coordinates are known.
+    Whether each point has its true coordinates.
     """
     source: dict[str, Any]
     """
-    Where it came from.
+    Origin of the data.
     """
     created: str
     """
@@ -163,15 +163,15 @@ class DatasetOut(TypedDict):
     """
     name: str | None
     """
-    What PATCH called it; no part of its content.
+    Name set by PATCH; not part of the content.
     """
     tags: list[str]
     """
-    Likewise.
+    Tags set by PATCH; not part of the content.
     """
     links: dict[str, str]
     """
-    Where to go from here.
+    URLs of related resources.
     """
 
 
@@ -180,7 +180,7 @@ class DatasetPage(TypedDict):
 
     next: str | None
     """
-    Give this as ?cursor= for the next page; null on the last.
+    Value of ?cursor= for the next page; null on the last.
     """
     items: list[DatasetOut]
 
@@ -202,28 +202,28 @@ class DrawsIn(TypedDict):
     """
     scale: NotRequired[float | Literal["auto"] | None]
     """
-    Factor on the covariance; auto: the one that half-sampling suggests; 1 unless told.
+    Factor on the covariance; auto is the value that half-sampling suggests; default 1.
     """
     scales: NotRequired[list[float | Literal["auto"]] | None]
     """
-    Several factors: an axis of the result.
+    Several factors, which become an axis of the result.
     """
     source: NotRequired[Literal["posterior", "prior"]]
     """
-    Which law of the weights to draw from.
+    Law of the weights to draw from.
     """
     align: NotRequired[Literal["procrustes", "none"]]
     """
-    Rotate to the reference embedding, or not.
+    Whether to rotate to the reference embedding.
     """
     priority: NotRequired[Literal["interactive", "batch"]]
     """
-    interactive: before every batch, for draws that take no longer than a shard.
+    interactive draws run before every batch; they may take no longer than a shard.
     """
 
 
 class EmbeddingIn(TypedDict):
-    """An embedding to make."""
+    """Embedding to compute."""
 
     method: str
     """
@@ -231,7 +231,7 @@ class EmbeddingIn(TypedDict):
     """
     parameters: NotRequired[dict[str, Any]]
     """
-    Of the method, by name; what is left out has its default. GET /v1/methods has their schemas.
+    Parameters by name; missing ones have their defaults. GET /v1/methods has the schemas.
     """
     dataset: str
     """
@@ -239,24 +239,24 @@ class EmbeddingIn(TypedDict):
     """
     labels: NotRequired[str | None]
     """
-    Id of a data set that tells the class of each point: the labels kept with it, else its one column. For supervised methods, and for scores that need them.
+    Id of a data set with the class of each point: its labels, else its only column. For supervised methods, and for scores that need labels.
     """
     truth: NotRequired[str | None]
     """
-    Id of a data set that tells the true coordinates: those kept with it (of a synthetic one its own id will do), else its values. For scores that need them.
+    Id of a data set with the true coordinates: its own (a synthetic data set may name itself), else its values. For scores that need the truth.
     """
     scores: NotRequired[list[str] | None]
     """
-    Names of GET /v1/scores; unless told all that labels and truth allow, those that are limited to `most_points` up to a tenth of it; none with [].
+    Names of GET /v1/scores. By default all that labels and truth allow, and those with `most_points` up to a tenth of it; [] for none.
     """
     n_neighbors: NotRequired[int | None]
     """
-    Neighbours that the scores look at; unless told 10, or fewer for few points.
+    Neighbors that the scores use; by default 10, or fewer for few points.
     """
 
 
 class EstimateIn(TypedDict):
-    """An embedding whose cost is asked for: of a data set that is there, or of one of so many points and features."""
+    """Embedding to estimate: of a data set, or of n points with d features."""
 
     method: str
     """
@@ -264,7 +264,7 @@ class EstimateIn(TypedDict):
     """
     parameters: NotRequired[dict[str, Any]]
     """
-    Of the method, by name; what is left out has its default. GET /v1/methods has their schemas.
+    Parameters by name; missing ones have their defaults. GET /v1/methods has the schemas.
     """
     dataset: NotRequired[str | None]
     """
@@ -272,11 +272,11 @@ class EstimateIn(TypedDict):
     """
     n: NotRequired[int | None]
     """
-    Points, without a data set.
+    Points, if there is no data set.
     """
     d: NotRequired[int | None]
     """
-    Features, without a data set.
+    Features, if there is no data set.
     """
 
 
@@ -302,7 +302,7 @@ At most 20, of at most 50 characters each.
 
 
 class NamingIn(TypedDict):
-    """A JSON merge patch (RFC 7396): null takes away, what is absent stays."""
+    """JSON merge patch (RFC 7396): null removes a member, and absent members stay."""
 
     name: NotRequired[str | None]
     """
@@ -315,18 +315,18 @@ class NamingIn(TypedDict):
 
 
 class NoteOut(TypedDict):
-    """Something the user should know."""
+    """Warning or finding."""
 
     code: str
     message: str
 
 
 class NumericsOut(TypedDict):
-    """A numerics kind of live workers: all its results have the same bits."""
+    """Numerics kind of live workers, whose results have the same bits."""
 
     numbers: str
     """
-    Version of the numbers; for another kind than the pinned one, `+` and a digest.
+    Version of the numbers; with `+` and a digest for a kind other than the pinned one.
     """
     pinned: bool
     """
@@ -334,7 +334,7 @@ class NumericsOut(TypedDict):
     """
     workers: int
     """
-    Workers that gave a sign of life lately.
+    Workers with a recent heartbeat.
     """
 
 
@@ -355,7 +355,7 @@ class PosteriorIn(TypedDict):
     """
     n_neighbors: NotRequired[int]
     """
-    k, the neighbours of a point.
+    k, the number of neighbors of a point.
     """
     n_components: NotRequired[int]
     """
@@ -375,31 +375,31 @@ class PosteriorIn(TypedDict):
     """
     covariance: NotRequired[Literal["spherical", "full", "full-corrected"]]
     """
-    M-step of the published em: one variance a point (Eq. 29), a full covariance as printed (the zero of Eq. 26), or the true maximum of Eq. 23 (full-corrected).
+    M-step of the published em: one variance per point (Eq. 29), a full covariance as published (the zero of Eq. 26), or the true maximum of Eq. 23 (full-corrected).
     """
     max_iter: NotRequired[int]
     """
-    Most iterations of the published em; no effect outside it.
+    Maximum number of iterations of the published em; else no effect.
     """
     tol: NotRequired[float]
     """
-    Relative change that ends them; 0 runs exactly max_iter iterations.
+    Relative change at which they end; 0 runs exactly max_iter iterations.
     """
     disconnected: NotRequired[Literal["refuse", "bridge"]]
     """
-    A graph that is not whole: an error, or bridged by its shortest edges.
+    A disconnected graph is an error, or bridged by its shortest edges.
     """
     noise: NotRequired[Literal["isotropic", "tangent"]]
     """
-    Reconstruction noise of the constrained variant: alike, or along the sheet.
+    Reconstruction noise of the constrained variant: isotropic, or along the sheet.
     """
     neighborhoods: NotRequired[Literal["fixed", "adaptive"]]
     """
-    All n_neighbors candidates of a point, or those near its tangent plane (constrained, isotropic).
+    All candidates of a point, or those near its tangent plane (constrained, isotropic).
     """
     search: NotRequired[Literal["exact", "approximate"]]
     """
-    How neighbours are found; approximate is for many points of many features, needs faiss on the workers, and tells the share it found.
+    Neighbor search; approximate is for many points of many features, needs faiss on the workers, and reports its recall.
     """
 
 
@@ -428,15 +428,15 @@ class PosteriorOut(TypedDict):
     """
     diagnostics: dict[str, Any]
     """
-    `figures` of the fit, and `notes` on what is remarkable.
+    `figures` of the fit, and `notes` with warnings and findings.
     """
     eigenvalues: list[float]
     """
-    Bottom of the spectrum, one beyond the embedding's.
+    Bottom of the spectrum, one more than the embedding uses.
     """
     seconds: float
     """
-    Time of the fit.
+    Duration of the fit.
     """
     stages: dict[str, float]
     """
@@ -452,7 +452,7 @@ class PosteriorOut(TypedDict):
     """
     provenance: dict[str, str]
     """
-    Versions and machine: what a replay needs.
+    Versions and machine, for a replay.
     """
     job: str
     """
@@ -464,15 +464,15 @@ class PosteriorOut(TypedDict):
     """
     name: str | None
     """
-    What PATCH called it.
+    Name set by PATCH.
     """
     tags: list[str]
     """
-    Likewise.
+    Tags set by PATCH.
     """
     links: dict[str, str]
     """
-    Where to go from here.
+    URLs of related resources.
     """
 
 
@@ -481,13 +481,13 @@ class PosteriorPage(TypedDict):
 
     next: str | None
     """
-    Give this as ?cursor= for the next page; null on the last.
+    Value of ?cursor= for the next page; null on the last.
     """
     items: list[PosteriorOut]
 
 
 class ProblemOut(TypedDict):
-    """What went wrong, and what to do about it."""
+    """An error: what went wrong, and the remedy."""
 
     type: str
     """
@@ -516,22 +516,22 @@ class ProblemOut(TypedDict):
 
 
 class ProgressOut(TypedDict):
-    """How far a job is."""
+    """Progress of a job."""
 
     done: int
     total: int
     stage: str
     """
-    What is being done; but for draws, done and total count within it.
+    Current stage; except for draws, done and total count within it.
     """
     eta: float | None
     """
-    Seconds until done is total, at the rate so far: the end of draws, else of the stage; or null.
+    Seconds until done reaches total at the rate so far: the end of draws, else of the stage; or null.
     """
 
 
 class ReadyOut(TypedDict):
-    """The service can do its work."""
+    """The service is ready."""
 
     status: NotRequired[Literal["ok", "degraded"]]
     """
@@ -539,15 +539,15 @@ class ReadyOut(TypedDict):
     """
     workers: NotRequired[int | None]
     """
-    Workers that gave a sign of life lately; with a key.
+    Workers with a recent heartbeat; with a key only.
     """
     queue_length: NotRequired[int | None]
     """
-    Tasks that wait; with a key.
+    Waiting tasks; with a key only.
     """
     checks: NotRequired[list[CheckOut] | None]
     """
-    What was looked at; with a key.
+    All checks; with a key only.
     """
 
 
@@ -564,40 +564,40 @@ class ReconstructionsIn(TypedDict):
     """
     scale: NotRequired[float]
     """
-    Factor on the covariance; 0 is LLE itself.
+    Factor on the covariance; 0 is LLE.
     """
     source: NotRequired[Literal["posterior", "prior"]]
     """
-    Which law of the weights to draw from.
+    Law of the weights to draw from.
     """
     count: int
     """
-    How many, one a draw.
+    Number of data sets, one per draw.
     """
 
 
 class ScoreOut(TypedDict):
-    """A score of embeddings."""
+    """Score of embeddings."""
 
     name: str
     title: str
     about: str
     needs: Literal["nothing", "labels", "truth"]
     """
-    What it needs beside data and embedding.
+    Additional input beside data and embedding.
     """
     better: Literal["higher", "lower"]
     most_points: int | None
     """
-    It is not made of more.
+    Largest number of points it is computed for.
     """
     growth: str
     """
-    How its time grows with n.
+    Growth of its time with n.
     """
     reproducible: bool
     """
-    Whether it has the same bits on every processor.
+    Whether every processor computes the same bits.
     """
 
 
@@ -616,7 +616,7 @@ class StartOut(TypedDict):
 
 
 class SyntheticIn(TypedDict):
-    """A sheet to sample."""
+    """A synthetic manifold to sample."""
 
     name: str
     """
@@ -628,7 +628,7 @@ class SyntheticIn(TypedDict):
     """
     noise: NotRequired[float]
     """
-    Standard deviation of the noise, relative to the sheet.
+    Standard deviation of the noise, relative to the manifold's size.
     """
     seed: NotRequired[int]
     """
@@ -637,7 +637,7 @@ class SyntheticIn(TypedDict):
 
 
 class TransformIn(TypedDict):
-    """New points to place, as a data set or inline, and the draws to place them in."""
+    """New points to embed, as a data set or inline, and the draws to embed them in."""
 
     seed: NotRequired[int]
     """
@@ -649,11 +649,11 @@ class TransformIn(TypedDict):
     """
     scale: NotRequired[float]
     """
-    Factor on the covariance; 0 is LLE itself.
+    Factor on the covariance; 0 is LLE.
     """
     source: NotRequired[Literal["posterior", "prior"]]
     """
-    Which law of the weights to draw from.
+    Law of the weights to draw from.
     """
     dataset: NotRequired[str | None]
     """
@@ -661,11 +661,11 @@ class TransformIn(TypedDict):
     """
     data: NotRequired[list[list[float]] | None]
     """
-    A few new points, a row each, kept with the job alone. The whole body: 64 KB.
+    A few new points, a row each, stored with the job only. The body may have 64 KiB.
     """
     draws: NotRequired[int]
     """
-    Draws for mean and covariance of each place: none, or at least two.
+    Draws for the mean and covariance of each new point: none, or at least two.
     """
 
 
@@ -681,7 +681,7 @@ class SyntheticOptions(TypedDict):
 
     noise: NotRequired[float]
     """
-    Standard deviation of the noise, relative to the sheet.
+    Standard deviation of the noise, relative to the manifold's size.
     """
     seed: NotRequired[int]
     """
@@ -702,7 +702,7 @@ class FitOptions(TypedDict):
     """
     n_neighbors: NotRequired[int]
     """
-    k, the neighbours of a point.
+    k, the number of neighbors of a point.
     """
     n_components: NotRequired[int]
     """
@@ -722,31 +722,31 @@ class FitOptions(TypedDict):
     """
     covariance: NotRequired[Literal["spherical", "full", "full-corrected"]]
     """
-    M-step of the published em: one variance a point (Eq. 29), a full covariance as printed (the zero of Eq. 26), or the true maximum of Eq. 23 (full-corrected).
+    M-step of the published em: one variance per point (Eq. 29), a full covariance as published (the zero of Eq. 26), or the true maximum of Eq. 23 (full-corrected).
     """
     max_iter: NotRequired[int]
     """
-    Most iterations of the published em; no effect outside it.
+    Maximum number of iterations of the published em; else no effect.
     """
     tol: NotRequired[float]
     """
-    Relative change that ends them; 0 runs exactly max_iter iterations.
+    Relative change at which they end; 0 runs exactly max_iter iterations.
     """
     disconnected: NotRequired[Literal["refuse", "bridge"]]
     """
-    A graph that is not whole: an error, or bridged by its shortest edges.
+    A disconnected graph is an error, or bridged by its shortest edges.
     """
     noise: NotRequired[Literal["isotropic", "tangent"]]
     """
-    Reconstruction noise of the constrained variant: alike, or along the sheet.
+    Reconstruction noise of the constrained variant: isotropic, or along the sheet.
     """
     neighborhoods: NotRequired[Literal["fixed", "adaptive"]]
     """
-    All n_neighbors candidates of a point, or those near its tangent plane (constrained, isotropic).
+    All candidates of a point, or those near its tangent plane (constrained, isotropic).
     """
     search: NotRequired[Literal["exact", "approximate"]]
     """
-    How neighbours are found; approximate is for many points of many features, needs faiss on the workers, and tells the share it found.
+    Neighbor search; approximate is for many points of many features, needs faiss on the workers, and reports its recall.
     """
 
 
@@ -763,23 +763,23 @@ class DrawsOptions(TypedDict):
     """
     scale: NotRequired[float | Literal["auto"] | None]
     """
-    Factor on the covariance; auto: the one that half-sampling suggests; 1 unless told.
+    Factor on the covariance; auto is the value that half-sampling suggests; default 1.
     """
     scales: NotRequired[list[float | Literal["auto"]] | None]
     """
-    Several factors: an axis of the result.
+    Several factors, which become an axis of the result.
     """
     source: NotRequired[Literal["posterior", "prior"]]
     """
-    Which law of the weights to draw from.
+    Law of the weights to draw from.
     """
     align: NotRequired[Literal["procrustes", "none"]]
     """
-    Rotate to the reference embedding, or not.
+    Whether to rotate to the reference embedding.
     """
     priority: NotRequired[Literal["interactive", "batch"]]
     """
-    interactive: before every batch, for draws that take no longer than a shard.
+    interactive draws run before every batch; they may take no longer than a shard.
     """
 
 
@@ -796,15 +796,15 @@ class TransformOptions(TypedDict):
     """
     scale: NotRequired[float]
     """
-    Factor on the covariance; 0 is LLE itself.
+    Factor on the covariance; 0 is LLE.
     """
     source: NotRequired[Literal["posterior", "prior"]]
     """
-    Which law of the weights to draw from.
+    Law of the weights to draw from.
     """
     draws: NotRequired[int]
     """
-    Draws for mean and covariance of each place: none, or at least two.
+    Draws for the mean and covariance of each new point: none, or at least two.
     """
 
 
@@ -821,11 +821,11 @@ class ReconstructionsOptions(TypedDict):
     """
     scale: NotRequired[float]
     """
-    Factor on the covariance; 0 is LLE itself.
+    Factor on the covariance; 0 is LLE.
     """
     source: NotRequired[Literal["posterior", "prior"]]
     """
-    Which law of the weights to draw from.
+    Law of the weights to draw from.
     """
 
 
@@ -838,7 +838,7 @@ class CalibrationOptions(TypedDict):
     """
     draws: NotRequired[int]
     """
-    Draws at each scale that is tried.
+    Draws at each trial scale.
     """
     seed: NotRequired[int]
     """
@@ -851,15 +851,15 @@ class AdviceOptions(TypedDict):
 
     n_neighbors: NotRequired[list[NNeighbor] | None]
     """
-    The range of k; 5, 6, 7, 8, 10, 12, 15, 20, 25, 30 unless told.
+    Values of k; default 5, 6, 7, 8, 10, 12, 15, 20, 25, 30.
     """
     n_components: NotRequired[int]
     """
-    p of the embeddings that are scored.
+    p of the scored embeddings.
     """
     max_components: NotRequired[int]
     """
-    How far the spectrum is looked at.
+    Number of dimensions to examine in the spectrum.
     """
     reg: NotRequired[float]
     """
@@ -872,15 +872,15 @@ class CompareOptions(TypedDict):
 
     scores: NotRequired[list[str] | None]
     """
-    Names of GET /v1/scores; unless told all that labels and truth allow, those that are limited to `most_points` up to a tenth of it; none with [].
+    Names of GET /v1/scores. By default all that labels and truth allow, and those with `most_points` up to a tenth of it; [] for none.
     """
     n_neighbors: NotRequired[int | None]
     """
-    Neighbours that the scores look at; unless told 10, or fewer for few points.
+    Neighbors that the scores use; by default 10, or fewer for few points.
     """
     align: NotRequired[Literal["first", "truth"] | None]
     """
-    Also return the embeddings, turned and scaled to the first that succeeds, or to the truth.
+    Also return the embeddings, rotated and scaled to the first that succeeds, or to the truth.
     """
 
 
@@ -889,11 +889,11 @@ class DatasetsOptions(TypedDict):
 
     tag: NotRequired[list[str]]
     """
-    Only those with this tag; repeated: with all of them.
+    Only those with this tag; if repeated, with all of them.
     """
     name: NotRequired[str | None]
     """
-    Only those of this name.
+    Only those with this name.
     """
 
 
@@ -902,11 +902,11 @@ class PosteriorsOptions(TypedDict):
 
     tag: NotRequired[list[str]]
     """
-    Only those with this tag; repeated: with all of them.
+    Only those with this tag; if repeated, with all of them.
     """
     name: NotRequired[str | None]
     """
-    Only those of this name.
+    Only those with this name.
     """
 
 
@@ -1005,7 +1005,7 @@ class SummaryOptions(TypedDict):
 
 
 class EmbeddingOut(TypedDict):
-    """An embedding, but for its coordinates."""
+    """Embedding without its coordinates."""
 
     id: str
     """
@@ -1022,7 +1022,7 @@ class EmbeddingOut(TypedDict):
     """
     labels: str | None
     """
-    The data set of the classes that a supervised method had.
+    Data set with the classes for a supervised method.
     """
     engine: str
     """
@@ -1034,28 +1034,28 @@ class EmbeddingOut(TypedDict):
     """
     eigenvalues: list[float] | None
     """
-    Of spectral methods, in the order of the columns.
+    Eigenvalues of spectral methods, in the order of the columns.
     """
     figures: dict[str, Any]
     """
-    What the method found out: log_likelihood, iterations and so on.
+    Figures of the method, such as log_likelihood and iterations.
     """
     notes: list[NoteOut]
     """
-    What is remarkable, with the remedy.
+    Warnings and findings, with the remedy.
     """
     seconds: dict[str, float]
     """
-    Time by stage, when it was made.
+    Duration of each stage.
     """
     links: dict[str, str]
     """
-    Where to go from here.
+    URLs of related resources.
     """
 
 
 class EstimateOut(TypedDict):
-    """What an embedding is expected to take, and whether it would be made."""
+    """Expected cost of an embedding, and whether the service accepts it."""
 
     method: str
     parameters: dict[str, Any]
@@ -1066,45 +1066,45 @@ class EstimateOut(TypedDict):
     d: int
     seconds: float | None
     """
-    Expected on one core of a usual machine; null where it cannot be done.
+    Expected on one core of a typical machine; null if it is infeasible.
     """
     bytes: float | None
     """
-    Working memory at its peak, likewise.
+    Expected peak of the working memory; null if it is infeasible.
     """
     growth: str
     """
-    How the time grows with n.
+    Growth of the time with n.
     """
     allowed_seconds: float
     """
-    What a job may be expected to take.
+    Limit on the expected time of a job.
     """
     allowed_bytes: int
     """
-    What its memory may be expected to be.
+    Limit on its expected memory.
     """
     most_points: int | None
     """
-    Points of as many features that would be within both; n, if n is; null: not even few.
+    Largest number of points with d features within both limits, at most n; null if there is none.
     """
     problem: ProblemOut | None
     """
-    Why it would be refused; null when it would be made.
+    Reason for a refusal; null if it is accepted.
     """
 
 
 class InfoOut(TypedDict):
-    """What this service is and allows."""
+    """Versions and limits of the service."""
 
     name: str
     versions: dict[str, str]
     """
-    Of the engine and what it stands on.
+    Versions of the engine and its libraries.
     """
     limits: dict[str, int | float]
     """
-    The settings that a request can run into; quota 0: none.
+    Settings that limit requests; a quota of 0 is none.
     """
     manifolds: list[str]
     """
@@ -1112,11 +1112,11 @@ class InfoOut(TypedDict):
     """
     posterior_defaults: dict[str, Any]
     """
-    The parameters of POST /v1/posteriors.
+    Defaults of POST /v1/posteriors.
     """
     numerics: list[NumericsOut] | None
     """
-    The numerics kinds of the live workers; null where the queue's Redis does not answer.
+    Numerics kinds of the live workers; null if the queue's Redis does not answer.
     """
 
 
@@ -1140,37 +1140,37 @@ class JobOut(TypedDict):
     progress: ProgressOut
     created: str
     """
-    ISO 8601, UTC, as the times below.
+    ISO 8601, UTC, like the other times.
     """
     started: str | None
     finished: str | None
     deadline: str | None
     """
-    When it fails unless it has ended.
+    Time at which it fails unless it has ended.
     """
     priority: Literal["interactive", "batch"]
     """
-    interactive: someone waits, so it goes before every batch.
+    An interactive job runs before every batch.
     """
     posterior: str | None
     """
-    Id of the posterior it fits or uses; null where it is about a data set.
+    Id of the posterior it fits or uses; null if it is about a data set.
     """
     dataset: str | None
     """
-    Id of the data set that was named: to fit, to embed, to transform, to advise on; else null. Of points that came inline the id that they would have as a data set.
+    Id of the data set in the request, to fit, embed, transform or advise on; else null. Inline points have the id that they would have as a data set.
     """
     request: dict[str, Any]
     """
-    What was asked for.
+    The request.
     """
     error: ProblemOut | None
     """
-    The problem a failed job ended with.
+    Problem of a failed job.
     """
     links: dict[str, str]
     """
-    Where to go from here; `result` once there is one.
+    URLs of related resources; `result` once there is one.
     """
 
 
@@ -1179,7 +1179,7 @@ class JobPage(TypedDict):
 
     next: str | None
     """
-    Give this as ?cursor= for the next page; null on the last.
+    Value of ?cursor= for the next page; null on the last.
     """
     items: list[JobOut]
 

@@ -1,1 +1,1 @@
-"""The HTTP service: wire formats, routes, problems, and the `glle` command."""
+"""HTTP service: routes, schemas, middleware, uploads, the explorer, and the `glle` command."""

@@ -1,4 +1,4 @@
-"""The FastAPI app: routes, problems and middleware put together around the stores."""
+"""FastAPI application: routes, problems and middleware around the stores."""
 
 from __future__ import annotations
 
@@ -8,20 +8,18 @@ from typing import TYPE_CHECKING
 from fastapi import FastAPI
 
 import glle_engine
-from service.encoding.compression import Compress
+from service.encoding.compression import CompressionMiddleware
 from service.explorer import routes as explorer
 from service.middleware import cors
-from service.middleware.access_policy import AccessPolicy
-from service.middleware.answer_cache import AnswerCache, CachedAnswer
-from service.middleware.authentication import Authenticate
-from service.middleware.deprecation import Deprecations, is_marked
-from service.middleware.errors import Unexpected
-from service.middleware.head import Head
-from service.middleware.observe import Gate, Observe
-from service.middleware.rate_limit import Rate
-from service.middleware.security import document_keys
-from service.middleware.slow_clients import Patience
-from service.responses.streaming import Streams
+from service.middleware.access_policy import AccessPolicy, required_scope
+from service.middleware.answer_cache import AnswerCache, AnswerCacheMiddleware
+from service.middleware.authentication import AuthenticationMiddleware
+from service.middleware.errors import ErrorMiddleware
+from service.middleware.head import HeadMiddleware
+from service.middleware.observe import ObservabilityMiddleware, RequestLimitMiddleware
+from service.middleware.rate_limit import RateLimiter
+from service.middleware.slow_clients import SlowBodyMiddleware
+from service.responses.streaming import StreamLimiter
 from service.routes import (
     analyses,
     comparisons,
@@ -36,22 +34,25 @@ from service.routes import (
 )
 from service.schemas import problems
 from service.schemas.openapi import complete
-from service.schemas.problems import ProblemOut, documented
 from service.server.metrics import Metrics
 from service.server.shutdown import Shutdown
-from service.server.tracing import telemetry
 from service.uploads.sandbox.processes import ReaderProcesses
 from worker.observability.logging import has_access_log
+from worker.observability.tracing import TRACING
 
 if TYPE_CHECKING:
+    from collections.abc import MutableMapping
     from typing import Any
+
+    from fastapi.telemetry import TelemetryConfig
 
     from worker.stores import Stores
 
-TENANTS_AT_HAND = 256  # their views of the stores are small, and made in microseconds
+MAX_TENANT_VIEWS = 256  # a tenant's view of the stores is small and takes microseconds to create
+UNTRACED = frozenset({"/livez", "/readyz", "/metrics"})  # polled every few seconds
 
-# Before those of numbers: a picture's path is theirs with an ending.
-ROOMS = (
+# Pictures first: their paths are those of draws with an ending.
+ROUTERS = (
     pictures,
     datasets,
     posteriors,
@@ -66,85 +67,78 @@ ROOMS = (
 )
 DESCRIPTION = """Generative locally linear embedding: embeddings with their uncertainty.
 Upload a data set, fit a posterior over reconstruction weights once, draw as many embeddings as you like.
-Work that takes time is a job: 202, a Location, and long-polling with ?wait=.
-Arrays come as JSON, npy, npz, CSV or an Arrow stream by the Accept header.
-Every error is application/problem+json and says the remedy.
-Authorization: Bearer, where keys are asked for; on loopback they are not until the first is made."""
+Long work is a job: 202, a Location, and long-polling with ?wait=.
+Arrays are JSON, npy, npz, CSV or an Arrow stream, by the Accept header.
+Every error is application/problem+json with a remedy.
+Authorization: Bearer; on loopback no key is needed until the first exists."""
 
 
 def create_app(stores: Stores) -> FastAPI:
-    """Return the app that serves these stores; it connects when it is first asked.
+    """Return the application on these stores; it connects to Redis at the first request.
 
     Raises
     ------
     SettingsError
-        When it would let everyone in from other machines.
+        If other machines could connect without a key.
 
     """
+    settings = stores.settings
     app = FastAPI(
         title="glle",
         version=glle_engine.__version__,
         description=DESCRIPTION,
-        docs_url=None,  # the framework's page loads its scripts from another host
+        docs_url=None,  # FastAPI's page loads scripts from another host
         redoc_url=None,
         separate_input_output_schemas=False,
-        telemetry=telemetry(),
-        generate_unique_id_function=lambda route: route.name,  # what generated clients name their methods by
+        telemetry=_telemetry(),
+        generate_unique_id_function=lambda route: route.name,  # method names of generated clients
     )
     app.state.stores = stores
-    app.state.streams = Streams(stores.settings.max_streams, stores.settings.max_tenant_streams)
-    app.state.draining = Shutdown(stores, app.state.streams)
-    app.state.stores_of = lru_cache(TENANTS_AT_HAND)(stores.of)
-    app.state.recent = AnswerCache(stores.settings.recent_bytes, stores.posteriors.state)
-    app.state.readers = ReaderProcesses(stores.settings)
-    app.state.metrics = Metrics(stores, app.state.recent)
-    for routes in ROOMS:
-        app.include_router(routes.router)
+    app.state.stream_limiter = StreamLimiter(settings.max_streams, settings.max_tenant_streams)
+    app.state.shutdown = Shutdown(stores, app.state.stream_limiter)
+    app.state.stores_of = lru_cache(MAX_TENANT_VIEWS)(stores.of)
+    app.state.answer_cache = AnswerCache(settings.recent_bytes, stores.posteriors.state)
+    app.state.readers = ReaderProcesses(settings)
+    app.state.metrics = Metrics(stores, app.state.answer_cache)
+    app.state.access_policy = AccessPolicy.of(settings, stores.keys)
+    for module in ROUTERS:
+        app.include_router(module.router)
     problems.install(app)
-    app.add_middleware(Gate)
-    app.add_middleware(Patience, seconds=stores.settings.patience, speed=stores.settings.least_speed)
-    app.add_middleware(Compress)
-    app.add_middleware(CachedAnswer, recent=app.state.recent)
-    door = app.state.door = AccessPolicy.of(stores.settings, stores.keys)
-    app.add_middleware(Authenticate, door=door, rate=Rate(stores.client, stores.quotas))
-    if any(is_marked(route) for routes in ROOMS for route in routes.router.routes):
-        app.add_middleware(Deprecations)
-    app.add_middleware(Head)
-    app.add_middleware(Unexpected)
-    cors.install(app, stores.settings.cors_origins)
+    app.add_middleware(RequestLimitMiddleware)
+    app.add_middleware(SlowBodyMiddleware, seconds=settings.patience, speed=settings.least_speed)
+    app.add_middleware(CompressionMiddleware)
+    app.add_middleware(AnswerCacheMiddleware, cache=app.state.answer_cache)
     app.add_middleware(
-        Observe,
-        metrics=app.state.metrics,
-        draining=app.state.draining,
-        has_access_log=has_access_log(stores.settings),
+        AuthenticationMiddleware,
+        policy=app.state.access_policy,
+        rate_limiter=RateLimiter(stores.client, stores.quotas),
     )
-    _document_problems(app)
+    app.add_middleware(HeadMiddleware)
+    app.add_middleware(ErrorMiddleware)
+    cors.install(app, settings.cors_origins)
+    app.add_middleware(
+        ObservabilityMiddleware,
+        observe=app.state.metrics.observe,
+        is_draining=app.state.shutdown.is_draining,
+        has_access_log=has_access_log(settings),
+    )
+    generate = app.openapi
+    app.openapi = lambda: complete(generate(), required_scope)  # type: ignore[method-assign] # FastAPI documents this
     return app
 
 
-def _document_problems(app: FastAPI) -> None:
-    """Put the problem object into the contract, and take out the framework's own error shape."""
-    generate = app.openapi
+def _telemetry() -> TelemetryConfig:
+    """Return FastAPI's telemetry settings: spans of requests if tracing is on; metrics and logs are the project's."""
+    return {
+        "tracing": TRACING.is_on,
+        "tracer_provider": TRACING.provider,
+        "exclude": _is_untraced,
+        "operation_spans": False,
+        "metrics": False,
+        "logs": False,
+        "auto_configure": False,
+    }
 
-    def openapi() -> dict[str, Any]:
-        contract = generate()
-        schemas = contract["components"]["schemas"]
-        schemas["ProblemOut"] = ProblemOut.model_json_schema()
-        for unused in ("HTTPValidationError", "ValidationError"):
-            schemas.pop(unused, None)
-        responses = documented(
-            _422="A parameter that is out of range.",
-            _400="A body that is not even text.",
-            _414="A query of more than 32 KiB.",
-        )
-        for operation in (operation for path in contract["paths"].values() for operation in path.values()):
-            if "HTTPValidationError" in str(operation["responses"].get("422")):
-                operation["responses"]["422"] = responses[422]
-            if any(parameter["in"] == "query" for parameter in operation.get("parameters", ())):
-                operation["responses"]["414"] = responses[414]
-            if "requestBody" in operation:
-                operation["responses"]["400"] = responses[400]
-        document_keys(contract)
-        return complete(contract)
 
-    app.openapi = openapi  # type: ignore[method-assign] # FastAPI's documented way
+def _is_untraced(scope: MutableMapping[str, Any]) -> bool:
+    return scope["path"] in UNTRACED

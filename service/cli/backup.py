@@ -45,6 +45,7 @@ def _backup(options: argparse.Namespace, settings: Settings) -> int:
     from service.cli.data_folder import connected  # noqa: PLC0415 # each command loads what it needs
     from worker.base.files import temporary  # noqa: PLC0415 # each command loads what it needs
     from worker.operations.backup.archive import Writer  # noqa: PLC0415 # each command loads what it needs
+    from worker.operations.backup.dump import dump  # noqa: PLC0415 # each command loads what it needs
 
     if options.verify:
         return _verify(options)

@@ -142,7 +142,7 @@ def _serve(options: argparse.Namespace, settings: Settings) -> int:
         server.run(sockets=[sock])
     app.state.readers.close()
     metrics = app.state.metrics
-    metrics.flush(metrics.taken())
+    metrics.flush(metrics.take())
     tracing.TRACING.stop()
     return 0
 

@@ -1,4 +1,4 @@
-"""Bytes of responses: JSON, npy, npz, CSV and Arrow, compression, byte ranges and slices.
+"""Encodings of responses: JSON, npy, npz, CSV, Arrow, compression, byte ranges and slices.
 
 May import `schemas`. Start with `arrays`.
 """

@@ -1,4 +1,4 @@
-"""Answers that have begun and whose rest does not come."""
+"""Responses that may end early."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class BrokenOffError(RuntimeError):
-    """The rest will not come."""
+class ResponseAbortedError(RuntimeError):
+    """The rest of a started response cannot be produced."""
 
 
-class BreakableResponse(StreamingResponse):
-    """A stream whose end may not come: it is broken off then, and its client sees that it is not whole."""
+class AbortableResponse(StreamingResponse):
+    """Streaming response that aborts if its rest cannot be produced, so that the client sees it is incomplete."""
 
     async def stream_response(self, send: Send) -> None:
-        """Send the stream; without its end the server hangs up, because the answer is not complete."""
+        """Send the stream; without the last message the server closes the connection."""
         try:
             await super().stream_response(send)
-        except (BrokenOffError, ProblemError, redis.RedisError) as error:
-            log.warning("An answer was broken off: %s", error)
+        except (ResponseAbortedError, ProblemError, redis.RedisError) as error:
+            log.warning("A response was aborted: %s", error)

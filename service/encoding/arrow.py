@@ -1,4 +1,4 @@
-"""Arrow and Parquet are an extra: whether pyarrow is there, and what to do when it is not."""
+"""Media types and availability of Arrow and Parquet, which need the extra `arrow`."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ REMEDY = "pip install 'glle-server[arrow]'"
 
 @cache
 def has_arrow() -> bool:
-    """Say whether Arrow streams and Parquet can be written and read."""
+    """Return whether pyarrow is installed."""
     return find_spec("pyarrow") is not None

@@ -1,7 +1,8 @@
-"""gzip of JSON, where it saves most of the bytes; of arrays of floats it saves 3 % at a hundred times the cost.
+"""gzip of JSON, where it pays; it saves 3 % of float arrays at a hundred times the cost.
 
-A compressed body is another representation, so its strong ETag is another: that of the plain one with `-gzip`.
-Both name the same content, and a client may give either in If-None-Match.
+A compressed body is another representation, so its strong ETag is the plain one with the suffix `-gzip`. Both name
+the same content, and If-None-Match may give either. Of Starlette's GZipMiddleware only the responders are used, because
+it ignores `q=0`, keeps the ETag, and compresses streams below its minimum size.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ from service.encoding.ranges import header
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-LEAST = 1024  # bytes of a body that is worth it
-LEVEL = 1  # digits shrink to 48 %; 4 makes that 46 % in twice the time, 9 makes it 45 % in ten times
-THREAD_LEAST = 16 * 2**10  # shorter ones take less than the way to a thread and back
+LEAST = 1024  # bytes of a body worth compressing
+LEVEL = 1  # shrinks digits to 48 %; level 4 to 46 % in twice the time, level 9 to 45 % in ten times
+THREAD_LEAST = 16 * 2**10  # bytes; below, compression is faster than the switch to a thread
 VARY = b"Accept-Encoding"
 _SUFFIX = b'-gzip"'
-_AS_THEY_ARE = (
+_UNCOMPRESSED = (
     "application/x-npy", "application/zip", "application/vnd.apache.arrow.stream", "application/octet-stream",
     "text/*", "image/*",
 )  # fmt: skip
 
 
-class Compress:
-    """Compresses JSON for those who accept it."""
+class CompressionMiddleware:
+    """gzip of JSON for clients that accept it."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -38,46 +39,50 @@ class Compress:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        given = header(scope, b"if-none-match")
+        if_none_match = header(scope, b"if-none-match")
 
         async def send_tagged(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = message["headers"]
-                compressed = (b"content-encoding", b"gzip") in headers
-                for place, (name, value) in enumerate(headers):
-                    if name == b"etag" and (compressed or (message["status"] == 304 and gzip_tag(value) in given)):
-                        headers[place] = (name, gzip_tag(value))
+                is_gzip = (b"content-encoding", b"gzip") in headers
+                for index, (name, value) in enumerate(headers):
+                    if name == b"etag" and (is_gzip or (message["status"] == 304 and gzip_tag(value) in if_none_match)):
+                        headers[index] = (name, gzip_tag(value))
             await send(message)
 
         responder: IdentityResponder
         if accepts_gzip(header(scope, b"accept-encoding")):
             responder = GZipResponder(
-                self._gathered, LEAST, LEVEL, thread_minimum_size=THREAD_LEAST, exclude_content_types=_AS_THEY_ARE
+                self._with_long_start,
+                LEAST,
+                LEVEL,
+                thread_minimum_size=THREAD_LEAST,
+                exclude_content_types=_UNCOMPRESSED,
             )
         else:
-            responder = IdentityResponder(self._gathered, LEAST, exclude_content_types=_AS_THEY_ARE)
+            responder = IdentityResponder(self._with_long_start, LEAST, exclude_content_types=_UNCOMPRESSED)
         await responder(scope, receive, send_tagged)
 
-    async def _gathered(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve, with the first pieces of streamed JSON together: so it is known whether it is worth it."""
-        first: bytearray | None = None
+    async def _with_long_start(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve with the first pieces of streamed JSON joined, so that the responder sees a short body as a whole."""
+        start: bytearray | None = None
 
-        async def send_gathered(message: Message) -> None:
-            nonlocal first
+        async def send_joined(message: Message) -> None:
+            nonlocal start
             if message["type"] == "http.response.start":
-                first = bytearray() if (b"content-type", b"application/json") in message["headers"] else None
-            elif first is not None:
-                first += message.get("body", b"")
-                if message.get("more_body") and len(first) < LEAST:
+                start = bytearray() if (b"content-type", b"application/json") in message["headers"] else None
+            elif start is not None:
+                start += message.get("body", b"")
+                if message.get("more_body") and len(start) < LEAST:
                     return
-                message["body"], first = bytes(first), None
+                message["body"], start = bytes(start), None
             await send(message)
 
-        await self._app(scope, receive, send_gathered)
+        await self._app(scope, receive, send_joined)
 
 
 def accepts_gzip(accepted: bytes) -> bool:
-    """Say whether an Accept-Encoding header allows gzip: by its name or by a star, and not with a quality of 0."""
+    """Return whether an Accept-Encoding header allows gzip, by name or by `*`, with a quality above 0."""
     accepted = accepted.lower()
     if b"gzip" not in accepted and b"*" not in accepted:
         return False
@@ -92,15 +97,15 @@ def accepts_gzip(accepted: bytes) -> bool:
 
 
 def gzip_tag(etag: bytes) -> bytes:
-    """Return the ETag of the compressed form of what has this one."""
+    """Return the ETag of the compressed representation."""
     return etag[:-1] + _SUFFIX
 
 
 def plain_tag(etag: str) -> str:
-    """Return the ETag of the plain form of what has this one."""
+    """Return the ETag of the plain representation."""
     return etag[: -len(_SUFFIX)] + '"' if etag.endswith(_SUFFIX.decode()) else etag
 
 
 def gzipped(body: bytes) -> bytes:
-    """Return a body as `Compress` compresses it whole."""
+    """Return a complete body as `CompressionMiddleware` compresses it."""
     return zlib.compress(body, LEVEL, 16 + zlib.MAX_WBITS)

@@ -1,6 +1,6 @@
-"""Parts of answers whose every byte is known: one `Range`, bound to the strong ETag by `If-Range` (RFC 9110, 14).
+"""Byte ranges: one `Range` of a complete representation, bound to its strong ETag by `If-Range` (RFC 9110, 14).
 
-Of several ranges at once the whole is sent, as the standard allows.
+Several ranges in one request get the whole, as the standard allows.
 """
 
 from __future__ import annotations
@@ -11,97 +11,91 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import Response
 
-from service.schemas.problems import answer
+from service.schemas.problems import problem_response
 from worker.base.problems import ProblemError, refuse
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-OFFERED = {"Accept-Ranges": "bytes"}
-_ONE = re.compile(rb"bytes=(\d{0,18})-(\d{0,18})")
+ACCEPT_RANGES = {"Accept-Ranges": "bytes"}
+_SINGLE = re.compile(rb"bytes=(\d{0,18})-(\d{0,18})")
 
 Headers = list[tuple[bytes, bytes]]
 
 
 @dataclass(frozen=True)
-class Span:
+class ByteRange:
     """Bytes `start` to `stop`, half open, of `size`."""
 
     start: int
     stop: int
     size: int
 
-    @property
-    def told(self) -> bytes:
-        """The value of Content-Range."""
-        return b"bytes %d-%d/%d" % (self.start, self.stop - 1, self.size)
-
     def partial(self, headers: Headers) -> Headers:
-        """Return the headers of the whole as those of this part."""
+        """Return the headers of this range from those of the whole."""
         kept = [(name, value) for name, value in headers if name != b"content-length"]
-        return [*kept, (b"content-length", b"%d" % (self.stop - self.start)), (b"content-range", self.told)]
+        content_range = b"bytes %d-%d/%d" % (self.start, self.stop - 1, self.size)
+        return [*kept, (b"content-length", b"%d" % (self.stop - self.start)), (b"content-range", content_range)]
 
 
-def header(scope: Scope, wanted: bytes) -> bytes:
-    """Return a request's header as Starlette joins it when it comes more than once; empty when there is none."""
-    found = [value for name, value in scope["headers"] if name == wanted]
-    return found[0] if len(found) == 1 else b", ".join(found)
+def header(scope: Scope, name: bytes) -> bytes:
+    """Return a request header, repeated ones joined as in Starlette; empty if it is missing."""
+    values = [value for key, value in scope["headers"] if key == name]
+    return values[0] if len(values) == 1 else b", ".join(values)
 
 
-def asked_span(scope: Scope, headers: Headers, size: int) -> Span | None:
-    """Return the part that a request wants of an answer with these headers; None: the whole.
+def requested_range(scope: Scope, headers: Headers, size: int) -> ByteRange | None:
+    """Return the range a request asks for of a response with these headers, or None for the whole.
 
-    A Range that is malformed, has several parts, or whose If-Range is not the ETag, is not heeded.
+    A Range that is malformed, has several parts, or whose If-Range is not the ETag, is ignored.
 
     Raises
     ------
     ProblemError
-        ``range-not-satisfiable``: it begins behind the last byte.
+        ``range-not-satisfiable``: it starts beyond the last byte.
 
     """
-    given = header(scope, b"range")
-    if not given or (matched := _ONE.fullmatch(given.strip().lower())) is None:
+    value = header(scope, b"range")
+    if not value or (match := _SINGLE.fullmatch(value.strip().lower())) is None:
         return None
-    known = dict(headers)
-    if b"accept-ranges" not in known:
+    named = dict(headers)
+    if b"accept-ranges" not in named:
         return None
-    first, last = matched.groups()
+    first, last = match.groups()
     condition = header(scope, b"if-range").strip()
-    if (
-        (condition and condition != known.get(b"etag"))
-        or not (first or last)
-        or (first and last and int(last) < int(first))
-    ):
+    is_stale = condition and condition != named.get(b"etag")
+    if is_stale or not (first or last) or (first and last and int(last) < int(first)):
         return None
     start = int(first) if first else max(0, size - int(last))
     stop = min(size, int(last) + 1) if first and last else size
     if start >= stop:
-        detail = f"The Range {matched.string.decode()!r} lies behind the last of {size:,} bytes."
+        detail = f"The Range {match.string.decode()!r} starts beyond the last of {size:,} bytes."
         raise refuse("range-not-satisfiable", 416, detail, f"Ask for bytes of 0 to {size - 1}.", size=size)
-    return Span(start, stop, size)
+    return ByteRange(start, stop, size)
 
 
 def unsatisfiable(error: ProblemError) -> Response:
-    """Return the answer to a Range that nothing lies in, with the size."""
-    return answer(error.problem, {"Content-Range": f"bytes */{error.problem.details['size']}", **OFFERED})
+    """Return the 416 response, with the size."""
+    headers = {"Content-Range": f"bytes */{error.problem.details['size']}", **ACCEPT_RANGES}
+    return problem_response(error.problem, headers)
 
 
-class Whole(Response):
-    """An answer that is there in one piece, of which a part may be asked for."""
+class RangedResponse(Response):
+    """Complete response with support of ranges."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it, or the part that is asked for."""
-        await deliver(scope, receive, send, self.raw_headers, bytes(self.body))
+        """Send the response or the requested range."""
+        await send_body(scope, receive, send, self.raw_headers, bytes(self.body))
 
 
-async def deliver(scope: Scope, receive: Receive, send: Send, headers: Headers, body: bytes) -> None:
-    """Send a whole body with 200, the part that is asked for with 206, or 416."""
+async def send_body(scope: Scope, receive: Receive, send: Send, headers: Headers, body: bytes) -> None:
+    """Send a complete body with 200, its requested range with 206, or 416."""
     try:
-        span = asked_span(scope, headers, len(body))
+        part = requested_range(scope, headers, len(body))
     except ProblemError as error:
         await unsatisfiable(error)(scope, receive, send)
         return
-    if span is not None:
-        headers, body = span.partial(headers), body[span.start : span.stop]
-    await send({"type": "http.response.start", "status": 206 if span else 200, "headers": list(headers)})
+    if part is not None:
+        headers, body = part.partial(headers), body[part.start : part.stop]
+    await send({"type": "http.response.start", "status": 206 if part else 200, "headers": list(headers)})
     await send({"type": "http.response.body", "body": body})

@@ -1,4 +1,4 @@
-"""Arrays as tables: CSV, and the Arrow stream where pyarrow is there (extra `arrow`), a block of rows at a time."""
+"""Arrays as tables, in blocks of rows: CSV, and Arrow streams with the extra `arrow`."""
 
 from __future__ import annotations
 
@@ -9,28 +9,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from service.encoding.aborted import BreakableResponse
-from service.encoding.arrays import CSV, Array
+from service.encoding.aborted import AbortableResponse
+from service.encoding.arrays import CSV, Array, PieceBuffer
 from service.encoding.arrow import ARROW
-from service.encoding.buffer import Sink
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-_ARROW_VALUES = 2**17  # of a record batch: a megabyte
-_CSV_VALUES = 2**11  # written at a time: the writer holds the interpreter, 2,048 values some 3 ms
+_ARROW_VALUES = 2**17  # of a record batch, 1 MB
+_CSV_VALUES = 2**11  # written at a time; the writer holds the interpreter, 3 ms for 2,048 values
 
 
 @dataclass(frozen=True)
 class Table:
-    """Named columns that come in parts, each part a list of equally long vectors.
+    """Named columns as an iterable of parts, each a list of equally long vectors.
 
     Parameters
     ----------
     columns
-        Name and dtype of each column; the vectors are converted.
+        Name and target dtype of each column; the vectors are converted.
     parts
-        One after the other, they are the rows.
+        Consecutive rows.
 
     """
 
@@ -39,12 +38,12 @@ class Table:
 
     @classmethod
     def of(cls, columns: dict[str, Array], dtype: str | None = None) -> Table:
-        """Return a table that is there already; `dtype` converts its floating-point columns."""
+        """Return the table of columns in memory; `dtype` converts floating-point columns."""
         kinds = [np.dtype(dtype) if dtype and c.dtype.kind == "f" else c.dtype for c in columns.values()]
         return cls(list(zip(columns, kinds, strict=True)), [list(columns.values())])
 
     def blocks(self, values: int) -> Iterator[list[Array]]:
-        """Yield the rows in blocks of about so many values."""
+        """Yield the rows in blocks of about this many values."""
         rows = max(1, values // len(self.columns))
         for part in self.parts:
             for start in range(0, len(part[0]), rows):
@@ -55,21 +54,21 @@ class Table:
 
 
 def matrix_columns(matrix: Array, prefix: str, names: Sequence[str] | None = None) -> dict[str, Array]:
-    """Return the columns of a matrix by name: those given, or the prefix with a number from 1."""
+    """Return the columns of a matrix by name: `names`, or the prefix with a number from 1."""
     names = names or [f"{prefix}{number}" for number in range(1, matrix.shape[1] + 1)]
     return {name: matrix[:, column] for column, name in enumerate(names)}
 
 
-def table_response(table: Table, media: str, headers: dict[str, str] | None = None) -> BreakableResponse:
+def table_response(table: Table, media: str, headers: dict[str, str] | None = None) -> AbortableResponse:
     """Return a table as CSV or as an Arrow stream."""
     if media == CSV:
-        # RFC 4180 has a parameter that says that the first line are names.
-        return BreakableResponse(_csv(table), media_type=f"{CSV}; charset=utf-8; header=present", headers=headers)
-    return BreakableResponse(_arrow(table), media_type=ARROW, headers=headers)
+        # The parameter `header` is from RFC 4180.
+        return AbortableResponse(_csv(table), media_type=f"{CSV}; charset=utf-8; header=present", headers=headers)
+    return AbortableResponse(_arrow(table), media_type=ARROW, headers=headers)
 
 
 def _csv(table: Table) -> Iterator[str]:
-    """Yield a header and the rows; a number is its shortest decimal that reads back to the same bits."""
+    """Yield a header and the rows; each number is the shortest decimal that reads back to the same bits."""
     buffer = io.StringIO()
     writer = csv.writer(buffer)
     writer.writerow([name for name, _ in table.columns])
@@ -81,15 +80,15 @@ def _csv(table: Table) -> Iterator[str]:
 
 
 def _arrow(table: Table) -> Iterator[bytes]:
-    """Yield a schema, record batches, and the end of the stream."""
-    import pyarrow as pa  # noqa: PLC0415 # an extra; it takes a tenth of a second
+    """Yield the schema, record batches, and the end of the stream."""
+    import pyarrow as pa  # noqa: PLC0415 # an extra; its import takes 0.1 s
 
     kinds = [pa.string() if dtype.kind == "U" else pa.from_numpy_dtype(dtype) for _, dtype in table.columns]
     schema = pa.schema([(name, kind) for (name, _), kind in zip(table.columns, kinds, strict=True)])
-    sink = Sink()
-    with pa.ipc.new_stream(pa.PythonFile(sink, "w"), schema) as writer:
+    buffer = PieceBuffer()
+    with pa.ipc.new_stream(pa.PythonFile(buffer, "w"), schema) as writer:
         for block in table.blocks(_ARROW_VALUES):
             vectors = [pa.array(vector, kind) for vector, kind in zip(block, kinds, strict=True)]
             writer.write_batch(pa.record_batch(vectors, schema=schema))
-            yield sink.take()
-    yield sink.take()
+            yield buffer.take()
+    yield buffer.take()

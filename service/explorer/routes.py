@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 
 import glle_engine
 from service.encoding.compression import accepts_gzip
-from service.responses.conditional import client_has_it
+from service.responses.conditional import is_not_modified
 from service.schemas.problems import documented
 from worker.base.problems import refuse
 
@@ -71,7 +71,7 @@ class PageFile:
 
     def response(self, request: Request) -> Response:
         """Return the file, compressed if the client accepts it, or 304 if the client has it."""
-        if client_has_it(request, self.headers):
+        if is_not_modified(request, self.headers):
             return Response(status_code=304, headers=self.headers)
         if accepts_gzip(request.headers.get("accept-encoding", "").encode()):
             return Response(self.compressed, headers={**self.headers, "Content-Encoding": "gzip"})

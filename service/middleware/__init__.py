@@ -1,4 +1,4 @@
-"""Middleware: access, rate limits, CORS, HEAD, metrics, slow clients, the cache of immutable answers.
+"""Middleware: access policy, authentication, rate limit, CORS, HEAD, request metrics, slow clients, answer cache.
 
 May import `encoding` and `schemas`. Start with `observe`, the outermost.
 """

@@ -1,4 +1,4 @@
-"""The door: whether a request needs a key, and whether the one it has is good for what it asks."""
+"""Access policy: which requests need an API key, and which scope the key needs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ipaddress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Self
 
-from service.middleware.proxies import Proxies, sign_of_proxy
+from service.middleware.proxies import Proxies, proxy_trace
 from worker.base.problems import ProblemError, refuse
 from worker.base.settings import Settings, SettingsError
 from worker.records.tenants import DEFAULT
@@ -17,25 +17,34 @@ if TYPE_CHECKING:
 
     from worker.tenancy import api_keys
 
-OPEN_PATHS = frozenset({"/", "/docs", "/openapi.json", "/livez", "/readyz"})  # what a probe or a newcomer needs
-OPEN_FOLDER = "/explorer/"  # the page is the same for everyone; what it asks for needs a key
-METRICS = "/metrics"  # of all tenants together
+OPEN_PATHS = frozenset({"/", "/docs", "/openapi.json", "/livez", "/readyz"})
+OPEN_FOLDER = "/explorer/"  # static files; the data they request need a key
+METRICS = "/metrics"  # covers all tenants
 _AUTHORIZATION = b"authorization"
-_READING = frozenset({"GET", "HEAD"})
-_PREFLIGHT = "OPTIONS"  # a browser's comes without a key, and is told nothing but methods
+_READ_METHODS = frozenset({"GET", "HEAD"})
+_PREFLIGHT = "OPTIONS"  # browsers send it without a key; the response lists methods only
+
+
+def required_scope(path: str, method: str) -> api_keys.Scope | None:
+    """Return the scope a request needs, or None for an open path."""
+    if path in OPEN_PATHS or path.startswith(OPEN_FOLDER) or method == _PREFLIGHT:
+        return None
+    if path == METRICS:
+        return "admin"
+    return "read" if method in _READ_METHODS else "write"
 
 
 class AccessPolicy:
-    """Lets requests in.
+    """Authentication of requests by API key, or by origin while no key exists.
 
     Parameters
     ----------
     store
-        The keys.
+        The API keys.
     auth
-        The setting: auto, required or off.
+        The setting `auth`: auto, required or off.
     proxies
-        Those that are trusted.
+        The trusted proxies.
     loopback
         Whether only this machine reaches the service.
 
@@ -49,47 +58,42 @@ class AccessPolicy:
 
     @classmethod
     def of(cls, settings: Settings, store: KeyStore | None = None) -> Self:
-        """Return the door of a service with these settings.
+        """Return the policy of these settings.
 
         Raises
         ------
         SettingsError
-            When it would let everyone in from other machines, or `trusted_proxies` cannot be read.
+            If other machines could connect without a key, or `trusted_proxies` is malformed.
 
         """
-        reached = settings.published or settings.host
-        loopback = is_loopback(reached)
+        host = settings.published or settings.host
+        loopback = is_loopback(host)
         if settings.auth == "off" and not loopback:
             remedy = "Leave GLLE_AUTH out and make a key with `glle keys create`, or listen on 127.0.0.1."
-            raise SettingsError(f"GLLE_AUTH=off would let in everyone who reaches {reached}. {remedy}")
+            raise SettingsError(f"GLLE_AUTH=off would admit every client that reaches {host}. {remedy}")
         proxies = Proxies(settings.trusted_proxies)
         return cls(store or KeyStore.under(settings.data_dir), settings.auth, proxies, loopback=loopback)
 
     @property
     def is_open(self) -> bool:
-        """Whether no key is asked for: on loopback, until the first is made."""
+        """Whether requests need no key: on loopback, until the first key is created."""
         return self._off or not (self._required or self._store.has_key_file())
 
     @property
     def is_shut(self) -> bool:
-        """Whether nobody gets in, for there is no key."""
+        """Whether requests need a key and none exists."""
         return not self.is_open and not self._store.all()
 
-    def is_free(self, scope: Scope) -> bool:
-        """Say whether a request tells nothing of anyone's data."""
-        path: str = scope["path"]
-        return path in OPEN_PATHS or path.startswith(OPEN_FOLDER) or scope["method"] == _PREFLIGHT
-
-    def knows(self, scope: Scope) -> bool:
-        """Say whether a request to an open path would be admitted anywhere else."""
+    def is_authenticated(self, scope: Scope) -> bool:
+        """Return whether a request to an open path would pass on a guarded path."""
         try:
-            self.admit(scope)
+            self.authenticate(scope)
         except ProblemError:
             return False
         return True
 
-    def admit(self, scope: Scope) -> str:
-        """Return the tenant that asks, the default one where no key is needed.
+    def authenticate(self, scope: Scope) -> str:
+        """Return the tenant of a request; the default tenant if no key is needed.
 
         Raises
         ------
@@ -97,38 +101,38 @@ class AccessPolicy:
             ``key-required``, ``invalid-key``, ``scope-missing``, ``foreign-host``, ``keys-unreadable``.
 
         """
-        path, method = scope["path"], scope["method"]
         if self._off:
             return DEFAULT
         if self.is_open:
-            _require_own_name(scope)
-            if (sign := self._comes_through(scope)) is None:
+            _require_local_name(scope)
+            if (trace := self._proxy_trace(scope)) is None:
                 return DEFAULT
             if _AUTHORIZATION not in dict(scope["headers"]):
-                raise _key_required(f"The request came through a proxy (it has {sign}) and has no key.")
-        key = self._store.verify(_bearer(scope))
-        needed: api_keys.Scope = "admin" if path == METRICS else "read" if method in _READING else "write"
+                raise _key_required(f"The request came through a proxy (it has {trace}) and has no key.")
+        key = self._store.verify(_bearer_token(scope))
+        path, method = scope["path"], scope["method"]
+        needed = required_scope(path, method) or "read"
         if needed not in key.scopes:
-            detail = f"Key {key.id} may {' and '.join(key.scopes)}; {method} {path} needs the scope {needed}."
+            detail = f"Key {key.id} has the scope {' and '.join(key.scopes)}; {method} {path} needs {needed}."
             remedy = f"Use a key made with --scope {needed}."
             raise refuse("scope-missing", 403, detail, remedy, needed=needed, scopes=list(key.scopes))
         return key.tenant
 
-    def _comes_through(self, scope: Scope) -> str | None:
-        """Return the sign that a request comes from beyond a proxy, None for a client of this machine.
+    def _proxy_trace(self, scope: Scope) -> str | None:
+        """Return the evidence that a request came through a proxy, or None for a client of this machine.
 
-        A proxy on this machine is no client of it, and its own name for the service proves nothing.
+        A proxy on this machine connects from loopback under any host name, so neither proves a local client.
         """
         if not self._proxies.trust_peer(scope):
-            return sign_of_proxy(scope)
+            return proxy_trace(scope)
         client = self._proxies.client(scope)
         if client is not None and is_loopback(client):
             return None
-        return sign_of_proxy(scope) or "the address of a trusted proxy"
+        return proxy_trace(scope) or "the address of a trusted proxy"
 
 
 def is_loopback(host: str) -> bool:
-    """Say whether an address is reached from this machine alone."""
+    """Return whether only this machine reaches an address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -137,36 +141,35 @@ def is_loopback(host: str) -> bool:
 
 @lru_cache(64)
 def names_loopback(host: bytes) -> bool:
-    """Say whether a Host header names this machine by a name that only it has."""
+    """Return whether a Host header is a loopback name of this machine."""
     name = str(host, "latin-1").lower()
     name = name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0].rstrip(".")
     return is_loopback(name) or name.endswith(".localhost")
 
 
-def _require_own_name(scope: Scope) -> None:
-    """Refuse a request for another name, where no key tells who asks.
+def _require_local_name(scope: Scope) -> None:
+    """Refuse a request without keys for a host that is not a loopback name.
 
-    A page of a browser on this machine can have its own name lead here, and would then be let in (DNS rebinding); a
-    proxy that passes the name on would let in everyone.
+    Otherwise a web page could reach the service under its own name (DNS rebinding), and a proxy could admit everyone.
     """
     for name, value in scope["headers"]:
         if name == b"host" and not names_loopback(value):
             host = str(value, "latin-1")
-            detail = f"The request is for the host {host!r}; without keys only names of this machine are answered."
-            remedy = "Ask 127.0.0.1, or make a key with `glle keys create`; GLLE_AUTH=off answers to any name."
+            detail = f"The request is for the host {host!r}; without keys the service answers to loopback names only."
+            remedy = "Use 127.0.0.1, or make a key with `glle keys create`; GLLE_AUTH=off answers to any name."
             raise refuse("foreign-host", 403, detail, remedy, host=host)
 
 
-def _bearer(scope: Scope) -> str:
-    """Return what the bearer says, or raise ``key-required``."""
+def _bearer_token(scope: Scope) -> str:
+    """Return the bearer token, or raise ``key-required``."""
     for name, value in scope["headers"]:
         if name == _AUTHORIZATION:
-            scheme, _, spoken = value.partition(b" ")
+            scheme, _, token = value.partition(b" ")
             if scheme.lower() == b"bearer":
-                return str(spoken.strip(), "latin-1")
-    raise _key_required("This service asks for a key, and the request has none.")
+                return str(token.strip(), "latin-1")
+    raise _key_required("This service needs an API key, and the request has none.")
 
 
 def _key_required(detail: str) -> ProblemError:
-    remedy = "Send the header `Authorization: Bearer <key>`; keys are made with `glle keys create`."
+    remedy = "Send the header `Authorization: Bearer <key>`; make a key with `glle keys create`."
     return refuse("key-required", 401, detail, remedy)

@@ -1,26 +1,34 @@
-"""Who asks. A route never looks at a key: it is given the stores as the tenant sees them (`worker.stores.Stores.of`).
+"""Authentication: set the tenant of each request, count it against the rate limit, and pad 404 responses.
 
-The check stands before everything that answers, also before answers that are kept at hand (`service.middleware.answer_cache`).
+Routes never read a key; they get the tenant's view of the stores (`worker.stores.Stores.of`). The middleware precedes
+every source of responses, the answer cache included.
 """
 
 from __future__ import annotations
 
+import asyncio
+import math
+import time
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 import redis
 
-from service.middleware.padding import padded
-from service.schemas.problems import answer, redis_away
+from service.middleware.access_policy import required_scope
+from service.schemas.problems import problem_response, redis_problem
 from worker.base.problems import ProblemError
 from worker.records.tenants import DEFAULT
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from collections.abc import Awaitable, Callable
+
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from service.middleware.access_policy import AccessPolicy
-    from service.middleware.rate_limit import Rate
+    from service.middleware.rate_limit import RateLimiter
 
-_TENANT = "glle.tenant"  # where a request's scope says who asks
+NOT_FOUND_STEP_SECONDS = 0.02
+_TENANT = "glle.tenant"  # key of the ASGI scope
 _REALM = 'Bearer realm="glle"'
 _CHALLENGES = {  # RFC 6750
     "key-required": _REALM,
@@ -29,36 +37,57 @@ _CHALLENGES = {  # RFC 6750
 }
 
 
-class Authenticate:
-    """Tells everything behind it who asks, and refuses whoever may not, or asks too often."""
+class AuthenticationMiddleware:
+    """Authentication and rate limit of every request that is not for an open path."""
 
-    def __init__(self, app: ASGIApp, door: AccessPolicy, rate: Rate) -> None:
+    def __init__(self, app: ASGIApp, policy: AccessPolicy, rate_limiter: RateLimiter) -> None:
         self._app = app
-        self._door = door
-        self._rate = rate
+        self._policy = policy
+        self._rate_limiter = rate_limiter
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["type"] == "http":
             scope[_TENANT] = DEFAULT
-            if not self._door.is_free(scope):
+            if required_scope(scope["path"], scope["method"]) is not None:
                 try:
-                    scope[_TENANT] = tenant = self._door.admit(scope)
-                    await self._rate.count(tenant)
-                    if not self._door.is_open:  # there may be other tenants
-                        send = padded(send)
+                    scope[_TENANT] = tenant = self._policy.authenticate(scope)
+                    await self._rate_limiter.count(tenant)
+                    if not self._policy.is_open:  # other tenants may exist
+                        send = pad_not_found(send)
                 except ProblemError as error:
                     challenge = _CHALLENGES.get(error.problem.code)
                     headers = {} if challenge is None else {"WWW-Authenticate": challenge}
-                    await answer(error.problem, headers)(scope, receive, send)
+                    await problem_response(error.problem, headers)(scope, receive, send)
                     return
                 except redis.RedisError as error:
-                    await answer(redis_away(error))(scope, receive, send)
+                    await problem_response(redis_problem(error))(scope, receive, send)
                     return
         await self._app(scope, receive, send)
 
 
 def tenant_of(scope: Scope) -> str:
-    """Return the tenant of a request that was let in."""
+    """Return the tenant of an authenticated request."""
     tenant: str = scope[_TENANT]
     return tenant
+
+
+def pad_not_found(
+    send: Send,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+) -> Send:
+    """Return a `send` that delays a 404 until a whole multiple of `NOT_FOUND_STEP_SECONDS`.
+
+    The service reads another tenant's record before it refuses it, which takes some 100 us. The delay hides whether the
+    id is unknown or another tenant's.
+    """
+    started = clock()
+
+    async def send_padded(message: Message) -> None:
+        if message["type"] == "http.response.start" and message["status"] == HTTPStatus.NOT_FOUND:
+            elapsed = clock() - started
+            await sleep(math.ceil(elapsed / NOT_FOUND_STEP_SECONDS) * NOT_FOUND_STEP_SECONDS - elapsed)
+        await send(message)
+
+    return send_padded

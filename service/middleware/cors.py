@@ -1,4 +1,4 @@
-"""Pages of other origins: none may read the answers unless GLLE_CORS_ORIGINS names them."""
+"""CORS: the origins of GLLE_CORS_ORIGINS may read responses; by default none may."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ if TYPE_CHECKING:
 
 _ORIGIN = re.compile(r"https?://[^/\s,*?#]+")
 METHODS = ("GET", "HEAD", "POST", "PATCH", "DELETE")
-SENT = (
+REQUEST_HEADERS = (
     "Accept", "Authorization", "Content-Type", "Idempotency-Key", "If-Match", "If-None-Match", "If-Range",
     "Last-Event-ID", "Range", "X-Request-Id",
 )  # fmt: skip
-EXPOSED = (
+RESPONSE_HEADERS = (  # Deprecation, Sunset and Link by docs/reference/api-policy.md
     "Accept-Ranges", "Content-Range", "Deprecation", "ETag", "Glle-Scale", "Link", "Location", "Retry-After",
     "Server-Timing", "Sunset", "X-Request-Id",
 )  # fmt: skip
-_REMEMBERED_SECONDS = 3600  # of a preflight; a browser keeps it two hours at most
+_PREFLIGHT_SECONDS = 3600  # browsers cap it at two hours
 
 
 def install(app: FastAPI, origins: str) -> None:
-    """Let pages of these origins (commas between them, or a star) use the API; of none when it is empty.
+    """Allow these origins, separated by commas, or all with `*`.
 
     Raises
     ------
     SettingsError
-        For what is no origin.
+        If a part is no origin.
 
     """
     allowed = [origin.strip() for origin in origins.split(",") if origin.strip()]
@@ -46,7 +46,7 @@ def install(app: FastAPI, origins: str) -> None:
             CORSMiddleware,
             allow_origins=allowed,
             allow_methods=METHODS,
-            allow_headers=SENT,
-            expose_headers=EXPOSED,
-            max_age=_REMEMBERED_SECONDS,
+            allow_headers=REQUEST_HEADERS,
+            expose_headers=RESPONSE_HEADERS,
+            max_age=_PREFLIGHT_SECONDS,
         )

@@ -1,37 +1,37 @@
-"""What nobody expected is an answer like all others: 500, with its id, on a connection that stays.
+"""Turn an unhandled exception into a problem+json 500 on a connection that stays open.
 
-The framework answers it outside of every middleware and lets the error go on to the server, which then closes the
-connection and has not said so: whoever sends the next request on it meets a reset.
+Starlette's ServerErrorMiddleware is outermost, so its response lacks the request id. It also raises the error again,
+and the server closes the connection without notice: the next request on it meets a reset.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from service.schemas.problems import unexpected
+from service.schemas.problems import internal_error
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
-class Unexpected:
-    """Answers any error by its problem; one in the midst of an answer breaks it off: nobody takes it for whole."""
+class ErrorMiddleware:
+    """Response to unhandled exceptions; an exception after the response has started aborts it."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        begun = False
+        has_started = False
 
-        async def send_noted(message: Message) -> None:
-            nonlocal begun
-            begun = True
+        async def send_and_note(message: Message) -> None:
+            nonlocal has_started
+            has_started = True
             await send(message)
 
         try:
-            await self._app(scope, receive, send_noted)
+            await self._app(scope, receive, send_and_note)
         except Exception as error:
-            if begun or scope["type"] != "http":
+            if has_started or scope["type"] != "http":
                 raise
-            await unexpected(error)(scope, receive, send)
+            await internal_error(error)(scope, receive, send)

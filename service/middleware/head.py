@@ -1,4 +1,4 @@
-"""HEAD on every route that has GET: the same status and headers, no body, and no more work than these take."""
+"""HEAD for every GET route: the same status and headers without the body, or the work of the body."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
-class Head:
-    """Has a HEAD answered as a GET that hangs up once the headers are there, which ends what streams a body."""
+class HeadMiddleware:
+    """HEAD served as a GET whose client disconnects after the headers, which ends a streaming body."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -21,23 +21,23 @@ class Head:
             await self._app(scope, receive, send)
             return
         answered = asyncio.Event()
-        body_read = False
+        is_body_read = False
 
         async def receive_until_answered() -> Message:
-            nonlocal body_read
-            if not body_read:
-                body_read = True
+            nonlocal is_body_read
+            if not is_body_read:
+                is_body_read = True
                 return {"type": "http.request", "body": b"", "more_body": False}
             await answered.wait()
             return {"type": "http.disconnect"}
 
         async def send_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                scope["route"] = asked.get("route")  # for the metrics
+                scope["route"] = get_scope.get("route")  # for the metrics
                 await send(message)
                 await send({"type": "http.response.body", "body": b""})
                 answered.set()
 
-        # Below 2.4 Starlette listens for the disconnect while it streams; the server's own scope stays a HEAD.
-        asked = {**scope, "method": "GET", "asgi": {**scope["asgi"], "spec_version": "2.3"}}
-        await self._app(asked, receive_until_answered, send_headers)
+        # Below version 2.4 Starlette watches for the disconnect while it streams. The outer scope stays a HEAD.
+        get_scope = {**scope, "method": "GET", "asgi": {**scope["asgi"], "spec_version": "2.3"}}
+        await self._app(get_scope, receive_until_answered, send_headers)

@@ -1,4 +1,4 @@
-"""Proxies in front of the service: signs of one in a request, and the client behind one that is trusted."""
+"""Proxies in front of the service: traces in a request, and the client behind a trusted one."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _HEADERS = frozenset({
 _CLIENT = b"x-forwarded-for"
 
 
-def sign_of_proxy(scope: Scope) -> str | None:
+def proxy_trace(scope: Scope) -> str | None:
     """Return the part of a request that only a proxy sends, or None.
 
-    HTTP/1.0 is one: nginx before 1.29.7 speaks it to its upstream and adds no header unless it is configured to.
+    HTTP/1.0 counts: nginx before 1.29.7 uses it for its upstream and by default adds no header.
     """
     for name, _ in scope["headers"]:
         if name in _HEADERS or name.startswith(_PREFIX):
@@ -33,17 +33,17 @@ def sign_of_proxy(scope: Scope) -> str | None:
 
 
 class Proxies:
-    """The proxies whose X-Forwarded-For is believed.
+    """Trusted proxies, whose X-Forwarded-For the service believes.
 
     Parameters
     ----------
     networks
-        Addresses and networks, commas between; empty: none.
+        Addresses and networks, separated by commas; may be empty.
 
     Raises
     ------
     SettingsError
-        When one is neither.
+        If a part is neither.
 
     """
 
@@ -53,18 +53,18 @@ class Proxies:
                 ipaddress.ip_network(part.strip(), strict=False) for part in networks.split(",") if part.strip()
             ]
         except ValueError as error:
-            remedy = "Write addresses or networks with commas between, such as 127.0.0.1,10.0.0.0/8."
+            remedy = "Separate addresses or networks by commas, such as 127.0.0.1,10.0.0.0/8."
             raise SettingsError(f"GLLE_TRUSTED_PROXIES: {error}. {remedy}") from error
 
     def trust_peer(self, scope: Scope) -> bool:
-        """Say whether the peer of a request is a trusted proxy."""
+        """Return whether the peer of a request is a trusted proxy."""
         return self.trust(_peer(scope))
 
     def client(self, scope: Scope) -> str | None:
-        """Return the address that a request comes from, or None where a trusted proxy does not name it.
+        """Return the client address of a request, or None if a trusted proxy does not name it.
 
-        A trusted peer names its own peer last in X-Forwarded-For, and so on: the client is the last address in it that
-        is no trusted proxy. What stands before that is the client's own word.
+        Each trusted proxy appends its peer to X-Forwarded-For. The client is the last address that is no trusted proxy;
+        earlier addresses are unverified.
         """
         peer = _peer(scope)
         if not self.trust(peer):
@@ -78,7 +78,7 @@ class Proxies:
         return None
 
     def trust(self, host: str) -> bool:
-        """Say whether an address is a trusted proxy's."""
+        """Return whether an address is that of a trusted proxy."""
         if not self._networks:
             return False
         try:
@@ -93,7 +93,7 @@ def _peer(scope: Scope) -> str:
 
 
 def _address(text: str) -> str | None:
-    """Return the address in a part of X-Forwarded-For, which may have a port, or None."""
+    """Return the address in one part of X-Forwarded-For, without its port, or None."""
     host = text.strip()
     if host.startswith("["):
         host = host[1:].partition("]")[0]

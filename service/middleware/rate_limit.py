@@ -1,8 +1,8 @@
-"""Requests a minute: a bucket a tenant in Redis, from which each API process takes some at a time.
+"""Rate limit: a token bucket in Redis for each tenant, from which each API process reserves a second's share.
 
-A bucket holds a minute's requests and fills evenly. A process takes a second's worth with one script, and gives them
-out without asking again: so the quota holds over all processes, to within a second's worth of each, and costs little.
-While Redis does not answer, or takes no writes, each process gives out a second's worth a second by itself.
+A bucket holds one minute's requests and refills evenly. A process reserves a second's share with one script, and spends
+it without Redis. The limit over all processes is therefore exact to one second's share of each process. If Redis does
+not answer or rejects writes, each process grants a second's share per second by itself.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from worker.tenancy.quotas import too_many_requests
 if TYPE_CHECKING:
     from worker.tenancy.quotas import Quotas
 
-# KEYS: bucket. ARGV: requests a minute, requests wanted. Returns how many were taken, and when there is one again (ms).
-# A bucket that nobody asked for a minute is full: it may be forgotten.
+# KEYS: bucket. ARGV: requests per minute, requests wanted. Returns the requests reserved, and the milliseconds until
+# the next one is available. A bucket without requests for a minute is full, so it may expire.
 _TAKE = """
 local now = redis.call('TIME')
 local at = now[1] * 1000 + math.floor(now[2] / 1000)
-local known = redis.call('HMGET', KEYS[1], 'left', 'at')
+local state = redis.call('HMGET', KEYS[1], 'left', 'at')
 local most = tonumber(ARGV[1])
-local left = math.min(most, (tonumber(known[1]) or most) + (at - (tonumber(known[2]) or at)) * most / 60000)
+local left = math.min(most, (tonumber(state[1]) or most) + (at - (tonumber(state[2]) or at)) * most / 60000)
 local taken = math.min(math.floor(left), tonumber(ARGV[2]))
 redis.call('HSET', KEYS[1], 'left', left - taken, 'at', at)
 redis.call('PEXPIRE', KEYS[1], 60000)
@@ -35,26 +35,26 @@ return {taken, math.ceil((1 - left) * 60000 / most)}
 """
 
 
-class Rate:
-    """Counts the requests of tenants.
+class RateLimiter:
+    """Rate limiter of all tenants, in requests per minute.
 
     Parameters
     ----------
     client
         The queue's Redis.
     quotas
-        How many requests a minute each has; of one that has any number nothing is counted.
+        The limit of each tenant; 0 means unlimited.
 
     """
 
     def __init__(self, client: redis.Redis, quotas: Quotas) -> None:
         self._script = client.register_script(_TAKE)
         self._quotas = quotas
-        self._left: dict[str, int] = {}  # taken from the bucket, not given out yet
+        self._reserved: dict[str, int] = {}  # requests taken from the bucket and not yet spent
         self._empty_until: dict[str, float] = {}
 
     async def count(self, tenant: str) -> None:
-        """Count a request.
+        """Count one request.
 
         Raises
         ------
@@ -62,33 +62,33 @@ class Rate:
             ``quota-exceeded``.
 
         """
-        most = self._quotas.of(tenant).requests
-        if not most:
+        limit = self._quotas.of(tenant).requests
+        if not limit:
             return
-        if self._left.get(tenant, 0) > 0:
-            self._left[tenant] -= 1
+        if self._reserved.get(tenant, 0) > 0:
+            self._reserved[tenant] -= 1
             return
         seconds = self._empty_until.get(tenant, 0.0) - time.monotonic()
         if seconds <= 0:
             try:
-                taken, milliseconds = await run_in_threadpool(self._take, tenant, most)
-            except redis.RedisError:  # what needs no Redis, or only reads it, is to go on
-                taken, milliseconds = self._take_alone(tenant, most)
-            if taken:
-                self._left[tenant] = self._left.get(tenant, 0) + taken - 1
+                count, milliseconds = await run_in_threadpool(self._take, tenant, limit)
+            except redis.RedisError:  # reads and routes without Redis keep working
+                count, milliseconds = self._take_alone(tenant, limit)
+            if count:
+                self._reserved[tenant] = self._reserved.get(tenant, 0) + count - 1
                 return
             seconds = milliseconds / 1000
             self._empty_until[tenant] = time.monotonic() + seconds
-        raise too_many_requests(tenant, most, math.ceil(seconds))
+        raise too_many_requests(tenant, limit, math.ceil(seconds))
 
-    def _take(self, tenant: str, most: int) -> tuple[int, int]:
-        taken, milliseconds = self._script(keys=[tenant_key("glle:rate", tenant)], args=[most, max(1, most // 60)])
-        return int(taken), int(milliseconds)
+    def _take(self, tenant: str, limit: int) -> tuple[int, int]:
+        count, milliseconds = self._script(keys=[tenant_key("glle:rate", tenant)], args=[limit, max(1, limit // 60)])
+        return int(count), int(milliseconds)
 
-    def _take_alone(self, tenant: str, most: int) -> tuple[int, int]:
-        """Take without Redis: a second's worth, once a second; returns as `_take`."""
+    def _take_alone(self, tenant: str, limit: int) -> tuple[int, int]:
+        """Take a second's share once a second, without Redis; return as `_take`."""
         now = time.monotonic()
-        if (until := self._empty_until.get(tenant, 0.0)) > now:  # another request has just taken
+        if (until := self._empty_until.get(tenant, 0.0)) > now:  # a concurrent request took the share
             return 0, math.ceil(1000 * (until - now))
-        self._empty_until[tenant] = now + max(1.0, 60 / most)
-        return max(1, most // 60), 0
+        self._empty_until[tenant] = now + max(1.0, 60 / limit)
+        return max(1, limit // 60), 0

@@ -1,7 +1,6 @@
-"""How long a request may take to come: whoever sends a byte at a time holds a connection, and not for long.
+"""Slow clients: a timeout for each request's head, a minimum speed for its body, and limits on connections.
 
-A connection has a time for each request's head, a body a time for its begin and a least speed from then on. So it takes
-a steady stream of bytes to hold one of the connections that there may be; no thread waits for any of them.
+Only a steady stream of bytes keeps one of the limited connections open; no thread waits for any of them.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from starlette.exceptions import HTTPException
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from service.middleware.proxies import Proxies
-from service.schemas.problems import MEDIA_TYPE, answer, plain
+from service.schemas.problems import MEDIA_TYPE, plain_problem, problem_response
 from worker.base.problems import Problem
 
 if TYPE_CHECKING:
@@ -26,21 +25,21 @@ if TYPE_CHECKING:
 
     from worker.base.settings import Settings
 
-PROBED = frozenset({"/livez", "/readyz"})
-# Connections beyond the limits that may still bring a probe, for so long each: so an orchestrator does not kill a
-# process that is only busy.
-PROBES, PROBES_OF_ADDRESS, PROBE_SECONDS = 100, 10, 2.0
+PROBE_PATHS = frozenset({"/livez", "/readyz"})
+# Connections beyond the limits that may still carry a probe, and their timeout in seconds. Without them an orchestrator
+# would kill a process that is only busy.
+MAX_PROBES, MAX_ADDRESS_PROBES, PROBE_SECONDS = 100, 10, 2.0
 
 
-class Patience:
-    """Answers 408 where a body comes more slowly than is allowed.
+class SlowBodyMiddleware:
+    """Response 408 to a body that arrives too slowly.
 
     Parameters
     ----------
     seconds
-        Until it must have begun; each stall may take as long, as far as the speed of the whole allows.
+        Timeout for the first byte, and the longest stall that the minimum speed permits.
     speed
-        Least bytes a second; 0: any.
+        Minimum speed in bytes per second; 0 disables the check.
 
     """
 
@@ -54,113 +53,110 @@ class Patience:
         if scope["type"] != "http" or not self._speed or not _has_body(scope):
             await self._app(scope, receive, send)
             return
-        started, came, more = time.monotonic(), 0, True
+        started, size, has_more = time.monotonic(), 0, True
 
         async def receive_in_time() -> Message:
-            nonlocal came, more
-            if not more:
+            nonlocal size, has_more
+            if not has_more:
                 return await receive()
-            left = self._seconds + came / self._speed - (time.monotonic() - started)
+            remaining = self._seconds + size / self._speed - (time.monotonic() - started)
             try:
-                async with asyncio.timeout(max(0.0, left)):
+                async with asyncio.timeout(max(0.0, remaining)):
                     message = await receive()
             except TimeoutError:
-                raise self._too_slow(came) from None
-            came += len(message.get("body", b""))
-            more = message.get("more_body", False)
+                # Frameworks pass an HTTPException through wherever they read the body. Later bytes are no request.
+                detail = f"{size:,} bytes of the body arrived, more slowly than {self._speed:,} bytes a second"
+                raise HTTPException(408, detail, {"Connection": "close"}) from None
+            size += len(message.get("body", b""))
+            has_more = message.get("more_body", False)
             return message
 
         await self._app(scope, receive_in_time, send)
 
-    def _too_slow(self, came: int) -> HTTPException:
-        """Return what the framework lets through, wherever it reads the body, and answers with a problem."""
-        detail = f"{came:,} bytes of the body came, more slowly than {self._speed:,} bytes a second"
-        return HTTPException(408, detail, {"Connection": "close"})  # what comes after it is no request
 
+class LimitedProtocol(H11Protocol):
+    """HTTP/1.1 protocol of uvicorn with a timeout for each head, connection limits and problem+json for bad requests.
 
-class Patient(H11Protocol):
-    """HTTP/1.1 with a time for each head; what is no HTTP is answered by a problem, too.
-
-    Connections beyond the limits are answered on the paths of probes alone, and closed.
+    Beyond the limits a connection serves one probe and closes.
     """
 
     settings: ClassVar[Settings]
     proxies: ClassVar[Proxies]
     held: ClassVar[Counter[str]]  # connections by address
-    probing: ClassVar[Counter[str]]  # those beyond the limits
-    _late: asyncio.TimerHandle | None = None
+    probing: ClassVar[Counter[str]]  # connections beyond the limits, by address
+    _timeout: asyncio.TimerHandle | None = None
     _address = ""
     _seconds = 0.0
-    _beyond: Problem | None = None
+    _excess: Problem | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
-        """Begin to wait for the first head; beyond the limits for a probe's, or turn away what is too many."""
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # uvicorn's signature
+        """Start the timeout of the first head; beyond the limits accept a probe or refuse."""
         super().connection_made(transport)
         self._address, self._seconds = str((self.client or ("", 0))[0]), self.settings.patience
         self.held[self._address] += 1
-        self._beyond = self._too_many()
-        if self._beyond is not None:
+        self._excess = self._connection_problem()
+        if self._excess is not None:
             self.probing[self._address] += 1
-            if self.probing[self._address] > PROBES_OF_ADDRESS or self.probing.total() > PROBES:
-                self._refuse(self._beyond)
+            if self.probing[self._address] > MAX_ADDRESS_PROBES or self.probing.total() > MAX_PROBES:
+                self._refuse(self._excess)
                 return
-            self.app = _for_probes(self.app, self._beyond)
+            self.app = _probes_only(self.app, self._excess)
             self._seconds = min(self._seconds, PROBE_SECONDS)
-        self._wait()
+        self._start_timeout()
 
-    def _too_many(self) -> Problem | None:
+    def _connection_problem(self) -> Problem | None:
         """Return the problem of a connection beyond the limits, or None."""
-        most, of_address = self.settings.max_connections, self.settings.max_address
-        if most and len(self.connections) > most:
-            detail, setting = f"There are {most:,} connections already.", "GLLE_MAX_CONNECTIONS"
-        elif of_address and self.held[self._address] > of_address and not self.proxies.trust(self._address):
-            detail = f"There are {of_address:,} connections of {self._address} already."
+        limit, address_limit = self.settings.max_connections, self.settings.max_address
+        if limit and len(self.connections) > limit:
+            detail, setting = f"There are {limit:,} connections already.", "GLLE_MAX_CONNECTIONS"
+        elif address_limit and self.held[self._address] > address_limit and not self.proxies.trust(self._address):
+            detail = f"There are {address_limit:,} connections of {self._address} already."
             setting = "GLLE_MAX_ADDRESS, or name the proxy of many clients in GLLE_TRUSTED_PROXIES"
         else:
             return None
-        remedy = f"Try again in some seconds; close connections that are not used, or raise {setting}."
+        remedy = f"Try again in some seconds; close unused connections, or raise {setting}."
         return Problem(code="too-many-connections", status=503, detail=detail, remedy=remedy)
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes; a head that has begun is waited for from its first one on."""
+        """Receive bytes; the timeout of a head runs from its first byte."""
         super().data_received(data)
         if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
-            if self._late is None:
-                self._wait()
+            if self._timeout is None:
+                self._start_timeout()
         else:
-            self._stop_waiting()
+            self._cancel_timeout()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop to wait."""
-        self._stop_waiting()
-        _less(self.held, self._address)
-        if self._beyond is not None:
-            _less(self.probing, self._address)
+        """Cancel the timeout and count the connection as closed."""
+        self._cancel_timeout()
+        _decrement(self.held, self._address)
+        if self._excess is not None:
+            _decrement(self.probing, self._address)
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no HTTP."""
-        self._refuse(plain(400, msg))
+        """Refuse bytes that are not HTTP."""
+        self._refuse(plain_problem(400, msg))
 
-    def _wait(self) -> None:
-        self._late = self.loop.call_later(self._seconds, self._on_late)
+    def _start_timeout(self) -> None:
+        self._timeout = self.loop.call_later(self._seconds, self._on_timeout)
 
-    def _stop_waiting(self) -> None:
-        if self._late is not None:
-            self._late.cancel()
-            self._late = None
+    def _cancel_timeout(self) -> None:
+        if self._timeout is not None:
+            self._timeout.cancel()
+            self._timeout = None
 
-    def _on_late(self) -> None:
-        """Close a connection whose request has not come; where some of it came, say why."""
-        self._late = None
+    def _on_timeout(self) -> None:
+        """Close a connection without a complete head, with the reason."""
+        self._timeout = None
         if self.transport.is_closing():
             return
-        detail = f"No whole request came in {self._seconds:g} s."
+        detail = f"No complete request head arrived in {self._seconds:g} s."
         remedy = "Send the head of a request at once, or raise GLLE_PATIENCE."
         self._refuse(Problem(code="request-timeout", status=408, detail=detail, remedy=remedy))
 
     def _refuse(self, problem: Problem) -> None:
-        """Answer, where that is still to be done, and close."""
+        """Send a problem if no response has started, and close."""
         if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
             body = json.dumps(problem.to_dict()).encode()
             retry: list[Any] = [("Retry-After", "5")] if problem.status == 503 else []
@@ -171,36 +167,36 @@ class Patient(H11Protocol):
         self.transport.close()
 
 
-def patient(settings: Settings) -> type[Patient]:
-    """Return the protocol with these settings: the server makes one a connection, and gives it none."""
+def limited_protocol(settings: Settings) -> type[LimitedProtocol]:
+    """Return a protocol class with these settings; uvicorn instantiates it for each connection without arguments."""
     proxies = Proxies(settings.trusted_proxies)
-    return type(
-        "Patient", (Patient,), {"settings": settings, "proxies": proxies, "held": Counter(), "probing": Counter()}
-    )
+    members = {"settings": settings, "proxies": proxies, "held": Counter(), "probing": Counter()}
+    return type("LimitedProtocol", (LimitedProtocol,), members)
 
 
-def _for_probes(app: ASGIApplication, problem: Problem) -> ASGIApplication:
-    """Return an app that answers probes, and everything else with a problem; each answer ends its connection."""
+def _probes_only(app: ASGIApplication, problem: Problem) -> ASGIApplication:
+    """Return an app that serves probes and refuses other requests; each response closes its connection."""
 
-    async def guarded(scope: Any, receive: Any, send: Any) -> None:
+    async def limited(scope: Any, receive: Any, send: Any) -> None:
         async def send_last(message: Any) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message.get("headers", ()), (b"connection", b"close")]
             await send(message)
 
-        served: Any = app if scope["type"] == "http" and scope["path"] in PROBED else answer(problem)
+        is_probe = scope["type"] == "http" and scope["path"] in PROBE_PATHS
+        served: Any = app if is_probe else problem_response(problem)
         await served(scope, receive, send_last)
 
-    return guarded
+    return limited
 
 
-def _less(counts: Counter[str], name: str) -> None:
-    """Take one from a count; a name without any is forgotten."""
+def _decrement(counts: Counter[str], name: str) -> None:
+    """Decrement a count, and remove it at zero so that the addresses stay bounded."""
     counts[name] -= 1
     if counts[name] <= 0:
         del counts[name]
 
 
 def _has_body(scope: Scope) -> bool:
-    """Say whether a request announces a body."""
+    """Return whether a request announces a body."""
     return any(name in {b"content-length", b"transfer-encoding"} and value != b"0" for name, value in scope["headers"])

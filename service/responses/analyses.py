@@ -1,4 +1,4 @@
-"""The result of an analysis on the wire: JSON of everything, npz of its arrays, npy of the main one, or a table."""
+"""Result of an analysis: JSON of everything, npz of its arrays, npy of the main one, a table, or a picture."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from service.encoding.arrays import (
     NPZ,
     Array,
     Dtype,
+    NpyResponse,
     Stack,
     check_float32,
     members_response,
-    negotiated,
-    npy_response,
+    negotiate,
     npz_response,
 )
 from service.encoding.arrow import ARROW
-from service.encoding.selection import Selection, unsliced
+from service.encoding.selection import Selection, reject_slice
 from service.encoding.tables import Table, matrix_columns, table_response
-from service.responses.conditional import client_has_it, immutable_headers, scale_header
+from service.responses.conditional import immutable_headers, is_not_modified, scale_header
 from service.schemas.embeddings import embedding_links
 
 if TYPE_CHECKING:
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from worker.analyses.base import AnalysisSpec
     from worker.records.cache_entry import Entry
 
-# Of a summary, a row a draw. In JSON they are its `spectrum`, where null says that a gap is not known.
+# Arrays of a summary with a row per draw. JSON has them as `spectrum`, with null for an unknown gap.
 _SPECTRUM = ("eigenvalues", "relative_gaps", "agreement")
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """How a result is asked for: negotiation and validators in the request, the rest in the query."""
+class ResultQuery:
+    """Request for a result: headers for negotiation and validation, and the query."""
 
     request: Request
     dtype: Dtype
@@ -54,46 +54,58 @@ def offered(spec: AnalysisSpec, entry: Entry) -> tuple[str, ...]:
     return (JSON, *((NPZ,) if entry.arrays else ()), *((NPY,) if spec.main else ()), *tables)
 
 
-def result_response(spec: AnalysisSpec, entry: Entry, wanted: Wanted) -> Response:
-    """Return a result, or what is wanted of it, in one of the media types it is offered in; 304 to who has it.
+def result_response(spec: AnalysisSpec, entry: Entry, query: ResultQuery) -> Response:
+    """Return a result or the requested slice of it in the negotiate media type, or 304.
 
     Raises
     ------
     ProblemError
-        ``not-acceptable``, ``float32-overflow``, ``slice-out-of-range`` and the like.
+        For example ``not-acceptable``, ``float32-overflow``, ``slice-out-of-range``.
 
     """
-    media = negotiated(wanted.request, offered(spec, entry))
+    media = negotiate(query.request, offered(spec, entry))
     spectrum = {name: entry.arrays[name] for name in _SPECTRUM if name in entry.arrays}
-    whole = {name: array for name, array in entry.arrays.items() if name not in spectrum}
-    part = _chosen(spec, whole, wanted)
-    headers = immutable_headers(entry.meta["sha256"], media, wanted.dtype, part.tag)
+    arrays = {name: array for name, array in entry.arrays.items() if name not in spectrum}
+    part = _slice(spec, arrays, query)
+    headers = immutable_headers(entry.meta["sha256"], media, query.dtype, part.tag)
     if spec.kind == "summary":
         headers |= scale_header(entry.meta["scale"])
-    if client_has_it(wanted.request, headers):
+    if is_not_modified(query.request, headers):
         return Response(status_code=304, headers=headers)
-    if wanted.dtype == "float32":
+    if query.dtype == "float32":
         for array in part.arrays.values():
             check_float32(array)
     if media in {CSV, ARROW}:
-        return table_response(_table(spec, part, wanted.dtype), media, headers)
-    stacks = {name: Stack.of(array, wanted.dtype) for name, array in part.arrays.items()}
+        return table_response(_table(spec, part, query.dtype), media, headers)
+    stacks = {name: Stack.of(array, query.dtype) for name, array in part.arrays.items()}
     if media == NPY:
         assert spec.main is not None
-        return npy_response(stacks[spec.main], headers)
+        return NpyResponse(stacks[spec.main], headers)
     if media == NPZ:
         return npz_response({**stacks, **{name: Stack.of(array) for name, array in spectrum.items()}}, headers)
-    told = {name: value for name, value in entry.meta.items() if name != "sha256"}
+    members = {name: value for name, value in entry.meta.items() if name != "sha256"}
     if spec.kind == "comparison":
-        told["rows"] = [_linked(row, told["dataset"]) for row in told["rows"]]
+        members["rows"] = [
+            {**row, "links": embedding_links(row["embedding"], members["dataset"]) if row["embedding"] else {}}
+            for row in members["rows"]
+        ]
     if spectrum:
-        told["spectrum"] = {name: _with_nulls(array) for name, array in spectrum.items()}
-    return members_response(told, stacks, headers)
+        members["spectrum"] = {name: _with_nulls(array) for name, array in spectrum.items()}
+    return members_response(members, stacks, headers)
+
+
+def picture_response(request: Request, entry: Entry) -> Response:
+    """Return a picture, or 304."""
+    media = entry.meta["media"]
+    headers = {**immutable_headers(entry.meta["sha256"], media, ""), "Content-Disposition": "inline"}
+    if is_not_modified(request, headers):
+        return Response(status_code=304, headers=headers)
+    return Response(np.asarray(entry.arrays["picture"]).tobytes(), 200, headers, media)
 
 
 @dataclass(frozen=True)
 class _Part:
-    """The arrays of some of the points and, of generated data, of some of the draws."""
+    """Arrays of the selected points and, of generated data, of the selected draws."""
 
     arrays: dict[str, Array]
     points: Selection
@@ -101,39 +113,39 @@ class _Part:
 
     @property
     def tag(self) -> str:
-        """Which they are, for the ETag."""
+        """Identification of the selection in the ETag."""
         return " ".join(filter(None, (self.draws.tag if self.draws else "", self.points.tag)))
 
 
-def _chosen(spec: AnalysisSpec, arrays: dict[str, Array], wanted: Wanted) -> _Part:
-    """Return what is wanted of the arrays."""
+def _slice(spec: AnalysisSpec, arrays: dict[str, Array], query: ResultQuery) -> _Part:
+    """Return the requested slice of the arrays."""
     if spec.kind == "reconstructions":
         data = arrays["data"]
-        draws = Selection.of(wanted.draws, data.shape[0], "draws")
-        points = Selection.of(wanted.points, data.shape[1], "points")
+        draws = Selection.of(query.draws, data.shape[0], "draws")
+        points = Selection.of(query.points, data.shape[1], "points")
         return _Part({"data": points.take(draws.take(data), axis=1)}, points, draws)
-    unsliced("draws", wanted.draws)
+    reject_slice("draws", query.draws)
     if not arrays:
-        unsliced("points", wanted.points)
+        reject_slice("points", query.points)
         return _Part({}, Selection.of(None, 0, "points"))
-    points = Selection.of(wanted.points, len(next(iter(arrays.values()))), "points")
+    points = Selection.of(query.points, len(next(iter(arrays.values()))), "points")
     return _Part({name: points.take(array) for name, array in arrays.items()}, points)
 
 
 def _table(spec: AnalysisSpec, part: _Part, dtype: Dtype) -> Table:
-    """Return a row a point: its number, `name` of a vector, `name_1` of a matrix, `name_1_2` of a matrix a point."""
+    """Return a row per point: number, `name` of a vector, `name_1` of a matrix, `name_1_2` of a matrix per point."""
     numbers = np.array(part.points.positions, np.int64)
     if part.draws is not None:
         return _generated(spec.to_dict()["first"], part, numbers, dtype)
     columns = {"point": numbers}
     for name, array in part.arrays.items():
-        for place in np.ndindex(array.shape[1:]):
-            columns["_".join([name, *(str(index + 1) for index in place)])] = array[(slice(None), *place)]
+        for indices in np.ndindex(array.shape[1:]):
+            columns["_".join([name, *(str(index + 1) for index in indices)])] = array[(slice(None), *indices)]
     return Table.of(columns, dtype)
 
 
 def _generated(first: int, part: _Part, numbers: Array, dtype: Dtype) -> Table:
-    """Return a row for each point of each data set: draw, point, x1 to xd."""
+    """Return a row per point of each generated data set: draw, point, x1 to xd."""
     assert part.draws is not None
     data = part.arrays["data"]
     kinds = [("draw", np.dtype(np.uint64)), ("point", np.dtype(np.int64))]
@@ -145,11 +157,6 @@ def _generated(first: int, part: _Part, numbers: Array, dtype: Dtype) -> Table:
     return Table(columns, parts)
 
 
-def _linked(row: dict[str, Any], dataset: str) -> dict[str, Any]:
-    """Return a row of a comparison with the links of its embedding, where there is one."""
-    return {**row, "links": embedding_links(row["embedding"], dataset) if row["embedding"] else {}}
-
-
 def _with_nulls(array: Array) -> list[Any]:
-    """Return a small array as lists, NaN as None."""
-    return np.where(np.isnan(array), None, array).tolist()  # type: ignore[no-any-return, call-overload] # None makes it an array of objects
+    """Return a small array as lists, with None for NaN."""
+    return np.where(np.isnan(array), None, array).tolist()  # type: ignore[no-any-return, call-overload] # None makes an array of objects

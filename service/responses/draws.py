@@ -1,4 +1,4 @@
-"""The draws of a job on the wire: read from the cache as they are sent, so that the result is never whole."""
+"""Result of a draws job, read from the cache while it is sent, so that it is never in memory as a whole."""
 
 from __future__ import annotations
 
@@ -10,77 +10,77 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from fastapi.responses import Response
 
-from service.encoding.aborted import BrokenOffError
+from service.encoding.aborted import ResponseAbortedError
 from service.encoding.arrays import (
     CSV,
     JSON,
     NPY,
     NPZ,
     Array,
+    NpyResponse,
     Stack,
     json_response,
-    negotiated,
-    npy_response,
+    negotiate,
     npz_response,
 )
 from service.encoding.arrow import ARROW
 from service.encoding.selection import Selection
 from service.encoding.tables import Table, matrix_columns, table_response
-from service.responses.conditional import client_has_it, immutable_headers, scale_header
+from service.responses.conditional import immutable_headers, is_not_modified, scale_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from service.responses.analyses import Wanted
+    from service.responses.analyses import ResultQuery
     from worker.records.cache_entry import Entry
     from worker.records.draws import DrawKey, DrawsSpec
     from worker.storage.tiered_cache import TieredCache
 
 MEDIA = (JSON, NPY, NPZ, ARROW, CSV)
-_READ_BYTES = 2**20  # of draws read in one round trip
-_ATTEMPTS = 4  # to read what is evicted again and again
+_READ_BYTES = 2**20  # of draws per round trip
+_ATTEMPTS = 4  # at draws that are evicted before they are sent
 
 
 def draws_response(
-    cache: TieredCache, posterior: str, spec: DrawsSpec, wanted: Wanted, again: Callable[[], None]
+    cache: TieredCache, posterior: str, spec: DrawsSpec, query: ResultQuery, restore: Callable[[], None]
 ) -> Response | None:
-    """Return the embeddings of a draws job whose scales are numbers, those that are wanted; None: some were evicted.
+    """Return the requested embeddings of a draws job with numeric scales, or None if some were evicted.
 
     Parameters
     ----------
     posterior
-        The name of its arrays: `PosteriorRecord.arrays_id`.
-    again
-        Has made again what is evicted while it is sent.
+        Name of its arrays: `PosteriorRecord.arrays_id`.
+    restore
+        Computes draws again that are evicted while the response is sent.
 
     Raises
     ------
     ProblemError
-        ``not-acceptable``, ``slice-out-of-range`` and the like.
+        For example ``not-acceptable``, ``slice-out-of-range``.
 
     """
-    media = negotiated(wanted.request, MEDIA)
-    points = Selection.of(wanted.points, spec.n, "points")
-    draws = Selection.of(wanted.draws, spec.count, "draws")
+    media = negotiate(query.request, MEDIA)
+    points = Selection.of(query.points, spec.n, "points")
+    draws = Selection.of(query.draws, spec.count, "draws")
     positions = [scale * spec.count + draw for scale in range(len(spec.scales)) for draw in draws.positions]
     chosen = [spec.key(position) for position in positions]
-    result = _Result(cache, posterior, chosen, points, max(1, _READ_BYTES // (8 * spec.n * spec.p)), again)
+    result = _DrawReader(cache, posterior, chosen, points, max(1, _READ_BYTES // (8 * spec.n * spec.p)), restore)
     if (sha256 := result.sha256()) is None:
         return None
     scales = [float(scale) for scale in spec.scales]
-    form = f"{spec.grid} {len(scales)}"  # the same draws may be of another shape
+    form = f"{spec.grid} {len(scales)}"  # the same draws may have several shapes
     part = " ".join(filter(None, (form, draws.tag, points.tag)))
-    headers = immutable_headers(sha256, media, wanted.dtype, part) | scale_header(*scales)
-    if client_has_it(wanted.request, headers):
+    headers = immutable_headers(sha256, media, query.dtype, part) | scale_header(*scales)
+    if is_not_modified(query.request, headers):
         return Response(status_code=304, headers=headers)
-    dtype = np.dtype(wanted.dtype)
-    made = result.begun()
+    dtype = np.dtype(query.dtype)
+    matrices = result.start()
     if media in {CSV, ARROW}:
-        return table_response(_table(result, made, spec, dtype), media, headers)
+        return table_response(_table(result, matrices, spec, dtype), media, headers)
     lead = (*((len(scales),) if spec.grid else ()), len(draws))
-    embeddings = Stack(lead, (len(points), spec.p), dtype, made, result.embeddings)
+    embeddings = Stack(lead, (len(points), spec.p), dtype, matrices, result.embeddings)
     if media == NPY:
-        return npy_response(embeddings, headers)
+        return NpyResponse(embeddings, headers)
     if media == NPZ:
         indices = np.array([spec.first + draw for draw in draws.positions], np.uint64)
         return npz_response(
@@ -92,7 +92,7 @@ def draws_response(
             },
             headers,
         )
-    # Read once the data were sent, when every draw has been seen.
+    # Evaluated after the data are sent, when every draw was read.
     later: tuple[tuple[str, Callable[[], Any]], ...] = (
         ("eigenvalues", lambda: np.reshape(result.eigenvalues, (*lead, spec.p)).tolist()),
         ("diagnostics", lambda: [head["diagnostics"] for head in result.heads]),
@@ -102,72 +102,72 @@ def draws_response(
 
 
 @dataclass(frozen=True)
-class _Result:
-    """Some points of some draws, `together` read in one round trip; `heads` and `eigenvalues` are of those read.
+class _DrawReader:
+    """Reader of some points of some draws, `batch` of them per round trip.
 
-    `announced` has the digest of each draw that the ETag was made of. A draw that is made again with another digest is
-    never sent.
+    `heads` and `eigenvalues` belong to the draws read so far. `announced` has the digests in the ETag; a draw that was
+    computed again with another digest is never sent.
     """
 
     cache: TieredCache
     posterior: str
     draws: Sequence[DrawKey]
     points: Selection
-    together: int
-    again: Callable[[], None]
+    batch: int
+    restore: Callable[[], None]
     heads: list[dict[str, Any]] = field(default_factory=list)
     eigenvalues: list[Array] = field(default_factory=list)
     announced: list[str] = field(default_factory=list)
 
     def sha256(self) -> str | None:
-        """Return a digest of all these draws, which are announced by it, or None when some are not there."""
+        """Return the digest of all draws for the ETag, or None if some are not cached."""
         heads = self.cache.heads(self._keys())
         self.announced[:] = [head["sha256"] for head in heads if head is not None]
         if len(self.announced) < len(heads):
             return None
         return hashlib.sha256("".join(self.announced).encode()).hexdigest()
 
-    def begun(self) -> Iterator[Array]:
-        """Return all embeddings, the first of them read already: what cannot be is told before the answer begins."""
-        made = self.embeddings()
-        return chain(list(islice(made, 1)), made)
+    def start(self) -> Iterator[Array]:
+        """Return all embeddings after reading the first, so that its errors precede the response."""
+        matrices = self.embeddings()
+        return chain(list(islice(matrices, 1)), matrices)
 
     def embeddings(self, start: int = 0) -> Iterator[Array]:
-        """Yield the embeddings from the draw at a position on."""
+        """Yield the embeddings from the draw at position `start` on."""
         keys = self._keys()
-        for first in range(start, len(keys), self.together):
-            for position, entry in enumerate(self._read(keys[first : first + self.together]), start=first):
+        for first in range(start, len(keys), self.batch):
+            for position, entry in enumerate(self._read(keys[first : first + self.batch]), start=first):
                 if entry.meta["sha256"] != self.announced[position]:
-                    raise BrokenOffError(
-                        f"Draw {self.draws[position].index} was made again with other bits than the ETag announced."
+                    raise ResponseAbortedError(
+                        f"Draw {self.draws[position].index} was computed again with other bits than the ETag announced."
                     )
                 self.heads.append(entry.meta)
                 self.eigenvalues.append(entry.arrays["eigenvalues"])
                 yield self.points.take(entry.arrays["embedding"])
 
     def _read(self, keys: list[str]) -> list[Entry]:
-        """Return entries, made again when they were evicted meanwhile: the answer has begun."""
+        """Return the entries of these keys; evicted ones are restored first, because the response has started."""
         for _ in range(_ATTEMPTS):
-            there = [entry for entry in self.cache.views(keys) if entry is not None]
-            if len(there) == len(keys):
-                return there
-            self.again()
-        raise BrokenOffError("Draws are evicted faster than they are sent; the cache is too small for its use.")
+            entries = [entry for entry in self.cache.views(keys) if entry is not None]
+            if len(entries) == len(keys):
+                return entries
+            self.restore()
+        raise ResponseAbortedError("Draws are evicted faster than they are sent; the cache is too small for its use.")
 
     def _keys(self) -> list[str]:
         return [key.cache_key(self.posterior) for key in self.draws]
 
 
-def _table(result: _Result, embeddings: Iterator[Array], spec: DrawsSpec, dtype: np.dtype[Any]) -> Table:
-    """Return a row for each point of each draw: draw, scale where it is an axis, point, y1 to yp."""
-    counts = [("draw", np.dtype(np.uint64)), *([("scale", np.dtype(float))] if spec.grid else [])]
-    columns = [*counts, ("point", np.dtype(np.int64)), *((f"y{i}", dtype) for i in range(1, spec.p + 1))]
+def _table(result: _DrawReader, embeddings: Iterator[Array], spec: DrawsSpec, dtype: np.dtype[Any]) -> Table:
+    """Return a row per point of each draw: draw, scale if it is an axis, point, y1 to yp."""
+    index_columns = [("draw", np.dtype(np.uint64)), *([("scale", np.dtype(float))] if spec.grid else [])]
+    columns = [*index_columns, ("point", np.dtype(np.int64)), *((f"y{i}", dtype) for i in range(1, spec.p + 1))]
     numbers = np.array(result.points.positions, np.int64)
-    together = max(1, _READ_BYTES // (8 * spec.p * len(numbers)))
+    batch = max(1, _READ_BYTES // (8 * spec.p * len(numbers)))
 
     def parts() -> Iterator[list[Array]]:
-        made = zip(result.draws, embeddings, strict=True)
-        while group := [pair for _, pair in zip(range(together), made, strict=False)]:
+        pairs = zip(result.draws, embeddings, strict=True)
+        while group := list(islice(pairs, batch)):
             draws = np.array([key.index for key, _ in group], np.uint64).repeat(len(numbers))
             scales = [np.array([key.scale for key, _ in group]).repeat(len(numbers))] if spec.grid else []
             matrix = np.concatenate([embedding for _, embedding in group])

@@ -1,4 +1,4 @@
-"""Answers that stay open while a job runs: so many a process, and each free as soon as its client is gone."""
+"""Responses that stay open while a job runs, limited per process and per tenant."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import redis
 from starlette.concurrency import run_in_threadpool
 
-from service.encoding.aborted import BreakableResponse, BrokenOffError
+from service.encoding.aborted import AbortableResponse, ResponseAbortedError
 from service.submission.jobs import look
 from worker.base.problems import refuse
 
@@ -24,61 +24,32 @@ if TYPE_CHECKING:
     from worker.jobs.store import Job
     from worker.stores import Stores
 
-SOON_SECONDS = 0.15  # after a change: the one that followed it at once was not published
-AWAY_SECONDS = 60.0  # a stream outlives a Redis that is away for so long, or changes its master
-LOOK_SECONDS = 1.0  # news may get lost, and a job whose worker was lost ends by being looked at
+SOON_SECONDS = 0.15  # after a change, because one that followed at once was not published
+OUTAGE_SECONDS = 60.0  # a stream survives an outage or a failover of Redis this long
+LOOK_SECONDS = 1.0  # notifications may get lost, and looking at a job detects a lost worker
 
 
-class Place:
-    """The place of one open stream; freed once, however often that is asked for.
-
-    Parameters
-    ----------
-    streams
-        Where it is counted.
-    tenant
-        Whose stream it is.
-
-    """
-
-    def __init__(self, streams: Streams, tenant: str) -> None:
-        self._streams = streams
-        self._tenant = tenant
-        self._is_held = True
-
-    def free(self) -> None:
-        """Give the place back."""
-        if self._is_held:
-            self._is_held = False
-            self._streams.leave(self._tenant)
-
-
-class Streams:
-    """Counts the open streams of a process.
+class StreamLimiter:
+    """Limits on the open streams of a process.
 
     Parameters
     ----------
-    most
-        How many may be open: each costs a connection and a look a second.
-    most_of_tenant
-        How many of one tenant, so that one cannot take all places.
+    limit
+        Open streams of the process; each costs a connection and one look at its job per second.
+    tenant_limit
+        Open streams of one tenant.
 
     """
 
-    def __init__(self, most: int, most_of_tenant: int) -> None:
-        self._most = most
-        self._most_of_tenant = most_of_tenant
+    def __init__(self, limit: int, tenant_limit: int) -> None:
+        self._limit = limit
+        self._tenant_limit = tenant_limit
         self._of_tenant: Counter[str] = Counter()
         self.open = 0
-        self.stopped = False
+        self.is_stopped = False
 
-    def enter(self, tenant: str) -> Place:
-        """Count a stream before its answer begins, and return its place, which `Place.free` gives back.
-
-        Parameters
-        ----------
-        tenant
-            Whose stream it is.
+    def enter(self, tenant: str) -> contextlib.ExitStack:
+        """Count a new stream; return the context that releases it, once.
 
         Raises
         ------
@@ -86,50 +57,41 @@ class Streams:
             ``too-many-streams``.
 
         """
-        if self.open >= self._most:
-            raise refuse(
-                "too-many-streams",
-                503,
-                f"{self.open} streams are open; {self._most} are allowed.",
-                "Try again later, follow the job with GET /v1/jobs/{id}?wait=30, or raise GLLE_MAX_STREAMS.",
-                allowed=self._most,
-            )
-        if self._of_tenant[tenant] >= self._most_of_tenant:
-            raise refuse(
-                "too-many-streams",
-                503,
-                f"{self._of_tenant[tenant]} streams of this tenant are open; {self._most_of_tenant} are allowed.",
-                "Close one, follow the job with GET /v1/jobs/{id}?wait=30, or raise GLLE_MAX_TENANT_STREAMS.",
-                allowed=self._most_of_tenant,
-            )
+        for count, limit, owner, setting in (
+            (self.open, self._limit, "", "GLLE_MAX_STREAMS"),
+            (self._of_tenant[tenant], self._tenant_limit, " of this tenant", "GLLE_MAX_TENANT_STREAMS"),
+        ):
+            if count >= limit:
+                detail = f"{count} streams{owner} are open; {limit} are allowed."
+                remedy = f"Try again later, follow the job with GET /v1/jobs/{{id}}?wait=30, or raise {setting}."
+                raise refuse("too-many-streams", 503, detail, remedy, allowed=limit)
         self.open += 1
         self._of_tenant[tenant] += 1
-        return Place(self, tenant)
+        slot = contextlib.ExitStack()
+        slot.callback(self._leave, tenant)
+        return slot
 
-    def leave(self, tenant: str) -> None:
-        """Stop counting a stream."""
+    def _leave(self, tenant: str) -> None:
         self.open -= 1
         self._of_tenant[tenant] -= 1
         if not self._of_tenant[tenant]:
             del self._of_tenant[tenant]
 
     def stop(self, changes: Notifications) -> None:
-        """Have every stream end now: a server that stops does not wait for jobs."""
-        self.stopped = True
+        """End every stream, because a shutdown does not wait for jobs."""
+        self.is_stopped = True
         changes.wake_all()
 
 
-class Stream(BreakableResponse):
-    """An answer that stays open, and holds a place until it ends or its client is gone.
+class LimitedStreamingResponse(AbortableResponse):
+    """Streaming response that counts as an open stream until it ends or its client disconnects.
 
     Parameters
     ----------
-    streams
-        Where it is counted, from now on.
-    tenant
-        Whose stream it is.
+    limiter
+        Counts the stream from now on.
     content
-        Makes the parts, once it is certain that there is a place.
+        Returns the parts; called after the limits are checked.
 
     Raises
     ------
@@ -139,50 +101,46 @@ class Stream(BreakableResponse):
     """
 
     def __init__(
-        self, streams: Streams, tenant: str, content: Callable[[], AsyncIterator[str | bytes]], **options: Any
+        self, limiter: StreamLimiter, tenant: str, content: Callable[[], AsyncIterator[str | bytes]], **options: Any
     ) -> None:
-        place = streams.enter(tenant)
+        slot = limiter.enter(tenant)
         try:
             super().__init__(content(), **options)
         except BaseException:
-            place.free()
+            slot.close()
             raise
-        self._place = place
+        self._slot = slot
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the answer, and free its place however that ends."""
-        try:
+        """Send the response, then release its slot."""
+        with self._slot:
             await super().__call__(scope, receive, send)
-        finally:
-            self._place.free()
 
 
-async def states(here: Stores, streams: Streams, job: Job) -> AsyncIterator[Job]:
-    """Yield the job as it is, again whenever there is news of it or a second has passed, until it has ended.
-
-    Or until the streams are stopped.
+async def job_states(here: Stores, limiter: StreamLimiter, job: Job) -> AsyncIterator[Job]:
+    """Yield the job after each notification or second, until it has ended or the process shuts down.
 
     Raises
     ------
-    BrokenOffError
-        When Redis does not answer for a minute.
+    ResponseAbortedError
+        If Redis does not answer for a minute.
 
     """
-    seen, answered = -1, time.monotonic()
+    sequence, answered = -1, time.monotonic()
     with here.changes.of(job.id) as changed:
-        while not streams.stopped:
+        while not limiter.is_stopped:
             changed.clear()
             try:
                 job = await run_in_threadpool(look, here, job.id)
             except redis.RedisError as error:
-                if time.monotonic() - answered > AWAY_SECONDS:
-                    raise BrokenOffError(f"Redis does not answer ({type(error).__name__}).") from error
+                if time.monotonic() - answered > OUTAGE_SECONDS:
+                    raise ResponseAbortedError(f"Redis does not answer ({type(error).__name__}).") from error
                 await asyncio.sleep(LOOK_SECONDS)
                 continue
             answered = time.monotonic()
             yield job
             if not job.is_open:
                 return
-            pause, seen = SOON_SECONDS if job.sequence != seen else LOOK_SECONDS, job.sequence
+            pause, sequence = SOON_SECONDS if job.sequence != sequence else LOOK_SECONDS, job.sequence
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(changed.wait(), pause)

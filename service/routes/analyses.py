@@ -10,10 +10,10 @@ from glle_engine import FitSpec
 from glle_engine.base.errors import InvalidShapeError
 from glle_engine.base.validation import require_enough_points
 from glle_engine.posterior.selection import DEFAULT_RANGE
-from service.encoding.arrays import CSV, JSON, NPZ, negotiated
+from service.encoding.arrays import CSV, JSON, NPZ, negotiate
 from service.encoding.arrow import ARROW
 from service.encoding.selection import Points
-from service.responses.analyses import Wanted, result_response
+from service.responses.analyses import ResultQuery, result_response
 from service.responses.conditional import SCALE_DOCUMENTED
 from service.routes.params import (
     ACCEPTED,
@@ -116,7 +116,7 @@ async def summary(
     result is added as `calibration`, and `half_sample_spread` (n,) to the arrays. No spread shows LLE's bias where the
     bias exceeds it.
     """
-    negotiated(request, _SUMMARY_MEDIA)
+    negotiate(request, _SUMMARY_MEDIA)
     record = await run_in_threadpool(require_posterior, stores, id_)
     require_sample(stores, record, source, first=first, count=count)
     is_auto = scale == "auto"
@@ -140,7 +140,7 @@ async def summary(
         if isinstance(result, Job):
             return accepted(result)
         entry = result
-    return await run_in_threadpool(result_response, spec, entry, Wanted(request, dtype, points))
+    return await run_in_threadpool(result_response, spec, entry, ResultQuery(request, dtype, points))
 
 
 @router.post(

@@ -18,18 +18,18 @@ from service.encoding.arrays import (
     NPY,
     NPZ,
     Dtype,
+    NpyResponse,
     Stack,
     check_float32,
     json_response,
-    negotiated,
-    npy_response,
+    negotiate,
     npz_response,
 )
 from service.encoding.arrow import ARROW, PARQUET
 from service.encoding.selection import Points, Selection
 from service.encoding.tables import Table as Columns
 from service.encoding.tables import matrix_columns, table_response
-from service.responses.conditional import PARTS, client_has_it, immutable_headers
+from service.responses.conditional import RANGE_RESPONSES, immutable_headers, is_not_modified
 from service.routes.params import Id, TenantStores
 from service.schemas.labels import PATCH_BODY, NameFilter, NamingIn, TagFilter
 from service.schemas.problems import documented
@@ -172,7 +172,7 @@ def get_dataset(id_: Id, stores: TenantStores) -> DatasetOut:
     response_class=Response,
     responses={
         200: {"description": "The values.", "content": {media: {} for media in _MEDIA}},
-        **PARTS,
+        **RANGE_RESPONSES,
         **documented(
             _404="No such data set.",
             _406="No offered type is accepted.",
@@ -194,17 +194,17 @@ def get_data(
     point, and the columns `label` and `color`; npy has the values alone.
     """
     dataset = require_dataset(stores, id_)
-    media = negotiated(request, _MEDIA)
+    media = negotiate(request, _MEDIA)
     selection = Selection.of(points, dataset.n, "points")
     headers = immutable_headers(dataset.sha256, media, dtype or dataset.dtype, selection.tag)
-    if client_has_it(request, headers):
+    if is_not_modified(request, headers):
         return Response(status_code=304, headers=headers)
     values = selection.take(stores.datasets.values(id_))
     if dtype == "float32" and values.dtype != np.float32:
         check_float32(values)
     stack = Stack.of(values, dtype)
     if media == NPY:
-        return npy_response(stack, headers)
+        return NpyResponse(stack, headers)
     extras = {name: selection.take(array) for name, array in stores.datasets.load_extras(dataset).items()}
     if media in {CSV, ARROW}:
         return table_response(_table(dataset, values, extras, dtype), media, headers)

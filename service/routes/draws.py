@@ -5,25 +5,31 @@ from functools import partial
 from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from service.encoding.aborted import BreakableResponse
+from service.encoding.aborted import AbortableResponse
 from service.encoding.arrays import (
     CSV,
     JSON,
     NPY,
     NPZ,
     Dtype,
+    NpyResponse,
     Stack,
+    buffered,
     json_response,
-    negotiated,
-    npy_response,
+    negotiate,
     npz_response,
-    whole,
 )
 from service.encoding.arrow import ARROW
 from service.encoding.selection import Points, Selection
 from service.encoding.tables import Table, matrix_columns, table_response
-from service.middleware.answer_cache import LARGEST
-from service.responses.conditional import PARTS, SCALE_DOCUMENTED, client_has_it, immutable_headers, scale_header
+from service.middleware.answer_cache import MAX_ANSWER_BYTES
+from service.responses.conditional import (
+    RANGE_RESPONSES,
+    SCALE_DOCUMENTED,
+    immutable_headers,
+    is_not_modified,
+    scale_header,
+)
 from service.routes.params import (
     ACCEPTED,
     DONE,
@@ -90,7 +96,7 @@ async def draw_many(id_: Id, body: DrawsIn, stores: TenantStores, command: Comma
             "content": {media: {} for media in MEDIA},
             "headers": SCALE_DOCUMENTED,
         },
-        **PARTS,
+        **RANGE_RESPONSES,
         **ACCEPTED,
         **documented(**NOT_FITTED, _406="No offered type is accepted.", _416="Range too far.", _422="Out of range."),
     },
@@ -116,7 +122,7 @@ async def draw_one(
     With `scale=auto` the draw equals, in its bits and its ETag, the draw at the scale that half-sampling suggests:
     JSON's `scale`, and the header Glle-Scale. The first such request starts the calibration: 202 until it ends.
     """
-    media = negotiated(request, MEDIA)
+    media = negotiate(request, MEDIA)
     body = DrawsIn(count=1, first=index, seed=seed, scale=scale, source=source, align=align)
     record, spec, entry = await run_in_threadpool(_lookup, stores, id_, body)
     if entry is None:
@@ -126,9 +132,9 @@ async def draw_one(
             return accepted(result)
         entry = result
     response = _draw_response(request, entry, media, dtype, points)
-    if isinstance(response, BreakableResponse) and entry.arrays["embedding"].nbytes <= LARGEST:
-        response = await whole(response)
-        request.app.state.recent.keep(request.scope, id_, record.state, response)
+    if isinstance(response, AbortableResponse) and entry.arrays["embedding"].nbytes <= MAX_ANSWER_BYTES:
+        response = await buffered(response)
+        request.app.state.answer_cache.keep(request.scope, id_, record.state, response)
     return response
 
 
@@ -154,7 +160,7 @@ def _calibrated(stores: Stores, id_: str, spec: DrawsSpec) -> DrawsSpec:
 def _draw_response(request: Request, entry: Entry, media: str, dtype: Dtype, points: str | None) -> Response:
     selection = Selection.of(points, len(entry.arrays["embedding"]), "points")
     headers = immutable_headers(entry.meta["sha256"], media, dtype, selection.tag) | scale_header(entry.meta["scale"])
-    if client_has_it(request, headers):
+    if is_not_modified(request, headers):
         return Response(status_code=304, headers=headers)
     embedding = selection.take(entry.arrays["embedding"])
     if media in {CSV, ARROW}:
@@ -162,7 +168,7 @@ def _draw_response(request: Request, entry: Entry, media: str, dtype: Dtype, poi
     stack = Stack.of(embedding, dtype)
     eigenvalues = entry.arrays["eigenvalues"]
     if media == NPY:
-        return npy_response(stack, headers)
+        return NpyResponse(stack, headers)
     if media == NPZ:
         return npz_response({"embedding": stack, "eigenvalues": Stack.of(eigenvalues)}, headers)
     # Seconds differ between two computations of one draw, which have the same ETag.

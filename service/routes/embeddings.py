@@ -10,8 +10,8 @@ from glle_engine.base.errors import GlleError
 from service.encoding.arrays import CSV, JSON, NPY, NPZ
 from service.encoding.arrow import ARROW
 from service.encoding.selection import Points
-from service.responses.analyses import Wanted, result_response
-from service.responses.conditional import PARTS, body_headers, client_has_it
+from service.responses.analyses import ResultQuery, result_response
+from service.responses.conditional import RANGE_RESPONSES, body_headers, is_not_modified
 from service.routes.params import (
     ACCEPTED,
     DONE,
@@ -124,7 +124,7 @@ async def get_embedding(id_: Id, request: Request, stores: TenantStores, wait: W
         return accepted(result)
     body = EmbeddingOut.of(result).model_dump_json()
     headers = body_headers(body)
-    if client_has_it(request, headers):
+    if is_not_modified(request, headers):
         return Response(status_code=304, headers=headers)
     return Response(body, 200, headers, "application/json")
 
@@ -135,7 +135,7 @@ async def get_embedding(id_: Id, request: Request, stores: TenantStores, wait: W
     response_class=Response,
     responses={
         200: {"description": "The coordinates.", "content": {media: {} for media in MEDIA}},
-        **PARTS,
+        **RANGE_RESPONSES,
         **ACCEPTED,
         **documented(
             **_MISSING,
@@ -161,7 +161,7 @@ async def get_coordinates(
     record, result = await _fetched(stores, id_, wait)
     if isinstance(result, Job):
         return accepted(result)
-    return await run_in_threadpool(result_response, record.spec, result, Wanted(request, dtype, points))
+    return await run_in_threadpool(result_response, record.spec, result, ResultQuery(request, dtype, points))
 
 
 async def _fetched(stores: Stores, id_: str, wait: float) -> tuple[EmbeddingRecord, Entry | Job]:

@@ -7,15 +7,14 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import WithJsonSchema
 from starlette.concurrency import run_in_threadpool
 
-from service.encoding.arrays import JSON, NPY, Dtype, negotiated
-from service.encoding.selection import Draws, Points, unsliced
+from service.encoding.arrays import JSON, NPY, Dtype, negotiate
+from service.encoding.selection import Draws, Points, reject_slice
 from service.responses import draws as drawn
-from service.responses.analyses import Wanted, result_response
-from service.responses.conditional import PARTS, SCALE_DOCUMENTED, body_headers, client_has_it, scale_header
-from service.responses.partial_draws import npy_as_they_come
-from service.responses.pictures import picture_response
-from service.responses.sse import EVENTS, events, has_seen_the_end
-from service.responses.streaming import Stream
+from service.responses.analyses import ResultQuery, picture_response, result_response
+from service.responses.conditional import RANGE_RESPONSES, SCALE_DOCUMENTED, body_headers, is_not_modified, scale_header
+from service.responses.partial_draws import partial_npy_response
+from service.responses.sse import EVENTS, events, has_seen_end
+from service.responses.streaming import LimitedStreamingResponse
 from service.routes.params import ACCEPTED, LATE, DtypeQuery, Id, TenantStores, Wait
 from service.schemas.problems import documented
 from service.schemas.resources import JobOut, JobPage, PosteriorOut
@@ -85,14 +84,14 @@ async def follow(
     At most ten `progress` events a second are sent. The id of an event numbers the changes of the job. With
     Last-Event-ID a reconnecting client gets the state that it has not received, or 204 after the end.
     """
-    negotiated(request, (EVENTS,))
+    negotiate(request, (EVENTS,))
     job = await run_in_threadpool(look, stores, id_)
-    if has_seen_the_end(job, last_event_id):
+    if has_seen_end(job, last_event_id):
         return Response(status_code=204)
-    streams = request.app.state.streams
+    streams = request.app.state.stream_limiter
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # no proxy may buffer it
     content = partial_of(events, stores, streams, job, last_event_id)
-    return Stream(streams, stores.tenant or DEFAULT, content, headers=headers, media_type=EVENTS)
+    return LimitedStreamingResponse(streams, stores.tenant or DEFAULT, content, headers=headers, media_type=EVENTS)
 
 
 @router.get(
@@ -105,7 +104,7 @@ async def follow(
             "content": {media: {} for media in drawn.MEDIA},
             "headers": SCALE_DOCUMENTED,
         },
-        **PARTS,
+        **RANGE_RESPONSES,
         **ACCEPTED,
         **documented(
             _404="No such job.",
@@ -152,7 +151,7 @@ async def get_result(
         return accepted(job)
     require_success(job)
     respond = {"fit": _posterior, "draws": _draws}.get(job.kind, _analysis)
-    return await run_in_threadpool(respond, stores, job, Wanted(request, dtype, points, draws))
+    return await run_in_threadpool(respond, stores, job, ResultQuery(request, dtype, points, draws))
 
 
 @router.delete(
@@ -184,35 +183,35 @@ def cancel(
     return Response(JobOut.of(job).model_dump_json(), 200, media_type="application/json")
 
 
-def _posterior(stores: Stores, job: Job, wanted: Wanted) -> Response:
-    negotiated(wanted.request, (JSON,))
-    unsliced("points", wanted.points)
-    unsliced("draws", wanted.draws)
+def _posterior(stores: Stores, job: Job, wanted: ResultQuery) -> Response:
+    negotiate(wanted.request, (JSON,))
+    reject_slice("points", wanted.points)
+    reject_slice("draws", wanted.draws)
     body = PosteriorOut.of(stores.posteriors.fetch(job.subject)).model_dump_json()
     headers = body_headers(body) | {"Content-Location": f"/v1/posteriors/{job.subject}"}
-    if client_has_it(wanted.request, headers):
+    if is_not_modified(wanted.request, headers):
         return Response(status_code=304, headers=headers)
     return Response(body, 200, headers, "application/json")
 
 
-def _analysis(stores: Stores, job: Job, wanted: Wanted) -> Response:
+def _analysis(stores: Stores, job: Job, wanted: ResultQuery) -> Response:
     spec = analysis_of(job)
     entry = stores.cache.view(spec.cache_key(job.subject))
     if entry is None:  # evicted
         return accepted(reopened(stores, job))
     if job.kind == "picture":
-        negotiated(wanted.request, (entry.meta["media"],))
+        negotiate(wanted.request, (entry.meta["media"],))
         return picture_response(wanted.request, entry)
     return result_response(spec, entry, wanted)
 
 
 async def _partial(stores: Stores, job: Job, request: Request, dtype: Dtype) -> Response:
-    negotiated(request, (NPY,))
+    negotiate(request, (NPY,))
     spec = await run_in_threadpool(_draws_spec, stores, job)
     if spec is None:
         return accepted(job)
     headers = scale_header(*(float(scale) for scale in spec.scales))
-    return npy_as_they_come(stores, request.app.state.streams, job, spec, dtype, headers)
+    return partial_npy_response(stores, request.app.state.stream_limiter, job, spec, dtype, headers)
 
 
 def _draws_spec(stores: Stores, job: Job) -> DrawsSpec | None:
@@ -224,8 +223,8 @@ def _draws_spec(stores: Stores, job: Job) -> DrawsSpec | None:
     return None if calibration is None else spec.at(calibration["scale"])
 
 
-def _draws(stores: Stores, job: Job, wanted: Wanted) -> Response:
-    negotiated(wanted.request, drawn.MEDIA)
+def _draws(stores: Stores, job: Job, wanted: ResultQuery) -> Response:
+    negotiate(wanted.request, drawn.MEDIA)
     spec = _draws_spec(stores, job)
     if spec is None:  # the calibration was deleted with its posterior
         return accepted(reopened(stores, job))

@@ -8,7 +8,7 @@ from fastapi import Depends, Path, Query, Request
 from glle_engine.base.spec import Align, Source
 from service.encoding.arrays import Dtype
 from service.middleware.authentication import tenant_of
-from service.schemas.resources import COUNTER, JobOut
+from service.schemas.resources import MAX_COUNTER, JobOut
 from service.submission.idempotency import IN_USE, Key
 from worker.stores import Stores
 
@@ -47,9 +47,9 @@ class CommandOptions:
 
 Command = Annotated[CommandOptions, Depends()]
 
-IndexPath = Annotated[int, Path(ge=0, le=COUNTER, description="Index of the draw in the stream.")]
-FirstQuery = Annotated[int, Query(ge=0, le=COUNTER, description="Index of the first draw.")]
-SeedQuery = Annotated[int, Query(ge=0, le=COUNTER, description="Stream of draws.")]
+IndexPath = Annotated[int, Path(ge=0, le=MAX_COUNTER, description="Index of the draw in the stream.")]
+FirstQuery = Annotated[int, Query(ge=0, le=MAX_COUNTER, description="Index of the first draw.")]
+SeedQuery = Annotated[int, Query(ge=0, le=MAX_COUNTER, description="Stream of draws.")]
 ScaleQuery = Annotated[
     Annotated[float, Query(ge=0, allow_inf_nan=False)] | Literal["auto"],
     Query(description="Factor on the covariance; auto: the scale that half-sampling suggests."),

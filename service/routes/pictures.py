@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from service.responses.pictures import picture_response
+from service.responses.analyses import picture_response
 from service.routes.params import (
     ACCEPTED,
     NOT_FITTED,

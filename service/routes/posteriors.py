@@ -6,8 +6,8 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine.base.validation import require_enough_points
-from service.encoding.arrays import JSON, NPY, NPZ, Dtype, Stack, json_response, negotiated, npy_response, npz_response
-from service.responses.conditional import PARTS, client_has_it, immutable_headers
+from service.encoding.arrays import JSON, NPY, NPZ, Dtype, NpyResponse, Stack, json_response, negotiate, npz_response
+from service.responses.conditional import RANGE_RESPONSES, immutable_headers, is_not_modified
 from service.routes.params import ACCEPTED, ON_DATASET, Command, CommandOptions, Id, TenantStores
 from service.schemas.labels import PATCH_BODY, NameFilter, NamingIn, TagFilter
 from service.schemas.problems import documented
@@ -112,7 +112,7 @@ def get_posterior(id_: Id, stores: TenantStores) -> Response:
     response_class=Response,
     responses={
         200: {"description": "The arrays.", "content": {media: {} for media in (NPZ, NPY, JSON)}},
-        **PARTS,
+        **RANGE_RESPONSES,
         **ACCEPTED,
         **documented(
             _404="No such posterior.",
@@ -137,13 +137,13 @@ def get_arrays(
     The ETag is strong, and npy supports Range.
     """
     record = require_posterior(stores, id_)
-    media = negotiated(request, (NPZ,) if name is None else (NPY, JSON))
+    media = negotiate(request, (NPZ,) if name is None else (NPY, JSON))
     if name is not None and name not in record.arrays:
         remedy = f"Use one of {', '.join(record.arrays)}."
         raise refuse("no-such-array", 422, f"This posterior has no array {name!r}.", remedy)
     sha256 = stores.posteriors.entry_sha256(record)
     headers = {} if sha256 is None else immutable_headers(sha256, media, dtype, name or "")
-    if headers and client_has_it(request, headers):
+    if headers and is_not_modified(request, headers):
         return Response(status_code=304, headers=headers)
     entry = stores.posteriors.arrays(record)
     if entry is None:
@@ -153,7 +153,7 @@ def get_arrays(
     if name is None:
         return npz_response({key: Stack.of(array, dtype) for key, array in entry.arrays.items()}, headers)
     stack = Stack.of(entry.arrays[name], dtype)
-    return npy_response(stack, headers) if media == NPY else json_response(stack, headers=headers)
+    return NpyResponse(stack, headers) if media == NPY else json_response(stack, headers=headers)
 
 
 @router.patch(

@@ -80,11 +80,11 @@ def readyz(request: Request, stores: TenantStores) -> ReadyOut:
     Otherwise 503: the problem of the first failed check, and all checks in `details.checks`. A request without a key,
     if other paths need one, gets the status alone.
     """
-    request.app.state.draining.require_not_begun()
+    request.app.state.shutdown.require_not_draining()
     checks = readiness(stores)
     failed = [check for check in checks if check.state == "problem"]
     status: Literal["ok", "degraded"] = "ok" if all(check.state == "ok" for check in checks) else "degraded"
-    if not request.app.state.door.knows(request.scope):
+    if not request.app.state.access_policy.is_authenticated(request.scope):
         if failed:
             remedy = "Send an API key for details, or run `glle doctor` on the service's machine."
             raise refuse("not-ready", 503, "The service is not ready.", remedy)

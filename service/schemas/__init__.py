@@ -1,4 +1,4 @@
-"""JSON of the API: request and response models, one file per resource, and the OpenAPI made of them.
+"""JSON of the API: request and response models, problems, and the OpenAPI with its documentation page.
 
 Imports no other package of `service`. Start with `resources`; `problems` defines every error response.
 """

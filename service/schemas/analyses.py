@@ -1,4 +1,4 @@
-"""What the analyses are asked by: commands whose answers are results."""
+"""JSON of requests for analyses."""
 
 from typing import Annotated, Any, Self
 
@@ -7,30 +7,29 @@ from pydantic import Field, WithJsonSchema, model_validator
 from glle_engine.base.spec import Source
 from glle_engine.posterior.calibration import DRAWS, HALF_SAMPLES
 from glle_engine.posterior.selection import DEFAULT_RANGE
-from service.schemas.base import CommandIn
-from service.schemas.resources import First, Scale, Seed
+from service.schemas.resources import CommandIn, DatasetCommandIn, First, Scale, Seed
 
 Rows = Annotated[list[Any], WithJsonSchema({"type": "array", "items": {"type": "array", "items": {"type": "number"}}})]
 
 
 class SampleIn(CommandIn):
-    """Which draws an analysis takes."""
+    """Draws that an analysis takes."""
 
     seed: Seed = 0
     first: First = 0
     scale: Scale = 1.0
-    source: Source = Field(default="posterior", description="Which law of the weights to draw from.")
+    source: Source = Field(default="posterior", description="Law of the weights to draw from.")
 
 
 class TransformIn(SampleIn):
-    """New points to place, as a data set or inline, and the draws to place them in."""
+    """New points to embed, as a data set or inline, and the draws to embed them in."""
 
     dataset: str | None = Field(default=None, description="Id of a data set: the new points.")
     data: Rows | None = Field(
-        default=None, description="A few new points, a row each, kept with the job alone. The whole body: 64 KB."
+        default=None, description="A few new points, a row each, stored with the job only. The body may have 64 KiB."
     )
     draws: int = Field(
-        default=0, ge=0, description="Draws for mean and covariance of each place: none, or at least two."
+        default=0, ge=0, description="Draws for the mean and covariance of each new point: none, or at least two."
     )
 
     @model_validator(mode="after")
@@ -48,27 +47,26 @@ class TransformIn(SampleIn):
 class ReconstructionsIn(SampleIn):
     """Data sets to generate from drawn weights."""
 
-    count: int = Field(ge=1, description="How many, one a draw.", examples=[4])
+    count: int = Field(ge=1, description="Number of data sets, one per draw.", examples=[4])
 
 
 class CalibrationIn(CommandIn):
-    """How closely the scale is to be calibrated."""
+    """Effort of the calibration of the scale."""
 
     half_samples: int = Field(default=HALF_SAMPLES, ge=4, le=1000, description="Random halves of the data.")
-    draws: int = Field(default=DRAWS, ge=4, le=1000, description="Draws at each scale that is tried.")
+    draws: int = Field(default=DRAWS, ge=4, le=1000, description="Draws at each trial scale.")
     seed: Seed = 0
 
 
-class AdviceIn(CommandIn):
-    """A range of parameters to judge on a data set."""
+class AdviceIn(DatasetCommandIn):
+    """Range of parameters to score on a data set."""
 
-    dataset: str = Field(description="Id of a data set.", examples=["ds_127ecc1c5da53ccc7b4b569022a22285"])
     n_neighbors: list[Annotated[int, Field(ge=2)]] | None = Field(
         default=None,
         min_length=1,
         max_length=100,
-        description=f"The range of k; {', '.join(map(str, DEFAULT_RANGE))} unless told.",
+        description=f"Values of k; default {', '.join(map(str, DEFAULT_RANGE))}.",
     )
-    n_components: int = Field(default=2, ge=1, description="p of the embeddings that are scored.")
-    max_components: int = Field(default=10, ge=1, description="How far the spectrum is looked at.")
+    n_components: int = Field(default=2, ge=1, description="p of the scored embeddings.")
+    max_components: int = Field(default=10, ge=1, description="Number of dimensions to examine in the spectrum.")
     reg: float = Field(default=1e-3, gt=0, description="The ridge of LLE, as in a posterior.")

@@ -1,4 +1,4 @@
-"""The documentation page: the OpenAPI as one HTML page without scripts, styles or fonts from elsewhere."""
+"""Documentation page: the OpenAPI as one HTML page without external scripts, styles or fonts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ padding:.2rem .8rem .2rem 0}p{white-space:pre-line}details{border-bottom:1px sol
 
 
 def page(openapi: dict[str, Any]) -> str:
-    """Return the page of an OpenAPI document."""
+    """Return the HTML page of an OpenAPI document."""
     info = openapi["info"]
     operations = [
         (method, path, operation) for path, methods in openapi["paths"].items() for method, operation in methods.items()
@@ -53,7 +53,7 @@ def _operation(method: str, path: str, operation: dict[str, Any]) -> str:
         f"</summary><p>{escape(operation['description'])}</p>"
         + _table("Parameters", parameters)
         + _table("Body", body)
-        + _table("Answers", responses)
+        + _table("Responses", responses)
         + "</details>"
     )
 
@@ -62,15 +62,14 @@ def _model(name: str, schema: dict[str, Any]) -> str:
     rows = [
         (member, _type(value), value.get("description", "")) for member, value in schema.get("properties", {}).items()
     ]
-    told = escape(schema.get("description", ""))
-    title = f"<summary><code>{escape(name)}</code> {told}</summary>"
+    title = f"<summary><code>{escape(name)}</code> {escape(schema.get('description', ''))}</summary>"
     return f'<details id="{escape(name)}">{title}{_table("", rows)}</details>'
 
 
 def _table(title: str, rows: list[tuple[str, str, str]]) -> str:
     if not rows:
         return ""
-    body = "".join(f"<tr><td><code>{escape(name)}</code><td>{kind}<td>{escape(told)}" for name, kind, told in rows)
+    body = "".join(f"<tr><td><code>{escape(name)}</code><td>{kind}<td>{escape(text)}" for name, kind, text in rows)
     return f"{f'<h4>{title}</h4>' if title else ''}<table>{body}</table>"
 
 
@@ -85,7 +84,7 @@ def _example(content: dict[str, Any]) -> str:
 
 
 def _type(schema: dict[str, Any]) -> str:
-    """Return a schema in a few words of HTML."""
+    """Return a summary of a schema as HTML."""
     if "$ref" in schema:
         name = escape(schema["$ref"].rpartition("/")[2])
         return f'<a href="#{name}">{name}</a>'

@@ -1,112 +1,112 @@
-"""The JSON of embeddings and comparisons: what is asked for, and what is told."""
+"""JSON of embeddings, comparisons and scores."""
 
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, Field, model_validator
 
-from service.schemas.base import CommandIn
 from service.schemas.problems import ProblemOut
+from service.schemas.resources import LINKS, CommandIn, DatasetCommandIn
 from worker.records.cache_entry import Entry
 
-_DATASET = "ds_127ecc1c5da53ccc7b4b569022a22285"
-_LABEL = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,59}$"  # names a member of an npz file, and columns
+_LABEL = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,59}$"  # names npz members and columns
 
-MOST_METHODS = 32
+MAX_METHODS = 32
 
 Parameters = Annotated[
     dict[str, Any],
     Field(
         default_factory=dict,
-        description="Of the method, by name; what is left out has its default. GET /v1/methods has their schemas.",
+        description="Parameters by name; missing ones have their defaults. GET /v1/methods has the schemas.",
         examples=[{"n_neighbors": 10}],
     ),
 ]
 
 
 class MethodIn(CommandIn):
-    """A method with its parameters."""
+    """Method with its parameters."""
 
     method: str = Field(description="Name of an embedding method: GET /v1/methods.", examples=["pca"])
     parameters: Parameters
 
 
-class JudgedIn(CommandIn):
-    """A data set, and by what its embeddings are judged."""
+class ScoredIn(DatasetCommandIn):
+    """Data set, and the scores of its embeddings."""
 
-    dataset: str = Field(description="Id of a data set.", examples=[_DATASET])
     labels: str | None = Field(
         default=None,
-        description="Id of a data set that tells the class of each point: the labels kept with it, else its one "
-        "column. For supervised methods, and for scores that need them.",
+        description="Id of a data set with the class of each point: its labels, else its only column. For supervised "
+        "methods, and for scores that need labels.",
     )
     truth: str | None = Field(
         default=None,
-        description="Id of a data set that tells the true coordinates: those kept with it (of a synthetic one its own "
-        "id will do), else its values. For scores that need them.",
+        description="Id of a data set with the true coordinates: its own (a synthetic data set may name itself), else "
+        "its values. For scores that need the truth.",
     )
     scores: list[str] | None = Field(
         default=None,
         max_length=100,
-        description="Names of GET /v1/scores; unless told all that labels and truth allow, those that are limited to "
-        "`most_points` up to a tenth of it; none with [].",
+        description="Names of GET /v1/scores. By default all that labels and truth allow, and those with `most_points` "
+        "up to a tenth of it; [] for none.",
     )
     n_neighbors: int | None = Field(
-        default=None, ge=1, description="Neighbours that the scores look at; unless told 10, or fewer for few points."
+        default=None, ge=1, description="Neighbors that the scores use; by default 10, or fewer for few points."
     )
 
 
-class EmbeddingIn(JudgedIn, MethodIn):
-    """An embedding to make."""
+class EmbeddingIn(ScoredIn, MethodIn):
+    """Embedding to compute."""
 
 
 class ComparedIn(MethodIn):
-    """A method to compare."""
+    """Method to compare."""
 
     label: str | None = Field(
         default=None,
         pattern=_LABEL,
-        description="What its row is called; unless told the method's name, numbered from its second row on.",
+        description="Name of its row; by default the method, numbered from its second row on.",
     )
 
 
-class ComparisonIn(JudgedIn):
+class ComparisonIn(ScoredIn):
     """Methods to compare on one data set."""
 
-    methods: list[ComparedIn] = Field(min_length=2, max_length=MOST_METHODS, description="A row each, in their order.")
+    methods: list[ComparedIn] = Field(min_length=2, max_length=MAX_METHODS, description="One row each, in this order.")
     align: Literal["first", "truth"] | None = Field(
         default=None,
-        description="Also return the embeddings, turned and scaled to the first that succeeds, or to the truth.",
+        description="Also return the embeddings, rotated and scaled to the first that succeeds, or to the truth.",
     )
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:
-        given = [row.label for row in self.methods if row.label is not None]
-        if len(set(given)) != len(given):
-            raise ValueError("labels are to differ: give each row its own, or none")
+        labels = [row.label for row in self.methods if row.label is not None]
+        if len(set(labels)) != len(labels):
+            raise ValueError("labels must differ: give each row another one, or none")
         if self.align == "truth" and self.truth is None:
-            raise ValueError("align='truth' needs truth: give the id of a data set that tells it")
+            raise ValueError("align='truth' needs truth: give the id of a data set with the true coordinates")
         return self
 
     def labelled(self) -> list[str]:
-        """Return the label of each row, distinct."""
+        """Return a distinct label for each row."""
         taken = {row.label for row in self.methods if row.label is not None}
-        found = []
+        labels = []
         for row in self.methods:
             name, number = row.label or row.method, 1
             while row.label is None and name in taken:
                 number += 1
                 name = f"{row.method}-{number}"
             taken.add(name)
-            found.append(name)
-        return found
+            labels.append(name)
+        return labels
 
 
 class EstimateIn(MethodIn):
-    """An embedding whose cost is asked for: of a data set that is there, or of one of so many points and features."""
+    """Embedding to estimate: of a data set, or of n points with d features."""
 
     dataset: str | None = Field(default=None, description="Id of a data set.")
-    n: int | None = Field(default=None, ge=1, le=10**9, description="Points, without a data set.", examples=[10000])
-    d: int | None = Field(default=None, ge=1, le=10**9, description="Features, without a data set.", examples=[64])
+    n: int | None = Field(
+        default=None, ge=1, le=10**9, description="Points, if there is no data set.", examples=[10000]
+    )
+    d: int | None = Field(default=None, ge=1, le=10**9, description="Features, if there is no data set.", examples=[64])
 
     @model_validator(mode="after")
     def _one_size(self) -> Self:
@@ -116,64 +116,64 @@ class EstimateIn(MethodIn):
 
 
 class EstimateOut(BaseModel):
-    """What an embedding is expected to take, and whether it would be made."""
+    """Expected cost of an embedding, and whether the service accepts it."""
 
     method: str
     parameters: dict[str, Any] = Field(description="Every parameter with its value.")
     n: int
     d: int
-    seconds: float | None = Field(description="Expected on one core of a usual machine; null where it cannot be done.")
-    bytes: float | None = Field(description="Working memory at its peak, likewise.")
-    growth: str = Field(description="How the time grows with n.", examples=["n log n"])
-    allowed_seconds: float = Field(description="What a job may be expected to take.")
-    allowed_bytes: int = Field(description="What its memory may be expected to be.")
+    seconds: float | None = Field(description="Expected on one core of a typical machine; null if it is infeasible.")
+    bytes: float | None = Field(description="Expected peak of the working memory; null if it is infeasible.")
+    growth: str = Field(description="Growth of the time with n.", examples=["n log n"])
+    allowed_seconds: float = Field(description="Limit on the expected time of a job.")
+    allowed_bytes: int = Field(description="Limit on its expected memory.")
     most_points: int | None = Field(
-        description="Points of as many features that would be within both; n, if n is; null: not even few."
+        description="Largest number of points with d features within both limits, at most n; null if there is none."
     )
-    problem: ProblemOut | None = Field(description="Why it would be refused; null when it would be made.")
+    problem: ProblemOut | None = Field(description="Reason for a refusal; null if it is accepted.")
 
 
 class NoteOut(BaseModel):
-    """Something the user should know."""
+    """Warning or finding."""
 
     code: str
     message: str
 
 
 class EmbeddingOut(BaseModel):
-    """An embedding, but for its coordinates."""
+    """Embedding without its coordinates."""
 
     id: str = Field(description="Digest of data set, method, all parameters, labels and engine version.")
     dataset: str = Field(description="Id of its data set.")
     method: str
     parameters: dict[str, Any] = Field(description="Every parameter with its value.")
-    labels: str | None = Field(description="The data set of the classes that a supervised method had.")
+    labels: str | None = Field(description="Data set with the classes for a supervised method.")
     engine: str = Field(description="Version of the engine.")
     n: int = Field(description="Points.")
-    eigenvalues: list[float] | None = Field(description="Of spectral methods, in the order of the columns.")
-    figures: dict[str, Any] = Field(description="What the method found out: log_likelihood, iterations and so on.")
-    notes: list[NoteOut] = Field(description="What is remarkable, with the remedy.")
-    seconds: dict[str, float] = Field(description="Time by stage, when it was made.")
-    links: dict[str, str] = Field(description="Where to go from here.")
+    eigenvalues: list[float] | None = Field(description="Eigenvalues of spectral methods, in the order of the columns.")
+    figures: dict[str, Any] = Field(description="Figures of the method, such as log_likelihood and iterations.")
+    notes: list[NoteOut] = Field(description="Warnings and findings, with the remedy.")
+    seconds: dict[str, float] = Field(description="Duration of each stage.")
+    links: dict[str, str] = Field(description=LINKS)
 
     @classmethod
     def of(cls, entry: Entry) -> Self:
-        """Return what is told of an entry of the cache."""
-        told = {name: value for name, value in entry.meta.items() if name != "sha256"}
-        return cls(**told, links=embedding_links(told["id"], told["dataset"]))
+        """Return the JSON of a cache entry."""
+        members = {name: value for name, value in entry.meta.items() if name != "sha256"}
+        return cls(**members, links=embedding_links(members["id"], members["dataset"]))
 
 
 class ScoreOut(BaseModel):
-    """A score of embeddings."""
+    """Score of embeddings."""
 
     name: str
     title: str
     about: str
-    needs: Literal["nothing", "labels", "truth"] = Field(description="What it needs beside data and embedding.")
+    needs: Literal["nothing", "labels", "truth"] = Field(description="Additional input beside data and embedding.")
     better: Literal["higher", "lower"]
-    most_points: int | None = Field(description="It is not made of more.")
-    growth: str = Field(description="How its time grows with n.")
-    reproducible: bool = Field(description="Whether it has the same bits on every processor.")
+    most_points: int | None = Field(description="Largest number of points it is computed for.")
+    growth: str = Field(description="Growth of its time with n.")
+    reproducible: bool = Field(description="Whether every processor computes the same bits.")
 
 
 class ScoreList(BaseModel):
@@ -184,5 +184,5 @@ class ScoreList(BaseModel):
 
 def embedding_links(id_: str, dataset: str) -> dict[str, str]:
     """Return the links of an embedding."""
-    here = f"/v1/embeddings/{id_}"
-    return {"self": here, "coordinates": f"{here}/coordinates", "dataset": f"/v1/datasets/{dataset}"}
+    url = f"/v1/embeddings/{id_}"
+    return {"self": url, "coordinates": f"{url}/coordinates", "dataset": f"/v1/datasets/{dataset}"}

@@ -1,16 +1,20 @@
-"""What the framework leaves out of the contract: links from answers to the next requests, headers, examples, bounds."""
+"""OpenAPI beyond FastAPI's: problems, security, links to the next requests, headers, examples and exact bounds."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from service.schemas.resources import COUNTER
+from service.schemas.problems import ProblemOut, documented
+from service.schemas.resources import MAX_COUNTER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _DATASET = "ds_127ecc1c5da53ccc7b4b569022a22285"
 
 _NAMING = {"name": "roll", "tags": ["demo"]}
 
-# Bodies that work as they stand, in this order, but for the ids.
+# Request bodies by operation id. They work in this order, once the ids are replaced.
 EXAMPLES: dict[str, dict[str, Any]] = {
     "synthetic": {"name": "swiss_roll", "n": 500, "seed": 0},
     "fit": {"dataset": _DATASET, "n_neighbors": 10, "n_components": 2},
@@ -26,7 +30,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "rename_posterior": _NAMING,
 }
 
-# Name of a link, and the operation that it leads to with what body; without one, by the id in the path.
+# Name of a link -> target operation and its body; without a body the id goes into the path.
 Links = dict[str, tuple[str, dict[str, str]]]
 
 _OF_DATASET: Links = {
@@ -52,24 +56,41 @@ _OF_JOB: Links = {
     "fetch_result": ("get_result", {}),
     "cancel": ("cancel", {}),
 }
-# The model of an answer, and what its `id` leads to.
+# Response model -> links from its `id`.
 _LINKS = {"DatasetOut": _OF_DATASET, "EmbeddingOut": _OF_EMBEDDING, "PosteriorOut": _OF_POSTERIOR, "JobOut": _OF_JOB}
 
 _HEADERS = {
-    "Location": ("string", "Where what was made is, or the job that makes it."),
-    "Retry-After": ("integer", "Seconds after which to ask again."),
+    "Location": ("string", "URL of the new resource, or of the job that makes it."),
+    "Retry-After": ("integer", "Seconds until the next request."),
 }
 _HEADERS_OF = {"201": ("Location",), "202": ("Location", "Retry-After"), "503": ("Retry-After",)}
 
 
-def complete(contract: dict[str, Any]) -> dict[str, Any]:
-    """Return the contract with what is left out of it; once more changes nothing."""
-    _exact(contract)
+_SECURITY = {
+    "type": "http",
+    "scheme": "bearer",
+    "description": "A key from `glle keys create`. Scopes: read (GET), write (all but metrics), admin. On loopback no "
+    "key is needed until the first exists. Resources of other tenants are 404.",
+}
+
+
+def complete(contract: dict[str, Any], scope_of: Callable[[str, str], str | None]) -> dict[str, Any]:
+    """Return FastAPI's contract completed in place; a second call changes nothing.
+
+    Parameters
+    ----------
+    scope_of
+        Returns the scope that a path and a method need, or None if they are open.
+
+    """
+    _document_problems(contract)
+    _document_security(contract, scope_of)
+    _restore_integer_bounds(contract)
     contract["components"]["links"] = {
         name: _link(*target) for targets in _LINKS.values() for name, target in targets.items()
     }
     contract["components"]["headers"] = {
-        name: {"description": told, "schema": {"type": kind}} for name, (kind, told) in _HEADERS.items()
+        name: {"description": text, "schema": {"type": kind}} for name, (kind, text) in _HEADERS.items()
     }
     operations = [operation for methods in contract["paths"].values() for operation in methods.values()]
     for operation in operations:
@@ -78,16 +99,55 @@ def complete(contract: dict[str, Any]) -> dict[str, Any]:
                 body["example"] = example
         for status, response in operation["responses"].items():
             if names := _HEADERS_OF.get(status):
-                given = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
-                response["headers"] = {**response.get("headers", {}), **given}
+                headers = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
+                response["headers"] = {**response.get("headers", {}), **headers}
             schema = response.get("content", {}).get("application/json", {}).get("schema", {})
             if targets := _LINKS.get(schema.get("$ref", "").rpartition("/")[2]):
                 response["links"] = {name: {"$ref": f"#/components/links/{name}"} for name in targets}
     return contract
 
 
+def _document_problems(contract: dict[str, Any]) -> None:
+    """Add the problem schema and the problems of every request, and remove FastAPI's error schema."""
+    schemas = contract["components"]["schemas"]
+    schemas["ProblemOut"] = ProblemOut.model_json_schema()
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    responses = documented(
+        _422="A parameter is out of range.",
+        _400="The body is not valid text.",
+        _414="The query is longer than 32 KiB.",
+    )
+    for operation in (operation for methods in contract["paths"].values() for operation in methods.values()):
+        if "HTTPValidationError" in str(operation["responses"].get("422")):
+            operation["responses"]["422"] = responses[422]
+        if any(parameter["in"] == "query" for parameter in operation.get("parameters", ())):
+            operation["responses"]["414"] = responses[414]
+        if "requestBody" in operation:
+            operation["responses"]["400"] = responses[400]
+
+
+def _document_security(contract: dict[str, Any], scope_of: Callable[[str, str], str | None]) -> None:
+    """Add the bearer scheme, and 401, 403 and 429 of guarded operations."""
+    contract["components"]["securitySchemes"] = {"bearer": _SECURITY}
+    for path, methods in contract["paths"].items():
+        for method, operation in methods.items():
+            scope = scope_of(path, method.upper())
+            if scope is None:
+                operation["security"] = []
+                continue
+            operation["security"] = [{"bearer": []}]
+            responses = documented(
+                _401="The key is missing or invalid: see WWW-Authenticate.",
+                _403=f"The key lacks the scope {scope}; or, without keys, the host is not a loopback name.",
+                _429="A quota of the tenant is used up: see Retry-After.",
+            )
+            added = {str(status): responses[status] for status in (401, 403, 429)}
+            operation["responses"] = dict(sorted((operation["responses"] | added).items()))
+
+
 def _command_bodies(operation: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the JSON bodies of a command, which nothing but JSON may be."""
+    """Return the media types of a body that accepts JSON only."""
     content = operation.get("requestBody", {}).get("content", {})
     return list(content.values()) if all(media.endswith("json") for media in content) else []
 
@@ -98,15 +158,15 @@ def _link(operation: str, body: dict[str, str]) -> dict[str, Any]:
     return {"operationId": operation, "parameters": {"id": "$response.body#/id"}}
 
 
-def _exact(schema: Any) -> None:
-    """Make the bounds of integers integers: the framework writes them as floats, and 2^64 - 1 is none."""
+def _restore_integer_bounds(schema: Any) -> None:
+    """Convert the bounds of integers to integers: FastAPI writes floats, which cannot represent 2^64 - 1."""
     if isinstance(schema, list):
         for part in schema:
-            _exact(part)
+            _restore_integer_bounds(part)
     elif isinstance(schema, dict):
         for part in schema.values():
-            _exact(part)
+            _restore_integer_bounds(part)
         if schema.get("type") == "integer":
             for name in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"):
                 if isinstance(schema.get(name), float):
-                    schema[name] = COUNTER if schema[name] == float(COUNTER) else int(schema[name])
+                    schema[name] = MAX_COUNTER if schema[name] == float(MAX_COUNTER) else int(schema[name])

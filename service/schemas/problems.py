@@ -1,4 +1,4 @@
-"""Every error answer is problem+json (RFC 9457): one shape, a stable type, a sentence with the remedy."""
+"""Error responses: problem+json (RFC 9457) of one shape, with a stable type and a remedy."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MEDIA_TYPE = "application/problem+json"
-CLIENT_GONE = 499  # no answer arrives: of the logs and the metrics alone, as other servers count it
+CLIENT_GONE = 499  # for logs and metrics only, as in nginx
 
 log = logging.getLogger(__name__)
 
-# What the framework refuses by itself: status -> (code, remedy).
+# Errors raised by Starlette and uvicorn: status -> (code, remedy).
 _PLAIN = {
     400: ("malformed-request", "Send a complete, well-formed request."),
-    404: ("no-such-route", "See /docs for the routes there are."),
+    404: ("no-such-route", "See /docs for the routes."),
     405: ("method-not-allowed", "See /docs for the methods of this route, or the Allow header."),
     408: ("request-timeout", "Send it over a faster line; or raise GLLE_PATIENCE, or lower GLLE_LEAST_SPEED."),
-    413: ("body-too-large", "Send a smaller body; data go to POST /v1/datasets, and are named by their id."),
-    414: ("query-too-long", "Ask for a slice `a:b` in place of a list, or for fewer positions at a time."),
+    413: ("body-too-large", "Send a smaller body; upload data to POST /v1/datasets, and name them by their id."),
+    414: ("query-too-long", "Use a slice `a:b` in place of a list, or fewer positions at a time."),
     415: ("unsupported-media-type", "Send application/json."),
     CLIENT_GONE: ("client-closed-request", "Send the whole body."),
 }
 
-# Seconds after which it may go better, by code or status.
+# Retry-After in seconds, by code or status.
 _RETRY: dict[str | int, str] = {"idempotency-key-in-use": "1", http.HTTPStatus.SERVICE_UNAVAILABLE: "5"}
 
 
 class ProblemOut(BaseModel):
-    """What went wrong, and what to do about it."""
+    """An error: what went wrong, and the remedy."""
 
     type: str = Field(description="Stable URI of the kind of failure.", examples=["urn:glle:problem:not-finite"])
     title: str = Field(description="The same for every failure of this kind.")
@@ -56,20 +56,20 @@ class ProblemOut(BaseModel):
 
 
 def documented(**statuses: str) -> dict[int | str, dict[str, Any]]:
-    """Return the OpenAPI of a route's problems: ``_404="No such job."`` and so on, 500 and 503 always."""
-    told = {
+    """Return the OpenAPI of a route's problems: ``_404="No such job."`` and so on; always with 500 and 503."""
+    texts = {
         **statuses,
-        "_500": "An error of the service itself.",
+        "_500": "An internal error of the service.",
         "_503": "Redis does not answer, or the workers died.",
     }
     schema = {"$ref": "#/components/schemas/ProblemOut"}
     return {
         int(name.removeprefix("_")): {"description": text, "content": {MEDIA_TYPE: {"schema": schema}}}
-        for name, text in sorted(told.items())
+        for name, text in sorted(texts.items())
     }
 
 
-def answer(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
+def problem_response(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
     """Return the response of a problem."""
     body = redacted(json.dumps(problem.to_dict(), allow_nan=False))
     seconds = problem.details.get("retry_after") or _RETRY.get(problem.code) or _RETRY.get(problem.status)
@@ -77,46 +77,47 @@ def answer(problem: Problem, headers: Mapping[str, str] | None = None) -> Respon
     return Response(body, problem.status, {**retry, **(headers or {})}, MEDIA_TYPE)
 
 
-def plain(status: int, detail: str) -> Problem:
-    """Return the problem of a status that the framework answers by itself."""
-    code, remedy = _PLAIN.get(status, ("http-error", "See /docs for how to ask."))
+def plain_problem(status: int, detail: str) -> Problem:
+    """Return the problem of a status that Starlette or uvicorn raises."""
+    code, remedy = _PLAIN.get(status, ("http-error", "See /docs for the API."))
     return Problem(code=code, status=status, detail=detail, remedy=remedy)
 
 
 def install(app: FastAPI) -> None:
-    """Answer every exception that is expected of the app with its problem; `service.middleware.errors` has the others."""
+    """Register handlers of the expected exceptions; `service.middleware.errors` handles the others."""
 
     @app.exception_handler(ProblemError)
-    def _known(_: Request, error: ProblemError) -> Response:
-        return answer(error.problem)
+    def _problem(_: Request, error: ProblemError) -> Response:
+        return problem_response(error.problem)
 
     @app.exception_handler(GlleError)
     def _engine(_: Request, error: GlleError) -> Response:
-        return answer(Problem.from_engine(error))
+        return problem_response(Problem.from_engine(error))
 
     @app.exception_handler(RequestValidationError)
     def _invalid(_: Request, error: RequestValidationError) -> Response:
-        return answer(_validation(error))
+        return problem_response(_validation_problem(error))
 
     @app.exception_handler(HTTPException)
-    def _framework(request: Request, error: HTTPException) -> Response:
+    def _http(request: Request, error: HTTPException) -> Response:
         detail = f"{request.method} {request.url.path}: {error.detail}."
         headers = error.headers if error.status_code != http.HTTPStatus.METHOD_NOT_ALLOWED else _allow(request)
-        return answer(plain(error.status_code, detail), headers)
+        return problem_response(plain_problem(error.status_code, detail), headers)
 
     @app.exception_handler(ClientDisconnect)
     def _gone(_: Request, __: ClientDisconnect) -> Response:
-        return answer(plain(CLIENT_GONE, "The client closed the connection before its request was complete."))
+        detail = "The client closed the connection before its request was complete."
+        return problem_response(plain_problem(CLIENT_GONE, detail))
 
     @app.exception_handler(redis.RedisError)
     def _redis(_: Request, error: redis.RedisError) -> Response:
-        return answer(redis_away(error))
+        return problem_response(redis_problem(error))
 
     @app.exception_handler(OSError)
     def _disk(_: Request, error: OSError) -> Response:
         if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
-            return unexpected(error)
-        return answer(
+            return internal_error(error)
+        return problem_response(
             Problem(
                 code="storage-full",
                 status=507,
@@ -126,68 +127,61 @@ def install(app: FastAPI) -> None:
         )
 
 
-def redis_away(error: redis.RedisError) -> Problem:
-    """Return the problem of a server that does not answer, or takes no writes, and log it."""
+def redis_problem(error: redis.RedisError) -> Problem:
+    """Return the problem of a Redis server that does not answer or rejects writes, and log it."""
     log.error("Redis: %s", error)
+    code = "redis-unavailable"
     if isinstance(error, redis.BusyLoadingError):
-        return Problem(
-            code="redis-unavailable",
-            status=503,
-            detail="A Redis server has been started again, and loads what it had written down.",
-            remedy="Try again in some seconds: it goes on by itself.",
-        )
-    if isinstance(error, redis.OutOfMemoryError):
-        detail = "The queue's Redis has no memory left: it takes nothing new. What it has can be read."
+        detail = "A Redis server was restarted, and loads what it had written down."
+        remedy = "Try again in some seconds; it recovers by itself."
+    elif isinstance(error, redis.OutOfMemoryError):
+        code, detail = "redis-full", "The queue's Redis is out of memory and rejects writes. Reads still work."
         remedy = "Try again later; raise GLLE_QUEUE_BYTES (or its maxmemory), or lower GLLE_JOB_TTL."
     elif str(error).startswith("MISCONF"):
-        detail = "The queue's Redis cannot write to its disk: it takes nothing new. What it has can be read."
-        remedy = "Try again later; make space on the disk of its log, and it goes on by itself."
+        code, detail = "redis-full", "The queue's Redis cannot write to its disk and rejects writes. Reads still work."
+        remedy = "Free space on the disk of its log; it then recovers by itself."
     else:
-        of_a_cluster = isinstance(error, redis.exceptions.MovedError | redis.exceptions.ClusterCrossSlotError)
-        return Problem(
-            code="redis-unavailable",
-            status=503,
-            detail=f"A Redis server does not answer as it should ({type(error).__name__}).",
-            remedy="GLLE_*_URL names one server of a Redis Cluster: `glle doctor` says which, and what to do."
-            if of_a_cluster
-            else "Try again in some seconds; if it stays, look at the servers behind GLLE_*_URL.",
-        )
-    return Problem(code="redis-full", status=503, detail=detail, remedy=remedy)
+        detail = f"A Redis server does not answer as expected ({type(error).__name__})."
+        if isinstance(error, redis.exceptions.MovedError | redis.exceptions.ClusterCrossSlotError):
+            remedy = "GLLE_*_URL names one server of a Redis Cluster; `glle doctor` reports which, and the remedy."
+        else:
+            remedy = "Try again in some seconds; if it persists, check the servers behind GLLE_*_URL."
+    return Problem(code=code, status=503, detail=detail, remedy=remedy)
 
 
 def _allow(request: Request) -> dict[str, str]:
     """Return the Allow header of a path: the methods of all its routes, and HEAD beside GET."""
     paths, path = request.app.openapi()["paths"], request.url.path
-    found = [path] if path in paths else [known for known in paths if compile_path(known)[0].fullmatch(path)]
-    allowed = {method.upper() for known in found for method in paths[known]}
+    templates = [path] if path in paths else [each for each in paths if compile_path(each)[0].fullmatch(path)]
+    allowed = {method.upper() for template in templates for method in paths[template]}
     return {"Allow": ", ".join(sorted(allowed | ({"HEAD"} if "GET" in allowed else set())))}
 
 
-def unexpected(error: Exception) -> Response:
-    """Return the response of a bug, and log it: the answer does not tell its message."""
+def internal_error(error: Exception) -> Response:
+    """Return the response of an unexpected exception, without its message, and log it."""
     log.error("Unexpected error", exc_info=error)
-    return answer(
+    return problem_response(
         Problem(
             code="internal-error",
             status=500,
-            detail="The service met an error that it should not have met.",
-            remedy="Try again; if it stays, report it with the log of the API.",
+            detail="The service met an unexpected error.",
+            remedy="Try again; if it persists, report it with the log of the API.",
             details={"exception": type(error).__name__},
         )
     )
 
 
-def _validation(error: RequestValidationError) -> Problem:
-    found = [
+def _validation_problem(error: RequestValidationError) -> Problem:
+    errors = [
         {"at": ".".join(str(part) for part in item["loc"]), "message": item["msg"], "kind": item["type"]}
         for item in error.errors()
     ]
-    first = found[0]
-    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    first = errors[0]
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
     return Problem(
         code="invalid-request",
         status=422,
         detail=f"{first['at']}: {first['message']}{more}.",
-        remedy="Correct what `details.errors` names; /docs has the fields and their ranges.",
-        details={"errors": found},
+        remedy="Correct the fields in `details.errors`; /docs has the fields and their ranges.",
+        details={"errors": errors},
     )

@@ -1,4 +1,4 @@
-"""HTTP server of one API process: uvicorn, metrics, traces, graceful shutdown.
+"""HTTP server of one API process: uvicorn, graceful shutdown, Prometheus metrics.
 
 May import `responses` and `middleware`. Start with `uvicorn_server`.
 """

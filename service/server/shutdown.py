@@ -1,4 +1,4 @@
-"""An API process that is about to stop: it answers still, and asks to be asked no more."""
+"""Graceful shutdown: keep serving, but report not ready and close connections."""
 
 from __future__ import annotations
 
@@ -7,52 +7,40 @@ from typing import TYPE_CHECKING
 from worker.base.problems import refuse
 
 if TYPE_CHECKING:
-    from service.responses.streaming import Streams
+    from service.responses.streaming import StreamLimiter
     from worker.stores import Stores
 
 
 class Shutdown:
-    """Whether this process is about to stop, and what it tells its clients then.
+    """Shutdown state of one API process.
 
-    Parameters
-    ----------
-    streams
-        The answers that stay open; they are ended last.
-
-    Attributes
-    ----------
-    begun : bool
-        From then on /readyz is 503, and every answer closes its connection: the next request comes to another process.
-
+    Once it drains, /readyz is 503 and every response closes its connection, so clients reconnect to another process.
     """
 
-    def __init__(self, stores: Stores, streams: Streams) -> None:
+    def __init__(self, stores: Stores, stream_limiter: StreamLimiter) -> None:
         self._stores = stores
-        self._streams = streams
-        self.begun = False
+        self._stream_limiter = stream_limiter
+        self._is_draining = False
+
+    def is_draining(self) -> bool:
+        """Return whether the process is shutting down."""
+        return self._is_draining
 
     def begin(self) -> None:
-        """Tell everyone, from now on."""
-        self.begun = True
+        """Start to drain."""
+        self._is_draining = True
 
     def end_waits(self) -> None:
-        """Answer at once whoever waits for a job, with the job as it is; end every stream."""
+        """Answer all requests that wait for a job with the job's current state, and end every stream."""
         self._stores.endings.end()
-        self._streams.stop(self._stores.changes)
+        self._stream_limiter.stop(self._stores.changes)
 
-    def require_not_begun(self) -> None:
-        """Raise the problem of a process that is about to stop.
-
-        Raises
-        ------
-        ProblemError
-            ``draining``.
-
-        """
-        if self.begun:
+    def require_not_draining(self) -> None:
+        """Raise ``draining`` if the process is shutting down."""
+        if self._is_draining:
             raise refuse(
                 "draining",
                 503,
-                "This process is about to stop; it still answers what it is asked.",
+                "This process is shutting down; it still answers requests.",
                 "Send the next requests to another process, or to this address again in some seconds.",
             )

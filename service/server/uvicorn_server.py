@@ -1,9 +1,8 @@
-"""The HTTP server of one API process, which leaves no request unanswered when it stops.
+"""HTTP server of one API process; its shutdown answers every accepted request.
 
-    SIGTERM -> draining -> no new connections -> nobody waits -> what is under way ends -> gone
+    SIGTERM -> not ready -> no new connections -> waits end -> running requests end -> exit
 
-A balancer sees /readyz fail while every request is still served, and sends the next ones elsewhere. A second signal
-ends it at once.
+A load balancer sees /readyz fail while the process still serves, and routes elsewhere. A second signal exits at once.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from service.middleware.slow_clients import patient
+from service.middleware.slow_clients import limited_protocol
 
 if TYPE_CHECKING:
     import socket
@@ -25,21 +24,21 @@ if TYPE_CHECKING:
 
     from worker.base.settings import Settings
 
-KEEP_ALIVE_SECONDS = 75  # longer than clients and proxies keep an idle connection: they hang up, not the server
-SETTLE_SECONDS = 0.5  # in which a connection that was accepted a moment ago says what it is for
-TICK = 0.05
+KEEP_ALIVE_SECONDS = 75  # longer than usual clients and proxies, so that they close idle connections first
+SETTLE_SECONDS = 0.5  # for connections that were accepted just before the shutdown
+TICK_SECONDS = 0.05
 
 
 class Server(uvicorn.Server):
-    """Serves an app until a signal, then drains.
+    """Uvicorn server with graceful shutdown.
 
     Parameters
     ----------
     drain
-        Seconds of serving on after the signal, for balancers to notice; none where another process accepts the
-        connections to the same socket.
+        Seconds to keep serving after the signal, until load balancers notice; 0 if another process accepts connections
+        on the same socket.
     started
-        Called once requests are answered.
+        Called once the server accepts requests.
 
     """
 
@@ -47,14 +46,14 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                log_config=None,  # its lines are as all others are
+                log_config=None,  # the project's logging formats its lines
                 log_level="debug" if settings.log_level == "debug" else "warning",
-                access_log=False,  # ours has the route
+                access_log=False,  # ObservabilityMiddleware logs the route, too
                 timeout_graceful_shutdown=max(1, round(settings.stop_grace)),
                 timeout_keep_alive=KEEP_ALIVE_SECONDS,
                 server_header=False,
-                proxy_headers=False,  # it would believe any client on loopback: see service.middleware.proxies
-                http=patient(settings),
+                proxy_headers=False,  # trusts any loopback client; service.middleware.proxies does not
+                http=limited_protocol(settings),
             )
         )
         self._app = app
@@ -62,29 +61,30 @@ class Server(uvicorn.Server):
         self._on_start = started
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 # uvicorn's signature
-        """Stop on a first signal, at once on a second; uvicorn would end by the signal, and skip what follows."""
+        """Shut down at the first signal, exit at the second; uvicorn would end by the signal and skip the drain."""
         self.force_exit = self.should_exit
         self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to accept connections."""
+        """Start to accept connections."""
         await super().startup(sockets)
         self._on_start()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop in the order that is told above."""
-        self._app.state.draining.begin()
-        await self._pass(self._drain)
+        """Shut down in the module's order."""
+        shutdown = self._app.state.shutdown
+        shutdown.begin()
+        await self._serve_on(self._drain)
         for server in self.servers:
             server.close()
-        await self._pass(SETTLE_SECONDS, lambda: not self.server_state.connections)
-        self._app.state.draining.end_waits()
+        await self._serve_on(SETTLE_SECONDS, lambda: not self.server_state.connections)
+        shutdown.end_waits()
         await super().shutdown(sockets)
 
-    async def _pass(self, seconds: float, over: Callable[[], bool] = lambda: False) -> None:
-        """Go on for a time, until it is over or a second signal comes."""
+    async def _serve_on(self, seconds: float, is_over: Callable[[], bool] = lambda: False) -> None:
+        """Keep serving until the time is over, `is_over` returns true or a second signal arrives."""
         until, ticks = time.monotonic() + seconds, 0
-        while time.monotonic() < until and not (over() or self.force_exit):
-            await self.on_tick(ticks)  # the headers of every answer, once a second by its count of tenths
+        while time.monotonic() < until and not (is_over() or self.force_exit):
+            await self.on_tick(ticks)  # updates uvicorn's default headers
             ticks += 1
-            await asyncio.sleep(TICK)
+            await asyncio.sleep(TICK_SECONDS)

@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import Response
 from starlette.concurrency import run_in_threadpool
 
-from service.encoding.aborted import BrokenOffError
+from service.encoding.aborted import ResponseAbortedError
 from service.schemas.resources import JobOut
 from service.submission.validation import require_success
 from service.submission.waiting import WAITS
@@ -141,12 +141,12 @@ def wait_for_evicted(stores: Stores, job: Job) -> None:
 
     Raises
     ------
-    BrokenOffError
+    ResponseAbortedError
         If that fails, takes too long, or too many threads wait already.
 
     """
     if not _WAITING.acquire(blocking=False):
-        raise BrokenOffError(f"The result of job {job.id} was evicted, and too many requests wait for others.")
+        raise ResponseAbortedError(f"The result of job {job.id} was evicted, and too many requests wait for others.")
     try:
         deadline = time.monotonic() + AGAIN_SECONDS
         job = reopened(stores, job)
@@ -156,4 +156,4 @@ def wait_for_evicted(stores: Stores, job: Job) -> None:
     finally:
         _WAITING.release()
     if job.status != "succeeded":
-        raise BrokenOffError(f"The result of job {job.id} was evicted, and its computation is {job.status}.")
+        raise ResponseAbortedError(f"The result of job {job.id} was evicted, and its computation is {job.status}.")

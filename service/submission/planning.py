@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from glle_engine.base.errors import GlleError, InvalidParameterError
 from glle_engine.methods import METHODS, method
-from service.schemas.resources import COUNTER
+from service.schemas.resources import MAX_COUNTER
 from worker.base.problems import ProblemError, refuse
 from worker.records.cache_entry import entry_bytes
 
@@ -57,9 +57,9 @@ class Plan:
 
         """
         for name, value in body.parameters.items():
-            if isinstance(value, int) and abs(value) > COUNTER:
+            if isinstance(value, int) and abs(value) > MAX_COUNTER:
                 raise InvalidParameterError(
-                    f"{name[:50]} is beyond 2^64 - 1.", remedy=f"Use a {name[:50]} of at most {COUNTER}."
+                    f"{name[:50]} is beyond 2^64 - 1.", remedy=f"Use a {name[:50]} of at most {MAX_COUNTER}."
                 )
         chosen = method(body.method)
         return cls(chosen, chosen.spec.from_dict(body.parameters))

@@ -12,7 +12,7 @@ from service.submission.validation import require_dataset
 from worker.analyses.embedding import ScoreSpec
 
 if TYPE_CHECKING:
-    from service.schemas.embeddings import JudgedIn
+    from service.schemas.embeddings import ScoredIn
     from worker.storage.datasets import Dataset
     from worker.stores import Stores
 
@@ -20,7 +20,7 @@ NEIGHBORS = 10
 QUICK_SHARE = 1 / 10  # of a score's most points: up to this size it takes about a second, and is a default
 
 
-def judgement(stores: Stores, dataset: Dataset, body: JudgedIn, *, uses: frozenset[str]) -> ScoreSpec:
+def judgement(stores: Stores, dataset: Dataset, body: ScoredIn, *, uses: frozenset[str]) -> ScoreSpec:
     """Return the scores of a request, with their labels and truth.
 
     Parameters

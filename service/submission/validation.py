@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from glle_engine.base.errors import InvalidParameterError
-from service.schemas.resources import COUNTER
+from service.schemas.resources import MAX_COUNTER
 from worker.base.problems import ProblemError, refuse
 from worker.records.draws import draws_bytes
 from worker.records.priority import is_quick_draws
@@ -87,9 +87,9 @@ def require_drawable(stores: Stores, record: PosteriorRecord, source: str, *, to
         detail = f"{total:,} draws in one job; {allowed:,} are allowed."
         remedy = "Create several jobs with different `first`, or raise GLLE_MAX_DRAWS."
         raise refuse("over-the-limit", 422, detail, remedy, allowed=allowed)
-    if last > COUNTER:
+    if last > MAX_COUNTER:
         remedy = "Lower `first` or `count`."
-        raise refuse("over-the-limit", 422, f"The last index, {last}, is beyond 2^64 - 1.", remedy, allowed=COUNTER)
+        raise refuse("over-the-limit", 422, f"The last index, {last}, is beyond 2^64 - 1.", remedy, allowed=MAX_COUNTER)
     if source == "prior" and "prior_factor" not in record.arrays:
         raise InvalidParameterError(
             f"Posterior {record.id} has no prior to draw from: it is of the published direct method.",

@@ -88,8 +88,8 @@ def _served(
 def stores(_served: tuple[Stores, FastAPI, httpx.Client]) -> Stores:
     """The app's stores, emptied."""
     stores, app, _ = _served
-    app.state.recent.clear()
-    app.state.metrics.taken()
+    app.state.answer_cache.clear()
+    app.state.metrics.take()
     stores.counts.clear()
     stores.client.flushall()
     stores.cache._client.flushall()
@@ -117,7 +117,7 @@ def _guarded(_served: tuple[Stores, FastAPI, httpx.Client]) -> Iterator[tuple[Fa
 @pytest.fixture
 def guarded(stores: Stores, _guarded: tuple[FastAPI, httpx.Client]) -> httpx.Client:
     """A client of an app that asks for keys."""
-    _guarded[0].state.recent.clear()
+    _guarded[0].state.answer_cache.clear()
     return _guarded[1]
 
 

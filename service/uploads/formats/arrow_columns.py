@@ -104,8 +104,8 @@ def table_of(
                 elif columns.label is not None:
                     numbers += block.column(columns.label).to_pylist()
             count += block.num_rows
-    if found is not None:
-        raise bad.annotate(found)
+    if first is not None:
+        raise bad.annotate(first)
     limits.check((count, features))
     return Table(
         values=appended.values(),

@@ -261,7 +261,7 @@ def _numbers(block: list[list[str]], start: int, layout: _Layout, rest: Iterator
         for number, row in enumerate(rest, start + len(block))
         if len(row) == layout.width and _first_bad(row, number, layout) is not None
     )
-    raise bad.annotate(found)
+    raise bad.annotate(first)
 
 
 def _first_bad(row: list[str], number: int, layout: _Layout) -> ProblemError | None:

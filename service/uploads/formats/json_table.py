@@ -88,11 +88,11 @@ def _rows(rows: list[Any], features: int, names: list[str] | None) -> list[list[
             good.append(_row(row, number, features, names))
         except ProblemError as error:
             if "column" not in error.problem.details:  # the row itself is none
-                raise (bad.annotate(found) if found else error) from None
-            found = found or error
+                raise (bad.annotate(first) if first else error) from None
+            first = first or error
             bad.add([number])
-    if found is not None:
-        raise bad.annotate(found)
+    if first is not None:
+        raise bad.annotate(first)
     return good
 
 

@@ -12,7 +12,7 @@ import pytest
 from fastapi import Request
 
 from service.encoding import arrays
-from service.encoding.arrays import JSON, NPY, NPZ, Stack, check_float32, negotiated
+from service.encoding.arrays import JSON, NPY, NPZ, Stack, check_float32, negotiate
 from worker.base.problems import ProblemError
 
 
@@ -86,14 +86,14 @@ def test_float32_overflow_is_refused() -> None:
 )
 def test_negotiation(accept: str | None, expected: str) -> None:
     """The best accepted type wins; the first offered when it is free."""
-    assert negotiated(request(accept), (JSON, NPY, NPZ)) == expected
+    assert negotiate(request(accept), (JSON, NPY, NPZ)) == expected
 
 
 @pytest.mark.parametrize("accept", ["text/html", "application/json;q=0", "", "image/*"])
 def test_nothing_acceptable_is_406_with_the_list(accept: str) -> None:
     """What is offered is told."""
     with pytest.raises(ProblemError) as caught:
-        negotiated(request(accept), (JSON, NPY))
+        negotiate(request(accept), (JSON, NPY))
     assert caught.value.problem.status == 406
     assert caught.value.problem.details == {"offered": [JSON, NPY]}
 

@@ -13,9 +13,9 @@ import pytest
 import glle_engine
 from glle_engine import manifolds
 from service.app import create_app
-from service.encoding.aborted import BrokenOffError
+from service.encoding.aborted import ResponseAbortedError
 from service.encoding.selection import Selection
-from service.responses.draws import _Result
+from service.responses.draws import _DrawReader
 from tests.conftest import evict, until
 from tests.service.conftest import beating, serving
 from worker.base.numerics import numbers_of
@@ -71,7 +71,7 @@ def test_an_etag_is_of_all_of_the_answer(
     for made in (as_it_is, change, as_it_is):
         draw = made(POSTERIOR.draw(9, align=align))  # type: ignore[arg-type] # one of the two
         store_draws(stores.cache, drawn.rpartition("/")[2], [key], [draw], 0.1)
-        app.state.recent.clear()
+        app.state.answer_cache.clear()
         answer = client.get(f"{drawn}/draws/9?align={align}", headers=JSON)
         assert answer.status_code == 200
         found.append((answer.headers["etag"], answer.content))
@@ -112,7 +112,7 @@ def test_the_memory_of_an_api_process_follows_the_posterior(
     store_draws(
         stores.cache, stores.posteriors.arrays_id(id_), [key], [replace(other, embedding=other.embedding * 2)], 0.1
     )
-    app.state.recent._alive.clear()  # a second has passed
+    app.state.answer_cache._alive.clear()  # a second has passed
     after = client.get(f"{drawn}/draws/1", headers=NPY).raise_for_status()
     assert after.content != before.content
     assert after.headers["etag"] != before.headers["etag"]
@@ -196,12 +196,12 @@ def test_each_draw_is_compared_with_what_was_announced(stores: Stores, job: Job,
     """From the beginning or from a part on, one draw of other bits is enough."""
     assert job.status == "succeeded"
     keys = [SPEC.key(position) for position in range(8)]
-    result = _Result(stores.cache, "post_1", keys, Selection.of(None, 3000, "points"), 2, lambda: None)
+    result = _DrawReader(stores.cache, "post_1", keys, Selection.of(None, 3000, "points"), 2, lambda: None)
     assert result.sha256() is not None
     arrays = {"embedding": DRAWS[5] * 2, "eigenvalues": np.zeros(2)}
     stores.cache.put(SPEC.key(5).cache_key("post_1"), {"sha256": "other 5"}, arrays)
     sent: list[np.ndarray[Any, Any]] = []
-    with pytest.raises(BrokenOffError, match="Draw 5"):
+    with pytest.raises(ResponseAbortedError, match="Draw 5"):
         sent.extend(result.embeddings(start))
     assert np.array(sent).tobytes() == DRAWS[start : start + len(sent)].tobytes()
     assert len(sent) == 5 - start

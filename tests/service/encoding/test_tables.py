@@ -13,7 +13,7 @@ import pytest
 from service.encoding import arrow, tables
 from service.encoding.arrays import CSV, JSON
 from service.encoding.arrow import ARROW
-from service.encoding.selection import MOST_LISTED, Selection
+from service.encoding.selection import MAX_LISTED, Selection
 from service.encoding.tables import Table, matrix_columns
 from tests.service.routes.test_resources import upload
 from worker.analyses.posterior_analyses import ReconstructionsSpec
@@ -214,7 +214,7 @@ def test_slices_are_those_of_python(text: str | None, expected: Any) -> None:
     [
         ("0:6", "slice-out-of-range"), ("-6:", "slice-out-of-range"), ("5", "slice-out-of-range"),
         ("2:2", "invalid-slice"), ("3:1", "invalid-slice"), ("1:4:2", "invalid-slice"), ("", "invalid-slice"),
-        ("a", "invalid-slice"), ("1,,2", "invalid-slice"), (",".join(["0"] * (MOST_LISTED + 1)), "invalid-slice"),
+        ("a", "invalid-slice"), ("1,,2", "invalid-slice"), (",".join(["0"] * (MAX_LISTED + 1)), "invalid-slice"),
     ],
 )  # fmt: skip
 def test_slices_out_of_range_are_refused(text: str, code: str) -> None:

@@ -189,7 +189,7 @@ def test_it_does_not_start_open_to_other_machines(
     for name, value in {"AUTH": "off", "PUBLISHED": published, "DATA_DIR": str(tmp_path / "data")}.items():
         monkeypatch.setenv(f"GLLE_{name}", value)
     assert main.main(["up", "--host", host, "--port", "0"]) == 2
-    assert "GLLE_AUTH=off would let in everyone" in capsys.readouterr().err
+    assert "GLLE_AUTH=off would admit every client" in capsys.readouterr().err
     assert not (tmp_path / "data").exists()
 
 

@@ -52,13 +52,13 @@ def test_while_nobody_can_tell_whether_it_exists_it_is_503(
 ) -> None:
     """The queue's Redis is away: the answer is a problem as everywhere, and the draw comes when it is back."""
     first = client.get(f"{drawn}/draws/1", headers=NPY).raise_for_status()
-    app.state.recent.doubt()
+    app.state.answer_cache.invalidate()
 
     def away(_: str) -> str:
         raise redis.ConnectionError("gone")
 
     with monkeypatch.context() as patched:
-        patched.setattr(app.state.recent, "_state", away)
+        patched.setattr(app.state.answer_cache, "_state", away)
         answer = client.get(f"{drawn}/draws/1", headers=NPY)
         assert (answer.status_code, answer.json()["type"]) == (503, "urn:glle:problem:redis-unavailable")
         assert answer.headers["retry-after"] == "5"
@@ -158,9 +158,9 @@ def test_one_request_in_other_words_is_one_answer(
 ) -> None:
     """The order of parameters and their encoding make no other entry."""
     first = client.get(f"{drawn}/draws/1?{query}", headers=NPY).raise_for_status()
-    entries, hits = len(app.state.recent._answers), app.state.recent.hits
+    entries, hits = len(app.state.answer_cache._answers), app.state.answer_cache.hits
     assert client.get(f"{drawn}/draws/1?{same}", headers=NPY).content == first.content
-    assert (len(app.state.recent._answers), app.state.recent.hits) == (entries, hits + 1)
+    assert (len(app.state.answer_cache._answers), app.state.answer_cache.hits) == (entries, hits + 1)
 
 
 def test_a_query_that_is_too_long_is_414(client: httpx.Client, drawn: str) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi.routing import APIRoute
 
-from service.app import ROOMS
+from service.app import ROUTERS
 from tests.docs.authorisation import OPERATIONS, PAGE, outcome, page
 from tests.service.keyed import bearer, had_by
 from tests.service.submission.test_tenants import BODIES
@@ -51,7 +51,7 @@ def test_no_route_is_outside_of_the_contract() -> None:
     """What the matrix walks is everything that the app routes, but for the page and its files."""
     routed = {
         (method, route.path)
-        for room in ROOMS
+        for room in ROUTERS
         for route in room.router.routes
         if isinstance(route, APIRoute)
         for method in route.methods or ()

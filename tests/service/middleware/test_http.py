@@ -13,8 +13,8 @@ from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 
 from service.encoding.arrays import NPY, Stack
-from service.encoding.compression import Compress, accepts_gzip
-from service.middleware.head import Head
+from service.encoding.compression import CompressionMiddleware, accepts_gzip
+from service.middleware.head import HeadMiddleware
 from tests.conftest import evict, until
 from tests.service.conftest import serving
 from tests.service.routes.test_resources import upload
@@ -182,8 +182,8 @@ def test_head_of_what_never_ends() -> None:
 
     endless = FastAPI()
     endless.add_api_route("/events", lambda: StreamingResponse(ticks(), media_type="text/event-stream"))
-    endless.add_middleware(Compress)
-    endless.add_middleware(Head)
+    endless.add_middleware(CompressionMiddleware)
+    endless.add_middleware(HeadMiddleware)
     with serving(endless) as client:
         answer = client.head("/events")
         assert (answer.status_code, answer.content) == (200, b"")

@@ -165,9 +165,9 @@ def test_naming_this_machine_as_a_proxy_asks_everyone_for_a_key(stores: Stores) 
 def test_a_client_of_this_machine_may_come_through_a_trusted_proxy() -> None:
     """It is one all the same; another's word for that is not believed."""
     door = AccessPolicy.of(Settings(trusted_proxies="172.17.0.2", data_dir="/nowhere"))
-    assert door.knows(scope("172.17.0.2", "127.0.0.1"))
-    assert not door.knows(scope("172.17.0.2", "127.0.0.1, 192.0.2.1"))
-    assert not door.knows(scope("172.17.0.3", "127.0.0.1"))
+    assert door.is_authenticated(scope("172.17.0.2", "127.0.0.1"))
+    assert not door.is_authenticated(scope("172.17.0.2", "127.0.0.1, 192.0.2.1"))
+    assert not door.is_authenticated(scope("172.17.0.3", "127.0.0.1"))
 
 
 @pytest.mark.parametrize("networks", ["proxy.example", "10.0.0.1/99", "10.0.0.1 10.0.0.2"])

@@ -17,7 +17,7 @@ import uvicorn
 
 from service.app import create_app
 from service.cli.main import listen
-from service.middleware.slow_clients import patient
+from service.middleware.slow_clients import limited_protocol
 from tests.conftest import until
 from worker.base.settings import Settings
 from worker.stores import Stores
@@ -41,7 +41,7 @@ def listening(settings: Settings) -> Iterator[int]:
     """Serve as `glle serve` does; yield the port."""
     with listen("127.0.0.1", 0) as sock:
         app = create_app(Stores.connect(settings))
-        config = uvicorn.Config(app, log_level="critical", lifespan="off", http=patient(settings))
+        config = uvicorn.Config(app, log_level="critical", lifespan="off", http=limited_protocol(settings))
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
         thread.start()

@@ -146,12 +146,12 @@ def test_collector_that_is_away_costs_a_task_little(monkeypatch: pytest.MonkeyPa
 def test_answer_from_memory_has_its_route(stores: Stores, exporter: InMemorySpanExporter) -> None:
     """What no router looked at is named like what one did."""
     app = create_app(stores)
-    app.state.recent._state = lambda _: "state"
+    app.state.answer_cache._state = lambda _: "state"
     path = "/v1/posteriors/post_1/draws/0"
     kept = SimpleNamespace(path="/v1/posteriors/{id}/draws/{index}")
     scope = {"type": "http", "path": path, "query_string": b"", "headers": [(b"accept", b"*/*")]}
     asked: dict[str, Any] = {**scope, "route": kept, "glle.tenant": "default"}
-    app.state.recent.keep(asked, "post_1", "state", Response(b"body"))
+    app.state.answer_cache.keep(asked, "post_1", "state", Response(b"body"))
     with serving(app) as client:
         assert client.get(path).content == b"body"
     assert set(spans(exporter)) == {"GET /v1/posteriors/{id}/draws/{index}"}

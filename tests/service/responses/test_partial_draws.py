@@ -117,13 +117,13 @@ def test_what_will_not_come_breaks_the_answer_off(
         elif end == "failed":
             stores.jobs._transition(job.id, {"running": "failed"})
         else:
-            app.state.streams.stop(stores.changes)
+            app.state.stream_limiter.stop(stores.changes)
         with pytest.raises(httpx.RemoteProtocolError, match="without sending complete"):
             list(raw)
-    app.state.streams.stopped = False
-    until(lambda: app.state.streams.open == 0, 5)
+    app.state.stream_limiter.is_stopped = False
+    until(lambda: app.state.stream_limiter.open == 0, 5)
     (told,) = [record.getMessage() for record in caplog.records if record.name == "service.encoding.aborted"]
-    assert told.startswith("An answer was broken off: ")
+    assert told.startswith("A response was aborted: ")
 
 
 def test_what_was_evicted_before_it_was_sent_is_made_again(client: httpx.Client, stores: Stores, job: Job) -> None:
@@ -159,17 +159,17 @@ def test_what_is_evicted_again_and_again_breaks_the_answer_off(
 
 def test_a_reader_that_goes_away_frees_everything(client: httpx.Client, stores: Stores, job: Job, app: FastAPI) -> None:
     """Its place and its wait are given up, and no other may have its place meanwhile."""
-    app.state.streams._most = 1
+    app.state.stream_limiter._limit = 1
     try:
         with reading(client, job) as (_, raw):
             take(raw, 8)
-            assert app.state.streams.open == 1
+            assert app.state.stream_limiter.open == 1
             refused = client.get(f"/v1/jobs/{job.id}/result?partial=true", headers=NPY)
             assert (refused.status_code, refused.json()["type"]) == (503, "urn:glle:problem:too-many-streams")
-        until(lambda: app.state.streams.open == 0, 5)
+        until(lambda: app.state.stream_limiter.open == 0, 5)
         until(lambda: not stores.changes._waiters, 5)
     finally:
-        app.state.streams._most = stores.settings.max_streams
+        app.state.stream_limiter._limit = stores.settings.max_streams
 
 
 def test_what_has_no_parts(client: httpx.Client, stores: Stores, job: Job) -> None:

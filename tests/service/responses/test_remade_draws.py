@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import redis
 
-from service.encoding.aborted import BrokenOffError
+from service.encoding.aborted import ResponseAbortedError
 from service.encoding.selection import Selection
-from service.responses.draws import _Result
+from service.responses.draws import _DrawReader
 from service.submission import jobs
 from service.submission.jobs import wait_for_evicted
 from tests.conftest import evict, until
@@ -34,9 +34,9 @@ def put(stores: Stores) -> None:
         stores.cache.put(key.cache_key("post_1"), {"sha256": f"{key.index}"}, arrays)
 
 
-def result(stores: Stores, again: Callable[[], None]) -> _Result:
+def result(stores: Stores, again: Callable[[], None]) -> _DrawReader:
     """Return a result, announced by its digest, of which two draws are read at once."""
-    made = _Result(stores.cache, "post_1", KEYS, Selection.of(None, 10, "points"), 2, again)
+    made = _DrawReader(stores.cache, "post_1", KEYS, Selection.of(None, 10, "points"), 2, again)
     made.sha256()
     return made
 
@@ -51,7 +51,7 @@ def test_what_is_evicted_while_it_is_sent_is_made_again(stores: Stores) -> None:
 
     put(stores)
     read = result(stores, again)
-    made = read.begun()
+    made = read.start()
     evict(stores, "draw:")
     assert np.array(list(made)).tobytes() == DRAWS.tobytes()
     assert len(asked) == 1
@@ -61,9 +61,9 @@ def test_what_is_evicted_while_it_is_sent_is_made_again(stores: Stores) -> None:
 def test_not_for_ever(stores: Stores) -> None:
     """Draws that do not stay break the answer off."""
     put(stores)
-    made = result(stores, lambda: None).begun()
+    made = result(stores, lambda: None).start()
     evict(stores, "draw:")
-    with pytest.raises(BrokenOffError, match="too small"):
+    with pytest.raises(ResponseAbortedError, match="too small"):
         list(made)
 
 
@@ -75,7 +75,7 @@ def test_a_cache_that_is_away_is_told_before_the_answer_begins(stores: Stores, m
 
     monkeypatch.setattr(stores.cache, "views", away)
     with pytest.raises(redis.ConnectionError):
-        result(stores, lambda: None).begun()
+        result(stores, lambda: None).start()
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_the_wait_ends_with_the_job(stores: Stores, done: Job, end: str) -> None
     def wait() -> None:
         try:
             wait_for_evicted(stores, done)
-        except BrokenOffError as error:
+        except ResponseAbortedError as error:
             caught.append(error)
         else:
             caught.append(None)
@@ -118,6 +118,6 @@ def test_few_threads_wait(stores: Stores, done: Job, monkeypatch: pytest.MonkeyP
     """Where too many wait already the answer is broken off, and the job is left alone."""
     monkeypatch.setattr(jobs, "_WAITING", threading.BoundedSemaphore(1))
     assert jobs._WAITING.acquire()
-    with pytest.raises(BrokenOffError, match="too many"):
+    with pytest.raises(ResponseAbortedError, match="too many"):
         wait_for_evicted(stores, done)
     assert stores.jobs.fetch(done.id).round == 0

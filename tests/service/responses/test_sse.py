@@ -139,8 +139,8 @@ def test_a_client_that_goes_away_frees_everything(client: httpx.Client, stores: 
     for _ in range(3):
         with following(client, job) as told:
             next(told)
-            assert app.state.streams.open == 1
-        until(lambda: app.state.streams.open == 0, 5)
+            assert app.state.stream_limiter.open == 1
+        until(lambda: app.state.stream_limiter.open == 0, 5)
     assert not stores.changes._waiters
 
 
@@ -149,44 +149,44 @@ def test_streams_end_when_the_service_stops(client: httpx.Client, stores: Stores
     job = running(stores)
     with following(client, job) as told:
         next(told)
-        app.state.streams.stop(stores.changes)
+        app.state.stream_limiter.stop(stores.changes)
         try:
             assert list(told) == []
         finally:
-            app.state.streams.stopped = False
+            app.state.stream_limiter.is_stopped = False
     assert stores.jobs.fetch(job.id).is_open
 
 
 def test_streams_are_limited(client: httpx.Client, stores: Stores, app: FastAPI) -> None:
     """One more than is allowed is told to come later; when one ends there is room again."""
     job = running(stores)
-    app.state.streams._most = 1
+    app.state.stream_limiter._limit = 1
     try:
         with following(client, job) as told:
             next(told)
             answer = client.get(f"/v1/jobs/{job.id}/events")
             assert (answer.status_code, answer.json()["type"]) == (503, "urn:glle:problem:too-many-streams")
             assert int(answer.headers["retry-after"]) > 0
-        until(lambda: app.state.streams.open == 0, 5)
+        until(lambda: app.state.stream_limiter.open == 0, 5)
         with following(client, job) as told:
             assert next(told)[1] == "progress"
     finally:
-        app.state.streams._most = stores.settings.max_streams
+        app.state.stream_limiter._limit = stores.settings.max_streams
 
 
 def test_a_tenant_has_so_many_streams() -> None:
     """A tenant at its limit is refused while others still get streams; a freed place can be taken again."""
-    counted = streaming.Streams(3, 2)
+    counted = streaming.StreamLimiter(3, 2)
     held = [counted.enter("a"), counted.enter("a")]
     with pytest.raises(ProblemError, match="2 streams of this tenant are open; 2 are allowed") as caught:
         counted.enter("a")
     assert caught.value.problem.code == "too-many-streams"
     other = counted.enter("b")
-    held[0].free()
-    held[0].free()
+    held[0].close()
+    held[0].close()
     held[0] = counted.enter("a")
     for place in (*held, other):
-        place.free()
+        place.close()
     assert counted.open == 0
 
 
@@ -224,13 +224,13 @@ def test_a_burst_of_streams_stays_within_the_limit(stores: Stores, app: FastAPI)
         over = asyncio.Event()
         await asyncio.gather(*(follow(over) for _ in range(40)))
 
-    app.state.streams._most = 3
+    app.state.stream_limiter._limit = 3
     try:
         asyncio.run(burst())
         assert (statuses.count(200), statuses.count(503)) == (3, 37)
-        assert app.state.streams.open == 0
+        assert app.state.stream_limiter.open == 0
     finally:
-        app.state.streams._most = stores.settings.max_streams
+        app.state.stream_limiter._limit = stores.settings.max_streams
 
 
 @pytest.mark.parametrize(
@@ -256,11 +256,11 @@ def test_sixty_followers_hold_no_thread(client: httpx.Client, stores: Stores, ap
     try:
         for stream in opened:
             stream.__enter__()
-        until(lambda: app.state.streams.open == 60, 10)
+        until(lambda: app.state.stream_limiter.open == 60, 10)
         started = time.monotonic()
         assert client.get(f"/v1/jobs/{job.id}").status_code == 200
         assert time.monotonic() - started < 1
     finally:
         for stream in opened:
             stream.__exit__(None, None, None)
-    until(lambda: app.state.streams.open == 0, 10)
+    until(lambda: app.state.stream_limiter.open == 0, 10)

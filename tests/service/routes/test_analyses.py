@@ -13,7 +13,7 @@ from fastapi import Request
 
 from glle_engine import FitSpec, manifolds
 from service.app import create_app
-from service.responses.analyses import Wanted, result_response
+from service.responses.analyses import ResultQuery, result_response
 from service.schemas.resources import PosteriorIn
 from tests.conftest import evict
 from tests.service.conftest import serving
@@ -242,7 +242,7 @@ def test_generated_data(client: httpx.Client, stores: Stores, posterior: str) ->
 def test_float32_that_overflows_is_refused() -> None:
     """Generated data beyond float32 are not sent as infinities."""
     spec = ReconstructionsSpec(count=1, first=0, seed=0, scale=1.0, source="posterior")
-    wanted = Wanted(Request({"type": "http", "headers": []}), "float32")
+    wanted = ResultQuery(Request({"type": "http", "headers": []}), "float32")
     with pytest.raises(ProblemError, match="float32"):
         result_response(spec, Entry({"sha256": ""}, {"data": np.full((1, 1, 1), 1e39)}), wanted)
 

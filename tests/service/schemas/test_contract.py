@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from typing import TYPE_CHECKING, Any
@@ -76,6 +77,14 @@ def test_docs_page_shows_every_route_and_loads_nothing(client: httpx.Client) -> 
     assert "<script" not in answer.text
     assert re.findall(r"https?://", answer.text) == []
     assert answer.text == docs_page.page(client.get("/openapi.json").json())
+
+
+def test_docs_page_marks_deprecated_operations() -> None:
+    """`deprecated: true` shows on the page; today no operation has it."""
+    assert "(deprecated)" not in docs_page.page(CONTRACT)
+    marked = copy.deepcopy(CONTRACT)
+    marked["paths"]["/v1/info"]["get"]["deprecated"] = True
+    assert docs_page.page(marked).count("(deprecated)") == 1
 
 
 def test_served_contract_is_the_exported(client: httpx.Client) -> None:

@@ -105,7 +105,7 @@ def test_without_redis_each_process_counts_by_itself(stores: Stores, monkeypatch
     def away(*_: object) -> tuple[int, int]:
         raise redis.ConnectionError("gone")
 
-    monkeypatch.setattr(rate_limit.Rate, "_take", away)
+    monkeypatch.setattr(rate_limit.RateLimiter, "_take", away)
     with served(stores, quota_requests=180) as client:
         assert [client.get("/v1/datasets").status_code for _ in range(3)] == [200] * 3
         details = exceeded(client.get("/v1/datasets"), "requests")
@@ -126,13 +126,13 @@ def test_the_quota_holds_over_all_processes(stores: Stores) -> None:
 def test_a_refused_tenant_asks_redis_no_more_than_it_must(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who keeps asking is refused from memory, until there is a request to give."""
     asked: list[str] = []
-    take = rate_limit.Rate._take
+    take = rate_limit.RateLimiter._take
 
-    def counted(self: rate_limit.Rate, tenant: str, most: int) -> tuple[int, int]:
+    def counted(self: rate_limit.RateLimiter, tenant: str, most: int) -> tuple[int, int]:
         asked.append(tenant)
         return take(self, tenant, most)
 
-    monkeypatch.setattr(rate_limit.Rate, "_take", counted)
+    monkeypatch.setattr(rate_limit.RateLimiter, "_take", counted)
     with served(stores, quota_requests=1) as client:
         assert [client.get("/v1/info").status_code for _ in range(20)] == [200] + [429] * 19
     assert asked == ["default"] * 2

@@ -1,4 +1,4 @@
-"""How long a 404 takes does not say whose an id is."""
+"""The time of a 404 does not reveal the owner of an id."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.middleware import authentication, padding
-from service.middleware.padding import STEP_SECONDS, padded
+from service.middleware import authentication
+from service.middleware.authentication import NOT_FOUND_STEP_SECONDS, pad_not_found
 from tests.service.keyed import bearer, had_by
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def sent_after(seconds: float, status: int) -> float:
-    """Return when an answer is sent whose work took so long, by a clock that only work and sleep move."""
+    """Return when a response is sent after this much work, by a clock that only work and sleep advance."""
     now, sent = [0.0], []
 
     async def send(message: Any) -> None:
@@ -32,18 +32,18 @@ def sent_after(seconds: float, status: int) -> float:
         now[0] += more
 
     async def run() -> None:
-        to = padded(send, lambda: now[0], sleep)
+        padded = pad_not_found(send, lambda: now[0], sleep)
         now[0] += seconds
-        await to({"type": "http.response.start", "status": status, "headers": []})
+        await padded({"type": "http.response.start", "status": status, "headers": []})
 
     asyncio.run(run())
     return sent[0]
 
 
-@given(st.floats(1e-5, 0.99 * STEP_SECONDS), st.floats(1e-5, 0.99 * STEP_SECONDS))
+@given(st.floats(1e-5, 0.99 * NOT_FOUND_STEP_SECONDS), st.floats(1e-5, 0.99 * NOT_FOUND_STEP_SECONDS))
 def test_work_of_any_length_is_answered_at_one_moment(one: float, other: float) -> None:
-    """Whatever was read for it; other answers are sent at once."""
-    assert sent_after(one, 404) == pytest.approx(STEP_SECONDS)
+    """A 404 waits for the step; other responses are sent at once."""
+    assert sent_after(one, 404) == pytest.approx(NOT_FOUND_STEP_SECONDS)
     assert sent_after(one, 404) == pytest.approx(sent_after(other, 404))
     assert sent_after(one, 200) == one
 
@@ -51,19 +51,19 @@ def test_work_of_any_length_is_answered_at_one_moment(one: float, other: float) 
 def test_every_404_to_a_key_is_held_back(
     guarded: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An id of nobody, and one of another tenant, by every kind of thing."""
+    """Unknown ids and those of another tenant, of every kind of resource."""
     other, mine = had_by("bob", stores), bearer(stores, "alice")
     held: list[str] = []
 
     def counted(send: Any) -> Any:
-        async def told(message: Any) -> None:
+        async def send_counted(message: Any) -> None:
             if message["type"] == "http.response.start" and message["status"] == 404:
                 held.append("404")
             await send(message)
 
-        return padding.padded(told)
+        return pad_not_found(send_counted)
 
-    monkeypatch.setattr(authentication, "padded", counted)
+    monkeypatch.setattr(authentication, "pad_not_found", counted)
     paths = [f"/v1/datasets/{other.dataset}", f"/v1/posteriors/{other.posterior}", f"/v1/jobs/{other.job}"]
     for path in [*paths, f"/v1/embeddings/{other.embedding}", "/v1/datasets/ds_0", "/v1/jobs/none"]:
         assert guarded.get(path, headers=mine).status_code == 404
