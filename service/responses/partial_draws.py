@@ -94,7 +94,7 @@ async def _completed_draws(here: Stores, limiter: StreamLimiter, job: Job, spec:
             raise ResponseAbortedError(
                 f"The service stops; {sent} of the {spec.total} draws of job {job.id} were sent."
             )
-        job = await run_in_threadpool(made_again, here, job)
+        job = await run_in_threadpool(reopened, here, job)
     raise ResponseAbortedError(
         f"Draw {sent} of job {job.id} is evicted again and again; the cache is too small for its use."
     )
