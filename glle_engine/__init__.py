@@ -1,9 +1,9 @@
 """Generative locally linear embedding: embeddings with their uncertainty.
 
-`fit` a posterior over reconstruction weights once, then `Posterior.draw` as many embeddings as you like.
+`fit` a posterior over reconstruction weights once, then draw any number of embeddings with `Posterior.draw`.
 
-Sources, by the short names used throughout: **GLLE** is Ghojogh, Ghodsi, Karray, Crowley, "Generative Locally
-Linear Embedding" (arXiv 2104.01525); equation numbers are its own.
+Source, with its short name: **GLLE** is Ghojogh, Ghodsi, Karray, Crowley, "Generative Locally Linear Embedding"
+(arXiv 2104.01525). Equation numbers are those of the paper.
 """
 
 from glle_engine import manifolds

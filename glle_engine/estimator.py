@@ -1,4 +1,4 @@
-"""The posterior as a scikit-learn estimator (extra `sklearn`)."""
+"""Scikit-learn estimator of the posterior (extra `sklearn`)."""
 
 from __future__ import annotations
 
@@ -39,28 +39,28 @@ DEFAULTS = FitSpec()
 
 
 class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # untyped bases
-    """Generative locally linear embedding: LLE with a posterior over its weights.
+    r"""Generative locally linear embedding: LLE with a posterior over its weights.
 
-    `fit_transform` gives the LLE embedding, (1/n) Y^T Y = I; `sample` draws further ones.
+    `fit_transform` returns the LLE embedding, (1/n) Y^T Y = I; `sample` draws further ones.
 
     Parameters
     ----------
     n_neighbors, n_components, method, variant, reg, variance, mean, covariance, max_iter, tol, \
     disconnected, noise, neighborhoods, search
-        As for `glle_engine.posterior.fit`.
+        As for `glle_engine.base.spec.FitSpec`.
 
     Attributes
     ----------
     posterior_ : glle_engine.Posterior
     embedding_ : (n, p) float64 or float32
-        As the data: float32 in, float32 out; computed in float64.
+        Of the type of the data; computed in float64.
     calibration_ : glle_engine.posterior.calibration.Calibration
-        The scale that half-sampling suggests, and what it rests on; made when it is first asked for.
+        Calibration by half-sampling, computed on first use.
     n_iter_ : int
         Of the published em; 1 for the closed forms.
     n_features_in_ : int
     feature_names_in_ : (n_features_in_,) of str
-        Where the data had column names.
+        If the data have column names.
 
     Examples
     --------
@@ -111,7 +111,7 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         Raises
         ------
         glle_engine.GlleError
-            A ValueError that names its remedy.
+            A ValueError with a remedy.
 
         """
         data = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=4)
@@ -128,7 +128,7 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         return np.array(self.fit(X, y).embedding_)
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
-        """Embed points (m, d): a training point exactly where it is, none depending on the others.
+        """Embed points (m, d), each independently; a training point gets exactly its coordinates.
 
         See `glle_engine.posterior.out_of_sample`.
         """
@@ -164,7 +164,7 @@ class GLLE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         X : (m, d), optional
             Points to place in each draw instead of the training points.
         scale : float or "auto"
-            "auto" is the number `calibration_.scale`, found by half-sampling; its draws are those of the number.
+            "auto" is `calibration_.scale`, found by half-sampling.
         first, seed, source, align
             As for `glle_engine.Posterior.draws`.
 

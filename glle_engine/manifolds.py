@@ -1,4 +1,4 @@
-"""Four synthetic sheets in three dimensions, with their true coordinates."""
+"""Synthetic sheets in three dimensions, with their true coordinates."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Manifold:
     name : str
     X : (n, 3) float64
     coordinates : (n, 2) float64
-        Where each point lies on the sheet: the length of the arc (of the bowl, which no plane is, the angle) first,
-        which colours pictures well, the width or height second.
+        The position of each point on the sheet: arc length (for the bowl, which is not isometric to a plane, the angle)
+        and then width or height. The first suits the colors of a picture.
 
     """
 
@@ -36,7 +36,7 @@ class Manifold:
 
 
 def make(name: str, n: int, *, noise: float = 0.0, seed: int = 0) -> Manifold:
-    """Sample one of the four sheets.
+    """Sample a sheet.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def make(name: str, n: int, *, noise: float = 0.0, seed: int = 0) -> Manifold:
         Standard deviation of Gaussian noise on every coordinate, relative to the root mean square
         distance of the points from their centroid.
     seed : int
-        The same seed gives the same points; the noise does not move them along the sheet.
+        Of the points, and of the noise, which does not change `coordinates`.
 
     Raises
     ------
@@ -55,7 +55,7 @@ def make(name: str, n: int, *, noise: float = 0.0, seed: int = 0) -> Manifold:
 
     """
     if name not in _SHEETS:
-        raise InvalidParameterError(f"name={name!r} is not known.", remedy=f"Choose one of {', '.join(NAMES)}.")
+        raise InvalidParameterError(f"name={name!r} is not a sheet.", remedy=f"Choose one of {', '.join(NAMES)}.")
     n, seed = check_integer("n", n, 1), check_integer("seed", seed, 0)
     noise = check_positive("noise", noise, zero=True)
     X, coordinates = _SHEETS[name](n, np.random.default_rng(seed))
@@ -66,7 +66,7 @@ def make(name: str, n: int, *, noise: float = 0.0, seed: int = 0) -> Manifold:
 
 
 def _s_curve(n: int, rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Three half circles' worth of an S, radius 1, width 2; the arc is the angle t in [-3 pi/2, 3 pi/2]."""
+    """Sample an S of radius 1 and width 2; the arc is the angle t in [-3 pi/2, 3 pi/2]."""
     t = 3 * np.pi * (rng.random(n) - 0.5)
     height = 2 * rng.random(n)
     X = np.stack([np.sin(t), height, np.sign(t) * (np.cos(t) - 1)], axis=1)
@@ -78,19 +78,19 @@ def _roll(t: NDArray[np.float64], height: NDArray[np.float64]) -> NDArray[np.flo
 
 
 def _arc(t: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the length of the spiral r = t from its centre, the integral of (1 + t^2)^(1/2)."""
+    """Return the length of the spiral r = t from its center, the integral of (1 + t^2)^(1/2)."""
     return (t * np.hypot(1, t) + np.arcsinh(t)) / 2
 
 
 def _swiss_roll(n: int, rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The spiral r = t, t in [3 pi/2, 9 pi/2], width 21; distances along the sheet are those of its coordinates."""
+    """Sample the spiral r = t, t in [3 pi/2, 9 pi/2], of width 21; its coordinates are isometric to the sheet."""
     t = 1.5 * np.pi * (1 + 2 * rng.random(n))
     height = 21 * rng.random(n)
     return _roll(t, height), np.stack([_arc(t), height], axis=1)
 
 
 def _swiss_roll_hole(n: int, rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The roll without the middle ninth of its (t, height) rectangle."""
+    """Sample the roll without the middle ninth of its (t, height) rectangle."""
 
     def inside(block: NDArray[np.float64]) -> NDArray[np.bool_]:
         return np.asarray((np.abs(block - 0.5) >= 1 / 6).any(axis=1))
@@ -101,7 +101,7 @@ def _swiss_roll_hole(n: int, rng: np.random.Generator) -> tuple[NDArray[np.float
 
 
 def _severed_bowl(n: int, rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The unit sphere without its two polar caps of 22.5 degrees and a slit of .55 rad, uniform in the angles."""
+    """Sample the unit sphere without its polar caps of 22.5 degrees and a slit of .55 rad, uniform in the angles."""
     angle = (2 * np.pi - 0.55) * rng.random(n)
     polar = np.pi * (1 / 8 + 3 / 4 * rng.random(n))
     X = np.stack([np.sin(polar) * np.cos(angle), np.sin(polar) * np.sin(angle), np.cos(polar)], axis=1)

@@ -73,7 +73,7 @@ def draw_stages(name: str, n: int, batches: int = 7) -> dict[str, float]:
             room.basis, room.images, room.points, room.work, room.values, room.vectors, room.steps, room.strength,
         )  # fmt: skip
         marks.append(time.perf_counter())
-        deviations(room.tag, structure, room.weights, room.values, room.vectors, room.found)
+        deviations(room.tag, structure, room.weights, room.values, room.vectors, room.deviation)
         marks.append(time.perf_counter())
         unpack(room.tag, structure.position, room.vectors, vectors)
         marks.append(time.perf_counter())

@@ -1,4 +1,4 @@
-"""Foundations of the engine: errors, checks of data, parameters, progress, diagnostics, npz files, versions.
+"""Foundations of the engine: errors, data validation, parameters, progress, diagnostics, npz files, versions.
 
-Imports no other package of the engine. Start with `spec`, the parameters of a fit, and `errors`.
+Imports no other package of the engine. Start with `parameters`, `spec` (the parameters of a fit) and `errors`.
 """

@@ -1,4 +1,4 @@
-"""What a fit found out: figures, and notes in words."""
+"""Figures of a fit, and notes in words."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, Self
 
 @dataclass(frozen=True)
 class Note:
-    """Something the user should know.
+    """Warning or finding for the user.
 
     Attributes
     ----------
     code : str
         Stable kebab-case name.
     message : str
-        One or two sentences: what was found, what it means, what can be done.
+        The finding, its meaning and a remedy, in one or two sentences.
 
     """
 
@@ -32,7 +32,7 @@ class Diagnostics:
     figures : dict
         Numbers by name: components, closed_classes, spectral_gap, variance and others of the method.
     notes : tuple of Note
-        Empty when nothing is remarkable.
+        Warnings and findings.
 
     """
 
@@ -48,5 +48,5 @@ class Diagnostics:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        """Return the inverse of `to_dict`."""
+        """Return the diagnostics of a dictionary that `to_dict` returned."""
         return cls(dict(values["figures"]), tuple(Note(**note) for note in values["notes"]))

@@ -1,4 +1,4 @@
-"""Failures a user can cause, each with a stable code and a remedy."""
+"""Errors that a user can cause, each with a stable code and a remedy."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from typing import Any
 
 
 class GlleError(ValueError):
-    """A request that cannot be answered, and what to do about it.
+    """Request that the engine cannot answer.
 
     Parameters
     ----------
     message
-        What is wrong, a sentence.
+        The problem, in one sentence.
     remedy
-        What the user can do, a sentence.
+        The user's next step, in one sentence.
     details
-        JSON-able facts: sizes, positions, the smallest k that would do.
+        JSON-able facts: sizes, positions, the smallest sufficient k.
 
     Attributes
     ----------
     code : str
-        Stable kebab-case name of the failure, one a subclass.
+        Stable kebab-case name of the subclass.
 
     """
 
@@ -36,12 +36,12 @@ class GlleError(ValueError):
 
     @property
     def message(self) -> str:
-        """What is wrong, without the remedy."""
+        """The problem, without the remedy."""
         return str(self.args[0])
 
 
 class InvalidParameterError(GlleError):
-    """A parameter outside its domain, or one that does not go with another."""
+    """A parameter outside its domain, or incompatible with another."""
 
     code = "invalid-parameter"
 
@@ -59,43 +59,43 @@ class NotFiniteError(GlleError):
 
 
 class OutOfRangeError(GlleError):
-    """Numbers so large or so close together that the squares of their differences leave the floating-point range."""
+    """Numbers whose squared differences leave the floating-point range."""
 
     code = "out-of-range"
 
 
 class DataMismatchError(GlleError):
-    """Data other than those a posterior was fitted to; `details` has both digests."""
+    """Data that are not the training data of the posterior; `details` has both digests."""
 
     code = "data-mismatch"
 
 
 class TooFewPointsError(GlleError):
-    """Fewer points than the neighbourhoods or the embedding need."""
+    """Fewer points than the neighborhoods or the embedding need."""
 
     code = "too-few-points"
 
 
 class DegenerateDataError(GlleError):
-    """All points equal: there is no neighbourhood to reconstruct from."""
+    """Data whose points are all equal."""
 
     code = "degenerate-data"
 
 
 class DisconnectedGraphError(GlleError):
-    """The kNN graph falls into components, which an embedding cannot relate to each other."""
+    """A kNN graph of several components, which an embedding cannot relate to each other."""
 
     code = "disconnected-graph"
 
 
 class ConvergenceError(GlleError):
-    """No solver of the chain passed the acceptance test."""
+    """Eigenpairs that fail the acceptance test with every solver."""
 
     code = "no-convergence"
 
 
 class MissingLibraryError(GlleError):
-    """An option that needs a library of an extra, which is not installed; `details` has both names."""
+    """An option that needs a library that is not installed; `details` has the library and its extra."""
 
     code = "missing-library"
 

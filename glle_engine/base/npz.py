@@ -1,4 +1,4 @@
-"""Arrays and a JSON head in one .npz file, without pickle."""
+"""Arrays and JSON metadata in one .npz file, without pickle."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HEAD = "head.json"
 
 
 def save(path: str | os.PathLike[str], head: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write `head` and `arrays` to `path`, which holds the old or the new content, never half, power cuts included."""
+    """Replace `path` atomically by a file of metadata and arrays; the file survives a power cut whole."""
     path = Path(path)
     encoded = np.frombuffer(json.dumps(head, allow_nan=False).encode(), np.uint8)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
@@ -38,12 +38,12 @@ def save(path: str | os.PathLike[str], head: dict[str, Any], arrays: Mapping[str
 
 
 def load(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return the head and the arrays of a file that `save` wrote.
+    """Return the metadata and the arrays of a file that `save` wrote.
 
     Raises
     ------
     StorageError
-        When the file is not one, or is damaged. A missing file is a FileNotFoundError.
+        When the file has another format, or is damaged. A missing file is a FileNotFoundError.
 
     """
     try:

@@ -212,12 +212,12 @@ class Specification:
 
 def require_known_names(specification: type[Specification], names: Iterable[str]) -> None:
     """Raise `InvalidParameterError` for names that are no parameters, with the closest ones."""
-    known = list(specification.parameters())
-    if unknown := sorted(set(map(str, names)) - set(known)):
-        close = [match for name in unknown for match in get_close_matches(name, known, 1)]
+    valid = list(specification.parameters())
+    if unknown := sorted(set(map(str, names)) - set(valid)):
+        close = [match for name in unknown for match in get_close_matches(name, valid, 1)]
         raise InvalidParameterError(
             f"Unknown parameters: {', '.join(unknown)}.",
-            remedy=(f"Did you mean {', '.join(close)}? " if close else "") + f"The parameters are {', '.join(known)}.",
+            remedy=(f"Did you mean {', '.join(close)}? " if close else "") + f"The parameters are {', '.join(valid)}.",
         )
 
 

@@ -1,4 +1,4 @@
-"""Progress of a long computation, told to whoever asked."""
+"""Progress reports of long computations."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import time
 from collections.abc import Callable, Iterator
 
 OnProgress = Callable[[int, int, str], None]
-"""Called with (done, total, stage) between blocks of work; what it raises leaves the computation."""
+"""Called with (done, total, stage) between blocks of work; an exception that it raises cancels the computation."""
 
 
 def silent(done: int, total: int, stage: str) -> None:
-    """Say nothing."""
+    """Ignore a progress report."""
 
 
 def blocks(n: int, size: int, stage: str, on_progress: OnProgress = silent) -> Iterator[slice]:
-    """Cut n points into slices of at most `size`, saying after each how many are done."""
+    """Yield slices of at most `size` of n points, and report each when it is done."""
     for start in range(0, n, size):
         stop = min(start + size, n)
         yield slice(start, stop)
@@ -22,21 +22,22 @@ def blocks(n: int, size: int, stage: str, on_progress: OnProgress = silent) -> I
 
 
 class StageClock:
-    """An `on_progress` that finds out how long each stage takes, and passes on what it is told.
+    """Progress callback that measures the time of each stage and forwards every report.
 
-    The time up to a call belongs to its stage; up to a call with done = 0, which begins a stage, to the one before.
+    The time up to a report belongs to its stage. A report with done = 0 begins a stage; earlier time belongs to the
+    previous one.
 
     Parameters
     ----------
     on_progress : callable
-        Whom to pass on to.
+        Receiver of the reports.
     clock : callable
-        What tells the seconds; the wall's by default, a processor's for who asks what a stage costs.
+        Clock in seconds; wall-clock time by default.
 
     Attributes
     ----------
     seconds : dict
-        By stage, in the order in which they came.
+        Time by stage, in order of appearance.
 
     """
 
@@ -48,13 +49,13 @@ class StageClock:
         self._since = clock()
 
     def __call__(self, done: int, total: int, stage: str) -> None:
-        """Note the time, and pass on."""
+        """Record the time, and forward the report."""
         self._spend(stage if done or not self._stage else self._stage)
         self._stage = stage
         self._on_progress(done, total, stage)
 
     def stop(self) -> dict[str, float]:
-        """Give what is left to the last stage, and return the seconds of all."""
+        """Assign the remaining time to the last stage, and return the seconds by stage."""
         self._spend(self._stage)
         return self.seconds
 

@@ -1,4 +1,4 @@
-"""Checks of data, and the unit in which they are computed."""
+"""Validation of data, and the unit in which they are computed."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _HASHED = 1 << 20  # entries at a time
 
 @dataclass(frozen=True, eq=False)
 class Unit:
-    """The unit in which data are computed: a power of two, without the features that are constant.
+    """Unit of computation: a power of two; features that are constant are left out.
 
     Attributes
     ----------
     exponent : int
-        The largest absolute value of a feature that varies lies in [2^(exponent - 1), 2^exponent).
+        The largest absolute value of a varying feature lies in [2^(exponent - 1), 2^exponent).
     varying : (d,) bool
         Features that are not constant; all of them if none varies.
     origin : (d,) float64
@@ -58,17 +58,17 @@ class Unit:
         return cls(int(np.frexp(reach)[1]), varying, np.where(varying, 0.0, least))
 
     def scaled(self, data: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the varying features over 2^exponent: exact, so that the unit of the data changes no bit."""
+        """Return the varying features over 2^exponent. The division is exact: the unit of the data changes no bit."""
         held = data if self.varying.all() else data[:, self.varying]
         return np.ascontiguousarray(np.ldexp(held, -self.exponent))
 
     def shifted(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return all features over 2^exponent, those that are constant in the data about their constant.
+        """Return all features over 2^exponent, constant features relative to their constants.
 
         Raises
         ------
         OutOfRangeError
-            If the points are so large that squared distances overflow.
+            If squared distances to the points overflow.
 
         """
         with np.errstate(over="ignore"):
@@ -77,27 +77,18 @@ class Unit:
         return places
 
     def restored(self, distances: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return distances in the unit of the data; raise `OutOfRangeError` if one is no number in it."""
+        """Return distances in the unit of the data; raise `OutOfRangeError` on overflow."""
         with np.errstate(over="ignore"):
-            found = np.ldexp(distances, self.exponent)
-        _require_near(found, float(np.finfo(np.float64).max))
-        return np.asarray(found)
+            restored = np.ldexp(distances, self.exponent)
+        _require_near(restored, float(np.finfo(np.float64).max))
+        return np.asarray(restored)
 
 
 def checked_data(X: ArrayLike, spec: FitSpec) -> NDArray[np.float64]:
-    """Return X as a C-contiguous float64 matrix in the unit in which a posterior is computed.
+    """Return X as a C-contiguous float64 matrix (n, c) in the unit in which a posterior is computed.
 
-    The constrained variant is free of the unit, so that its data are divided by a power of two, and constant features
-    are left out. The published variant is neither, so that its data are taken as given.
-
-    Parameters
-    ----------
-    X : (n, d) array-like
-    spec : FitSpec
-
-    Returns
-    -------
-    (n, c) float64, c the number of features that vary.
+    For the constrained variant, which does not depend on the unit, data are divided by a power of two, and constant
+    features are left out. For the published variant data are unchanged.
 
     Raises
     ------
@@ -110,7 +101,7 @@ def checked_data(X: ArrayLike, spec: FitSpec) -> NDArray[np.float64]:
 
 
 def in_unit(data: NDArray[np.float64], spec: FitSpec) -> NDArray[np.float64]:
-    """Return what `checked_data` does of a finite matrix."""
+    """Return `checked_data` of a finite matrix."""
     require_enough_points(len(data), spec)
     if spec.variant == "published":
         require_range(data)
@@ -119,7 +110,7 @@ def in_unit(data: NDArray[np.float64], spec: FitSpec) -> NDArray[np.float64]:
 
 
 def require_resolved(data: NDArray[np.float64], nearest: NDArray[np.int32], distances: NDArray[np.float64]) -> None:
-    """Raise `OutOfRangeError` if the squares of a whole neighborhood underflow beside the extent of the data.
+    """Raise `OutOfRangeError` if the squared distances of a whole neighborhood underflow.
 
     Parameters
     ----------
@@ -144,7 +135,7 @@ def require_resolved(data: NDArray[np.float64], nearest: NDArray[np.int32], dist
 
 
 def digest(data: NDArray[np.float64]) -> str:
-    """Return the SHA-256, in hexadecimal, of the shape and the entries of a matrix; -0 counts as 0."""
+    """Return the hexadecimal SHA-256 of the shape and the entries of a matrix; -0 counts as 0."""
     state = sha256(f"{data.shape[0]},{data.shape[1]};".encode())
     rows = max(1, _HASHED // data.shape[1])
     for start in range(0, len(data), rows):
@@ -153,28 +144,28 @@ def digest(data: NDArray[np.float64]) -> str:
 
 
 def require_training_data(X: ArrayLike, data_sha256: str | None) -> None:
-    """Raise `DataMismatchError` unless X is the data with this digest; a posterior without one accepts any data."""
+    """Raise `DataMismatchError` unless X has this digest; without a digest accept any data."""
     if data_sha256 is None:
         return
-    found = digest(finite_matrix(X))
-    if found != data_sha256:
+    actual = digest(finite_matrix(X))
+    if actual != data_sha256:
         raise DataMismatchError(
-            f"These are not the data that the posterior was fitted to: their SHA-256 is {found[:12]}..., that of the "
+            f"The data are not those of the fit: their SHA-256 is {actual[:12]}..., that of the "
             f"training data {data_sha256[:12]}....",
             remedy="Give the data of the fit, in their order and unit.",
-            details={"data_sha256": found, "expected": data_sha256},
+            details={"data_sha256": actual, "expected": data_sha256},
         )
 
 
 def checked_matrix(X: ArrayLike) -> NDArray[np.float64]:
-    """Return X as a C-contiguous float64 matrix whose squared distances are numbers, or raise the error."""
+    """Return X as a C-contiguous float64 matrix with finite squared distances, or raise a `GlleError`."""
     data = finite_matrix(X)
     require_range(data)
     return data
 
 
 def finite_matrix(X: ArrayLike) -> NDArray[np.float64]:
-    """Return X as a C-contiguous float64 matrix of finite numbers, or raise the error that names the remedy."""
+    """Return X as a C-contiguous float64 matrix of finite numbers, or raise a `GlleError`."""
     raw = np.asarray(X)
     if raw.dtype.kind not in "fiub":
         raise InvalidShapeError(
@@ -191,7 +182,7 @@ def finite_matrix(X: ArrayLike) -> NDArray[np.float64]:
 
 
 def require_finite(data: NDArray[np.float64], name: str) -> None:
-    """Raise `NotFiniteError`, with row and column of the first bad entry, unless all entries are finite."""
+    """Raise `NotFiniteError` with the row and column of the first entry that is not finite."""
     if not np.isfinite(data).all():
         row, column = (int(i) for i in np.argwhere(~np.isfinite(data))[0])
         raise NotFiniteError(
@@ -202,9 +193,9 @@ def require_finite(data: NDArray[np.float64], name: str) -> None:
 
 
 def require_range(data: NDArray[np.float64]) -> None:
-    """Raise `OutOfRangeError` where squared distances would overflow, or all underflow to 0."""
+    """Raise `OutOfRangeError` if squared distances overflow, or all underflow to 0."""
     largest = float(np.abs(data).max())
-    with np.errstate(over="ignore"):  # the extent of what is too large may be infinite
+    with np.errstate(over="ignore"):  # the extent of huge data may be infinite
         extent = float(np.ptp(data, axis=0).max())
     if largest > LARGEST or 0 < extent < SMALLEST:
         raise OutOfRangeError(
@@ -226,19 +217,19 @@ def _require_near(values: NDArray[np.float64], most: float) -> None:
 
 
 class OfNeighbors(Protocol):
-    """Parameters with neighbourhoods."""
+    """Parameters with neighborhoods."""
 
     @property
     def n_neighbors(self) -> int:
-        """The neighbours of a point, k."""
+        """The number of neighbors of a point, k."""
 
     @property
     def n_components(self) -> int:
-        """The dimensions, p."""
+        """The dimension of the embedding, p."""
 
 
 def require_enough_points(n: int, spec: OfNeighbors) -> None:
-    """Raise `TooFewPointsError` unless n points have k neighbours each and p dimensions between them."""
+    """Raise `TooFewPointsError` unless n > k and n >= p + 2."""
     if spec.n_neighbors >= n:
         raise TooFewPointsError(
             f"n_neighbors={spec.n_neighbors} needs more than {n} points.",

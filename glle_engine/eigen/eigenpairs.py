@@ -1,4 +1,4 @@
-"""A few eigenpairs, with how they were found."""
+"""Bottom eigenpairs with their diagnostics, and the acceptance test of all solvers."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Solver = Literal["lanes", "lanes-repinned", "lu", "lu-repinned", "lu-colamd", "shift-invert", "dense"]
-# | ||B v||^2 / lambda - 1 |: caught every failure where the forward residual caught none.
+# Bound of | ||B v||^2 / lambda - 1 |, which caught every failure; the forward residual caught none.
 ACCEPTED_DEVIATION = 1e-6
-# A draw whose own y nearly vanishes at the pin can pass the test above with an angle of 1e-5.
+# If y nearly vanishes at the pin, a draw can pass the test above with an angle of 1e-5.
 ACCEPTED_PIN = 1e-5
-# A pin whose |y| is above this share of the largest |y| costs no digits that another would keep.
+# Above this share of the largest |y| a pin is as accurate as any other.
 GOOD_PIN = 0.01
 MAX_STEPS = 60  # of the lanes
-LU_STEPS = 300  # of one problem alone: eigenvalues that lie close together need more than 60
+LU_STEPS = 300  # of a single problem: eigenvalues close together need more than 60
 
 
 @dataclass(frozen=True)
 class Eigenpairs:
-    """Bottom eigenpairs of M, the constant left out (constrained) or the first (published).
+    """Bottom eigenpairs of M without the constant (constrained) or without the first (published).
 
     Attributes
     ----------
@@ -31,10 +31,9 @@ class Eigenpairs:
         Exactly 0 for the null vectors of further closed classes.
     vectors : (n, m) float64, orthonormal
     diagnostics : dict
-        "solver" (which one of the chain passed), "steps" of Lanczos, "deviation" (the acceptance
-        test's figure), "pin" (the smallest |y_i| over the pins; 1 where there is none) and
-        "next_eigenvalue", the first one left out, an estimate that is good to some 1e-6 (None where
-        the solver gives none).
+        "solver" that was accepted, "steps" of Lanczos, "deviation" (the figure of the acceptance test), "pin" (the
+        smallest |y_i| over the pins; 1 without pins) and "next_eigenvalue", an estimate of the first one left out, good
+        to some 1e-6 (None if the solver gives none).
 
     """
 
@@ -52,14 +51,14 @@ def start_vector(n: int) -> NDArray[np.float64]:
 def refusal(
     deviation: float, steps: int, accepted: float = ACCEPTED_DEVIATION, *, rounding: float = 0.0, most: int = MAX_STEPS
 ) -> str | None:
-    """Return the reason why pairs found in so many steps are not accepted, or None if they are.
+    """Return the reason to reject eigenpairs, or None.
 
     Parameters
     ----------
     deviation : float
     steps : int
     accepted : float
-        The largest deviation accepted, exclusive.
+        The largest accepted deviation, exclusive.
     rounding : float
         The deviation that rounding of the weights alone can cause.
     most : int
@@ -72,5 +71,5 @@ def refusal(
 
 
 def pin_refusal(strength: float) -> str | None:
-    """Return why a pin with this |y| is not accepted, or None when it is."""
+    """Return the reason to reject a pin with this |y|, or None."""
     return None if strength >= ACCEPTED_PIN else f"pin {strength:.1e}"

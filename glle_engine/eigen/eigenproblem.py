@@ -1,7 +1,7 @@
 r"""Bottom eigenvectors of M = (I - W)^T (I - W), without forming M: the chain of solvers.
 
-M squares the condition number of :math:`B = I - W` and fills in. GLLE Eq. 37-43 ask for the p bottom eigenvectors other
-than the constant.
+M squares the condition number of :math:`B = I - W` and fills in. The embedding (GLLE Eq. 37-43) is the p bottom
+eigenvectors other than the constant.
 
 If the rows of W sum to one, B has the constant as right null vector, and one left null vector y for each closed class
 of the directed kNN graph. :math:`B' = B + e_i e_i^T`, with the pin i inside the class, has B's pattern and is

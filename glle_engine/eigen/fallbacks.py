@@ -84,12 +84,12 @@ def shift_invert(
 def _largest_of_inverse(matrix: csc_array, need: int, locked: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return orthonormal eigenvectors (need, n) of the largest eigenvalues of the inverse, orthogonal to `locked`.
 
-    One Krylov sequence sees one copy of a multiple eigenvalue; a new one, orthogonal to all vectors found, looks for
-    more until it finds none that is larger.
+    One Krylov sequence sees one copy of a multiple eigenvalue. Further sequences, orthogonal to all previous vectors,
+    search for more until none is larger.
     """
     n = matrix.shape[0]
     solve = _factor(matrix)
-    found, top = np.empty((0, n)), np.empty(0)
+    rows, top = np.empty((0, n)), np.empty(0)
     start, orthogonal = start_vector(n), locked
     for _ in range(need + 1):
 
@@ -101,14 +101,14 @@ def _largest_of_inverse(matrix: csc_array, need: int, locked: NDArray[np.float64
         values, vectors, _ = lanczos(inverse, start, need, orthogonal)
         vectors, values = vectors[: len(values)], values[:need]
         enough = len(top) >= need and values[0] <= top[need - 1] * (1 + 1e-9)
-        found, top = np.concatenate([found, vectors]), np.concatenate([top, values])
+        rows, top = np.concatenate([rows, vectors]), np.concatenate([top, values])
         best = np.argsort(-top, kind="stable")[:need]
-        found, top = found[best], top[best]
+        rows, top = rows[best], top[best]
         if enough:
             break
-        orthogonal = np.concatenate([locked, found])
+        orthogonal = np.concatenate([locked, rows])
         start = np.roll(start, 1)
-    return found
+    return rows
 
 
 def _factor(matrix: csc_array) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:

@@ -29,7 +29,7 @@ def lanczos(
     r"""Return the `wanted` largest eigenpairs of a symmetric positive semidefinite operator.
 
     Stops when every wanted Ritz pair :math:`(\theta, x)` has a residual of at most 1e-10 :math:`\theta`, or after
-    `max_steps`; whether the pairs are good enough is for the caller's acceptance test to say.
+    `max_steps`; the caller tests the result.
 
     Parameters
     ----------
@@ -39,18 +39,23 @@ def lanczos(
         Not zero. A fixed one makes the result a function of the operator.
     wanted : int
     locked : (m, n) float64
-        Orthonormal rows to which the range of the operator is orthogonal. The basis is kept orthogonal to them, since a
+        Orthonormal rows orthogonal to the range of the operator. The basis is kept orthogonal to them, because a
         rounding error along them grows from step to step.
     max_steps : int
 
     Returns
     -------
     values : (wanted + 1,) float64, descending
-        The last one is an estimate, from below (in ten steps good to 1e-6); fewer values where the
-        Krylov space is exhausted.
+        The last one is an estimate from below (in ten steps good to 1e-6); fewer values if the Krylov space is
+        exhausted.
     vectors : (wanted, n) float64, orthonormal rows
     steps : int
         Applications of the operator.
+
+    Raises
+    ------
+    FloatingPointError
+        If the operator is not finite.
 
     """
     n = len(start)
@@ -61,9 +66,9 @@ def lanczos(
     diagonal, off = np.empty(max_steps), np.empty(max_steps)
     for step in range(max_steps):
         image = apply(basis[step])
-        known = basis[: step + 1]
-        diagonal[step] = project_out(known, image)[step]
-        project_out(known, image)
+        previous = basis[: step + 1]
+        diagonal[step] = project_out(previous, image)[step]
+        project_out(previous, image)
         project_out(locked, image)
         off[step] = norm(image)
         size = step + 1
@@ -76,7 +81,7 @@ def lanczos(
             top = slice(None, -wanted - 1, -1)  # the largest come last
             residual = off[step] * np.abs(ritz[-1, top])
             if exhausted or size == max_steps or np.all(residual <= TOLERANCE * values[top]):
-                return values[: -wanted - 2 : -1], combination(ritz[:, top].T, known), size
+                return values[: -wanted - 2 : -1], combination(ritz[:, top].T, previous), size
         if size == len(basis):
             basis = np.concatenate([basis, np.empty_like(basis)])
         basis[size] = image / off[step]

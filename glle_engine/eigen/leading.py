@@ -1,4 +1,4 @@
-"""The leading eigenpairs of a dense symmetric matrix: some by Lanczos, all of a small one."""
+"""Leading eigenpairs of a dense symmetric matrix, by Lanczos or, for a small one, by LAPACK."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
 
 DENSE_UP_TO = 600  # rows up to which LAPACK is as fast as Lanczos
-MAX_RESTARTS = 60  # of Lanczos; a spectrum that needs more is flat, and LAPACK's
-TOLD_EVERY = 8  # products with the matrix between two words on progress
-ACCEPTED_GAIN = 1e-8  # relative: an eigenvalue larger than the last by more was missed
+MAX_RESTARTS = 60  # of Lanczos; a spectrum that needs more is flat and left to LAPACK
+REPORT_EVERY = 8  # products with the matrix between progress reports
+ACCEPTED_GAIN = 1e-8  # relative: Lanczos missed an eigenvalue that exceeds the last by more
 
 
 def leading_eigenpairs(
     matrix: NDArray[np.float64], count: int, on_progress: OnProgress
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the `count` largest eigenvalues, descending, and their vectors, of a positive semidefinite matrix or near.
+    """Return the `count` largest eigenvalues, descending, and their vectors, of a nearly positive semidefinite matrix.
 
-    Lanczos cannot see the copies of a multiple eigenvalue, so the rest is searched for one that was missed; then, and
-    where Lanczos is slow, LAPACK answers.
+    Lanczos cannot see the copies of a multiple eigenvalue, so that a second run searches for missed ones. LAPACK
+    computes the result if one was missed, and if Lanczos is slow.
 
     Parameters
     ----------
@@ -47,36 +47,24 @@ def leading_eigenpairs(
     """
     m = len(matrix)
     on_progress(0, 1, "eigenvectors")
-    found = None if m <= DENSE_UP_TO or count > m // 10 else _lanczos(matrix, count, on_progress)
-    if found is None:
+    pairs = None if m <= DENSE_UP_TO or count > m // 10 else _lanczos(matrix, count, on_progress)
+    if pairs is None:
         values, vectors = eigenpairs_between(matrix, m - count, m - 1)
-        found = values[::-1], vectors[:, ::-1]
+        pairs = values[::-1], vectors[:, ::-1]
     on_progress(1, 1, "eigenvectors")
-    return found
+    return pairs
 
 
 def eigenpairs_between(
     matrix: NDArray[np.float64], first: int, last: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return eigenpairs `first` to `last` of a dense symmetric matrix, ascending, the last included.
+    """Return eigenpairs `first` to `last`, inclusive, of a dense symmetric matrix (m, m), ascending.
 
-    LAPACK's partial solver may return fewer pairs of a highly multiple eigenvalue; a full decomposition then answers.
-
-    Parameters
-    ----------
-    matrix : (m, m) float64, symmetric
-    first, last : int
-        0 <= first <= last < m.
-
-    Returns
-    -------
-    values : (last - first + 1,) float64
-    vectors : (m, last - first + 1) float64, orthonormal
-
+    LAPACK's partial solver may return fewer pairs of a highly multiple eigenvalue; a full decomposition follows then.
     """
     values, vectors = eigh(matrix, subset_by_index=(first, last))
     if len(values) <= last - first:
-        values, vectors = (found[..., first : last + 1] for found in eigh(matrix))
+        values, vectors = (part[..., first : last + 1] for part in eigh(matrix))
     return values, vectors
 
 
@@ -84,7 +72,7 @@ def least_eigenvalue(matrix: NDArray[np.float64], largest: float, on_progress: O
     """Return the least eigenvalue of a symmetric matrix to some 1e-6 of `largest`, an upper bound of the spectrum."""
     m = len(matrix)
     if m > DENSE_UP_TO and largest > 0:
-        # The bottom is a cluster about 0, which no relative tolerance suits: it is moved to -1.
+        # A relative tolerance does not suit a cluster about 0, so that the shift moves the bottom to -1.
         values = _extreme(lambda v: matrix @ v / largest - v, m, 1, on_progress, tolerance=1e-6, which="SA")
         if values is not None:
             return float(largest * (values[0][0] + 1))
@@ -94,12 +82,12 @@ def least_eigenvalue(matrix: NDArray[np.float64], largest: float, on_progress: O
 def _lanczos(
     matrix: NDArray[np.float64], count: int, on_progress: OnProgress
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-    """Return what Lanczos finds, None where it does not converge or misses one."""
+    """Return the eigenpairs that Lanczos finds, or None if it does not converge or misses one."""
     m = len(matrix)
-    found = _extreme(lambda v: matrix @ v, m, count, on_progress, tolerance=0.0)
-    if found is None:
+    pairs = _extreme(lambda v: matrix @ v, m, count, on_progress, tolerance=0.0)
+    if pairs is None:
         return None
-    values, vectors = found[0][::-1], found[1][:, ::-1]
+    values, vectors = pairs[0][::-1], pairs[1][:, ::-1]
     rest = _extreme(lambda v: matrix @ v - vectors @ (values * (vectors.T @ v)), m, 1, on_progress, tolerance=1e-3)
     if rest is None or rest[0][0] > values[-1] * (1 + ACCEPTED_GAIN):
         return None
@@ -118,14 +106,14 @@ def _extreme(
     """Return eigenvalues at one end of a spectrum, ascending, and their vectors; None without convergence."""
     products = 0
 
-    def told(v: NDArray[np.float64]) -> NDArray[np.float64]:
+    def reported(v: NDArray[np.float64]) -> NDArray[np.float64]:
         nonlocal products
         products += 1
-        if products % TOLD_EVERY == 0:
+        if products % REPORT_EVERY == 0:
             on_progress(0, 1, "eigenvectors")
         return product(v.ravel())
 
-    operator = LinearOperator((m, m), matvec=told, dtype=np.float64)
+    operator = LinearOperator((m, m), matvec=reported, dtype=np.float64)
     try:
         values, vectors = eigsh(
             operator, count, which=which, v0=start_vector(m), tol=tolerance, maxiter=MAX_RESTARTS, ncv=2 * count + 20

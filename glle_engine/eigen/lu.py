@@ -25,7 +25,7 @@ _EXACT = 1e-9  # deviation above which eigenpairs are refined
 
 
 class LU(Protocol):
-    """Factors of B'^T: SuperLU's, `glle_engine.linalg.sparse_lu` or `glle_engine.eigen.batched.numeric.single`."""
+    """Factors of B'^T by SuperLU, `glle_engine.linalg.sparse_lu` or `glle_engine.eigen.batched.numeric.single`."""
 
     def solve(self, b: NDArray[np.float64], trans: str = "N") -> NDArray[np.float64]:
         """Solve B'^T x = b, or B' x = b for trans="T", for (n,) or (n, m)."""
@@ -33,7 +33,7 @@ class LU(Protocol):
 
 @dataclass(frozen=True)
 class Factored:
-    """B'^T = L U in an order, position j of which is point order[j]; `inverse` is the inverse order."""
+    """Factors of B'^T in an order, position j of which is point order[j]; `inverse` is the inverse order."""
 
     pattern: Pattern
     weights: NDArray[np.float64]
@@ -43,7 +43,7 @@ class Factored:
     inverse: NDArray[np.int32]
 
     def null_left(self) -> NDArray[np.float64]:
-        """Return y of each pin's class (n, c), orthonormal: B'^-T e_i, normalised."""
+        """Return y of each pin's class (n, c), orthonormal: B'^-T e_i, normalized."""
         units = np.zeros((len(self.inverse), len(self.pins)))
         units[self.inverse[self.pins], np.arange(len(self.pins))] = 1.0
         null = np.asarray(self.lu.solve(units))[self.inverse]
@@ -84,7 +84,7 @@ class Factored:
             project_out(locked, x)
             return x
 
-        found = np.empty((0, n))
+        ritz = np.empty((0, n))
         top = np.empty(0)
         steps, following = 0, None
         need = wanted - first if null is not None else wanted + 1
@@ -96,20 +96,20 @@ class Factored:
                 raise FloatingPointError("the operator is singular to rounding")
             following, values = (float(1 / values[need]) if len(values) > need else None), values[:need]
             enough = len(top) >= need and values[0] <= top[need - 1] * (1 + 1e-9)
-            found, top = np.concatenate([found, vectors]), np.concatenate([top, values])
+            ritz, top = np.concatenate([ritz, vectors]), np.concatenate([top, values])
             best = np.argsort(-top, kind="stable")[:need]
-            found, top = found[best], top[best]
+            ritz, top = ritz[best], top[best]
             if not exhaustive or enough:
                 break
-            locked = np.concatenate([right, found])
+            locked = np.concatenate([right, ritz])
             start = np.roll(start, 1)
-        values, deviation = 1 / top, self._deviation(found, top)
+        values, deviation = 1 / top, self._deviation(ritz, top)
         if not deviation < _EXACT:
-            found, values = self._refined(found, left, right)
+            ritz, values = self._refined(ritz, left, right)
             deviation = float(np.abs(values * top - 1).max(initial=0.0))
             if not deviation < ACCEPTED_DEVIATION:  # too close to the machine precision for an estimate
                 following = None
-        vectors = found[:, self.inverse].T
+        vectors = ritz[:, self.inverse].T
         if null is None:
             values, vectors = values[1:], vectors[:, 1:]
         else:
@@ -121,24 +121,24 @@ class Factored:
             {"steps": steps, "deviation": deviation, "next_eigenvalue": following},
         )
 
-    def _deviation(self, found: NDArray[np.float64], top: NDArray[np.float64]) -> float:
-        return float(np.abs(self._images(found) * top - 1).max(initial=0.0))
+    def _deviation(self, ritz: NDArray[np.float64], top: NDArray[np.float64]) -> float:
+        return float(np.abs(self._images(ritz) * top - 1).max(initial=0.0))
 
-    def _images(self, found: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _images(self, ritz: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return |B v|^2 of rows v."""
-        image = self.pattern.apply(self.weights, found[:, self.inverse].T)
+        image = self.pattern.apply(self.weights, ritz[:, self.inverse].T)
         return np.asarray((image * image).sum(axis=0))
 
     def _refined(
-        self, found: NDArray[np.float64], left: NDArray[np.float64], right: NDArray[np.float64]
+        self, ritz: NDArray[np.float64], left: NDArray[np.float64], right: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Apply M^+ once more to rows, with iterative refinement of both solves; return them and their |B v|^2.
 
-        Removing the constant from a solution leaves rounding errors of the constant's size. These matter if B has
-        singular values near the machine precision.
+        The removal of the constant from a solution leaves rounding errors of the constant's size. These matter if B
+        has singular values near the machine precision.
         """
-        rows = np.empty_like(found)
-        for i, v in enumerate(found):
+        rows = np.empty_like(ritz)
+        for i, v in enumerate(ritz):
             z = np.asarray(self.lu.solve(v))
             project_out(left, z)
             residual = v - self.pattern.apply_transposed(self.weights, z[self.inverse])[self.order]

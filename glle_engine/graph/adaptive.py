@@ -1,16 +1,16 @@
-r"""Neighbourhoods that are as large as the data are flat: of the k candidates of a point, those near its tangent plane.
+r"""Adaptive neighborhoods: of the k candidates of a point, those near its tangent plane.
 
 For a point with its m nearest candidates, :math:`\sigma_1 \ge \sigma_2 \ge \dots` the singular values of their
 positions about their mean,
 
 .. math:: r_i^{(m)} = \Big(\sum_{j > p} \sigma_j^2 \Big/ \sum_{j \le p} \sigma_j^2\Big)^{1/2}
 
-says how far they are from a plane of p dimensions (Zhang, Wang and Zha 2012, *Adaptive Manifold Learning*). As there, a
-neighbourhood that is not flat is *contracted*, from its farthest candidate on, and then *expanded* again by the
-candidates that lie along the plane of what was kept: those whose distance from it is at most :math:`\eta` times their
-distance along it. Flat is what most are: :math:`r_i^{(m)} \le \eta_m`, :math:`\eta_m` twice the median of
-:math:`r^{(m)}` over all points, and at least .05. So where no neighbourhood differs much from the others, few
-candidates are dropped; a short circuit, between two turns of a roll, is as far from the plane as can be.
+measures their distance from a plane of p dimensions (Zhang, Wang and Zha 2012, *Adaptive Manifold Learning*). As in
+that paper, a neighborhood that is not flat is *contracted*, from its farthest candidate on, and then *expanded* again
+by the candidates along the plane of the kept ones: those whose distance from it is at most :math:`\eta` times their
+distance along it. A neighborhood is flat if :math:`r_i^{(m)} \le \eta_m`, :math:`\eta_m` twice the median of
+:math:`r^{(m)}` over all points, and at least .05. If no neighborhood differs much from the others, few candidates are
+dropped. A short circuit between two turns of a roll is far from the plane.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def kept_candidates(
     kept : (n, k) bool
         At least the p + 2 nearest of each point, and all where k is no larger.
     thresholds : (k + 1,) float64
-        eta_m by neighborhood size m, for `kept_of_new`; the last one computed also stands for smaller sizes.
+        eta_m by neighborhood size m, for `kept_of_new`; the last one computed also applies to smaller sizes.
 
     """
     n, k = nearest.shape
@@ -80,13 +80,13 @@ def kept_of_new(
     thresholds: NDArray[np.float64],
     n_components: int,
 ) -> NDArray[np.bool_]:
-    """Select the neighbors (m, k) of new points (m, d) among their candidates, each point by itself.
+    """Select the neighbors (m, k) of new points (m, d) among their candidates, each point independently.
 
     Parameters
     ----------
     points : (m, d) float64
     X : (n, d) float64
-        The data that the thresholds are of.
+        The data of the thresholds.
     nearest : (m, k) int32
         Rows of X, nearest first.
     thresholds : (k + 1,) float64
@@ -108,7 +108,7 @@ def kept_of_new(
 
 
 def _least(k: int, p: int) -> int:
-    """Return the size that no neighborhood falls below."""
+    """Return the minimum size of a neighborhood."""
     return min(k, p + 2)
 
 

@@ -1,4 +1,4 @@
-"""How the kNN graph hangs together: components, closed classes, the k that connects."""
+"""Connectivity of the kNN graph: components, closed classes, the smallest k that connects."""
 
 from __future__ import annotations
 
@@ -22,14 +22,9 @@ _SEARCH_ENTRIES = 100_000_000
 
 
 def edges(nearest: NDArray[np.int32], kept: NDArray[np.bool_] | None) -> NDArray[np.int32]:
-    """Return the neighbours that are, as a graph of as many columns: who was dropped, the first kept stands in for.
+    """Return the graph of the kept candidates; a row's first kept neighbor replaces its dropped ones. Shape (n, k).
 
-    Parameters
-    ----------
-    nearest : (n, k) int32
-    kept : (n, k) bool or None
-        At least one of each row.
-
+    `nearest` is (n, k) int32; `kept` (n, k) bool has at least one True in each row, or is None.
     """
     if kept is None:
         return nearest
@@ -37,35 +32,16 @@ def edges(nearest: NDArray[np.int32], kept: NDArray[np.bool_] | None) -> NDArray
 
 
 def components(neighbors: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Label the weak components of a kNN graph.
-
-    Parameters
-    ----------
-    neighbors : (n, k) int
-
-    Returns
-    -------
-    (n,) int32, the component of each point.
-
-    """
+    """Label the weak components of a kNN graph (n, k); returns (n,) int32."""
     return np.asarray(connected_components(_adjacency(neighbors), directed=True, connection="weak")[1])
 
 
 def closed_classes(neighbors: NDArray[np.int32]) -> list[NDArray[np.intp]]:
-    r"""List the closed strong components of the directed kNN graph.
+    """List the closed strong components of the directed kNN graph (n, k) as index arrays, by smallest index.
 
-    A class is closed when no edge leaves it. The left null space of :math:`I - W`, for weights W on
-    this graph whose rows sum to one, has one dimension per closed class, and its vectors live there
-    only; more than one means as many functions that LLE cannot tell from the constant.
-
-    Parameters
-    ----------
-    neighbors : (n, k) int
-
-    Returns
-    -------
-    list of index arrays, one a class, in the order of their smallest index.
-
+    A class is closed if no edge leaves it. The left null space of :math:`I - W`, for weights W on this graph whose
+    rows sum to one, has one dimension for each closed class, and its vectors vanish outside the classes. With c
+    classes LLE cannot distinguish c - 1 further functions from the constant.
     """
     count, label = connected_components(_adjacency(neighbors), directed=True, connection="strong")
     leaves = (label[neighbors] != label[:, None]).any(axis=1)
@@ -81,7 +57,7 @@ def smallest_connecting_k(X: NDArray[np.float64], n_neighbors: int, search: Sear
     Returns
     -------
     int or None
-        None when no k whose graph has at most 100 million edges connects.
+        None if no k whose graph has at most 100 million edges connects.
 
     """
     n = len(X)
@@ -129,7 +105,7 @@ def require_connected(X: NDArray[np.float64], nearest: NDArray[np.int32]) -> Non
     remedy = (
         f"The smallest n_neighbors that connects it is {enough}."
         if enough
-        else "No n_neighbors of reasonable size connects it: embed each component as data of its own."
+        else "No n_neighbors of reasonable size connects it: embed each component as a separate data set."
     )
     raise DisconnectedGraphError(
         f"With n_neighbors={k} the graph falls into {count} components.",

@@ -1,15 +1,14 @@
-r"""The k nearest neighbours of nearly every point, by a graph that is walked: search="approximate" (extra `ann`).
+"""Approximate nearest neighbors by a navigable graph: search="approximate" (extra `ann`).
 
 A hierarchical navigable small world (Malkov and Yashunin 2018) keeps for each point some M links to points near it, on
-levels that thin out upwards; a search walks along links to ever nearer points, with the `EF_SEARCH` nearest met so far
-in hand. It looks at a small part of the data: n searches cost some n log n, where the exact ones cost n^2. What it
-misses it misses silently, so `measured_recall` searches a sample exactly and says what share was found. One failing
-shows by itself: a walk that ends far from its point, with strangers in hand, has not met the point itself either. Such
-points are searched exactly.
+levels that thin out upwards. A search walks along links to ever nearer points and keeps the `EF_SEARCH` nearest so
+far. It reads a small part of the data: n searches cost some n log n, exact ones n^2. Misses are silent, so that
+`measured_recall` searches a sample exactly and reports the share found. One failure is visible: a walk that ends far
+from its point has not met the point itself either. Such points are searched exactly.
 
-faiss keeps the points in float32. They are centred and scaled by a power of two first, which makes the search the same
-after a shift, and under any unit; it gives candidates only, whose distances are computed again in float64. Exact
-duplicates enter the graph once, because many copies of a point link to each other only, where the walk ends.
+faiss keeps the points in float32. They are centered and scaled by a power of two first, so that the search does not
+change with a shift or a unit. It gives candidates only; their distances are computed again in float64. Exact
+duplicates enter the graph once, because many copies of a point link only to each other, and walks end among them.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ EF_CONSTRUCTION = 200
 EF_SEARCH = 96
 SAMPLE = 500
 _SLACK = 4
-_ROUNDING = 2.0**-21  # eight times what float32 loses of a difference of coordinates below 1
+_ROUNDING = 2.0**-21  # eight times the rounding of float32 in a difference of coordinates below 1
 _BLOCK = 2048
 
 
@@ -45,9 +44,8 @@ def required_faiss() -> Any:
         import faiss  # noqa: PLC0415 # an extra, and a third of a second
     except ImportError as error:
         raise MissingLibraryError(
-            "search='approximate' needs faiss, which is not installed here.",
-            remedy="Install it with pip install 'glle[ann]' (for the service: where the workers run), or use "
-            "search='exact'.",
+            "search='approximate' needs faiss, which is not installed.",
+            remedy="Install it with pip install 'glle[ann]' (for the service: on the workers), or use search='exact'.",
             details={"library": "faiss", "extra": "ann"},
         ) from error
     return faiss
@@ -58,10 +56,10 @@ def approximate_kneighbors(
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Return k points near each point in Euclidean distance, nearly all of them the nearest, itself left out.
 
-    The same data give the same result on a machine, with any number of threads: links are made by one thread, walked by
-    all. (Other vector instructions round differently; there single neighbours may differ.) Data that a walk would see
-    all of are searched exactly, and so are points whose walk finds too few, or not the point itself: it went astray.
-    So are points closer together than float32 can tell.
+    The same data give the same result on a machine, with any number of threads: one thread makes the links, all walk
+    them. Other vector instructions round differently, so that single neighbors may differ on another machine. The
+    search is exact for small data, for points whose walk misses neighbors or the point itself, and for points closer
+    together than float32 can resolve.
 
     Parameters
     ----------
@@ -69,7 +67,7 @@ def approximate_kneighbors(
     n_neighbors : int
         k < n.
     on_progress
-        Called with (done, n, "neighbors"): half of it is the links, half the searches.
+        Called with (done, n, "neighbors"): the first half is the links, the second the searches.
 
     Returns
     -------
@@ -106,9 +104,13 @@ def approximate_kneighbors(
     start = 0
     for stop in _stops(len(places)):
         own = np.arange(start, stop)
-        square, found = graph.search(places[own], taken, params=parameters)
-        home = (found >= 0).all(axis=1) & (found == own[:, None]).any(axis=1) & (square[:, -1] > d * _ROUNDING**2)
-        near, apart = _nearest_first(X, distinct.first, own[home], found[home])
+        square, candidates = graph.search(places[own], taken, params=parameters)
+        home = (
+            (candidates >= 0).all(axis=1)
+            & (candidates == own[:, None]).any(axis=1)
+            & (square[:, -1] > d * _ROUNDING**2)
+        )
+        near, apart = _nearest_first(X, distinct.first, own[home], candidates[home])
         _expand(distinct, own[home], near, apart, indices, distances)
         lost += [distinct.members(group) for group in own[~home]]
         start = stop
@@ -122,16 +124,16 @@ def approximate_kneighbors(
 def measured_recall(
     X: NDArray[np.float64], distances: NDArray[np.float64], on_progress: OnProgress = silent
 ) -> tuple[float, int]:
-    """Return the share of true neighbours among those found, and the number of points it was measured on.
+    """Return the share of true neighbors among those of a search, and the number of points of the sample.
 
-    A neighbour is true when it is no farther than the k-th of an exact search, so that ties cost nothing. The sample
+    A neighbor is true if it is no farther than the k-th of an exact search, so that ties cost nothing. The sample
     depends on n alone.
 
     Parameters
     ----------
     X : (n, d) float64
     distances : (n, k) float64
-        To the neighbours found.
+        To the neighbors of the search.
     on_progress
         Called with (points done, points in the sample, "recall").
 
@@ -175,24 +177,24 @@ def _in_float32(X: NDArray[np.float64]) -> NDArray[np.float32]:
 
 
 def _nearest_first(
-    X: NDArray[np.float64], first: NDArray[np.intp], own: NDArray[np.intp], found: NDArray[np.int64]
+    X: NDArray[np.float64], first: NDArray[np.intp], own: NDArray[np.intp], candidates: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Sort what was found (b, taken) of each group by (distance, index), its own group in front."""
-    apart = distances_between(X[first[own]], X, first[found])
-    apart[found == own[:, None]] = -1.0  # before others that are nearer than a square can tell
-    order = np.lexsort((found, apart), axis=1)
-    return np.take_along_axis(found, order, axis=1), np.maximum(np.take_along_axis(apart, order, axis=1), 0.0)
+    """Sort the candidates (b, taken) of each group by (distance, index), its own group in front."""
+    apart = distances_between(X[first[own]], X, first[candidates])
+    apart[candidates == own[:, None]] = -1.0  # before others whose squared distance underflows
+    order = np.lexsort((candidates, apart), axis=1)
+    return np.take_along_axis(candidates, order, axis=1), np.maximum(np.take_along_axis(apart, order, axis=1), 0.0)
 
 
 def _stops(n: int) -> Iterator[int]:
-    """Yield where blocks of points end."""
+    """Yield the ends of blocks of points."""
     yield from range(_BLOCK, n, _BLOCK)
     yield n
 
 
 @contextmanager
 def _one_thread(faiss: Any) -> Iterator[None]:
-    """Let faiss use one thread: with several, links depend on who comes first."""
+    """Limit faiss to one thread, because links depend on the order of insertion."""
     before = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)
     try:

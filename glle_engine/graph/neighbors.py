@@ -87,7 +87,7 @@ def kneighbors_to(
 def _search(
     data: NDArray[np.float64], points: NDArray[np.float64], own: NDArray[np.intp], k: int, on_progress: OnProgress
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Return the k nearest rows of data to points (m, d), `own` (m,) left out; -1 for none."""
+    """Return the k nearest rows of data to points (m, d), without row own[i] for point i; -1 for none."""
     unit = unit_of(data)
     if unit != 1.0:
         data, points = data / unit, points / unit
@@ -103,13 +103,7 @@ def _search(
 
 
 class _Tree:
-    """A KD-tree, whose candidates are ordered by (distance, index) and completed where the k-th is tied.
-
-    Parameters
-    ----------
-    data : (n, d) float64
-
-    """
+    """KD-tree whose candidates are ordered by (distance, index) and completed if the k-th is tied."""
 
     def __init__(self, data: NDArray[np.float64]) -> None:
         self._data = data
@@ -138,8 +132,8 @@ class _Tree:
     def _of_candidates(
         self, points: NDArray[np.float64], own: NDArray[np.intp], k: int, taken: int
     ) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.bool_]]:
-        """Return the nearest of so many candidates, and whether others may be as near as the k-th."""
-        reached, candidates = (np.reshape(found, (len(points), taken)) for found in self._tree.query(points, taken))
+        """Return the nearest of `taken` candidates, and whether others may be as near as the k-th."""
+        reached, candidates = (np.reshape(part, (len(points), taken)) for part in self._tree.query(points, taken))
         indices, distances = nearest_among(points, self._data, candidates, own, k)
         is_open = distances[:, -1] * (1 + _ROUNDING) >= reached[:, -1]
         return indices, distances, is_open & (taken < len(self._data))
@@ -147,7 +141,7 @@ class _Tree:
     def _among_copies(
         self, rows: NDArray[np.intp], is_copy: NDArray[np.bool_], own: NDArray[np.intp], indices: NDArray[np.int32]
     ) -> NDArray[np.intp]:
-        """Write the first k copies of points with more than k copies; return the rows that are left."""
+        """Write the first k copies of points with more than k copies; return the other rows."""
         distinct, k = Distinct.of(self._data), indices.shape[1]
         groups = distinct.group[indices[rows, 0]]
         is_copy = is_copy & (distinct.size[groups] > k)
@@ -164,7 +158,7 @@ class _Tree:
         indices: NDArray[np.int32],
         distances: NDArray[np.float64],
     ) -> None:
-        """Order all rows of data within the k-th distance, which is known, of some points."""
+        """Order all rows of data within the k-th distance of some points."""
         if not len(rows):
             return
         k = indices.shape[1]

@@ -1,4 +1,4 @@
-"""Who finds the neighbours, exact search or an approximate one, and what the diagnostics say of it."""
+"""Choice of the neighbor search, exact or approximate, and its diagnostics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CHOOSING = 400
 def neighbors_by(
     search: Search, X: NDArray[np.float64], n_neighbors: int, on_progress: OnProgress = silent
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Return neighbours and distances (n, k) by the search that was asked for.
+    """Return neighbors and distances (n, k) by the exact or the approximate search.
 
     See `glle_engine.graph.neighbors.kneighbors` and `glle_engine.graph.hnsw.approximate_kneighbors`.
     """
@@ -36,7 +36,7 @@ def neighbors_by(
 def search_figures(
     search: Search, X: NDArray[np.float64], distances: NDArray[np.float64], on_progress: OnProgress = silent
 ) -> dict[str, Any]:
-    """Return what is told of an approximate search: its measured recall, and by what it was made; else nothing."""
+    """Return the recall and the library of an approximate search; nothing for an exact one."""
     if search == "exact":
         return {}
     recall, points = measured_recall(X, distances, on_progress)
@@ -45,7 +45,7 @@ def search_figures(
 
 
 def search_notes(figures: dict[str, Any]) -> list[Note]:
-    """Return the notes on an approximate search, and on an exact one that was large."""
+    """Return the notes on an approximate search, or on a large exact one."""
     n, d, recall = figures["n_points"], figures["n_features"], figures.get("neighbor_recall")
     if recall is None:
         if d <= KD_TREE_MAX_FEATURES or n * n * (_CHOOSING + d) <= LARGE:
@@ -58,13 +58,13 @@ def search_notes(figures: dict[str, Any]) -> list[Note]:
                 "how many.",
             )
         ]
-    measured = f"of the true ones {_share(recall)} were found (measured on {figures['neighbor_recall_points']} points)"
+    measured = f"recall {_share(recall)} (measured on {figures['neighbor_recall_points']} points)"
     if recall >= LOW_RECALL:
         return [Note("approximate-neighbors", f"Neighbours are approximate: {measured}.")]
     return [
         Note(
             "low-neighbor-recall",
-            f"Neighbours are approximate, and too many were missed: {measured}. The graph, and what rests on it, may "
+            f"Neighbours are approximate, and too many were missed: {measured}. The graph and its embedding may "
             "differ from that of the nearest neighbours: use search='exact', or fewer dimensions (the data by their "
             "principal components), which are easier to search.",
         )
@@ -72,5 +72,5 @@ def search_notes(figures: dict[str, Any]) -> list[Note]:
 
 
 def _share(recall: float) -> str:
-    """Write a share with three digits, rounded down: only all is 1."""
+    """Format a share with three digits, rounded down, so that only 1 is 1.0."""
     return "1.0" if recall == 1 else f"{int(recall * 1000) / 1000:.3f}".lstrip("0")

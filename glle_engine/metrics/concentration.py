@@ -1,7 +1,7 @@
-r"""Collapsed embeddings: few points hold most of the extent, the others lie close together.
+r"""Collapsed embeddings: few points hold most of the extent, and the others lie close together.
 
 The participation ratio of the squared distances :math:`e_i = |y_i - \bar y|^2` from the mean,
-:math:`(\sum e_i)^2 / \sum e_i^2`, is the number of points among which the extent is shared: n if all are as far, 1 if
+:math:`(\sum e_i)^2 / \sum e_i^2`, is the number of points that share the extent: n if all are equally far, 1 if
 one point holds it.
 """
 
@@ -23,7 +23,7 @@ CONCENTRATED = 0.1
 
 
 def participation_ratio(Y: NDArray[np.float64]) -> float:
-    """Return the number of points among which the extent of an embedding Y (n, p) is shared, from 1 to n; 0 of none."""
+    """Return the number of points that share the extent of an embedding Y (n, p), from 1 to n; 0 without extent."""
     off = Y - Y.mean(axis=0)
     off = off / power_of_two(float(np.abs(off).max()))
     energy = (off * off).sum(axis=1)
@@ -32,7 +32,7 @@ def participation_ratio(Y: NDArray[np.float64]) -> float:
 
 
 def concentration_notes(Y: NDArray[np.float64]) -> tuple[Note, ...]:
-    """Return the note on an embedding that is collapsed."""
+    """Return the note on a collapsed embedding."""
     n, shared = len(Y), participation_ratio(Y)
     if shared >= CONCENTRATED * n:
         return ()

@@ -1,18 +1,18 @@
-r"""How well a smooth random map from the embedding explains the data: the GP-LVM log likelihood.
+r"""GP-LVM log likelihood: the fit of a smooth random map from the embedding to the data.
 
-In the Gaussian process latent variable model each feature of the centred data X is a Gaussian process on the embedding
-Y, all with one covariance
+In the Gaussian process latent variable model each feature of the centered data X is a Gaussian process on the
+embedding Y, all with one covariance
 
 .. math:: K_{ij} = a \exp(-\tfrac{g}{2} |y_i - y_j|^2) + b + s \delta_{ij}
 
-(radial basis, bias, white), Y centred and each column of unit variance, so that
+(radial basis, bias, white), Y centered and each column of unit variance, so that
 
 .. math:: \log p(X | Y) = -\tfrac{d}{2} \log |K| - \tfrac12 tr(K^{-1} X X^T) - \tfrac{n d}{2} \log 2 \pi,
 
 at the a, g, b, s that maximise it (Lawrence 2005, JMLR 6, Eq. 7; as a score of embeddings: Lawrence, arXiv 1010.4830,
 section 4). It is a density, so that only embeddings of the same data, in the same units, compare.
 
-Factorisations by LAPACK, exponentials and the ascent round as the processor's kernels do: on another processor the
+LAPACK's factorisations, exponentials and the ascent depend on the processor's kernels: on another processor the
 score may differ in its last digits, and by the tolerance of the ascent.
 """
 
@@ -42,13 +42,13 @@ _EVALUATIONS = 200
 _INVERSE_WIDTHS = (0.1, 1.0, 10.0, 100.0)
 _NOISES = (1e-1, 1e-3)
 _BIAS = 1e-2
-# Log bounds. Variances are shares of that of the data: below 1e-8 rounding would decide about K.
+# Log bounds. Variances are shares of that of the data; below 1e-8 rounding would determine K.
 _BOUNDS = tuple((np.log(low), np.log(high)) for low, high in ((1e-6, 1e6), (1e-6, 1e8), (1e-8, 1e4), (1e-8, 1e2)))
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """The covariance of one feature at the points of an embedding.
+    """Covariance of one feature at the points of an embedding.
 
     Attributes
     ----------
@@ -71,20 +71,20 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Likelihood:
-    """The score and how it was found.
+    """Score, with the kernel and the convergence of the ascent.
 
     Attributes
     ----------
     log_likelihood : float
         Natural logarithm, of a density over the n d entries of the data.
     kernel : Kernel
-        Where it is largest.
+        At the maximum.
     evaluations : int
         Of the likelihood on all points.
     converged : bool
         Whether the last ascent ended at a maximum.
     bounded : tuple of str
-        Fields of the kernel that ended at their bounds; `bias` often does, since centred data need none.
+        Fields of the kernel that ended at their bounds; `bias` often does, since centered data need none.
 
     """
 
@@ -164,16 +164,16 @@ def log_likelihood(
 def fit_likelihood(X: NDArray[np.float64], Y: NDArray[np.float64], on_progress: OnProgress = silent) -> Likelihood:
     """Return the log likelihood of the data given the embedding, at the kernel that maximises it.
 
-    Eight starts ascend by L-BFGS in the logarithms of the hyperparameters; of more than 300 points a fixed sample does,
-    and all points go on from the best of them. The features enter through the Gram matrix of the data only: an
-    evaluation takes n^3, whatever d is.
+    Eight starts ascend by L-BFGS in the logarithms of the hyperparameters. Of more than 300 points a fixed sample
+    does, and all points continue from the best of them. The features enter through the Gram matrix of the data only:
+    an evaluation takes n^3 for any d.
 
     Parameters
     ----------
     X : (n, d) float64
-        The data, in any unit; centred here.
+        The data, in any unit; centered internally.
     Y : (n, p) float64
-        The embedding; standardised here.
+        The embedding; standardized internally.
     on_progress
         Called with (ascents done, all, "gplvm").
 
@@ -212,11 +212,11 @@ def fit_likelihood(X: NDArray[np.float64], Y: NDArray[np.float64], on_progress: 
         np.log([1 - noise, inverse_width, _BIAS, noise]) for inverse_width, noise in product(_INVERSE_WIDTHS, _NOISES)
     ]
     ascents = len(starts) + (n > len(rows))
-    found: list[_Summit] = []
+    summits: list[_Summit] = []
     for start in starts:
-        found.append(few.climb(start))
-        on_progress(len(found), ascents, "gplvm")
-    best = max(found, key=lambda one: one.value)
+        summits.append(few.climb(start))
+        on_progress(len(summits), ascents, "gplvm")
+    best = max(summits, key=lambda one: one.value)
     if n > len(rows) and np.isfinite(best.value):
         best = _Ascent(centred, places, scale).climb(best.theta)
         on_progress(ascents, ascents, "gplvm")
@@ -230,7 +230,7 @@ def fit_likelihood(X: NDArray[np.float64], Y: NDArray[np.float64], on_progress: 
 
 @dataclass(frozen=True)
 class _Summit:
-    """Where an ascent ended, in units in which the data have unit variance."""
+    """End of an ascent, in units in which the data have unit variance."""
 
     theta: NDArray[np.float64]
     value: float
@@ -238,7 +238,7 @@ class _Summit:
     converged: bool
 
     def likelihood(self, entries: int, scale: float) -> Likelihood:
-        """Return it in the units of the data: a density over so many entries, each divided by sqrt(scale)."""
+        """Return the likelihood in the units of the data, a density over entries divided by sqrt(scale)."""
         names = tuple(Kernel.__dataclass_fields__)
         a, g, b, s = (float(value) for value in np.exp(self.theta))
         at = [
@@ -256,7 +256,7 @@ class _Summit:
 
 
 class _Ascent:
-    """The likelihood of some points as a function of the logarithms of the hyperparameters."""
+    """Likelihood of some points as a function of the logarithms of the hyperparameters."""
 
     def __init__(self, centred: NDArray[np.float64], places: NDArray[np.float64], scale: float) -> None:
         n, self.d = centred.shape
@@ -267,8 +267,8 @@ class _Ascent:
         self.factor = unit if self.d <= n else np.asarray(np.linalg.qr(unit.T, mode="r")).T
 
     def climb(self, start: NDArray[np.float64]) -> _Summit:
-        """Ascend from there."""
-        found = minimize(
+        """Ascend from a start."""
+        result = minimize(
             self._falling,
             start,
             jac=True,
@@ -276,7 +276,7 @@ class _Ascent:
             bounds=_BOUNDS,
             options={"maxfun": _EVALUATIONS, "maxiter": _EVALUATIONS, "ftol": 1e-10, "gtol": 1e-6},
         )
-        return _Summit(found.x, -float(found.fun), int(found.nfev), bool(found.success))
+        return _Summit(result.x, -float(result.fun), int(result.nfev), bool(result.success))
 
     def _falling(self, theta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         """Return minus the likelihood and minus its gradient; infinity where K is numerically singular."""

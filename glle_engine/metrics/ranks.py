@@ -1,4 +1,4 @@
-"""How faithful an embedding is to the data: trustworthiness, continuity, Procrustes disparity."""
+"""Faithfulness of an embedding to the data: trustworthiness, continuity, affine fit."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def trustworthiness(
     n_neighbors: int = 10,
     points: NDArray[np.intp] | None = None,
 ) -> float:
-    r"""Return how far neighbours in the embedding are neighbours in the data, in [0, 1]; 1 is best.
+    r"""Return the trustworthiness of an embedding, in [0, 1]; 1 is best.
 
     .. math:: T = 1 - \frac{2}{m k (2n - 3k - 1)} \sum_i \sum_{j \in U_k(i)} \max(0, r(i, j) - k)
 
-    with U_k(i) the k nearest neighbours of i in Y and r(i, j) the rank of j among the neighbours of i in X (Venna
-    and Kaski 2001). Ranks are counted where they are needed, by range counting in a KD-tree (few features) or by
-    blocks of distances (many): n^2 numbers are never held.
+    with U_k(i) the k nearest neighbors of i in Y and r(i, j) the rank of j among the neighbors of i in X (Venna and
+    Kaski 2001). Ranks are counted on demand, by range counting in a KD-tree (few features) or by blocks of distances
+    (many), so that n^2 numbers are never in memory.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def trustworthiness(
     n_neighbors : int
         k < n / 2.
     points : (m,) int, optional
-        Average over these points only, their neighbours and ranks still among all n.
+        Average over these points only, their neighbors and ranks still among all n.
 
     Raises
     ------
@@ -82,9 +82,9 @@ def local_trustworthiness(
     n_neighbors: int = 10,
     points: NDArray[np.intp] | None = None,
 ) -> NDArray[np.float64]:
-    """Return each point's share in the trustworthiness (m,): its mean is `trustworthiness`, 1 is best.
+    """Return each point's trustworthiness (m,), whose mean is `trustworthiness`; 1 is best.
 
-    Parameters and errors as for `trustworthiness`; a point may come out below 0, the mean does not.
+    Parameters and errors as for `trustworthiness`; a single point may be below 0, the mean is not.
     """
     n = len(X)
     if len(Y) != n:
@@ -107,9 +107,9 @@ def continuity(
     n_neighbors: int = 10,
     points: NDArray[np.intp] | None = None,
 ) -> float:
-    """Return how far neighbours in the data are neighbours in the embedding: `trustworthiness` the other way.
+    """Return the continuity (Venna and Kaski 2001): the trustworthiness with data and embedding exchanged.
 
-    Parameters and errors as for `trustworthiness` (Venna and Kaski 2001).
+    Parameters and errors as for `trustworthiness`.
     """
     return trustworthiness(Y, X, n_neighbors, points)
 

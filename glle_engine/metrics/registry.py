@@ -1,4 +1,4 @@
-"""The scores by which embeddings are compared: one list, each with its name, what it needs and which way is better."""
+"""Registry of the scores of embeddings."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ __all__ = ["SCORES", "Given", "Score", "neighborhood_hit", "score"]
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """What scores may need beside the data and the embedding.
+    """Inputs of scores beside the data and the embedding.
 
     Attributes
     ----------
     n_neighbors : int
-        k, of the scores on neighbourhoods.
+        k, of the scores on neighborhoods.
     labels : (n,) array of integers or strings, optional
         The class of each point.
     truth : (n, q) float64, optional
-        Where each point truly lies.
+        The true coordinates.
     on_progress
         Called with (done, total, stage) between blocks of work.
 
@@ -49,7 +49,7 @@ class Given:
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """A score of an embedding.
+    """Score of an embedding.
 
     Attributes
     ----------
@@ -57,14 +57,14 @@ class Score:
         Stable snake_case name.
     title : str
     about : str
-        What it measures, its range and its source.
+        Its meaning, range and source.
     needs : {"nothing", "labels", "truth"}
         Beside the data and the embedding.
     better : {"higher", "lower"}
     most_points : int or None
-        The largest n; None where time alone limits it.
+        The largest n; None if only time limits it.
     growth : str
-        How time grows with n.
+        The growth of time with n.
     reproducible : bool
         Whether the score has the same bits on every processor.
     run : callable
@@ -84,17 +84,9 @@ class Score:
 
 
 def neighborhood_hit(Y: NDArray[np.float64], labels: NDArray[np.generic], n_neighbors: int = 10) -> float:
-    """Return the share of a point's k nearest in the embedding that have its label, in [0, 1]; 1 is best.
+    """Return the mean share of a point's k nearest in the embedding (n, p) that have its label, in [0, 1]; 1 is best.
 
-    Averaged over the points (Paulovich, Nonato, Minghim, Levkowitz 2008, IEEE TVCG 14).
-
-    Parameters
-    ----------
-    Y : (n, p) float64
-    labels : (n,)
-    n_neighbors : int
-        k < n.
-
+    Paulovich, Nonato, Minghim, Levkowitz 2008, IEEE TVCG 14.
     """
     nearest, _ = kneighbors(Y, n_neighbors)
     return float((labels[nearest] == labels[:, None]).mean())
@@ -117,17 +109,17 @@ def score(
     X : (n, d) array-like
         The data.
     Y : (n, p) array-like
-        The embedding, one row a point of the data, in their order.
+        The embedding, one row for each point, in the order of the data.
     names : sequence of str
         Of `SCORES`; none twice.
     n_neighbors : int
-        k of the scores on neighbourhoods; below n / 2 for trustworthiness and continuity, below n for the others.
+        k of the scores on neighborhoods; below n / 2 for trustworthiness and continuity, below n for the others.
     labels : (n,) array-like of integers or strings, optional
-        The class of each point: for the scores that need labels.
+        The class of each point, for the scores that need labels.
     truth : (n, q) array-like, optional
-        Where each point truly lies: for the scores that need the truth.
-    on_progress : callable, optional
-        Called with (done, total, stage) between blocks of work; what it raises leaves the computation.
+        The true coordinates, for the scores that need the truth.
+    on_progress : callable
+        Called with (done, total, stage) between blocks of work; an exception that it raises cancels the computation.
 
     Returns
     -------
@@ -137,9 +129,9 @@ def score(
     Raises
     ------
     InvalidParameterError
-        For an unknown name, a k that is too large, more points than a score can do, labels or truth that are missing.
+        For an unknown name, a k that is too large, too many points for a score, or missing labels or truth.
     InvalidShapeError, NotFiniteError, OutOfRangeError
-        For arrays that do not go together, or are not numbers.
+        For arrays of different lengths, or that are not numbers.
     DisconnectedGraphError
         From the residual variance, with the smallest k that connects.
     DegenerateDataError
@@ -147,92 +139,92 @@ def score(
 
     """
     data, places = checked_matrix(X), checked_matrix(Y)
-    known, true = _checked_labels(labels, len(data)), None if truth is None else checked_matrix(truth)
+    classes, true = _checked_labels(labels, len(data)), None if truth is None else checked_matrix(truth)
     if len(places) != len(data) or (true is not None and len(true) != len(data)):
-        told = f", the truth {len(true)}" if true is not None else ""
+        truth_points = f", the truth {len(true)}" if true is not None else ""
         raise InvalidShapeError(
-            f"The data have {len(data)} points, the embedding {len(places)}{told}.",
+            f"The data have {len(data)} points, the embedding {len(places)}{truth_points}.",
             remedy="Give one row of each for every point.",
         )
-    tell = on_progress or silent
-    given = Given(n_neighbors, known, true, tell)
-    chosen = [_possible(name, len(data), given) for name in names]
+    report = on_progress or silent
+    given = Given(n_neighbors, classes, true, report)
+    selected = [_possible(name, len(data), given) for name in names]
     if len(set(names)) < len(names):
         raise InvalidParameterError("A score is named twice.", remedy="Name each score once.")
-    for points, whose in ((data, "the data"), (places, "the embedding"), (true, "the truth")):
+    for points, name in ((data, "the data"), (places, "the embedding"), (true, "the truth")):
         if points is not None and np.all(points == points[0]):
             raise DegenerateDataError(
-                f"All points of {whose} are equal.", remedy="Check that they were read as intended."
+                f"All points of {name} are equal.", remedy="Check that they were read as intended."
             )
-    found: dict[str, float] = {}
-    for done, one in enumerate(chosen):
-        tell(done, len(chosen), "scores")
-        found[one.name] = one.run(data, places, given)
-    tell(len(chosen), len(chosen), "scores")
-    return found
+    scores: dict[str, float] = {}
+    for done, item in enumerate(selected):
+        report(done, len(selected), "scores")
+        scores[item.name] = item.run(data, places, given)
+    report(len(selected), len(selected), "scores")
+    return scores
 
 
 def _checked_labels(labels: ArrayLike | None, n: int) -> NDArray[np.generic] | None:
     if labels is None:
         return None
-    known = np.asarray(labels)
-    if known.shape != (n,) or known.dtype.kind not in "iubU":
+    classes = np.asarray(labels)
+    if classes.shape != (n,) or classes.dtype.kind not in "iubU":
         raise InvalidShapeError(
-            f"The labels are of shape {known.shape} and type {known.dtype}.",
+            f"The labels are of shape {classes.shape} and type {classes.dtype}.",
             remedy=f"Give {n} integers or words, one for each point.",
         )
-    return known
+    return classes
 
 
 def _possible(name: str, n: int, given: Given) -> Score:
-    """Return the score of a name, or raise the `InvalidParameterError` of what it cannot do."""
-    one = SCORES.get(name)
-    if one is None:
-        raise InvalidParameterError(f"score={name!r} is not known.", remedy=f"Choose of {', '.join(SCORES)}.")
-    if one.needs != "nothing" and getattr(given, one.needs) is None:
-        needed = {"labels": "the class of each point", "truth": "where each point truly lies"}[one.needs]
+    """Return the score of a name, or raise `InvalidParameterError` if it cannot be computed."""
+    item = SCORES.get(name)
+    if item is None:
+        raise InvalidParameterError(f"score={name!r} does not exist.", remedy=f"Choose from {', '.join(SCORES)}.")
+    if item.needs != "nothing" and getattr(given, item.needs) is None:
+        needed = {"labels": "the class of each point", "truth": "where each point truly lies"}[item.needs]
         raise InvalidParameterError(
-            f"{one.title} needs {needed}.", remedy=f"Give {one.needs}, or leave {name} away.", details={"score": name}
+            f"{item.title} needs {needed}.", remedy=f"Give {item.needs}, or omit {name}.", details={"score": name}
         )
-    if one.most_points is not None and n > one.most_points:
+    if item.most_points is not None and n > item.most_points:
         raise InvalidParameterError(
-            f"{one.title} does at most {one.most_points:,} points, not {n:,}.",
-            remedy=f"Score a sample of at most {one.most_points:,} points, or leave {name} away.",
-            details={"score": name, "n_points": n, "most": one.most_points},
+            f"{item.title} does at most {item.most_points:,} points, not {n:,}.",
+            remedy=f"Score a sample of at most {item.most_points:,} points, or omit {name}.",
+            details={"score": name, "n_points": n, "most": item.most_points},
         )
     largest = _largest_k(name, n)
     if largest is not None:
         check_integer("n_neighbors", given.n_neighbors, 1)
         if given.n_neighbors > largest:
             raise InvalidParameterError(
-                f"{one.title} of {n} points cannot have n_neighbors={given.n_neighbors}.",
+                f"{item.title} of {n} points cannot have n_neighbors={given.n_neighbors}.",
                 remedy=f"Give at most {largest}." if largest > 0 else "Give more points.",
                 details={"score": name, "n_points": n, "most": largest},
             )
-    return one
+    return item
 
 
 def _largest_k(name: str, n: int) -> int | None:
-    """Return the largest k of a score, None for those without neighbourhoods."""
+    """Return the largest k of a score, None for those without neighborhoods."""
     if name in {"trustworthiness", "continuity"}:
         return (n - 1) // 2
     return n - 1 if name in {"neighborhood_hit", "residual_variance"} else None
 
 
 def _to_truth(Y: NDArray[np.float64], truth: NDArray[np.float64]) -> float:
-    """Return the disparity; the narrower of the two is filled up with zeros, which changes no distance."""
+    """Return the disparity; the narrower array is padded with zeros, which changes no distance."""
     width = max(Y.shape[1], truth.shape[1])
     return disparity(*(np.pad(points, ((0, 0), (0, width - points.shape[1]))) for points in (Y, truth)))
 
 
 def _needed(array: NDArray[Any] | None) -> NDArray[Any]:
-    assert array is not None  # `_possible` has seen to it
+    assert array is not None  # checked by `_possible`
     return array
 
 
 SCORES: dict[str, Score] = {
-    one.name: one
-    for one in (
+    item.name: item
+    for item in (
         Score(
             name="trustworthiness",
             title="Trustworthiness",
@@ -304,4 +296,4 @@ SCORES: dict[str, Score] = {
         ),
     )
 }
-"""By name, in the order in which they are told."""
+"""Scores by name, in display order."""

@@ -1,8 +1,8 @@
-r"""Residual variance: the share of the variance of distances that an embedding leaves unexplained.
+"""Residual variance: the share of the variance of distances that an embedding leaves unexplained.
 
-The score is :math:`1 - R^2(D_G, D_Y)`, R the correlation, over pairs of points, between lengths of shortest paths along the
-neighbor graph of the data and Euclidean distances in the embedding (Tenenbaum, de Silva, Langford 2000, Science 290,
-figure 2).
+The score is :math:`1 - R^2(D_G, D_Y)`, R the correlation, over pairs of points, between lengths of shortest paths
+along the neighbor graph of the data and Euclidean distances in the embedding (Tenenbaum, de Silva, Langford 2000,
+Science 290, figure 2).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def residual_variance(
 ) -> float:
     """Return the residual variance, in [0, 1]; 0 is best.
 
-    Over all pairs up to 2,000 points, over the pairs with one of 400 landmarks, a fixed sample, for more.
+    Over all pairs up to 2,000 points; for more, over the pairs with one of 400 landmarks, a fixed sample.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def residual_variance(
     Y : (n, p) float64
         The embedding.
     n_neighbors : int
-        k < n of the graph, each of whose edges leads both ways.
+        k < n of the graph, whose edges are undirected.
     on_progress
         Called with (landmarks done, all, "geodesics").
 
@@ -80,11 +80,11 @@ def unexplained_variance(
     Y: NDArray[np.float64],
     on_progress: OnProgress = silent,
 ) -> float:
-    r"""Return :math:`1 - r^2`, r the correlation of distances in the data with those in an embedding.
+    """Return :math:`1 - r^2`, r the correlation of distances in the data with those in an embedding, in [0, 1].
 
-    Over the pairs of one of some points with any other point; the pair of a point with itself does not count. The only
-    definition of residual variance: of the score, where distances are lengths of shortest paths, of Isomap, where they
-    are its own, and of `auto-k-lle`, where they are Euclidean. No unit changes it.
+    Over the pairs of one of some points with any other point. The only definition of residual variance: of the score
+    (with lengths of shortest paths), of Isomap (with its own) and of `auto-k-lle` (with Euclidean distances). No unit
+    changes it.
 
     Parameters
     ----------
@@ -95,11 +95,6 @@ def unexplained_variance(
         The embedding.
     on_progress
         Called with (points done, m, "geodesics").
-
-    Returns
-    -------
-    float
-        In [0, 1].
 
     Raises
     ------

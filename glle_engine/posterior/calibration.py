@@ -1,20 +1,20 @@
-r"""Is the spread honest? Half-sampling as the yardstick that needs nothing but the data.
+"""Calibration of the scale by half-sampling, which needs only the data.
 
-LLE's sampling spread is what its embedding does when the data are drawn again. Half-sampling (the delete-half
-jackknife) estimates it from one data set: embed a random n / 2 points with a graph of their own, place the others by
-their LLE weights on these, turn to the reference, repeat; the covariance over repetitions needs no rescaling, because
+LLE's sampling spread is the variation of its embedding over new samples of the data. Half-sampling (the delete-half
+jackknife) estimates it from one data set: embed a random n / 2 points with their own graph, place the others by
+their LLE weights on these, rotate to the reference, repeat. The covariance over repetitions needs no rescaling, because
 an estimate from n / 2 points has twice the variance of one from n, and two halves of one sample share half of it.
 
-`calibrate` looks for the scale a at which the median spread of draws is that of half-samples. Spread over scale is
-close to a power law, so that a few secant steps in logarithms find it; where the slope is small the spread is
-saturated (large noise), a is not identified by the data, and the result says so.
+`calibrate` searches the scale a at which the median spread of draws is that of half-samples. Spread over scale is
+close to a power law, so that a few secant steps in logarithms find it. If the slope is small, the spread is
+saturated (large noise) and the data do not identify a; the result reports this.
 
-The scale is a number like any other, so that draws at it are draws as always, a pure function of their arguments:
+Draws at the calibrated scale are ordinary draws, a pure function of their arguments:
 
     scale = calibrate(posterior, X).scale
     draws = posterior.draws(100, scale=scale)
 
-What half-sampling cannot see is LLE's bias: where all samples are bent alike, no spread shows it.
+Half-sampling cannot detect LLE's bias: if all samples are bent alike, no spread shows it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ LARGEST, SMALLEST = 1e3, 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """The scale that half-sampling suggests, and how well draws then agree with it.
+    """Scale by half-sampling, and the agreement of draws at that scale.
 
     Attributes
     ----------
@@ -66,16 +66,15 @@ class Calibration:
     rank_correlation : float
         Spearman's, between the two spreads over points.
     slope : float or None
-        d log spread / d log scale where it was measured; None when scale 1 was right at once.
+        Measured d log spread / d log scale; None if the first scale, 1, was accepted.
     saturated : bool
-        No scale was found at which the medians agree, because the spread hardly depends on it: the slope is
-        below .2.
+        The medians agree at no scale, because the spread hardly depends on it: the slope is below .2.
     half_sample_spread : (n,) float64
         Root of the trace of each point's covariance over half-samples.
     draw_spread : (n,) float64
         The same over draws at `scale`.
     trace : tuple of (scale, ratio)
-        What was tried, in order.
+        All evaluations, in order.
 
     """
 
@@ -109,16 +108,16 @@ def half_samples(
     seed: int = 0,
     on_progress: OnProgress = silent,
 ) -> NDArray[np.float64]:
-    """Embed random halves of the data, the other halves placed by their LLE weights.
+    """Embed random halves of the data, and place the other halves by their LLE weights.
 
     Parameters
     ----------
     X : (n, d)
         n / 2 > n_neighbors.
     spec : FitSpec
-        A half whose graph is not whole is bridged, whatever `disconnected` says.
+        A half with a disconnected graph is bridged, for any value of `disconnected`.
     reference : (n, p) float64
-        Each embedding is turned to it.
+        Each embedding is rotated to it.
     count, seed : int
         Half j is a pure function of (seed, j).
     on_progress
@@ -193,7 +192,7 @@ def calibrate(
     posterior : Posterior
         Of the constrained variant.
     X : (n, d)
-        The data it was fitted to.
+        The training data.
     n_half_samples, n_draws : int
         At least 4 of each.
     seed : int
@@ -206,7 +205,7 @@ def calibrate(
     InvalidParameterError
         For a published posterior, whose scale has no half-sampling limit, or too few points.
     DataMismatchError
-        For data other than those of the fit.
+        For other data than those of the fit.
 
     """
     n_half_samples = check_integer("n_half_samples", n_half_samples, 4)
@@ -256,14 +255,14 @@ def calibrate(
 def calibrated_summary(
     posterior: Posterior, X: ArrayLike, count: int = 100, *, seed: int = 0, on_progress: OnProgress = silent
 ) -> tuple[Summary, Calibration]:
-    """Summarise `count` draws at the scale that half-sampling suggests, and return the calibration beside it.
+    """Summarize `count` draws at the calibrated scale, and return the calibration too.
 
-    Parameters and errors as for `calibrate` and `Posterior.summary`; `seed` is that of the draws. The calibration is
-    the posterior's own, with the defaults of `calibrate`: one number whatever is drawn.
+    `seed` is that of the draws. The calibration has the defaults of `calibrate`, so that a posterior has one scale.
+    Errors as for `calibrate` and `Posterior.summary`.
     """
-    found = calibrate(posterior, X, on_progress=on_progress)
-    draws = posterior.draws(count, seed=seed, scale=found.scale)
-    return summarize(draws, posterior.embedding, posterior.spec.n_neighbors, on_progress), found
+    calibration = calibrate(posterior, X, on_progress=on_progress)
+    draws = posterior.draws(count, seed=seed, scale=calibration.scale)
+    return summarize(draws, posterior.embedding, posterior.spec.n_neighbors, on_progress), calibration
 
 
 def _is_close(ratio: float) -> bool:

@@ -1,4 +1,4 @@
-"""What a fit tells of the data and of its own equations: the figures and the notes."""
+"""Diagnostics of a fit: figures and notes on the data and on the equations."""
 
 from __future__ import annotations
 
@@ -43,18 +43,17 @@ def diagnose(
         As computed: see `glle_engine.base.validation.checked_data`.
     neighbors : (n, k) int32
     distances : (n, k) float64
-        To the neighbours, nearest first.
+        To the neighbors, nearest first.
     classes
         The closed classes of the graph.
     bridges
-        Edges that were added to make it whole.
+        Edges added to connect it.
     pairs
         p + 1 eigenpairs at LLE's weights.
     law
-        The fitted law.
     facts : dict
-        Figures of the data as given (`given_figures`) and of the law; taken over.
-    spec : FitSpec
+        Figures of the data (`given_figures`) and of the law, included in the result.
+    spec
 
     """
     n, d = len(X), facts["n_features"]
@@ -82,7 +81,7 @@ def diagnose(
 
 
 def given_figures(X: NDArray[np.float64]) -> dict[str, Any]:
-    """Return the figures of the data as given: the number of features, and the columns of constant ones."""
+    """Return the figures of the data before scaling: the number of features, and the columns of constant ones."""
     return {
         "n_features": X.shape[1],
         "constant_features": [int(j) for j in np.flatnonzero(X.max(axis=0) == X.min(axis=0))],
@@ -90,7 +89,7 @@ def given_figures(X: NDArray[np.float64]) -> dict[str, Any]:
 
 
 def _kept_figures(law: WeightLaw) -> dict[str, Any]:
-    """Tell how many of the candidates are neighbours: least, median, most, and how many points lost some."""
+    """Return minimum, median and maximum number of neighbors among the candidates, and the number of reduced points."""
     if law.kept is None:
         return {}
     count = law.kept.sum(axis=1)
@@ -101,21 +100,21 @@ def _kept_figures(law: WeightLaw) -> dict[str, Any]:
 
 
 def _near_duplicates(distances: NDArray[np.float64]) -> int:
-    """Count points whose nearest neighbour is nearer than NEAR of the typical nearest one, but not at 0."""
+    """Count points whose nearest neighbor is nearer than NEAR of the typical nearest one, but not at 0."""
     nearest = distances[:, 0]
     typical = np.median(nearest[nearest > 0]) if nearest.any() else 0.0
     return int(((nearest > 0) & (nearest < NEAR * typical)).sum())
 
 
 def _scale_ratio(X: NDArray[np.float64]) -> float:
-    """Return the ratio of the largest to the smallest standard deviation of a feature that is not constant."""
-    apart = X - X[0]  # a translation changes no bit of what it leaves exact
+    """Return the ratio of the largest to the smallest standard deviation of the varying features."""
+    apart = X - X[0]  # the differences do not change with a translation
     deviation = apart.std(axis=0)[np.ptp(apart, axis=0) > 0]
     return float(deviation.max() / deviation.min()) if deviation.size and deviation.min() > 0 else 1.0
 
 
 def _flat_neighborhoods(X: NDArray[np.float64], neighbors: NDArray[np.int32], needed: int) -> int:
-    """Count neighborhoods whose differences span fewer than `needed` dimensions, numerically."""
+    """Count neighborhoods whose differences span numerically fewer than `needed` dimensions."""
     if needed > min(X.shape[1], neighbors.shape[1]):
         return len(X)
     flat = 0
@@ -132,7 +131,7 @@ def _flat_neighborhoods(X: NDArray[np.float64], neighbors: NDArray[np.int32], ne
 
 
 def _relative_gap(values: NDArray[np.float64], p: int) -> float:
-    """(lambda_{p+1} - lambda_p) / lambda_{p+1}: 0 when the last coordinate is not determined."""
+    """Return (lambda_{p+1} - lambda_p) / lambda_{p+1}: 0 if the last coordinate is not determined."""
     return float((values[p] - values[p - 1]) / values[p]) if values[p] > 0 else 0.0
 
 
@@ -174,7 +173,7 @@ def _data_notes(figures: dict[str, Any], spec: FitSpec) -> list[Note]:
             Note(
                 "unequal-feature-scales",
                 f"The spread of features differs by a factor of {figures['feature_scale_ratio']:.2g}: the largest "
-                "alone decide who is whose neighbour. Standardise the features unless they share a unit.",
+                "alone determine the neighbors. Standardise the features unless they share a unit.",
             )
         )
     if flat := figures["flat_neighborhoods"]:
@@ -211,7 +210,7 @@ def _spectrum_notes(figures: dict[str, Any], pairs: Eigenpairs, p: int) -> list[
         notes.append(
             Note(
                 "bridged",
-                f"{len(bridges)} edges were added between parts of the graph that are nobody's nearest neighbours; the "
+                f"{len(bridges)} edges that join no nearest neighbors were added between parts of the graph; the "
                 "distance between those parts in the embedding means little.",
             )
         )
@@ -221,7 +220,7 @@ def _spectrum_notes(figures: dict[str, Any], pairs: Eigenpairs, p: int) -> list[
             Note(
                 "closed-classes",
                 f"The directed graph has {len(classes)} closed classes, of {', '.join(map(str, classes[:5]))} points: "
-                f"{min(len(classes) - 1, p)} of the {p} coordinates only tell the classes apart, with eigenvalue 0. "
+                f"{min(len(classes) - 1, p)} of the {p} coordinates only separate the classes, with eigenvalue 0. "
                 "Raise n_neighbors until one class is left.",
             )
         )
@@ -262,7 +261,7 @@ def _published_notes(figures: dict[str, Any], law: WeightLaw, d: int, spec: FitS
                 "mean). Draws use the absolute value.",
             )
         )
-    if figures.get("converged") is False and spec.tol > 0:  # tol=0 asks for max_iter rounds
+    if figures.get("converged") is False and spec.tol > 0:  # tol=0 means exactly max_iter iterations
         notes.append(Note("not-converged", f"em stopped at max_iter={spec.max_iter} before reaching tol={spec.tol:g}."))
     if exact := figures.get("exact_reconstructions"):
         notes.append(

@@ -1,7 +1,7 @@
-"""The numerics kind of a process: a digest of reference results, compared with the pinned one.
+"""Numerics kind of a process: a digest of reference results, compared with the pinned one.
 
-Fits and draws are meant to have the same bits on every processor. A process whose bits differ (without numba, on
-another architecture, with another numpy) has another digest. Its results must not be mixed with the pinned kind's.
+Fits and draws are meant to have the same bits on every processor. A process with other bits (without numba, on another
+architecture, with another numpy) has another digest. Its results must not be mixed with those of the pinned kind.
 `python -m glle_engine.posterior.fingerprint` prints the digest of this machine and the pinned one.
 """
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 PINNED = "f19d1623a972cb47"  # of `glle_engine.base.version.NUMBERS`, with numba: change both together
 DIGITS = 16  # hex digits: 64 bits, for a handful of kinds in a deployment
 
-_SPARSE_POINTS = 120  # solved by lanes where there are any
+_SPARSE_POINTS = 120  # solved by lanes, if numba is installed
 _DENSE_POINTS = 40  # below `glle_engine.eigen.eigenproblem.DENSE_BELOW`
 _FITS: tuple[tuple[int, dict[str, Any]], ...] = (
     (_SPARSE_POINTS, {"method": "em"}),
@@ -44,26 +44,26 @@ _FEATURES = 18  # above 15 the neighbor search computes distances by a matrix pr
 
 
 def numerics_kind() -> str:
-    """Return the empty string where reference results have the pinned bits, else their digest; computed once."""
-    found = fingerprint()
-    return "" if found == PINNED else found
+    """Return the empty string if reference results have the pinned bits, else their digest."""
+    digest = fingerprint()
+    return "" if digest == PINNED else digest
 
 
 @cache
 def fingerprint() -> str:
     """Return the hex digest of all arrays of the reference fits and draws; computed once in a process."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name, array in _arrays():
         little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
-        found.update(f"{name} {little.dtype.str} {little.shape}".encode())
-        found.update(little.tobytes())
-    return found.hexdigest()[:DIGITS]
+        digest.update(f"{name} {little.dtype.str} {little.shape}".encode())
+        digest.update(little.tobytes())
+    return digest.hexdigest()[:DIGITS]
 
 
 def sheet(n: int) -> NDArray[np.float64]:
-    """Return n points (n, 18) on a bent sheet, by exact arithmetic: the same bits on every machine.
+    """Return n points (n, 18) on a bent sheet by exact arithmetic, so that the bits are the same on every machine.
 
-    Two parameters have 12 binary digits, so that float64 holds their products exactly.
+    The two parameters have 12 binary digits; float64 holds their products exactly.
     """
     words = np.random.Philox(key=17).random_raw(2 * n).reshape(n, 2)
     u, v = (words >> np.uint64(52)).T.astype(np.float64) / 2**12
@@ -73,10 +73,10 @@ def sheet(n: int) -> NDArray[np.float64]:
 
 
 def _arrays() -> Iterator[tuple[str, NDArray[Any]]]:
-    """Yield the arrays of reference fits, and of draws with and without alignment, by name."""
-    for number, (points, asked) in enumerate(_FITS):
+    """Yield the arrays of reference fits and of their draws, by name."""
+    for number, (points, parameters) in enumerate(_FITS):
         features = slice(None) if number == 0 else slice(3)
-        posterior = fit(sheet(points)[:, features], n_neighbors=8, **asked)
+        posterior = fit(sheet(points)[:, features], n_neighbors=8, **parameters)
         for name, array in posterior.arrays().items():
             yield f"{number} {name}", array
         yield from ((f"{number} {name}", array) for name, array in _drawn(posterior))

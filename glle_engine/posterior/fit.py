@@ -1,4 +1,4 @@
-"""Fit a posterior: data in, `Posterior` with diagnostics out."""
+"""Fit a posterior to data."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def fit(
     facts = {**facts, **search_figures(spec.search, data, distances, on_progress)}
     on_progress(0, 1, "diagnostics")
     facts = {**facts, **given_figures(given)}
-    found = diagnose(data, mean.neighbors, distances, mean.classes, mean.bridges, mean.pairs, law, facts, spec)
+    diagnostics = diagnose(data, mean.neighbors, distances, mean.classes, mean.bridges, mean.pairs, law, facts, spec)
     on_progress(1, 1, "diagnostics")
     return Posterior(
         spec=spec,
@@ -126,7 +126,7 @@ def fit(
         eigenvalues=mean.pairs.values,
         order=mean.problem.pattern.order,
         pins=mean.problem.pins if law.constrained else mean.problem.pins[:0],
-        diagnostics=found,
+        diagnostics=diagnostics,
         flatness=mean.flatness,
         data_sha256=digest(given),
     )
@@ -176,7 +176,7 @@ def fit_components(X: ArrayLike, spec: FitSpec | None = None, **parameters: Unpa
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """The embedding at the mean weights, and what it took: graph, frames, eigenproblem, p + 1 eigenpairs."""
+    """Embedding at the mean weights, with its graph, frames, eigenproblem and p + 1 eigenpairs."""
 
     neighbors: NDArray[np.int32]
     classes: list[NDArray[np.intp]]
@@ -193,15 +193,9 @@ class Reference:
 def reference_embedding(
     data: NDArray[np.float64], nearest: NDArray[np.int32], spec: FitSpec, on_progress: OnProgress = silent
 ) -> Reference:
-    """Embed data at the mean weights of a specification: LLE, or its tangent-noise counterpart.
+    """Embed data (n, d) at the mean weights of a specification: LLE, or its tangent-noise counterpart.
 
-    Parameters
-    ----------
-    data : (n, d) float64
-    nearest : (n, k) int32
-        Nearest first.
-    spec : FitSpec
-    on_progress
+    `nearest` (n, k) int32 is nearest first.
 
     Raises
     ------
@@ -240,7 +234,7 @@ def reference_embedding(
 def require_connected(
     X: NDArray[np.float64], neighbors: NDArray[np.int32], *, adaptive: bool = False, search: Search = "exact"
 ) -> None:
-    """Raise `DisconnectedGraphError`, with sizes and the smallest k that connects, unless one component."""
+    """Raise `DisconnectedGraphError`, with sizes and the smallest sufficient k, unless there is one component."""
     label = components(neighbors)
     if not label.any():
         return
@@ -256,7 +250,7 @@ def require_connected(
             else "No n_neighbors of reasonable size connects it."
         )
         + (" (With neighborhoods='fixed'; adaptive ones may need more.)" if adaptive else "")
-        + " Or ask for disconnected='bridge', or fit each component as data of its own."
+        + " Or ask for disconnected='bridge', or fit each component as a separate data set."
         + (" Duplicated points may be the cause." if sizes[-1] <= k + 1 else ""),
         details={
             "n_neighbors": k,

@@ -3,8 +3,7 @@ r"""New points, embedded by their LLE weights on the training set; data, generat
 A new point x has k nearest training points and weights :math:`w = A^{-1} 1 / (1^T A^{-1} 1)` on them (GLLE Eq. 9); its
 embedding is :math:`\sum_j w_j y_j` (Saul and Roweis 2003). With tangent noise or adaptive neighborhoods the weights are
 those that the fit gives a training point in the same place. A training point gets exactly its own embedding; exact
-duplicates, which their coordinates cannot tell apart, get the mean of theirs. Every point is computed by itself: the
-answer does not depend on which others are in the batch.
+duplicates get the mean of theirs. Every point is computed independently of the others in the batch.
 """
 
 from __future__ import annotations
@@ -34,18 +33,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Extension:
-    """How new points hang on training points; embeds them in any embedding of these.
+    """Weights of new points on training points, for any embedding of these.
 
     Attributes
     ----------
     neighbors : (m, k) int32
-        The training points nearest to each new point. For a training point, itself in every column, or itself and
-        its exact duplicates.
+        The nearest training points. For a training point, itself in every column, or itself and duplicates.
     weights : (m, k) float64
         Rows summing to 1.
     distances : (m,) float64
-        To the nearest training point, in units of the data: far from all of them the embedding
-        extrapolates.
+        To the nearest training point, in units of the data; large distances mean extrapolation.
 
     """
 
@@ -54,25 +51,17 @@ class Extension:
     distances: NDArray[np.float64]
 
     def embed(self, embedding: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the new points' places (m, p) in an embedding (n, p) of the training points."""
+        """Return the coordinates (m, p) of the new points in an embedding (n, p) of the training points."""
         return combined(self.weights, self.neighbors, embedding)
 
     def spread(
         self, draws: Iterable[Draw], reference: NDArray[np.float64], on_progress: OnProgress = silent
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return mean (m, p) and covariance (m, p, p) of the new points' places over draws.
+        """Return the mean (m, p) and the covariance (m, p, p) of the new points over two or more draws.
 
-        The draws are turned as `glle_engine.posterior.summary.summarize` turns them. A training point has exactly the mean and
-        covariance of the summary. All draws are held at once.
-
-        Parameters
-        ----------
-        draws
-            At least two.
-        reference : (n, p) float64
-            The embedding that the consensus is turned to: `Posterior.embedding`.
-        on_progress
-            Called with (round, most rounds, "consensus").
+        Draws are aligned as in `glle_engine.posterior.summary.summarize`, so that a training point has exactly the
+        mean and covariance of the summary. All draws are in memory at once. `reference` (n, p) is
+        `Posterior.embedding`; `on_progress` is called with (round, most rounds, "consensus").
 
         Raises
         ------
@@ -162,11 +151,8 @@ def hang(
 
     Parameters
     ----------
-    data : (n, d) float64
-    points : (m, d) float64
     n_neighbors : int
         k <= n.
-    reg : float
     n_components : int
         p, of the tangent planes of the next two.
     noise : {"isotropic", "tangent"}

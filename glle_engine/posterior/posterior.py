@@ -1,4 +1,4 @@
-"""A fitted posterior: the law of the weights, the reference embedding, and draws of both."""
+"""A fitted posterior: the distribution of the weights, the reference embedding, and draws of both."""
 
 from __future__ import annotations
 
@@ -34,28 +34,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Posterior:
-    r"""A posterior over LLE's reconstruction weights, as `glle_engine.posterior.fit` returns it. Arrays are read-only.
+    """Posterior over LLE's reconstruction weights, as `glle_engine.posterior.fit` returns it. Arrays are read-only.
 
     Attributes
     ----------
     spec : FitSpec
-        The parameters it was fitted with.
     neighbors : (n, k) int32
-        The kNN graph, each row ascending; with adaptive neighbourhoods the candidates (see `law.kept`).
+        The kNN graph, each row ascending; with adaptive neighborhoods the candidates (see `law.kept`).
     law : WeightLaw
         Mean, covariance factor and prior of the weights.
     embedding : (n, p) float64
         The reference: the LLE embedding of the data, (1/n) Y^T Y = I, 1^T Y = 0 (GLLE Eq. 37-43). Most libraries
         return unit-norm eigenvectors; these are sqrt(n) times those.
     eigenvalues : (p + 1,) float64, ascending
-        Of M = (I - W)^T (I - W) at LLE's weights, the constant's left out; the last is the first one
-        not in the embedding, so that the gap can be seen.
+        Of M = (I - W)^T (I - W) at LLE's weights, without the constant's; the last one is beyond the embedding and
+        shows the gap.
     order, pins
-        The fill-reducing order and the pins of the eigenproblem (`glle_engine.eigen.eigenproblem`).
+        The elimination order and the pins of the eigenproblem (`glle_engine.eigen.eigenproblem`).
     diagnostics : Diagnostics
-        Figures of the fit, and notes in words on what is remarkable.
+        Figures of the fit, and notes in words.
     flatness : (k + 1,) float64, optional
-        Thresholds by which adaptive neighborhoods of new points are cut (`glle_engine.graph.adaptive`).
+        Thresholds for adaptive neighborhoods of new points (`glle_engine.graph.adaptive`).
     version : str
         The engine's version at the fit.
     data_sha256 : str or None
@@ -153,20 +152,16 @@ class Posterior:
     ) -> Draw:
         """Draw one embedding: the bottom eigenvectors of M at drawn weights (GLLE Eq. 37-43).
 
-        A pure function of the posterior and the arguments: draw 731 is the same bits alone or in a batch. With numba
-        it is the same bits on every processor, without it to solver tolerance.
+        The draw is a pure function of the posterior and the arguments. A batch returns the same bits. With numba the
+        bits are the same on every processor, without it to solver tolerance.
 
         Parameters
         ----------
         index, seed, scale, source
             As for `weights`.
         align : {"procrustes", "none"}
-            Rotate the draw to the reference embedding, or leave the eigenvectors with the sign
-            convention that the entry of largest absolute value is positive.
-
-        Returns
-        -------
-        Draw
+            Rotate the draw to the reference embedding, or keep the eigenvectors, signed so that the entry of largest
+            absolute value is positive.
 
         Raises
         ------
@@ -188,9 +183,9 @@ class Posterior:
         align: Align = "procrustes",
         threads: int = 1,
     ) -> Iterator[Draw]:
-        """Yield draws first, ..., first + count - 1, each as `draw` returns it, bit for bit, but sooner.
+        """Yield draws first, ..., first + count - 1, bit for bit as `draw` returns them, but faster.
 
-        Compiled code runs in as many threads as asked for; SuperLU, which draws without numba, in one at a time.
+        Compiled code runs in `threads` threads. SuperLU, the solver without numba, runs in one at a time.
         """
         count, first = check_integer("count", count, 0), check_integer("first", first, 0)
         keys = (DrawKey(index, seed, scale) for index in range(first, first + count))
@@ -204,7 +199,7 @@ class Posterior:
         align: Align = "procrustes",
         threads: int = 1,
     ) -> Iterator[Draw]:
-        """Yield the draws of keys (index, seed, scale), each as `draw` returns it, in the order of the keys."""
+        """Yield the draws of keys (index, seed, scale) in their order, each as `draw` returns it."""
         return self.sampler.draws(keys, source, align, threads)
 
     def summary(
@@ -216,7 +211,7 @@ class Posterior:
         scale: float = 1.0,
         source: Source = "posterior",
     ) -> Summary:
-        """Draw `count` embeddings and return what they say together: see `glle_engine.posterior.summary.Summary`."""
+        """Summarize `count` draws: see `glle_engine.posterior.summary.Summary`."""
         draws = self.draws(count, first=first, seed=seed, scale=scale, source=source)
         return summarize(draws, self.embedding, self.spec.n_neighbors)
 
@@ -248,7 +243,7 @@ class Posterior:
         return np.asarray(rebuilt + data.mean(axis=0) if published_em else rebuilt)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return every array by name; with `head`, all there is to a posterior."""
+        """Return every array by name; `from_parts` rebuilds the posterior from these and `head`."""
         named: dict[str, NDArray[Any] | None] = {
             "neighbors": self.neighbors,
             "mean": self.law.mean,
@@ -265,7 +260,7 @@ class Posterior:
         return {name: array for name, array in named.items() if array is not None}
 
     def head(self) -> dict[str, Any]:
-        """Return what is not an array, JSON-able: spec, diagnostics, version."""
+        """Return the JSON-able metadata: spec, diagnostics, version."""
         return {
             "version": self.version,
             "data_sha256": self.data_sha256,
@@ -276,7 +271,7 @@ class Posterior:
 
     @classmethod
     def from_parts(cls, head: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Put a posterior together from `head` and `arrays`; nothing is computed anew."""
+        """Return the posterior of `head` and `arrays`, without computation."""
         spec = FitSpec.from_dict(head["spec"])
         law = WeightLaw(
             mean=arrays["mean"],
@@ -312,7 +307,7 @@ def load(path: str | os.PathLike[str]) -> Posterior:
     Raises
     ------
     StorageError
-        When the file is not one, or is damaged.
+        When the file has another format, or is damaged.
 
     """
     return Posterior.from_parts(*npz.load(path))

@@ -1,4 +1,4 @@
-"""Advice on n_neighbors and n_components: curves over a range, a suggestion with its rule, nothing applied."""
+"""Advice on n_neighbors and n_components: curves over a range, and a suggestion with its rule."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PROBES = 2000
 
 @dataclass(frozen=True)
 class NeighborsRow:
-    """What one n_neighbors does to the data.
+    """Quality of one n_neighbors.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class NeighborsRow:
     components, closed_classes : int
         Of the graph; with more than one of either LLE has more than one null vector.
     reconstruction_error : float
-        Mean over points of |x_i - X_i w_i|^2 / tr(G_i) * k: relative to the squared distance of a neighbour.
+        Mean over points of |x_i - X_i w_i|^2 / tr(G_i) * k: relative to the squared distance of a neighbor.
     trustworthiness, continuity : float or None
         Of the LLE embedding; None with several components.
     instability : float or None
@@ -58,7 +58,7 @@ class NeighborsRow:
 
 @dataclass(frozen=True)
 class ComponentsRow:
-    """What one n_components leaves between itself and the rest of the spectrum.
+    """Spectral gap after one n_components.
 
     Attributes
     ----------
@@ -83,12 +83,12 @@ class Advice:
     ----------
     n_neighbors : int or None
         Of the connected graphs with one closed class, the one of highest (trustworthiness + continuity) / 2 -
-        instability / 10; None where no graph of the range is.
+        instability / 10; None if no graph of the range is such.
     n_components : int or None
         The p of largest relative gap at that n_neighbors.
     intrinsic_dimension : float
-        Maximum-likelihood estimate from neighbour distances (Levina and Bickel 2004), averaged as MacKay and
-        Ghahramani have it.
+        Maximum-likelihood estimate from neighbor distances (Levina and Bickel 2004), averaged as MacKay and
+        Ghahramani suggest.
     neighbors_curve : tuple of NeighborsRow
     components_curve : tuple of ComponentsRow
 
@@ -101,7 +101,7 @@ class Advice:
     components_curve: tuple[ComponentsRow, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as a JSON-able dictionary."""
+        """Return the advice as a JSON-able dictionary."""
         return {
             "n_neighbors": self.n_neighbors,
             "n_components": self.n_components,
@@ -120,17 +120,17 @@ def advise(
     reg: float = 1e-3,
     on_progress: OnProgress = silent,
 ) -> Advice:
-    """Judge a range of n_neighbors, and the n_components that go with the best of them.
+    """Evaluate a range of n_neighbors, and the n_components for the best of them.
 
     Parameters
     ----------
     X : (n, d)
     n_neighbors : sequence of int
-        The range; those of n or more are left out of it, which the curve shows.
+        The range; values of n or more are left out of the curve.
     n_components : int
         p of the embeddings that are scored.
     max_components : int
-        How far the spectrum is looked at.
+        The number of eigenvalues examined.
     reg : float
     on_progress
         Called with (done, total, "advice").
@@ -138,7 +138,7 @@ def advise(
     Raises
     ------
     GlleError
-        As `glle_engine.posterior.fit` does, and where no k of the range is below n.
+        As `glle_engine.posterior.fit` does, and if no k of the range is below n.
 
     """
     ks = sorted({check_integer("n_neighbors", k, 2) for k in n_neighbors})
@@ -185,10 +185,10 @@ def advise(
 
 
 def intrinsic_dimension(distances: NDArray[np.float64]) -> float:
-    r"""Estimate the dimension of the data from sorted neighbour distances T_1 <= ... <= T_k (n, k).
+    r"""Estimate the dimension of the data from sorted neighbor distances T_1 <= ... <= T_k (n, k).
 
     :math:`1 / \hat m = \frac{1}{n (k - 1)} \sum_i \sum_{j<k} \log(T_k / T_j)` (Levina and Bickel 2004, Eq. 8, with the
-    inverses averaged over points). Neighbours at distance 0 are left out.
+    inverses averaged over points). Neighbors at distance 0 are left out.
     """
     last = distances[:, -1:]
     inside = distances[:, :-1]
@@ -222,8 +222,8 @@ def _best(rows: list[NeighborsRow]) -> int | None:
         assert row.continuity is not None
         return float((row.trustworthiness + row.continuity) / 2 - (row.instability or 0.0) / 10)
 
-    whole = [row for row in rows if row.components == 1 and row.closed_classes == 1]
-    return max(whole, key=score).n_neighbors if whole else None
+    connected = [row for row in rows if row.components == 1 and row.closed_classes == 1]
+    return max(connected, key=score).n_neighbors if connected else None
 
 
 def _spectrum(

@@ -1,4 +1,4 @@
-"""What many draws say together: consensus, spread, stability, spectrum."""
+"""Summaries of draws: consensus, spread, stability, spectrum."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ UNRELATED = 0.75
 
 @dataclass(frozen=True, eq=False)
 class Summary:
-    r"""What m draws of n points say together.
+    r"""Summary of m draws of n points.
 
     Attributes
     ----------
     consensus : (n, p) float64
-        The generalised Procrustes mean, turned to the reference embedding.
+        The generalized Procrustes mean, rotated to the reference embedding.
     covariance : (n, p, p) float64
         Of each point's position over the draws, aligned to the consensus: :math:`\frac{1}{m-1} \sum (y - \bar y)(y -
         \bar y)^T`.
     spread : (n,) float64
         Root of the trace of that covariance, in units of the embedding, whose coordinates have unit variance.
     stability : (n,) float64 in [0, 1]
-        Share of a point's neighbours in the consensus that are its neighbours in a draw, on average.
+        Mean share of a point's neighbors in the consensus that are its neighbors in a draw.
     eigenvalues : (m, p) float64
     relative_gaps : (m,) float64
         (lambda_{p+1} - lambda_p) / lambda_{p+1} of each draw; near 0 the last coordinate can swap.
-        NaN where the solver did not estimate lambda_{p+1}.
+        NaN if the solver did not estimate lambda_{p+1}.
     agreement : (m,) float64 in [0, 1]
-        Mean squared cosine of the principal angles between the span of each draw and the reference's; 1
+        Mean squared cosine of the principal angles between the spans of each draw and of the reference; 1
         is the same span.
     notes : tuple of Note
-        Empty when nothing is remarkable.
+        Warnings.
 
     """
 
@@ -68,10 +68,10 @@ class Summary:
 def generalized_procrustes(
     embeddings: NDArray[np.float64], on_progress: OnProgress = silent
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    r"""Turn embeddings towards their own mean until it stands still (Gower 1975).
+    r"""Rotate embeddings to their own mean until it converges (Gower 1975).
 
-    Minimises :math:`\sum_j \|Y_j R_j - \bar Y\|_F^2` over orthogonal R_j by alternating between the mean and the turns;
-    every round lowers it.
+    Minimises :math:`\sum_j \|Y_j R_j - \bar Y\|_F^2` over orthogonal R_j by alternating between the mean and the
+    rotations; every round lowers it.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def generalized_procrustes(
 def aligned_to_consensus(
     embeddings: NDArray[np.float64], reference: NDArray[np.float64], on_progress: OnProgress = silent
 ) -> NDArray[np.float64]:
-    """Return embeddings (m, n, p) turned to their generalised Procrustes mean, and all alike to the reference (n, p).
+    """Return embeddings (m, n, p) aligned to their consensus, which is rotated to the reference (n, p).
 
     Raises
     ------
@@ -111,7 +111,7 @@ def aligned_to_consensus(
     """
     if len(embeddings) < 2:
         raise InvalidParameterError(
-            f"{len(embeddings)} draws have no spread.", remedy="Give two draws or more; a hundred rank points well."
+            f"{len(embeddings)} draws have no spread.", remedy="Give at least two draws; a hundred rank points well."
         )
     consensus, aligned = generalized_procrustes(embeddings, on_progress)
     turn = procrustes_rotation(consensus, reference)
@@ -123,9 +123,9 @@ def aligned_to_consensus(
 def moments(
     places: Sequence[NDArray[np.float64]] | NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return mean (n, p) and covariance (n, p, p) of each point over two or more places (n, p); each point by itself.
+    """Return the mean (n, p) and the covariance (n, p, p) of each point over two or more arrays (n, p).
 
-    The covariance of Summary and of `glle_engine.posterior.out_of_sample.Extension.spread`.
+    Each point is computed independently. `Summary` and `glle_engine.posterior.out_of_sample.Extension.spread` share it.
     """
     n, p = places[0].shape
     mean = np.zeros((n, p))
@@ -145,19 +145,18 @@ def summarize(
     n_neighbors: int = 10,
     on_progress: OnProgress = silent,
 ) -> Summary:
-    """Summarise draws of one posterior.
+    """Summarize two or more draws of one posterior; ranking points by spread needs a hundred.
 
     Parameters
     ----------
     draws
-        At least two. A hundred or more are needed to rank points by their spread.
     reference : (n, p) float64
-        The embedding that the summary is turned to: `Posterior.embedding`.
+        `Posterior.embedding`, to which the consensus is rotated.
     n_neighbors
-        Neighbours whose survival is a point's stability.
+        Neighbors whose survival is a point's stability.
     on_progress
-        Called with (done, all, stage); the stages are "consensus" (rounds) and "stability" (draws). What it raises
-        leaves the summary.
+        Called with (done, all, stage), for the stages "consensus" (rounds) and "stability" (draws). An exception
+        that it raises cancels the summary.
 
     Raises
     ------
@@ -185,11 +184,11 @@ def summarize(
 def _stability(
     aligned: NDArray[np.float64], consensus: NDArray[np.float64], k: int, on_progress: OnProgress
 ) -> NDArray[np.float64]:
-    known = kneighbors(consensus, k)[0]
+    expected = kneighbors(consensus, k)[0]
     kept = np.zeros(len(consensus))
     for done, embedding in enumerate(aligned, start=1):
         near = kneighbors(np.ascontiguousarray(embedding), k)[0]
-        kept += (known[:, :, None] == near[:, None, :]).any(axis=2).sum(axis=1)
+        kept += (expected[:, :, None] == near[:, None, :]).any(axis=2).sum(axis=1)
         on_progress(done, len(aligned), "stability")
     return kept / (k * len(aligned))
 

@@ -1,4 +1,5 @@
 """Several draws of one posterior at once, one per SIMD lane; needs numba, the extra ``fast``.
 
-May import `base`, `linalg`, `weights` and the files of `eigen`. Start with `solver`, then `symbolic`, `numeric`, `krylov`.
+May import `base`, `linalg`, `weights` and the files of `eigen`. Start with `solver`, then `symbolic`, `numeric`,
+`krylov`.
 """

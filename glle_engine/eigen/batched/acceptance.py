@@ -1,4 +1,4 @@
-"""What every draw is tested by, lane by lane: the deviation of its eigenpairs, and y, whose size at the pin counts."""
+"""Acceptance test of draws, lane by lane: the deviation of the eigenpairs, and y, whose size at the pin counts."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def deviations(
     weights: NDArray[np.float64],
     values: NDArray[np.float64],
     vectors: NDArray[np.float64],
-    found: NDArray[np.float64],
+    result: NDArray[np.float64],
 ) -> None:
-    r"""Put :math:`|\,\|B v\|^2 / \lambda - 1|`, the largest over a lane's eigenpairs, into `found`, (lanes,)."""
+    r"""Put :math:`|\,\|B v\|^2 / \lambda - 1|`, the largest over a lane's eigenpairs, into `result` (lanes,)."""
     lanes, (n, k) = len(tag), structure.neighbors.shape
     wanted = len(vectors)
     neighbors, entries = address(structure.neighbors), address(weights)
@@ -37,13 +37,13 @@ def deviations(
         for i in range(wanted):
             value = load(tag, x, i * n + row)
             for j in range(k):
-                there = load(tag, x, i * n + neighbors[row * k + j])
-                value = fnma(load(tag, entries, row * k + j), there, value)
+                neighbor = load(tag, x, i * n + neighbors[row * k + j])
+                value = fnma(load(tag, entries, row * k + j), neighbor, value)
             store(squares, i, fma(value, value, load(tag, squares, i)))
-    found[:] = 0.0
+    result[:] = 0.0
     for i in range(wanted):
         for lane in range(lanes):
-            found[lane] = np.maximum(found[lane], np.abs(square[i, lane] / values[i, lane] - 1.0))
+            result[lane] = np.maximum(result[lane], np.abs(square[i, lane] / values[i, lane] - 1.0))
 
 
 @compiled
@@ -55,7 +55,7 @@ def null_left(
     pins: NDArray[np.int32],
     work: NDArray[np.float64],
 ) -> None:
-    """Leave a multiple of every lane's y in work[0], in the order of elimination."""
+    """Put a multiple of every lane's y into work[0], in the order of elimination."""
     tree = addresses(structure)
     solve_units(tag, tree, address(upper), pins, work[0])
     solve_lower_transposed(tag, tree, address(lower), address(work[0]))

@@ -1,4 +1,4 @@
-"""Draws of one posterior, several at a time: sampling, factors, Lanczos and the acceptance test, lane by lane."""
+"""Batches of draws: sampling, factors, Lanczos and the acceptance test, lane by lane."""
 
 from __future__ import annotations
 
@@ -25,24 +25,17 @@ if TYPE_CHECKING:
     from glle_engine.eigen.batched.symbolic.structure import Structure
 
 TOLERANCE = 1e-9
-# Without pivoting one draw in a hundred has factors so ill-conditioned that its eigenvectors are off by 1e-8 to 1e-6;
-# their deviation says so, 1e-8 to 1e-6, too. Some three in a thousand are above this, and are solved again.
+# Without pivoting one draw in a hundred has ill-conditioned factors and eigenvectors off by 1e-8 to 1e-6, with as
+# large a deviation. Some three in a thousand exceed this bound and are solved again.
 ACCEPTED_DEVIATION = 3e-8
-_LINE = 8  # doubles of a cache line, to which vectors are aligned: one that lies across two costs twice
-_PAGE = 2**21 // 8  # doubles of a large page: numpy asks for such where they fit
+_LINE = 8  # doubles of a cache line: a vector across two lines costs twice
+_PAGE = 2**21 // 8  # doubles of a large page, which numpy requests for large arrays
 Stream = tuple[int, int, float]
-"""One draw's randomness: the key (seed, index) of its stream, and the square root of its scale."""
+"""Key (seed, index) of a draw's random stream, and the square root of its scale."""
 
 
 class Workspace:
-    """The arrays that one batch needs; one thread's at a time.
-
-    Parameters
-    ----------
-    structure : Structure
-    k, wanted, lanes : int
-
-    """
+    """Arrays of one batch; used by one thread at a time."""
 
     def __init__(self, structure: Structure, wanted: int, lanes: int) -> None:
         n, k = structure.neighbors.shape
@@ -58,13 +51,13 @@ class Workspace:
             "vectors": (wanted, n * lanes),
             "values": (wanted + 1, lanes),
             "strength": (lanes,),
-            "found": (lanes,),
-            # Most of these is never touched, and then takes no memory: Lanczos ends after some ten steps.
+            "deviation": (lanes,),
+            # Mostly untouched, and then without memory: Lanczos ends after some ten steps.
             "basis": (MAX_STEPS + 2, n * lanes),
             "images": (MAX_STEPS + 2, n * lanes),
             "points": (MAX_STEPS + 2, n * lanes),
         }
-        # One piece, so that it is large enough for large pages.
+        # One allocation, large enough for large pages.
         sizes = [math.prod(shape) + -math.prod(shape) % _LINE for shape in shapes.values()]
         room = aligned(sum(sizes), to=_PAGE if sum(sizes) > _PAGE else _LINE)
         ends = list(itertools.accumulate(sizes))
@@ -75,13 +68,13 @@ class Workspace:
         self.normals, self.diagonal, self.weights = parts["normals"], parts["diagonal"], parts["weights"]
         self.lower, self.upper, self.blocks = parts["lower"], parts["upper"], parts["blocks"]
         self.work, self.vectors, self.values = parts["work"], parts["vectors"], parts["values"]
-        self.strength, self.found = parts["strength"], parts["found"]
+        self.strength, self.deviation = parts["strength"], parts["deviation"]
         self.basis, self.images, self.points = parts["basis"], parts["images"], parts["points"]
         self.steps = np.empty(lanes, np.int64)
 
 
 def aligned(*shape: int, to: int = _LINE) -> NDArray[np.float64]:
-    """Return an array that begins with a cache line, or with a page; not initialised."""
+    """Return an uninitialized array that begins on a cache line or a page."""
     size = math.prod(shape)
     room = np.empty(size + to)
     first = -(room.ctypes.data // 8) % to
@@ -89,19 +82,19 @@ def aligned(*shape: int, to: int = _LINE) -> NDArray[np.float64]:
 
 
 def _read_only(array: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return a view that cannot be written: for numba a type of its own, compiled for by `warm`."""
+    """Return a read-only view: a separate type for numba, which `warm` compiles for."""
     view = array.view()
     view.flags.writeable = False
     return view
 
 
-Laned = tuple[Eigenpairs | None, list[str]]
-"""What a lane came to: eigenpairs, or None and the reasons why they are not accepted."""
+LaneResult = tuple[Eigenpairs | None, list[str]]
+"""Result of one lane: eigenpairs, or None and the rejection reasons."""
 
 
 @dataclass(eq=False)
 class LaneSolver:
-    """The eigenproblems of one pattern, several sets of weights at a time.
+    """Eigenproblems of one pattern, several sets of weights at a time.
 
     Attributes
     ----------
@@ -111,7 +104,7 @@ class LaneSolver:
     wanted : int
         Eigenpairs of a draw, the published first one not counted.
     lanes : int
-        How many draws a batch has.
+        Number of draws in a batch.
 
     """
 
@@ -135,11 +128,11 @@ class LaneSolver:
         streams: Sequence[Stream],
         mean: NDArray[np.float64],
         factor: NDArray[np.float64],
-    ) -> list[Laned]:
-        """Draw weights and find their eigenpairs, for at most `lanes` draws; one alone gives the same bits.
+    ) -> list[LaneResult]:
+        """Draw weights and find their eigenpairs, for at most `lanes` draws; a batch has the bits of single draws.
 
-        A lane that fails the acceptance test while its own y nearly vanishes at the pin is factored again with the pin
-        where its y is largest.
+        If a lane fails the acceptance test and its y nearly vanishes at the pin, it is factored again with the pin at
+        the largest |y|.
         """
         try:
             room = self._idle.pop()
@@ -156,9 +149,9 @@ class LaneSolver:
         streams: Sequence[Stream],
         mean: NDArray[np.float64],
         factor: NDArray[np.float64],
-    ) -> list[Laned]:
+    ) -> list[LaneResult]:
         lanes = self.lanes
-        filled = [*streams, *[streams[0]] * (lanes - len(streams))]  # what is left over repeats the first
+        filled = [*streams, *[streams[0]] * (lanes - len(streams))]  # unused lanes repeat the first
         sample(
             room.tag,
             self.structure.position,
@@ -171,7 +164,7 @@ class LaneSolver:
             room.weights,
         )
         pins = np.full(lanes, self.pin, np.int32)
-        results: list[Laned] = [(None, []) for _ in streams]
+        results: list[LaneResult] = [(None, []) for _ in streams]
         open_ = list(range(len(streams)))
         tried: list[list[str]] = [[] for _ in streams]
         for solver in ("lanes", "lanes-repinned"):
@@ -221,11 +214,11 @@ class LaneSolver:
             room.steps,
             room.strength,
         )
-        deviations(room.tag, self.structure, room.weights, room.values, room.vectors, room.found)
+        deviations(room.tag, self.structure, room.weights, room.values, room.vectors, room.deviation)
 
     def _judge(self, room: Workspace, lane: int, vectors: NDArray[np.float64]) -> tuple[Eigenpairs, str | None]:
-        """Return a lane's pairs, and why they are not accepted."""
-        steps, pin, deviation = int(room.steps[lane]), float(room.strength[lane]), float(room.found[lane])
+        """Return a lane's pairs, and the reason to reject them, or None."""
+        steps, pin, deviation = int(room.steps[lane]), float(room.strength[lane]), float(room.deviation[lane])
         first = 0 if self.pin >= 0 else 1
         values = room.values[:, lane].copy()
         following = float(values[-1])
@@ -242,7 +235,7 @@ class LaneSolver:
         return pairs, "not finite" if steps < 0 else pin_refusal(pin) or refusal(deviation, steps, ACCEPTED_DEVIATION)
 
     def _repin(self, room: Workspace, pins: NDArray[np.int32], lanes: list[int]) -> list[int]:
-        """Move the pins of lanes to where their y is largest; return those that had a bad one."""
+        """Move bad pins to the largest |y|, and return their lanes."""
         if not lanes:
             return []
         null_left(room.tag, self.structure, room.lower, room.upper, pins, room.work)

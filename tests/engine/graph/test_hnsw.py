@@ -253,13 +253,13 @@ def test_a_fit_whose_neighbours_are_all_found_is_the_exact_one(options: Any) -> 
     assert {**told, **exact.diagnostics.figures} == told
     (note,) = set(found.diagnostics.notes) - set(exact.diagnostics.notes)
     assert note.code == "approximate-neighbors"
-    assert note.message == ("Neighbours are approximate: of the true ones 1.0 were found (measured on 500 points).")
+    assert note.message == ("Neighbours are approximate: recall 1.0 (measured on 500 points).")
 
 
 def test_recall_is_told_rounded_down() -> None:
     """Of .9999 nobody may read that all were found."""
     figures = {"n_points": 9, "n_features": 9, "neighbor_recall": 0.99990, "neighbor_recall_points": 500}
-    assert "of the true ones .999 were found (measured on 500 points)" in search_notes(figures)[0].message
+    assert "recall .999 (measured on 500 points)" in search_notes(figures)[0].message
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,19 @@
-r"""Lanczos for every lane at once, in between the factors.
+r"""Lanczos for every lane at once, between the factors.
 
-With one null vector y to the left and the constant to the right, :math:`B^+ = P B'^{-1} Q`, P and Q the projections
+With one left null vector y and the constant as right null vector, :math:`B^+ = P B'^{-1} Q`, P and Q the projections
 against the constant and against y (`glle_engine.eigen.eigenproblem`), and B' = L U:
 
 .. math:: M^+ = B^+ B^{+T} = P U^{-1} L^{-1} Q L^{-T} U^{-T} P.
 
 Its eigenvalues other than 0 are those of :math:`N K`, :math:`N = U^{-T} P U^{-1}`, :math:`K = L^{-1} Q L^{-T}`, which
-is self-adjoint in the inner product :math:`\langle t, t' \rangle = t^T K t'`. Lanczos runs there. Each step then reads
-L once and U once (`glle_engine.eigen.batched.numeric.solves`), where a step on :math:`M^+` reads both twice. The basis is kept as t, as
-s = K t, and as :math:`U^{-1} s`.
+is self-adjoint in the inner product :math:`\langle t, t' \rangle = t^T K t'`. Lanczos runs in that space. Each step
+then reads L once and U once (`glle_engine.eigen.batched.numeric.solves`); a step on :math:`M^+` reads both twice. The
+basis is kept as t, as s = K t, and as :math:`U^{-1} s`.
 
-Both projections have rank one. :math:`u_0 = U^{-T} e_i` has :math:`L^{-T} u_0 = y / y_i`, so Q is a first basis vector
-that every other one is made orthogonal to: :math:`t - u_0 (g^T t) / \|L^{-T} u_0\|^2` with
-:math:`g = L^{-1} L^{-T} u_0`; and since B' 1 = e_i, :math:`|y_i| = 1 / \|L^{-T} u_0\|` for y of unit norm. P takes
-:math:`h (h^T s) / n` off, :math:`h = U^{-T} 1`, with :math:`h^T s = 1^T U^{-1} s`.
+Both projections have rank one. :math:`u_0 = U^{-T} e_i` has :math:`L^{-T} u_0 = y / y_i`, so that Q is a first basis
+vector, to which all others are made orthogonal: :math:`t - u_0 (g^T t) / \|L^{-T} u_0\|^2` with
+:math:`g = L^{-1} L^{-T} u_0`. Since B' 1 = e_i, :math:`|y_i| = 1 / \|L^{-T} u_0\|` for y of unit norm. P subtracts
+:math:`h (h^T s) / n`, :math:`h = U^{-T} 1`, with :math:`h^T s = 1^T U^{-1} s`.
 
 An eigenvector of M is :math:`x = P U^{-1} s`, s the Ritz vector, and :math:`\|x\|^2 = \theta \langle t, t \rangle`.
 """
@@ -61,9 +61,9 @@ def lanczos(
 ) -> None:
     r"""Find the bottom eigenpairs of every lane's M.
 
-    A lane ends when each of its `wanted` largest Ritz values :math:`\theta` has a residual of at most `tolerance` times
-    the smaller of :math:`\theta` and its distance to the first one not wanted; from then on it is zero, so that no lane
-    depends on another.
+    A lane ends when each of its `wanted` largest Ritz values :math:`\theta` has a residual of at most `tolerance`
+    times the smaller of :math:`\theta` and its distance to the first unwanted one. Its vectors are zero from then on,
+    so that no lane depends on another.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def lanczos(
         From `glle_engine.eigen.batched.numeric.factorization.factorise`.
     pins : (lanes,) int32
     constrained : bool
-        Whether the constant and y are null vectors; else B' = B is nonsingular.
+        Whether the constant and y are null vectors; otherwise B' = B is nonsingular.
     start : (n,) float64
         In the order of elimination.
     wanted : int
@@ -84,13 +84,13 @@ def lanczos(
     work : (3, n * lanes)
         Scratch.
     values : (wanted + 1, lanes)
-        Becomes the eigenvalues :math:`1 / \theta` of M, ascending; the last one is an estimate.
+        Overwritten with the eigenvalues :math:`1 / \theta` of M, ascending; the last one is an estimate.
     vectors : (wanted, n * lanes)
-        Becomes the eigenvectors, of unit norm.
+        Overwritten with the eigenvectors, of unit norm.
     steps : (lanes,) int64
-        Becomes the number of steps; -1 where something was not finite.
+        Overwritten with the number of steps; -1 if a value was not finite.
     strength : (lanes,) float64
-        Becomes :math:`|y_i|` at the pin, 1 where there is none.
+        Overwritten with :math:`|y_i|` at the pin, 1 without a pin.
 
     """
     lanes, n = len(tag), len(structure.order)
@@ -99,7 +99,7 @@ def lanczos(
     most = len(basis) - 2
     z, x, h = address(work[0]), address(work[1]), address(work[2])
     ones = fill(tag, 1.0)
-    weight = np.zeros((most + 2, lanes))  # what makes each basis vector one of unit norm
+    weight = np.zeros((most + 2, lanes))  # factors to unit norm of the basis vectors
     sums = np.zeros((most + 2, lanes))  # h^T s of each
     overlap = np.zeros((most + 2, lanes))
     factor = np.zeros((most + 2, lanes))
@@ -173,7 +173,7 @@ def lanczos(
 
 @compiled
 def _dot(tag: tuple[int, ...], a: Address, b: Address, n: int) -> Lanes:
-    """a^T b, lane by lane."""
+    """Return a^T b, lane by lane."""
     even, odd = fill(tag, 0.0), fill(tag, 0.0)
     for i in range(0, n - 1, 2):
         even = fma(load(tag, a, i), load(tag, b, i), even)
@@ -194,7 +194,7 @@ def _dots(
     weight: Address,
     overlap: Address,
 ) -> None:
-    """overlap_i = weight_i s_i^T x."""
+    """Put weight_i s_i^T x into overlap_i."""
     for i in range(first, count):
         store(overlap, i, fill(tag, 0.0))
     for begin in range(0, n, _CHUNK):

@@ -1,4 +1,4 @@
-"""Ritz pairs of a Lanczos run: whether they have converged, and the eigenvectors that they make."""
+"""Ritz pairs of a Lanczos run: convergence, and eigenvectors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _EPSILON = float(np.finfo(np.float64).eps)
 
 @compiled
 def verdict(diagonal: NDArray[np.float64], off: NDArray[np.float64], wanted: int, tolerance: float) -> int:
-    """Return 1 when the wanted Ritz values have converged, 0 when not, -1 when something is not finite."""
+    """Return 1 if the wanted Ritz values have converged, 0 if not, and -1 if a value is not finite."""
     m = len(diagonal)
     if not (np.isfinite(diagonal[m - 1]) and np.isfinite(off[m - 1])):
         return -1
@@ -49,18 +49,18 @@ def verdict(diagonal: NDArray[np.float64], off: NDArray[np.float64], wanted: int
 
 @compiled
 def _largest(values: NDArray[np.float64], count: int) -> NDArray[np.int64]:
-    """Return where the largest few values are, the largest first."""
-    found = np.empty(count, np.int64)
+    """Return the indices of the largest few values, the largest first."""
+    indices = np.empty(count, np.int64)
     for i in range(count):
         best = -1
         for j in range(len(values)):
             taken = False
             for before in range(i):
-                taken = taken or found[before] == j
+                taken = taken or indices[before] == j
             if not taken and (best < 0 or values[j] > values[best]):
                 best = j
-        found[i] = best
-    return found
+        indices[i] = best
+    return indices
 
 
 @compiled
@@ -76,7 +76,7 @@ def ritz(
     values: NDArray[np.float64],
     vectors: NDArray[np.float64],
 ) -> None:
-    """Put the eigenvectors together from every lane's own Ritz vectors."""
+    """Combine the eigenvectors from every lane's Ritz vectors."""
     lanes = len(tag)
     most = 1
     for lane in range(lanes):

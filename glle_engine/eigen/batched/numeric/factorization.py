@@ -1,12 +1,11 @@
-r"""LU of several matrices of one structure at once, one a lane: right-looking, multifrontal, without pivoting.
+r"""LU of several matrices of one structure at once, one per lane: right-looking, multifrontal, without pivoting.
 
 :math:`B' = I - W + e_i e_i^T = L U` with L unit lower triangular. Supernode by supernode in postorder:
 assemble the front from the matrix and the children's contribution blocks, factor the diagonal block
 :math:`D = L_D U_D`, form :math:`L = A_{21} U_D^{-1}` and :math:`U^T = (L_D^{-1} A_{12})^T`, and leave
 :math:`C = \sum C_\mathrm{child} - L U`.
 
-Without pivoting growth is bounded by nothing but the odds; the acceptance test of `glle_engine.eigen.batched.acceptance` sees
-where it hurt.
+Without pivoting nothing bounds growth; the test of `glle_engine.eigen.batched.acceptance` detects its effect.
 
 The parts of a supernode with s columns and r rows below are stored for streaming: in `lower` the columns of
 :math:`L_D` below its diagonal and then L (r x s, by rows); in `upper` the columns of :math:`U_D`, each with the
@@ -52,7 +51,7 @@ def factorise(
     weights : flat (n, k, lanes)
         In the order of elimination.
     pins : (lanes,) int32
-        The position where 1 is added to each lane's diagonal; -1 for nowhere.
+        The position of the 1 that is added to each lane's diagonal; -1 for none.
     lower, upper : flat (lower_size, lanes) and (upper_size, lanes)
         Overwritten with the factors.
     blocks : flat (block_size, lanes)
@@ -118,7 +117,7 @@ def _extend_panels(
     up: int,
     blocks: Address,
 ) -> None:
-    """Add the children's contribution blocks to the columns and rows that are eliminated here."""
+    """Add the children's contribution blocks to the columns and rows of this elimination."""
     child = tree.child[node]
     while child != -1:
         start = tree.row_start[child]
@@ -145,7 +144,7 @@ def _extend_panels(
 
 @compiled
 def _extend_block(tag: tuple[int, ...], tree: Addresses, node: int, width: int, blocks: Address) -> None:
-    """Add the rest of the children's contribution blocks to this one; the heir's is this one."""
+    """Add the rest of the children's contribution blocks to this one, the heir's excepted."""
     mine, apart = tree.block_start[node], tree.block_stride[node]
     child = tree.child[node]
     while child != -1:

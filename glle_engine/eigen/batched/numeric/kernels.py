@@ -1,7 +1,7 @@
-"""The innermost loops, written out for each width of a supernode, so that its columns stay in registers.
+"""Innermost loops, written out for each width of a supernode, so that its columns stay in registers.
 
-A supernode has at most `WIDEST` columns. For each width there is a function of its own, made by the same lines of
-Python; `by_width` chooses among them.
+A supernode has at most `WIDEST` columns. The same Python code generates one function for each width; `by_width`
+chooses among them.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from glle_engine.linalg.vectors import constant, fused, read, vector_at, write
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-AHEAD = 8192  # bytes: how far before its use a panel is asked for
+AHEAD = 8192  # bytes between a prefetch and the use of a panel
 WIDTHS = range(1, WIDEST + 1)
 
 
 class _Code:
-    """Vector code as it is written: a builder that knows the lanes."""
+    """Writer of vector code: a builder with a number of lanes."""
 
     def __init__(self, builder: Any, lanes: int) -> None:
         self.builder = builder
@@ -43,7 +43,7 @@ class _Code:
         write(self.builder, value, self.at(data, index, more))
 
     def prefetch(self, data: Any, index: Any, more: int) -> None:
-        """Ask for vector `index + more` behind `data` to be brought near."""
+        """Prefetch vector `index + more` behind `data`."""
         byte = ir.IntType(8).as_pointer()
         number = ir.IntType(32)
         function = cgutils.get_or_insert_function(
@@ -89,9 +89,9 @@ def _kernel(name: str, write_code: Callable[..., None], arguments: int) -> Any:
 
 
 def enter(width: int, *, lower: bool) -> Any:
-    r"""Make the way down through a supernode: :math:`z_c = T^{-T}_c (f_c - P^T z_r)` for L, likewise for U.
+    """Make the way down through a supernode: :math:`z_c = T^{-T}_c (f_c - P^T z_r)` for L, and the same for U.
 
-    Arguments: f, z, a second place for z_c, the first column, the row numbers, how many, the panel P and the
+    Arguments: f, z, a second target for z_c, the first column, the row numbers, their count, the panel P and the
     triangle, each as an address.
     """
 
@@ -101,26 +101,26 @@ def enter(width: int, *, lower: bool) -> Any:
         builder = code.builder
         values = [code.variable(code.load(f, begin, j)) for j in range(width)]
         zero = ir.Constant(begin.type, 0)
-        # One sum after the other would wait for itself in a narrow supernode: rows go to several sets of sums in turn.
+        # In a narrow supernode one sum would wait for itself, so that rows go to several sets of sums in turn.
         sets = 3 if width <= 2 else 2 if width <= 4 else 1
         more = [[code.variable(constant(code.lanes, 0.0)) for _ in range(width)] for _ in range(sets - 1)]
 
         def rows_from(index: Any, part: list[Any]) -> None:
-            there = builder.fneg(code.load(z, code.row(rows, index)))
+            minus = builder.fneg(code.load(z, code.row(rows, index)))
             start = code.times(index, width)
             for j in range(0, width, max(1, 8 // code.lanes)):
                 code.prefetch(panel, start, j + AHEAD // (8 * code.lanes))
             for j in range(width):
-                code.less(part[j], code.load(panel, start, j), there)
+                code.less(part[j], code.load(panel, start, j), minus)
 
         many = ir.Constant(below.type, sets)
-        whole = builder.udiv(below, many)
-        with cgutils.for_range(builder, whole) as loop:
+        rounds = builder.udiv(below, many)
+        with cgutils.for_range(builder, rounds) as loop:
             index = builder.mul(loop.index, many)
             for i, part in enumerate([values, *more]):
                 rows_from(builder.add(index, ir.Constant(index.type, i)), part)
         if sets > 1:
-            done = builder.mul(whole, many)
+            done = builder.mul(rounds, many)
             with cgutils.for_range(builder, builder.sub(below, done)) as loop:
                 rows_from(builder.add(loop.index, done), values)
             for part in more:
@@ -149,7 +149,7 @@ def enter(width: int, *, lower: bool) -> Any:
 def leave(width: int, *, lower: bool) -> Any:
     r"""Make the way up through a supernode: :math:`x_c = T_c^{-1} x_c`, then :math:`x_r \mathrel{-}= P x_c`.
 
-    Arguments: x, the first column, the row numbers, how many, the panel P and the triangle.
+    Arguments: x, the first column, the row numbers, their count, the panel P and the triangle.
     """
 
     def write_code(code: _Code, x: Any, begin: Any, rows: Any, below: Any, panel: Any, triangle: Any) -> None:
@@ -182,9 +182,9 @@ def leave(width: int, *, lower: bool) -> Any:
 
 
 def triangles(width: int) -> Any:
-    r"""Make the LU of a diagonal block: :math:`D = L_D U_D`.
+    """Make the LU of a diagonal block: :math:`D = L_D U_D`.
 
-    Arguments: D by rows, and where the columns of L_D and of U_D go; U_D's end with the reciprocal pivots.
+    Arguments: D by rows, and the targets for the columns of L_D and of U_D, which end with the reciprocal pivots.
     """
 
     def write_code(code: _Code, diagonal: Any, low: Any, up: Any) -> None:
@@ -208,9 +208,9 @@ def triangles(width: int) -> Any:
 
 
 def panels(width: int) -> Any:
-    r"""Make the panel solves :math:`L = A_{21} U_D^{-1}` and :math:`U^T = (L_D^{-1} A_{12})^T`, in place, row by row.
+    """Make the panel solves :math:`L = A_{21} U_D^{-1}` and :math:`U^T = (L_D^{-1} A_{12})^T`, in place, row by row.
 
-    Arguments: the panel of L and of U^T, how many rows, and the triangles L_D and U_D.
+    Arguments: the panel of L and of U^T, their number of rows, and the triangles L_D and U_D.
     """
 
     def write_code(code: _Code, low: Any, up: Any, below: Any, triangle_low: Any, triangle_up: Any) -> None:
@@ -243,9 +243,9 @@ def panels(width: int) -> Any:
 
 
 def product(width: int, *, added: bool) -> Any:
-    """Make C = -L U, or C = C - L U: four rows at a time, and what is left.
+    """Make C = -L U, or C = C - L U, four rows at a time.
 
-    Arguments: C, what lies from row to row of it, L, U^T, and how many rows they have.
+    Arguments: C, its row stride, L, U^T, and their number of rows.
     """
 
     def write_code(code: _Code, c: Any, stride: Any, low: Any, up: Any, below: Any) -> None:
@@ -271,10 +271,10 @@ def product(width: int, *, added: bool) -> Any:
                 for i in range(count):
                     code.store(sums[i], c, builder.add(targets[i], loop.index))
 
-        whole = builder.sdiv(below, four)
-        with cgutils.for_range(builder, whole) as loop:
+        rounds = builder.sdiv(below, four)
+        with cgutils.for_range(builder, rounds) as loop:
             rows(builder.mul(loop.index, four), 4)
-        first = builder.mul(whole, four)
+        first = builder.mul(rounds, four)
         rest = builder.sub(below, first)
         for count in (1, 2, 3):
             with builder.if_then(builder.icmp_signed("==", rest, ir.Constant(rest.type, count))):

@@ -1,4 +1,4 @@
-"""One factorisation without pivoting, for the mean weights, by the kernels of the draws with a single lane."""
+"""Factorisation of the mean weights without pivoting, by the kernels of the draws with a single lane."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _DIAGONAL_BLOCK = 64  # entries of the widest supernode's diagonal block
 class SingleLU:
     """Factors B' = L U of one set of weights, in the order of elimination.
 
-    Solves are those of B'^T, as SuperLU's and `glle_engine.linalg.sparse_lu`'s are in `glle_engine.eigen.lu`.
+    Solves are those of B'^T, as in `glle_engine.eigen.lu`.
 
     Attributes
     ----------
     structure : Structure
     lower, upper : flat float64
-        As `glle_engine.eigen.batched.numeric.factorization.factorise` leaves them.
+        From `glle_engine.eigen.batched.numeric.factorization.factorise`.
 
     """
 

@@ -1,10 +1,9 @@
-r"""Triangular solves for every lane at once, two a pass.
+"""Triangular solves for every lane at once, two per pass.
 
-What Lanczos needs is :math:`K_0 t = L^{-1} L^{-T} t` and :math:`N_0 s = U^{-T} U^{-1} s`: down the tree with the one
-solve and up again with the other. Both halves read the same factor, so they are done in one walk through the tree, a
-supernode read when it is entered and again when it is left: where all that lies below it fits in a cache, it comes
-from there the second time. The way down and the way up need a vector each, since the way up changes rows that the rest
-of the way down still reads.
+Lanczos needs :math:`K_0 t = L^{-1} L^{-T} t` and :math:`N_0 s = U^{-T} U^{-1} s`: one solve down the tree and one up.
+Both halves read the same factor, so that one walk through the tree does both: a supernode is read when it is entered
+and when it is left. If everything below it fits in a cache, the second read is from the cache. The two ways need
+separate vectors, because the way up changes rows that the rest of the way down still reads.
 
 Vectors are flat (n, lanes), in the order of elimination.
 """
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 def _enter_lower(
     tag: tuple[int, ...], tree: Addresses, node: int, lower: Address, f: Address, z: Address, x: Address
 ) -> None:
-    """Go on with z = L^-T f at a supernode, and put what is final into x, too."""
+    """Continue z = L^-T f at a supernode, and copy final values to x."""
     begin, start = tree.first[node], tree.row_start[node]
     width, below = tree.first[node + 1] - begin, tree.row_start[node + 1] - start
     at = tree.lower_start[node]
@@ -42,7 +41,7 @@ def _enter_lower(
 def _enter_upper(
     tag: tuple[int, ...], tree: Addresses, node: int, upper: Address, f: Address, w: Address, x: Address
 ) -> None:
-    """Go on with w = U^-1 f at a supernode, and put what is final into x, too."""
+    """Continue w = U^-1 f at a supernode, and copy final values to x."""
     begin, start = tree.first[node], tree.row_start[node]
     width, below = tree.first[node + 1] - begin, tree.row_start[node + 1] - start
     at = tree.upper_start[node]
@@ -52,7 +51,7 @@ def _enter_upper(
 
 @compiled
 def _leave_lower(tag: tuple[int, ...], tree: Addresses, node: int, lower: Address, x: Address) -> None:
-    """Go on with x = L^-1 x at a supernode."""
+    """Continue x = L^-1 x at a supernode."""
     begin, start = tree.first[node], tree.row_start[node]
     width, below = tree.first[node + 1] - begin, tree.row_start[node + 1] - start
     at = tree.lower_start[node]
@@ -62,7 +61,7 @@ def _leave_lower(tag: tuple[int, ...], tree: Addresses, node: int, lower: Addres
 
 @compiled
 def _leave_upper(tag: tuple[int, ...], tree: Addresses, node: int, upper: Address, x: Address) -> None:
-    """Go on with x = U^-T x at a supernode."""
+    """Continue x = U^-T x at a supernode."""
     begin, start = tree.first[node], tree.row_start[node]
     width, below = tree.first[node + 1] - begin, tree.row_start[node + 1] - start
     at = tree.upper_start[node]
@@ -72,7 +71,7 @@ def _leave_upper(tag: tuple[int, ...], tree: Addresses, node: int, upper: Addres
 
 @compiled
 def lower_gram(tag: tuple[int, ...], tree: Addresses, lower: Address, t: Address, z: Address, x: Address) -> Lanes:
-    """Leave z = L^-T t and x = L^-1 z, and return z^T z, lane by lane."""
+    """Put L^-T t into z and L^-1 z into x, and return z^T z, lane by lane."""
     square = fill(tag, 0.0)
     for i in range(2 * tree.nodes):
         node = tree.visits[i]
@@ -90,7 +89,7 @@ def lower_gram(tag: tuple[int, ...], tree: Addresses, lower: Address, t: Address
 def upper_gram(
     tag: tuple[int, ...], tree: Addresses, upper: Address, s: Address, factor: Lanes, w: Address, x: Address
 ) -> Lanes:
-    """Leave w = U^-1 (s factor) and x = U^-T w, and return 1^T w, lane by lane."""
+    """Put U^-1 (s factor) into w and U^-T w into x, and return 1^T w, lane by lane."""
     total = fill(tag, 0.0)
     for i in range(2 * tree.nodes):
         node = tree.visits[i]
@@ -116,7 +115,7 @@ def solve_upper_transposed(tag: tuple[int, ...], tree: Addresses, upper: Address
 def solve_units(
     tag: tuple[int, ...], tree: Addresses, upper: Address, pins: NDArray[np.int32], x: NDArray[np.float64]
 ) -> None:
-    """Solve x = U^-T e_pin, lane by lane: only supernodes from the pins up have anything to do."""
+    """Solve x = U^-T e_pin, lane by lane, in the supernodes from the pins up only."""
     lanes = len(tag)
     x[:] = 0.0
     reached = np.zeros(tree.nodes, np.bool_)

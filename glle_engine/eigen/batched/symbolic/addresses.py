@@ -1,4 +1,4 @@
-"""A structure as bare addresses: what the kernels pass on without counting references."""
+"""Addresses of a structure's arrays, which kernels pass without reference counts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Addresses(NamedTuple):
-    """Where the arrays of a `glle_engine.eigen.batched.symbolic.structure.Structure` are, by the same names."""
+    """Addresses of the arrays of a `glle_engine.eigen.batched.symbolic.structure.Structure`, by the same names."""
 
     nodes: int
     first: Any
@@ -35,7 +35,7 @@ class Addresses(NamedTuple):
 
 @compiled
 def addresses(structure: Structure) -> Addresses:
-    """Return the addresses of a structure's arrays, good for as long as the structure lives."""
+    """Return the addresses of a structure's arrays, valid as long as the structure lives."""
     return Addresses(
         len(structure.first) - 1,
         address(structure.first),

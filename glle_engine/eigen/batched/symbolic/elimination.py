@@ -1,4 +1,4 @@
-"""The tree of supernodes of a pattern, and the rows below each (Liu 1990; Ashcraft and Grimes 1989)."""
+"""Supernodal elimination tree of a pattern, and the rows below each supernode (Liu 1990; Ashcraft and Grimes 1989)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RELAXED = ((4, 0.3), (8, 0.1))
 
 @compiled
 def symmetric(neighbors: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return the adjacency of B + B^T, row by row; mutual neighbours are in it twice."""
+    """Return the adjacency of B + B^T, row by row; mutual neighbors are in it twice."""
     n, k = neighbors.shape
     start = np.zeros(n + 1, np.int64)
     for i in range(n):
@@ -62,7 +62,7 @@ def elimination_tree(start: NDArray[np.int64], adjacent: NDArray[np.int32]) -> N
 
 @compiled
 def postorder(parent: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return the columns so that every subtree is contiguous and ends with its root."""
+    """Return the columns in an order in which every subtree is contiguous and ends with its root."""
     n = len(parent)
     head = np.full(n + 1, -1, np.int32)
     following = np.full(n, -1, np.int32)
@@ -93,7 +93,7 @@ def postorder(parent: NDArray[np.int32]) -> NDArray[np.int32]:
 def column_counts(
     parent: NDArray[np.int32], start: NDArray[np.int64], adjacent: NDArray[np.int32]
 ) -> NDArray[np.int32]:
-    """Return how many rows each column of L has, its diagonal included."""
+    """Return the number of rows of each column of L, its diagonal included."""
     n = len(parent)
     count = np.ones(n, np.int32)
     seen = np.full(n, -1, np.int32)
@@ -110,7 +110,7 @@ def column_counts(
 
 @compiled
 def supernodes(parent: NDArray[np.int32], count: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return the first column of each supernode, and n: fundamental ones first, then merged and cut."""
+    """Return the first column of each supernode, and n: fundamental supernodes, then merged and cut."""
     n = len(parent)
     first = np.empty(n + 1, np.int64)
     nodes = 0
@@ -131,7 +131,7 @@ def supernodes(parent: NDArray[np.int32], count: NDArray[np.int32]) -> NDArray[n
         while depth > 0 and parent[begin - 1] >= begin and parent[begin - 1] < end:
             left = kept[depth - 1]
             width = end - left
-            # Columns of the left one get the rows of the merged one: its own are a subset of them.
+            # Columns of the left one get the rows of the merged one, a superset of their rows.
             rows_left = count[begin - 1] - 1
             more = (begin - left) * ((end - begin) + below - rows_left) + kept_zeros[depth - 1] + mine
             stored = width * (width + 1) // 2 + width * below
@@ -157,7 +157,7 @@ def supernodes(parent: NDArray[np.int32], count: NDArray[np.int32]) -> NDArray[n
 def rows_below(
     first: NDArray[np.int32], start: NDArray[np.int64], adjacent: NDArray[np.int32]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
-    """Return the rows below each supernode, in no order, and each supernode's parent."""
+    """Return the rows below each supernode, unordered, and each supernode's parent."""
     nodes, n = len(first) - 1, len(start) - 1
     owner = np.empty(n, np.int32)
     for node in range(nodes):

@@ -1,4 +1,4 @@
-"""Where things lie: the walk over the tree, the parts of L and U, contribution blocks, and which weight goes where."""
+"""Memory layout: the walk over the tree, the parts of L and U, contribution blocks, and the matrix entries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def laid_out(sizes: NDArray[np.int64], entered: NDArray[np.int32]) -> tuple[NDArray[np.int64], int]:
-    """Return where each part begins when they lie one after the other in the order of entering."""
+    """Return the start of each part if the parts follow each other in the order of entering, and their total size."""
     start = np.empty(len(sizes), np.int64)
     ends = np.cumsum(sizes[entered])
     start[entered] = ends - sizes[entered]
@@ -22,7 +22,7 @@ def laid_out(sizes: NDArray[np.int64], entered: NDArray[np.int32]) -> tuple[NDAr
 
 @compiled
 def walk(parent: NDArray[np.int32], child: NDArray[np.int32], sibling: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return the depth-first walk, each supernode entered and left."""
+    """Return the depth-first walk, in which each supernode is entered and left."""
     nodes = len(parent)
     visits = np.empty(2 * nodes, np.int32)
     following = child.copy()
@@ -54,7 +54,7 @@ def walk(parent: NDArray[np.int32], child: NDArray[np.int32], sibling: NDArray[n
 def heirs(
     width: NDArray[np.int64], below: NDArray[np.int64], child: NDArray[np.int32], sibling: NDArray[np.int32]
 ) -> NDArray[np.int32]:
-    """Return the child with as many rows as the front has: they are the same rows."""
+    """Return the child whose rows are the whole front, which has as many; -1 if there is none."""
     heir = np.full(len(width), -1, np.int32)
     for node in range(len(width)):
         candidate = child[node]
@@ -73,7 +73,7 @@ def plan_blocks(
     sibling: NDArray[np.int32],
     heir: NDArray[np.int32],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """Lay out the contribution blocks: in the heir's, or at the lowest address that is free while sources live."""
+    """Place each contribution block in the heir's, or at the lowest address that is free while its sources live."""
     nodes = len(below)
     at, stride = np.zeros(nodes, np.int64), below.copy()
     begin, end = np.zeros(nodes, np.int64), np.zeros(nodes, np.int64)  # of the room that a block lies in
@@ -119,7 +119,7 @@ def plan_blocks(
 def entries(
     neighbors: NDArray[np.int32], first: NDArray[np.int32], row_start: NDArray[np.int64], rows: NDArray[np.int32]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
-    """Return which weight goes where in which front."""
+    """Return the source weight and the target in the front of each matrix entry."""
     n, k = neighbors.shape
     nodes = len(first) - 1
     owner = np.empty(n, np.int32)
@@ -158,7 +158,7 @@ def entries(
 
 @compiled
 def _part(owner: NDArray[np.int32], i: int, j: int) -> int:
-    """Return which part of which front entry (i, j) is in: 3 node + (diagonal block, L, U^T)."""
+    """Return the part of the front of entry (i, j): 3 node + (diagonal block, L, U^T)."""
     if owner[i] == owner[j]:
         return 3 * int(owner[i])
     return 3 * int(owner[j]) + 1 if i > j else 3 * int(owner[i]) + 2

@@ -1,11 +1,11 @@
-r"""What all factorisations on one kNN pattern share: the symbolic part of a multifrontal LU.
+"""Symbolic part of a multifrontal LU, shared by all factorisations on one kNN pattern.
 
-The pattern of :math:`B + B^T`, B = I - W, in a fill-reducing order has an elimination tree (Liu 1990). Columns with the
-same rows below them are one *supernode*: s columns, a dense s x s diagonal block, and r rows below it. Small ones are
-merged with their parents where that stores few explicit zeros (relaxed amalgamation, Ashcraft and Grimes 1989). A
-supernode's *front* holds its columns and rows; what is left of it after its s columns are eliminated, its r x r
-*contribution block*, is added to its parent's front (Duff and Reid 1983). A child whose rows are the whole front of its
-parent is the parent's *heir*: the front is the child's block as it lies, and is worked on in its place.
+The pattern of :math:`B + B^T`, B = I - W, in a fill-reducing order has an elimination tree (Liu 1990). Columns with
+the same rows below them are one *supernode*: s columns, a dense s x s diagonal block, and r rows below it. Small ones
+are merged with their parents if that stores few explicit zeros (relaxed amalgamation, Ashcraft and Grimes 1989). A
+supernode's *front* holds its columns and rows. After the elimination of its s columns, the remaining r x r
+*contribution block* is added to its parent's front (Duff and Reid 1983). A child whose rows are the whole front of its
+parent is the parent's *heir*: the front is the child's block, overwritten in place.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Structure(NamedTuple):
-    """The shared structure of all factorisations on a pattern of n points with k neighbours, in S supernodes.
+    """Structure of all factorisations on a pattern of n points with k neighbors, in S supernodes.
 
     Everything is in the order of elimination: *position* j of the matrix is point ``order[j]``.
 
@@ -39,36 +39,36 @@ class Structure(NamedTuple):
     order, position : (n,) int32
         The order of elimination and its inverse.
     neighbors : (n, k) int32
-        Positions of the neighbours of the point at each position.
+        Positions of the neighbors of the point at each position.
     first : (S + 1,) int32
         The first column of each supernode.
     row_start : (S + 1,) int64
-        Where a supernode's rows begin in `rows`.
+        The start of a supernode's rows in `rows`.
     rows : (R,) int32
         Positions of the rows below each supernode, ascending.
     place : (R,) int32
-        Where each of these rows is in the front of the parent.
+        The place of each of these rows in the front of the parent.
     parent, child, sibling : (S,) int32
-        The parent, the first child of each supernode and the next child of its parent; -1 where there is none.
+        The parent, the first child of each supernode and the next child of its parent; -1 for none.
     visits : (2 S,) int32
-        The way through the tree that every pair of solves takes: a supernode, when it is entered from above, and
-        ``~`` it, when it is left with all below it done.
+        Walk through the tree of every pair of solves: a supernode when it is entered from above, and ``~`` it
+        when it is left with everything below it done.
     lower_start, upper_start : (S,) int64
-        Where a supernode's part of L and U begins, in values, in the order of entering.
+        The start of a supernode's part of L and U, in values, in the order of entering.
     lower_size, upper_size : int
         The length of L and U.
     heir : (S,) int32
-        The child whose contribution block is the front; -1 where there is none.
+        The child whose contribution block is the front; -1 for none.
     block_start, block_stride : (S,) int64
-        Where its contribution block lies in a scratch area that blocks share in turn, and from row to row.
+        The start and the row stride of its contribution block in a scratch area that blocks share in turn.
     block_size : int
         The length of that area.
     entry_start : (3 S + 1,) int64
-        Where a supernode's matrix entries begin in the next two: those of its diagonal block, of L and of U^T.
+        The start of a supernode's matrix entries in the next two: those of its diagonal block, of L and of U^T.
     entry_source : (nk,) int32
-        Which weight, position * k + j.
+        The weight, position * k + j.
     entry_target : (nk,) int32
-        Where in that part, by rows.
+        The place in that part, by rows.
 
     """
 
@@ -103,8 +103,8 @@ def analyse(neighbors: NDArray[np.int32], order: NDArray[np.int32]) -> Structure
     ----------
     neighbors : (n, k) int32
     order : (n,) int32
-        A fill-reducing order: position j is point ``order[j]``. The structure's own order differs from it by a
-        postorder of the elimination tree, which fills alike.
+        A fill-reducing order: position j is point ``order[j]``. The structure's order differs from it by a
+        postorder of the elimination tree, which has the same fill.
 
     """
     n = len(order)
