@@ -36,25 +36,24 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch)
 
 
+def loaded_packages(statement: str) -> set[str]:
+    """Return the packages that a statement loads in a new process."""
+    program = f"import sys; {statement}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    return {name.partition(".")[0] for name in done.stdout.split()}
+
+
 def test_client_imports_nothing_of_the_server() -> None:
-    """It needs httpx and numpy, and imports pandas and rich only when it uses them."""
-    modules = subprocess.run(
-        [sys.executable, "-c", "import sys, glle; print(*sys.modules)"],
-        check=True, capture_output=True, text=True,
-    ).stdout.split()  # fmt: skip
-    packages = {name.partition(".")[0] for name in modules}
-    assert not packages & {
-        "fastapi",
-        "starlette",
-        "pydantic",
-        "redis",
-        "rq",
-        "worker",
-        "glle_engine",
-        "scipy",
-        "pandas",
-    }
-    assert [name for name in modules if name.startswith(("service", "worker"))] == []
+    """It needs httpx and numpy, and imports pandas only for frames."""
+    packages = loaded_packages("from glle import AsyncClient, Client, JobTimeoutError")
+    server = {"service", "worker", "fastapi", "starlette", "pydantic", "redis", "rq"}
+    assert packages & {*server, "glle_engine", "scipy", "pandas"} == set()
+    assert packages >= {"glle", "httpx", "numpy"}
+
+
+def test_command_imports_no_numpy() -> None:
+    """`glle worker` sets the number of BLAS threads before numpy reads it."""
+    assert loaded_packages("import glle.cli") & {"numpy", "httpx", "rich"} == set()
 
 
 def test_types_are_those_of_the_contract() -> None:
