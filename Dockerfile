@@ -1,20 +1,20 @@
-# One image for API and workers; the first argument selects the program.
+# One image for the API and for the workers: the first argument selects the program.
 ARG PYTHON_IMAGE=python:3.11-slim-bookworm
 
 FROM ${PYTHON_IMAGE} AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PATH=/opt/glle/bin:$PATH
 RUN python3 -m venv /opt/glle
 WORKDIR /src
-# Before the sources, so that a change of code does not install the dependencies again.
-COPY requirements/server.lock requirements/
-RUN pip install --require-hashes --only-binary :all: --requirement requirements/server.lock
+# Before the sources, so that a change of code keeps the layer of the dependencies.
+COPY requirements-service.lock ./
+RUN pip install --require-hashes --only-binary :all: --requirement requirements-service.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY deploy/server deploy/server
 COPY glle_engine glle_engine
 COPY worker worker
 COPY service service
 COPY glle glle
-# The build backend is in the lock and goes again; the check fails if something that stays needed it.
+# The build backend comes with the lock and is removed; `pip check` fails if another package needs it.
 RUN pip install --no-deps --no-build-isolation . ./deploy/server \
     && pip uninstall --yes hatchling pathspec pluggy tomlkit trove-classifiers \
     && pip check \
@@ -24,14 +24,14 @@ FROM ${PYTHON_IMAGE}
 LABEL org.opencontainers.image.title="glle" \
       org.opencontainers.image.description="Generative locally linear embedding as a service: API and workers." \
       org.opencontainers.image.licenses="MIT"
-# A new named volume takes the owner of the folder it is mounted over, so /data belongs to the user who writes there.
+# A new named volume takes the owner of the folder that it covers, so /data belongs to the user of the processes.
 RUN groupadd --gid 10001 glle \
     && useradd --uid 10001 --gid glle --no-create-home --home-dir /data --shell /usr/sbin/nologin glle \
     && install --directory --owner=glle --group=glle --mode=0750 /data /var/cache/glle
 COPY --from=build /opt/glle /opt/glle
 ENV PATH=/opt/glle/bin:$PATH PYTHONUNBUFFERED=1 GLLE_DATA_DIR=/data NUMBA_CACHE_DIR=/var/cache/glle
 USER 10001:10001
-# Compiled here, a new volume over this folder begins with it; a machine with another processor compiles once more.
+# A new volume over this folder starts with the code compiled in this step; another type of processor compiles again.
 RUN python -m glle_engine.posterior.fingerprint
 WORKDIR /data
 EXPOSE 8000

@@ -1,4 +1,4 @@
-"""A service made of a list of answers, and a clock that only sleeping moves: for tests of the client."""
+"""Fake service with a list of responses, and a fake clock, for tests of the client."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DATASET = {"id": "ds_1", "n": 3, "d": 2, "names": None}
 
 
 class Clock:
-    """Time that passes only by sleeping."""
+    """Clock that only sleep advances."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.slept: list[float] = []
@@ -36,12 +36,12 @@ class Clock:
         monkeypatch.setattr("glle.transport.drivers.anyio", both)
 
     def retries(self, **more: Any) -> Retries:
-        """Return a policy without chance, on this clock."""
+        """Return a deterministic retry policy on this clock."""
         return Retries(clock=lambda: sum(self.slept), now=lambda: NOW + sum(self.slept), chance=lambda: 1.0, **more)
 
 
 class Service:
-    """Answers requests from a list, and keeps them."""
+    """Service that answers from a list and records the requests."""
 
     def __init__(self, *answers: httpx.Response | Exception) -> None:
         self._answers = list(answers)
@@ -57,12 +57,12 @@ class Service:
         return answer
 
     def client(self, retries: Retries | None = None) -> Client:
-        """Return a client of it."""
+        """Return a client of the service."""
         return Client(URL, progress=False, retries=retries, transport=self.transport)
 
 
 def problem(status: int, code: str = "some-code", **headers: str) -> httpx.Response:
-    """Return an answer that is a problem."""
+    """Return a response with a problem."""
     body = {
         "type": f"urn:glle:problem:{code}",
         "title": "A title",
@@ -75,16 +75,16 @@ def problem(status: int, code: str = "some-code", **headers: str) -> httpx.Respo
 
 
 def job(status: str, **more: Any) -> httpx.Response:
-    """Return an answer that is a job."""
-    told = {
+    """Return a response with a job."""
+    metadata = {
         "id": "job_1", "kind": "fit", "status": status, "posterior": "post_1", "error": None,
         "progress": {"done": 1, "total": 2, "stage": "drawing"}, **more,
     }  # fmt: skip
-    return httpx.Response(202 if status in {"queued", "running"} else 200, json=told)
+    return httpx.Response(202 if status in {"queued", "running"} else 200, json=metadata)
 
 
 def posterior(client: Client) -> Any:
-    """Return a posterior as the client has it."""
+    """Return a posterior of a client."""
     return client._session.build("posterior", {"id": "post_1", "n": 3})
 
 

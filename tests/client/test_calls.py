@@ -1,4 +1,4 @@
-"""The client's calls: what is tried again, and when no more; what is raised."""
+"""Calls of the client: retries, deadlines, errors."""
 
 from __future__ import annotations
 
@@ -32,37 +32,46 @@ from tests.client.answers import DATASET, INFO, NOW, URL, Clock, Service, npy, p
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """The client's clock."""
+    """Clock of the client."""
     return Clock(monkeypatch)
 
 
+def loaded_packages(statement: str) -> set[str]:
+    """Return the packages that a statement loads in a new process."""
+    program = f"import sys; {statement}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    return {name.partition(".")[0] for name in done.stdout.split()}
+
+
 def test_client_imports_nothing_of_the_server() -> None:
-    """It needs httpx and numpy: no framework, no Redis, no engine; pandas and rich only where they are used."""
-    told = subprocess.run(
-        [sys.executable, "-c", "import sys, glle; print(*sys.modules)"],
-        check=True, capture_output=True, text=True,
-    ).stdout.split()  # fmt: skip
-    here = {name.partition(".")[0] for name in told}
-    assert not here & {"fastapi", "starlette", "pydantic", "redis", "rq", "worker", "glle_engine", "scipy", "pandas"}
-    assert [name for name in told if name.startswith(("service", "worker"))] == []
+    """It needs httpx and numpy, and imports pandas only for frames."""
+    packages = loaded_packages("from glle import AsyncClient, Client, JobTimeoutError")
+    server = {"service", "worker", "fastapi", "starlette", "pydantic", "redis", "rq"}
+    assert packages & {*server, "glle_engine", "scipy", "pandas"} == set()
+    assert packages >= {"glle", "httpx", "numpy"}
+
+
+def test_command_imports_no_numpy() -> None:
+    """`glle worker` sets the number of BLAS threads before numpy reads it."""
+    assert loaded_packages("import glle.cli") & {"numpy", "httpx", "rich"} == set()
 
 
 def test_types_are_those_of_the_contract() -> None:
-    """glle/types.py is what `make client-types` makes of openapi.json."""
+    """glle/types.py is generated from openapi.json."""
     contract = json.loads(client_types.CONTRACT.read_text(encoding="utf-8"))
     assert client_types.TYPES.read_text(encoding="utf-8") == client_types.types_text(contract)
 
 
 @pytest.mark.parametrize("status", [429, 502, 503, 504])
-def test_refusals_for_now_are_tried_again(clock: Clock, status: int) -> None:
-    """A GET is sent again after pauses that double, until it is answered."""
+def test_temporary_refusals_are_retried(clock: Clock, status: int) -> None:
+    """A GET is repeated after pauses that double, until it succeeds."""
     service = Service(problem(status), problem(status), problem(status), httpx.Response(200, json=INFO))
     assert service.client(clock.retries()).info() == INFO
     assert clock.slept == [0.25, 0.5, 1.0]
 
 
-def test_lost_connections_are_tried_again(clock: Clock) -> None:
-    """So is a request whose answer never came."""
+def test_lost_connections_are_retried(clock: Clock) -> None:
+    """A request without a response is repeated."""
     lost = [httpx.ReadError("gone"), httpx.ConnectError("refused"), httpx.DecodingError("torn")]
     service = Service(*lost, httpx.Response(200, json=INFO))
     assert service.client(clock.retries()).info() == INFO
@@ -70,7 +79,7 @@ def test_lost_connections_are_tried_again(clock: Clock) -> None:
 
 
 def test_retry_after_in_seconds_is_honoured(clock: Clock) -> None:
-    """No attempt comes before the service said."""
+    """No attempt comes before the time that the service requests."""
     service = Service(problem(429, **{"retry-after": "7"}), httpx.Response(200, json=INFO))
     service.client(clock.retries()).info()
     assert clock.slept == [7.0]
@@ -83,15 +92,15 @@ def test_retry_after_as_a_date_is_honoured(clock: Clock) -> None:
     assert clock.slept == [9.0]
 
 
-def test_retry_after_that_is_nonsense_is_not_waited_for(clock: Clock) -> None:
-    """Then the pause is the client's own."""
+def test_invalid_retry_after_is_ignored(clock: Clock) -> None:
+    """The pause is that of the policy."""
     service = Service(problem(503, **{"retry-after": "soon"}), httpx.Response(200, json=INFO))
     service.client(clock.retries()).info()
     assert clock.slept == [0.25]
 
 
-def test_deadline_ends_the_patience(clock: Clock) -> None:
-    """A pause that would end after it is not begun: the last refusal is raised, with what it said."""
+def test_deadline_ends_the_retries(clock: Clock) -> None:
+    """No pause ends after it; the last refusal is raised."""
     service = Service(problem(429, **{"retry-after": "8"}), problem(429, "quota-exceeded", **{"retry-after": "8"}))
     with pytest.raises(RateLimitedError) as caught:
         service.client(clock.retries(deadline=10)).info()
@@ -99,8 +108,8 @@ def test_deadline_ends_the_patience(clock: Clock) -> None:
     assert caught.value.code == "quota-exceeded"
 
 
-def test_service_that_is_not_there_is_told_soon(clock: Clock) -> None:
-    """Nobody waits two minutes to hear that nothing listens; the remedy says what to start."""
+def test_missing_service_is_reported_soon(clock: Clock) -> None:
+    """The limit for connections is short; the remedy names the command to start."""
     service = Service(*[httpx.ConnectError("refused")] * 9)
     with pytest.raises(UnavailableError, match="glle up") as caught:
         service.client(clock.retries()).info()
@@ -108,19 +117,19 @@ def test_service_that_is_not_there_is_told_soon(clock: Clock) -> None:
     assert (caught.value.status, caught.value.details) == (0, {"url": URL})
 
 
-def test_pauses_are_drawn_by_chance_and_bounded() -> None:
-    """Clients that were refused together come back apart, and never after more than the longest pause."""
-    half, whole = Retries(chance=lambda: 0.0), Retries(chance=lambda: 1.0)
+def test_pauses_are_random_and_bounded() -> None:
+    """Clients refused together return at different times, and within the longest pause."""
+    least, longest = Retries(chance=lambda: 0.0), Retries(chance=lambda: 1.0)
     refused = Reply(503, {}, b"")
-    assert (half.pause(3, 0, refused), whole.pause(3, 0, refused)) == (1.0, 2.0)
-    assert whole.pause(1000, 0, refused) == 20.0
+    assert (least.pause(3, 0, refused), longest.pause(3, 0, refused)) == (1.0, 2.0)
+    assert longest.pause(1000, 0, refused) == 20.0
     assert Retries(deadline=0).pause(0, 0, refused) is None
 
 
-def test_post_is_sent_again_under_the_same_key(clock: Clock) -> None:
-    """A creating POST has an Idempotency-Key of its own: its repeats are the same request, the next call is not."""
-    known = {"id": "post_1", "n": 3, "d": 2}
-    answers = [problem(503), httpx.Response(200, json=known), httpx.Response(200, json=known)]
+def test_repeated_post_has_the_same_key(clock: Clock) -> None:
+    """Repetitions of one call share an Idempotency-Key; the next call has another."""
+    metadata = {"id": "post_1", "n": 3, "d": 2}
+    answers = [problem(503), httpx.Response(200, json=metadata), httpx.Response(200, json=metadata)]
     service = Service(*answers)
     client = service.client(clock.retries())
     assert assert_type(client.fit("ds_1", n_neighbors=5), Posterior).id == "post_1"
@@ -130,15 +139,15 @@ def test_post_is_sent_again_under_the_same_key(clock: Clock) -> None:
     assert json.loads(service.requests[1].content) == {"dataset": "ds_1", "n_neighbors": 5}
 
 
-def test_upload_is_sent_again_whole(clock: Clock) -> None:
-    """A data set is named by its content, so its upload may be repeated; the body begins anew."""
+def test_repeated_upload_is_complete(clock: Clock) -> None:
+    """A data set is named by its content, so its upload is repeatable; the body starts again."""
     service = Service(httpx.ReadError("gone"), httpx.Response(201, json=DATASET))
     assert service.client(clock.retries()).dataset([[1, 2], [3, 4], [5, 6]]).id == "ds_1"
     assert service.requests[0].content == service.requests[1].content == npy(np.array([[1, 2], [3, 4], [5, 6]]))
 
 
-def test_delete_that_was_done_before_its_answer_was_lost_is_done(clock: Clock) -> None:
-    """404 to a repeated DELETE is what was wanted; to a first one it is an error."""
+def test_repeated_delete_accepts_404(clock: Clock) -> None:
+    """404 confirms a repeated DELETE; for a first one it is an error."""
     service = Service(httpx.Response(200, json=DATASET), httpx.ReadError("gone"), problem(404), problem(404))
     dataset = service.client(clock.retries()).dataset("ds_1")
     dataset.delete()
@@ -160,8 +169,8 @@ def test_delete_that_was_done_before_its_answer_was_lost_is_done(clock: Clock) -
         (507, GlleServiceError),
     ],
 )
-def test_problem_is_raised_whole(status: int, kind: type[GlleServiceError]) -> None:
-    """Every member of the problem, and the id of the request, are the exception's; nothing of it is tried again."""
+def test_error_has_every_member_of_the_problem(status: int, kind: type[GlleServiceError]) -> None:
+    """The exception also has the id of the request; the call is not repeated."""
     service = Service(problem(status))
     with pytest.raises(kind) as caught:
         service.client().info()
@@ -174,8 +183,8 @@ def test_problem_is_raised_whole(status: int, kind: type[GlleServiceError]) -> N
     assert len(service.requests) == 1
 
 
-def test_redirect_is_told_not_followed() -> None:
-    """Where the address is that of something in between, a key would go elsewhere."""
+def test_redirect_is_an_error() -> None:
+    """A followed redirect could send the key to another server."""
     service = Service(httpx.Response(308, headers={"location": "https://elsewhere.test/"}))
     with pytest.raises(GlleServiceError, match="308 Permanent Redirect"):
         service.client().info()
@@ -183,8 +192,8 @@ def test_redirect_is_told_not_followed() -> None:
 
 
 @pytest.mark.parametrize("body", [b"<html>Bad gateway</html>", b"", b"[]", b'{"detail": "x"}'])
-def test_answer_of_something_else_is_told_as_such(body: bytes) -> None:
-    """A proxy's page is an error with its text and a remedy, too."""
+def test_response_of_another_server_is_an_error(body: bytes) -> None:
+    """A proxy's page becomes an error with its text and a remedy."""
     service = Service(httpx.Response(418, content=body))
     with pytest.raises(GlleServiceError, match="418 I'm a Teapot") as caught:
         service.client().info()
@@ -192,8 +201,8 @@ def test_answer_of_something_else_is_told_as_such(body: bytes) -> None:
     assert "URL" in caught.value.remedy
 
 
-def test_key_is_sent_as_a_bearer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As given, or from GLLE_KEY; the address likewise, and neither when there is none."""
+def test_key_is_sent_as_bearer_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Key and address come from the arguments or from GLLE_KEY and GLLE_URL; without a key no header is sent."""
     service = Service(*[httpx.Response(200, json=INFO) for _ in range(3)])
     Client(URL, "glle_k", transport=service.transport).info()
     monkeypatch.setenv("GLLE_KEY", "glle_e")
@@ -212,13 +221,13 @@ def test_key_is_sent_as_a_bearer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:8000", "ftp://x", "http://", "nonsense"])
-def test_url_that_is_none_is_refused_at_once(url: str) -> None:
-    """With an example of one."""
+def test_invalid_url_is_refused_at_once(url: str) -> None:
+    """The message has an example."""
     with pytest.raises(ValueError, match="such as http://127"):
         Client(url)
 
 
-def test_problem_of_an_unknown_kind_is_the_base() -> None:
-    """A status that no subclass has is still a GlleServiceError."""
-    told: Any = problem(418).json()
-    assert type(problem_error(told)) is GlleServiceError
+def test_unknown_status_raises_the_base_class() -> None:
+    """A status without a subclass is a GlleServiceError."""
+    body: Any = problem(418).json()
+    assert type(problem_error(body)) is GlleServiceError

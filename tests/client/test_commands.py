@@ -1,4 +1,4 @@
-"""The commands that ask a running service: words and JSON, failures and exit codes. No worker runs here."""
+"""Commands of the client on a service without workers: text and JSON, errors and exit codes."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def glle(client: httpx.Client, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Glle:
-    """Runs the command on the app; returns exit code, output and errors."""
+    """Run the command on the app; return exit code, output and errors."""
     monkeypatch.setenv("GLLE_URL", str(client.base_url))
 
     def run(*arguments: str) -> tuple[int, str, str]:
         code = main.main(arguments)
-        told = capsys.readouterr()
-        return code, told.out, told.err
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
 
     return run
 
 
 def test_datasets_from_upload_to_delete(glle: Glle, tmp_path: Path) -> None:
-    """Upload, list, show, delete; words for people."""
+    """Upload, list, show and delete print text."""
     np.save(tmp_path / "x.npy", np.arange(8.0).reshape(4, 2))
     code, out, err = glle("datasets", "upload", str(tmp_path / "x.npy"))
     id_, words = out.split("  ")
@@ -56,8 +56,8 @@ def test_datasets_from_upload_to_delete(glle: Glle, tmp_path: Path) -> None:
     assert len(glle("datasets", "list")[1].splitlines()) == 2
 
 
-def test_json_is_what_the_api_told(glle: Glle, client: httpx.Client, tmp_path: Path) -> None:
-    """With --json every answer is one JSON value, the API's own."""
+def test_json_is_that_of_the_api(glle: Glle, client: httpx.Client, tmp_path: Path) -> None:
+    """With --json every command prints one JSON value of the API."""
     (tmp_path / "x.csv").write_text("a,b,kind\n1,2,u\n3,4,v\n")
     uploaded = json.loads(glle("datasets", "upload", str(tmp_path / "x.csv"), "--label", "kind", "--json")[1])
     assert uploaded == client.get(f"/v1/datasets/{uploaded['id']}").json()
@@ -69,7 +69,7 @@ def test_json_is_what_the_api_told(glle: Glle, client: httpx.Client, tmp_path: P
 
 
 def test_jobs_are_listed_shown_and_cancelled(glle: Glle) -> None:
-    """A fit that waits for a worker is a job that can be told to stop; waiting for it then fails."""
+    """A queued fit is a job; after its cancellation `glle jobs wait` fails."""
     dataset = json.loads(glle("datasets", "synthetic", "s_curve", "-n", "60", "--json")[1])["id"]
     code, _, err = glle("fit", dataset, "-k", "7", "--timeout", "0")
     assert (code, "had not ended after 0 s; it is queued" in err) == (4, True)
@@ -83,16 +83,16 @@ def test_jobs_are_listed_shown_and_cancelled(glle: Glle) -> None:
     assert "was cancelled" in err
 
 
-def test_refusals_have_their_remedy(glle: Glle, client: httpx.Client) -> None:
-    """Detail, remedy and the request's id on stderr, exit code 1."""
-    told = client.get("/v1/datasets/ds_none").json()
+def test_errors_have_a_remedy(glle: Glle, client: httpx.Client) -> None:
+    """Standard error has detail, remedy and the id of the request; the exit code is 1."""
+    problem = client.get("/v1/datasets/ds_none").json()
     code, out, err = glle("datasets", "show", "ds_none")
     assert (code, out) == (1, "")
-    assert err.startswith(f"glle: {told['detail']}\n  {told['remedy']} Request ")
+    assert err.startswith(f"glle: {problem['detail']}\n  {problem['remedy']} Request ")
 
 
-def test_refusals_are_problems_in_json(glle: Glle, client: httpx.Client) -> None:
-    """With --json the problem goes to stderr, whole."""
+def test_errors_are_problems_in_json(glle: Glle, client: httpx.Client) -> None:
+    """With --json stderr has the complete problem."""
     code, out, err = glle("jobs", "show", "job_none", "--json")
     problem = json.loads(err)
     assert (code, out) == (1, "")
@@ -100,8 +100,8 @@ def test_refusals_are_problems_in_json(glle: Glle, client: httpx.Client) -> None
     assert problem == client.get("/v1/jobs/job_none").json()
 
 
-def test_service_that_is_not_there_has_an_exit_code_of_its_own(glle: Glle, monkeypatch: pytest.MonkeyPatch) -> None:
-    """3, and what to start."""
+def test_missing_service_has_a_separate_exit_code(glle: Glle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exit code 3; the message names the command to start."""
     monkeypatch.setattr("glle.transport.drivers.time", SimpleNamespace(sleep=lambda _: None))
     code, _, err = glle("jobs", "list", "--url", "http://127.0.0.1:9")
     assert code == 3
@@ -109,7 +109,7 @@ def test_service_that_is_not_there_has_an_exit_code_of_its_own(glle: Glle, monke
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["datasets", "upload", "nowhere.csv"], "There is no file nowhere.csv"),
         (["datasets", "upload", "table.xlsx"], "is none of .npy"),
@@ -119,30 +119,30 @@ def test_service_that_is_not_there_has_an_exit_code_of_its_own(glle: Glle, monke
         (["jobs", "list", "--url", "localhost:8000"], "such as http://127.0.0.1:8000"),
     ],
 )
-def test_misuse_is_told_before_anything_is_asked(glle: Glle, arguments: list[str], told: str) -> None:
-    """Exit code 2, with what would be right."""
+def test_misuse_is_reported_before_any_request(glle: Glle, arguments: list[str], message: str) -> None:
+    """Exit code 2; the message has the correct form."""
     code, out, err = glle(*arguments)
     assert (code, out) == (2, "")
-    assert told in err
+    assert message in err
 
 
-def test_commands_without_the_client_say_what_to_install(glle: Glle, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The service runs without httpx; what asks it does not."""
-    monkeypatch.setitem(sys.modules, "glle", None)
+def test_commands_without_httpx_name_the_extra(glle: Glle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The distribution without extras has the command, but not httpx."""
+    monkeypatch.setitem(sys.modules, "glle.client", None)
     code, out, err = glle("jobs", "list")
     assert (code, out) == (2, "")
     assert "pip install 'glle[client]'" in err
 
 
 def test_variables_of_the_client_are_no_unknown_settings(glle: Glle, monkeypatch: pytest.MonkeyPatch) -> None:
-    """GLLE_URL and GLLE_KEY have an effect."""
+    """The server does not warn of GLLE_URL and GLLE_KEY."""
     monkeypatch.setenv("GLLE_KEY", "k")
     assert glle("settings")[2] == ""
 
 
 @pytest.mark.parametrize("options", [SyntheticOptions, FitOptions, DrawsOptions])
 def test_every_parameter_of_the_contract_is_an_option(options: type) -> None:
-    """And is sent only when it was given."""
+    """An option that is absent is not sent."""
     parser = argparse.ArgumentParser()
     add_options(parser, options, {})
     flags = {flag for action in parser._actions for flag in action.option_strings}
@@ -160,14 +160,14 @@ def test_every_parameter_of_the_contract_is_an_option(options: type) -> None:
     ],
 )
 def test_options_have_the_types_of_the_contract(arguments: list[str], parsed: dict[str, Any]) -> None:
-    """Numbers, words, and numbers or words."""
+    """Numbers, words, and both."""
     parser = argparse.ArgumentParser()
     add_options(parser, DrawsOptions, {})
     assert selected(parser.parse_args(arguments), DrawsOptions) == parsed
 
 
-def test_option_of_another_type_names_what_it_may_be(capsys: pytest.CaptureFixture[str]) -> None:
-    """Argparse refuses it with the kind that is wanted."""
+def test_invalid_option_names_its_types(capsys: pytest.CaptureFixture[str]) -> None:
+    """The message of argparse has the types."""
     parser = argparse.ArgumentParser()
     add_options(parser, DrawsOptions, {})
     with pytest.raises(SystemExit):
@@ -176,7 +176,7 @@ def test_option_of_another_type_names_what_it_may_be(capsys: pytest.CaptureFixtu
 
 
 def test_methods_are_listed_and_refusals_come_before_work(glle: Glle, tmp_path: Path) -> None:
-    """The table of methods; a parameter outside its domain is told by name; one that waits is a job."""
+    """Invalid parameters are refused by name; a valid comparison becomes a job."""
     listed = glle("methods", "--makes", "embedding")[1].splitlines()
     assert listed[0].split() == ["name", "makes", "family", "growth", "available", "title"]
     assert [line.split()[0] for line in listed[1:]] == list(METHODS)

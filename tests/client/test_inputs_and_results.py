@@ -1,4 +1,4 @@
-"""The client's data: what goes in and how, what comes out as what."""
+"""Uploads, response bodies, results and frames of the client."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int32, ">f8", np.uint8])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_arrays_go_as_npy(dtype: Any, order: Any) -> None:
-    """Whatever the layout in memory: the bytes are those of the values in C order, of the length that is announced."""
+    """The body has the values in C order, in pieces of 1 MiB, and the announced length."""
     array = np.asarray(np.arange(700_000).reshape(-1, 7) % 251, dtype, order=order)[::2]
     upload = upload_of(array)
     parts = list(upload.body.pieces())
@@ -37,7 +37,7 @@ def test_arrays_go_as_npy(dtype: Any, order: Any) -> None:
 
 
 def test_frame_goes_with_names_and_labels() -> None:
-    """Names and label column in a CSV that reads back bit for bit."""
+    """The CSV has names and labels, and its values read back bit for bit."""
     values = np.random.default_rng(0).normal(size=(5, 2)) * 1e-7
     frame = pd.DataFrame(values, columns=["a", 'b "x", y'], index=[f"r{i}" for i in range(5)])
     upload = upload_of(frame.assign(kind=list("uvwxy")), "kind")
@@ -49,18 +49,18 @@ def test_frame_goes_with_names_and_labels() -> None:
 
 
 def test_label_may_be_the_index_of_a_frame() -> None:
-    """A level by its name."""
+    """`label` names an index level."""
     frame = pd.DataFrame({"a": [1, 2]}, index=pd.Index(["u", "v"], name="kind"))
     assert b"".join(upload_of(frame, "kind").body.pieces()) == b"a,kind\n1,u\n2,v\n"
 
 
 def test_numbered_frame_goes_as_npy() -> None:
-    """Columns 0, 1, ... are no names."""
+    """Columns 0, 1, ... are not names."""
     assert upload_of(pd.DataFrame(np.ones((3, 2)))).body.media == "application/x-npy"
 
 
 @pytest.mark.parametrize(
-    ("data", "label", "told"),
+    ("data", "label", "message"),
     [
         (pd.DataFrame({"a": [1.0], "b": ["x"]}), None, "columns b are no numbers"),
         (pd.DataFrame({"a": [1.0], "b": ["x"]}), "c", "no column 'c'"),
@@ -72,14 +72,14 @@ def test_numbered_frame_goes_as_npy() -> None:
         ("data.xlsx", None, "is none of .npy"),
     ],
 )
-def test_data_that_would_lose_something_are_refused(data: Any, label: str | None, told: str) -> None:
-    """Before anything is sent, with what to do."""
-    with pytest.raises(ValueError, match=told):
+def test_lossy_uploads_are_refused(data: Any, label: str | None, message: str) -> None:
+    """No request is sent; the message has the remedy."""
+    with pytest.raises(ValueError, match=message):
         upload_of(data, label)
 
 
 def test_files_go_as_they_are(tmp_path: Path) -> None:
-    """By their ending, read as they are sent."""
+    """The suffix gives the type; the file is read while it is sent."""
     (tmp_path / "a.csv").write_text("x,y\n1,2\n")
     upload = upload_of(tmp_path / "a.csv", "y")
     assert (upload.body.media, upload.body.length, upload.query) == ("text/csv", 8, {"label": "y"})
@@ -99,31 +99,31 @@ def test_files_go_as_they_are(tmp_path: Path) -> None:
     ],
     ids=["draws", "empty", "fortran", "scalar"],
 )
-def test_npy_is_read_as_it_comes(array: Any, size: int) -> None:
-    """In whatever pieces: one array is filled."""
+def test_npy_is_read_piece_by_piece(array: Any, size: int) -> None:
+    """The size of the pieces has no effect."""
     sink, body = NpySink(), npy(array)
     for start in range(0, len(body), size):
         sink.feed(body[start : start + size])
-    found = sink.end()
-    assert found.dtype == array.dtype
-    np.testing.assert_array_equal(found, array)
+    received = sink.end()
+    assert received.dtype == array.dtype
+    np.testing.assert_array_equal(received, array)
 
 
-@pytest.mark.parametrize(("change", "told"), [(lambda b: b[:-1], "shorter"), (lambda b: b + b"x", "longer")])
-def test_npy_of_another_length_is_refused(change: Callable[[bytes], bytes], told: str) -> None:
-    """No array is returned that was not filled."""
+@pytest.mark.parametrize(("change", "message"), [(lambda b: b[:-1], "shorter"), (lambda b: b + b"x", "longer")])
+def test_npy_of_another_length_is_refused(change: Callable[[bytes], bytes], message: str) -> None:
+    """A body shorter or longer than its header says is an error."""
 
     def read(body: bytes) -> None:
         sink = NpySink()
         sink.feed(body)
         sink.end()
 
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         read(change(npy(np.ones(4))))
 
 
 def test_objects_are_never_unpickled() -> None:
-    """Of no format."""
+    """Neither from npy nor from npz."""
     body = npy(np.array([{}], object))
     with pytest.raises(ValueError, match="never unpickled"):
         NpySink().feed(body)
@@ -134,27 +134,27 @@ def test_objects_are_never_unpickled() -> None:
         sink.end()
 
 
-def test_file_is_there_when_it_is_whole(tmp_path: Path) -> None:
-    """What stood there before stays until then, and nothing is left beside it."""
+def test_file_is_replaced_when_it_is_complete(tmp_path: Path) -> None:
+    """The old file stays until then, and no temporary file remains."""
     path, body = tmp_path / "draws.npy", npy(np.arange(6.0))
     path.write_text("before")
     broken = FileSink(path)
     broken.feed(body[:50])
     broken.drop()
     assert (path.read_text(), list(tmp_path.iterdir())) == ("before", [path])
-    whole = FileSink(path)
-    whole.feed(body)
-    array = whole.end()
+    complete = FileSink(path)
+    complete.feed(body)
+    array = complete.end()
     np.testing.assert_array_equal(array, np.arange(6.0))
     assert isinstance(array, np.memmap)
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_embeddings_become_frames() -> None:
-    """With the index of what was uploaded, and the number of each draw."""
+    """Frames have the index of the uploaded frame, and the number of each draw."""
     index = pd.Index(["u", "v", "w"], name="name")
-    told: Any = {"id": "post_1", "n": 3}
-    with_index = Service().client()._session.build("posterior", told, index)
+    metadata: Any = {"id": "post_1", "n": 3}
+    with_index = Service().client()._session.build("posterior", metadata, index)
     one = with_index.frame(np.arange(6.0).reshape(3, 2))
     assert (list(one.columns), list(one.index), one.loc["v", "y2"]) == (["y1", "y2"], ["u", "v", "w"], 3.0)
     many = with_index.frame(np.arange(12.0).reshape(2, 3, 2), first=5)
@@ -163,18 +163,18 @@ def test_embeddings_become_frames() -> None:
         with_index.frame(np.ones(3))
 
 
-def test_results_have_arrays_and_facts_by_name() -> None:
-    """`summary.spread`, `summary.notes`; what is not there is named with what is."""
-    told = {"scale": 1.0, "arrays": {"spread": {"shape": [2], "dtype": "float32", "data": [1.0, 2.0]}}}
-    service = Service(httpx.Response(200, json=told))
+def test_results_have_arrays_and_values_by_name() -> None:
+    """Both are attributes; the error of a missing name lists the existing ones."""
+    content = {"scale": 1.0, "arrays": {"spread": {"shape": [2], "dtype": "float32", "data": [1.0, 2.0]}}}
+    service = Service(httpx.Response(200, json=content))
     summary = posterior(service.client()).summary(10)
     assert (summary.spread.dtype, summary.spread.tolist(), summary.scale) == (np.float32, [1.0, 2.0], 1.0)
     with pytest.raises(AttributeError, match="but spread, scale"):
         _ = summary.consensus
 
 
-def test_frames_need_pandas_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All else does not."""
+def test_frames_need_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message names the package."""
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match="pip install pandas"):
         posterior(Service().client()).frame(np.ones((3, 2)))

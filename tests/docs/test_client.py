@@ -1,4 +1,4 @@
-"""docs/reference/client.md names whatever the client and its commands have."""
+"""docs/client.md names all methods, arguments, errors and commands of the client."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SECTIONS = dict(re.findall(r"^## (\w+).*?\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE
 
 @pytest.mark.parametrize("kind", [Client, Dataset, Posterior, Job])
 def test_page_has_every_method(kind: type) -> None:
-    """With each of its own arguments that are not the contract's."""
+    """Each with the arguments that are not options of the API."""
     public = [name for name in dir(kind) if not name.startswith("_") and name not in {"metadata", "index"}]
     for name in public:
         member = getattr(kind, name)
@@ -28,13 +28,15 @@ def test_page_has_every_method(kind: type) -> None:
             assert f"`{name}`" in SECTIONS[kind.__name__], name
             continue
         assert f"`{name}(" in SECTIONS[kind.__name__], name
-        given = set(member.__code__.co_varnames[: member.__code__.co_argcount + member.__code__.co_kwonlyargcount])
-        (matches,) = re.findall(rf"`{name}\((.*?)\)`", SECTIONS[kind.__name__])
-        assert {word for word in given - {"self", "cursor"} if not re.search(rf"\b{word}\b", matches)} == set(), name
+        arguments = set(member.__code__.co_varnames[: member.__code__.co_argcount + member.__code__.co_kwonlyargcount])
+        (signature,) = re.findall(rf"`{name}\((.*?)\)`", SECTIONS[kind.__name__])
+        assert {word for word in arguments - {"self", "cursor"} if not re.search(rf"\b{word}\b", signature)} == set(), (
+            name
+        )
 
 
 def test_page_has_every_error_with_its_statuses() -> None:
-    """As the classes have them."""
+    """The statuses are those of the classes."""
     kinds: list[Any] = [getattr(glle, name) for name in glle.__all__ if name.endswith("Error")]
     for kind in kinds:
         (line,) = [line for line in PAGE.splitlines() if re.search(rf"^(\||Whatever).*`{kind.__name__}`", line)]
@@ -43,15 +45,15 @@ def test_page_has_every_error_with_its_statuses() -> None:
 
 
 def test_page_has_the_defaults_of_retries() -> None:
-    """Those of the class."""
-    (matches,) = re.findall(r"`Retries\((.*?)\)`", PAGE)
-    assert {name: float(value) for name, value in re.findall(r"(\w+)=([\d.]+)", matches)} == {
+    """The values are those of the class."""
+    (signature,) = re.findall(r"`Retries\((.*?)\)`", PAGE)
+    assert {name: float(value) for name, value in re.findall(r"(\w+)=([\d.]+)", signature)} == {
         name: getattr(Retries(), name) for name in ("deadline", "connect", "first", "longest")
     }
 
 
 def test_page_has_every_command_and_exit_code() -> None:
-    """Those that ask a service."""
+    """The commands are those of the client."""
     groups = argparse.ArgumentParser().add_subparsers()
     glle.cli.add(groups)
     for name, group in groups.choices.items():
@@ -60,5 +62,5 @@ def test_page_has_every_command_and_exit_code() -> None:
         for action in [word for part in actions for word in part.choices]:
             assert re.search(rf"`(glle {name} )?{action}\b", SECTIONS["Commands"]), (name, action)
     codes = {connection.REFUSED, connection.MISUSED, connection.UNREACHABLE, connection.LATE, connection.INTERRUPTED, 0}
-    (told,) = re.findall(r"Exit codes: (.*)", PAGE)
-    assert {int(code) for code in re.findall(r"\d+", told)} == codes
+    (listed,) = re.findall(r"Exit codes: (.*)", PAGE)
+    assert {int(code) for code in re.findall(r"\d+", listed)} == codes
