@@ -57,17 +57,10 @@ class Stores:
     def connect(cls, settings: Settings, *, patient: bool = False) -> Self:
         """Return the stores of these settings; nothing is sent yet.
 
-        Parameters
-        ----------
-        patient
-            Whether each call waits for a server that is away or fails over (GLLE_REDIS_PATIENCE), as in a worker. A
-            request fails at once while a server does not answer: see `worker.connections.circuit_breaker`.
+        With `patient`, as in a worker, each call waits for a server that is away or fails over (GLLE_REDIS_PATIENCE).
+        Otherwise calls fail at once while a server does not answer: see `worker.connections.circuit_breaker`.
 
-        Raises
-        ------
-        SettingsError
-            When a server's URL is missing or malformed, `store_url` has no back end, or `quotas` cannot be parsed.
-
+        Raises `SettingsError` for a missing or malformed URL, a `store_url` without a back end, and invalid `quotas`.
         """
         arrays_seconds = WRITE_SECONDS if patient else ANSWER_SECONDS
         client, arrays = (

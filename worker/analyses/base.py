@@ -65,25 +65,18 @@ class AnalysisContext(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class AnalysisSpec:
-    """Base of all analyses; the fields of each are the parameters of its request.
-
-    Parameters
-    ----------
-    engine
-        The version of the engine's numbers.
-
-    """
+    """Base of all analyses; the fields of each are the parameters of its request."""
 
     kind: ClassVar[Kind]
     main: ClassVar[str | None] = None  # the array that represents the result in formats for one array
     may_be_nan: ClassVar[frozenset[str]] = frozenset()  # arrays in which NaN has a meaning
 
-    engine: str = NUMBERS
+    engine: str = NUMBERS  # the version of the engine's numbers
 
     @property
     def total(self) -> int:
         """The number of steps of its progress, as far as it is known in advance."""
-        raise NotImplementedError
+        return 1
 
     def run(self, context: AnalysisContext) -> Entry:
         """Return the result: JSON-able metadata, and arrays."""

@@ -28,26 +28,17 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonSpec(AnalysisSpec):
-    """A comparison of methods.
-
-    Parameters
-    ----------
-    methods
-        `label`, `method`, all `parameters`, and `problem` of each: the reason why it cannot run, or None.
-    align
-        The target to which the embeddings are rotated and scaled for display; None leaves them out of the result.
-
-    """
+    """A comparison of methods."""
 
     kind = "comparison"
 
     dataset: str
-    methods: tuple[dict[str, Any], ...]
+    methods: tuple[dict[str, Any], ...]  # label, method, all parameters; problem: why it cannot run, or None
     labels: str | None = None
     truth: str | None = None
     scores: tuple[str, ...] = ()
     n_neighbors: int = 10
-    align: Target | None = None
+    align: Target | None = None  # of the returned embeddings; None returns none
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "methods", tuple(self.methods))  # lists after JSON

@@ -26,24 +26,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """All inputs of an embedding.
-
-    Parameters
-    ----------
-    parameters
-        All parameters of the method.
-    labels
-        The data set of the classes; None for an unsupervised method.
-    engine
-        The version of the engine's numbers.
-
-    """
+    """All inputs of an embedding."""
 
     dataset: str
     method: str
-    parameters: dict[str, Any]
-    labels: str | None = None
-    engine: str = NUMBERS
+    parameters: dict[str, Any]  # all of the method's
+    labels: str | None = None  # the data set of the classes, for a supervised method
+    engine: str = NUMBERS  # the version of the engine's numbers
 
     @property
     def id(self) -> str:
@@ -81,23 +70,12 @@ class Recipe:
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreSpec:
-    """Scores of embeddings.
+    """Scores of embeddings."""
 
-    Parameters
-    ----------
-    scores
-        Names of the engine's scores, in its order.
-    n_neighbors
-        For the scores of neighborhoods.
-    labels, truth
-        Data sets of the classes and of the true coordinates, for the scores that need them.
-
-    """
-
-    scores: tuple[str, ...] = ()
-    n_neighbors: int = 10
-    labels: str | None = None
-    truth: str | None = None
+    scores: tuple[str, ...] = ()  # names, in the engine's order
+    n_neighbors: int = 10  # for the scores of neighborhoods
+    labels: str | None = None  # the data set of the classes
+    truth: str | None = None  # the data set of the true coordinates
 
     def evaluate(
         self, context: AnalysisContext, dataset: str, Y: Array, on_progress: OnProgress
@@ -151,11 +129,6 @@ class EmbeddingSpec(AnalysisSpec):
     def score_spec(self) -> ScoreSpec:
         """The scores."""
         return ScoreSpec(scores=self.scores, n_neighbors=self.n_neighbors, labels=self.labels, truth=self.truth)
-
-    @property
-    def total(self) -> int:
-        """One step; the method reports finer ones."""
-        return 1
 
     def cache_key(self, subject: str) -> str:
         """Return the cache key of the result."""

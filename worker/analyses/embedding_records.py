@@ -46,15 +46,9 @@ class EmbeddingRecord:
 
 
 class EmbeddingStore:
-    """Records of embeddings in the queue's Redis.
+    """Records of embeddings in the queue's Redis, kept for `ttl` seconds after their last use.
 
-    Parameters
-    ----------
-    ttl
-        Seconds to keep a record after its last use.
-    tenant
-        The tenant whose embeddings are visible. None finds all tenants' records, and writes the default tenant's.
-
+    Without a tenant, the store finds all tenants' records, and writes the default tenant's.
     """
 
     def __init__(self, client: redis.Redis, *, ttl: int, tenant: str | None = None) -> None:
@@ -92,14 +86,7 @@ class EmbeddingStore:
         return bool(self._client.set(_key(record.recipe.id), raw, px=ttl_ms, nx=True))
 
     def fetch(self, id_: str) -> EmbeddingRecord:
-        """Return a record, and extend its life.
-
-        Raises
-        ------
-        ProblemError
-            ``embedding-not-found``.
-
-        """
+        """Return a record, and extend its life; raises ``embedding-not-found``."""
         raw = self._client.get(_key(id_))
         record = None if raw is None else record_of(id_, raw)
         if record is None or self._tenant not in {None, record.tenant}:

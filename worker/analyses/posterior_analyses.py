@@ -46,20 +46,13 @@ class SampleSpec(AnalysisSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class SummarySpec(SampleSpec):
-    """A summary of `count` draws, with the reliability of each point of the reference embedding.
-
-    Parameters
-    ----------
-    calibrated
-        Whether the draws have the posterior's calibrated scale; `scale` is then 1 and ignored.
-
-    """
+    """A summary of `count` draws, with the reliability of each point of the reference embedding."""
 
     kind = "summary"
     may_be_nan = frozenset({"relative_gaps"})
 
     count: int
-    calibrated: bool = False
+    calibrated: bool = False  # draws at the posterior's calibrated scale; `scale` is then 1 and ignored
 
     @property
     def total(self) -> int:

@@ -19,21 +19,13 @@ if TYPE_CHECKING:
     from worker.analyses.base import AnalysisSpec
     from worker.records.job import Job
 
-_SPECS: dict[str, type[AnalysisSpec]] = {
-    spec.kind: spec
-    for spec in (
-        SummarySpec,
-        TransformSpec,
-        ReconstructionsSpec,
-        CalibrationSpec,
-        AdviceSpec,
-        EmbeddingSpec,
-        ComparisonSpec,
-        PictureSpec,
-    )
-}
+_SPECS: tuple[type[AnalysisSpec], ...] = (
+    SummarySpec, TransformSpec, ReconstructionsSpec, CalibrationSpec, AdviceSpec, EmbeddingSpec, ComparisonSpec,
+    PictureSpec,
+)  # fmt: skip
+_BY_KIND: dict[str, type[AnalysisSpec]] = {spec.kind: spec for spec in _SPECS}
 
 
 def analysis_of(job: Job) -> AnalysisSpec:
     """Return the analysis of a job."""
-    return _SPECS[job.kind].from_dict(job.spec)
+    return _BY_KIND[job.kind].from_dict(job.spec)

@@ -40,18 +40,11 @@ PROGRESS_SECONDS = 0.05  # between two writes of progress, which also look up a 
 
 @dataclass(frozen=True)
 class TaskContext:
-    """The context of a job's analysis: implements `worker.analyses.base.AnalysisContext`.
-
-    Parameters
-    ----------
-    stage_prefix
-        Prefix of the stages, for work whose steps are not those of the job.
-
-    """
+    """The context of a job's analysis: implements `worker.analyses.base.AnalysisContext`."""
 
     stores: Stores
     job: Job
-    stage_prefix: str = ""
+    stage_prefix: str = ""  # for work whose steps are not those of the job
 
     @cached_property
     def on_progress(self) -> OnProgress:
@@ -144,22 +137,15 @@ def _put(stores: Stores, key: str, entry: Entry) -> Entry:
 def load_or_fit(stores: Stores, job: Job, record: PosteriorRecord) -> Posterior:
     """Return the posterior of a job, fitted again if its arrays were evicted.
 
-    Raises
-    ------
-    ProblemError
-        ``other-numbers``: this worker's draws and fits have other bits. ``other-bits``: the new fit has.
-
+    Raises ``other-numbers`` if this worker's fits have other bits, and ``other-bits`` if the new fit has.
     """
     require_own_numbers(f"Posterior {record.id}", record.numbers)
     posterior = _load(stores, record)
     if posterior is None:
         values = stores.datasets.values(record.dataset)
         with stage("fitting again"):
-            posterior = glle_engine.fit(
-                values,
-                FitSpec.from_dict(record.spec),
-                on_progress=progress_writer(stores, job, "fitting again: "),
-            )
+            on_progress = progress_writer(stores, job, "fitting again: ")
+            posterior = glle_engine.fit_spec(values, FitSpec.from_dict(record.spec), on_progress=on_progress)
         stores.posteriors.cache(record.id, posterior, record.seconds)
     return posterior
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,14 +13,13 @@ from glle_engine import Draw, Posterior
 from worker.base.numerics import own_numbers
 from worker.base.problems import refuse
 from worker.execution.telemetry import count_draws, stage
-from worker.records.cache_entry import Entry
-from worker.records.draws import DrawKey
 from worker.records.ids import content_sha256
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from worker.storage.tiered_cache import Tier, TieredCache
+    from worker.records.draws import DrawKey
+    from worker.storage.tiered_cache import Keep, TieredCache
 
 
 def group_size(posterior: Posterior) -> int:
@@ -30,12 +30,8 @@ def group_size(posterior: Posterior) -> int:
 def uncached_group(cache: TieredCache, id_: str, key: DrawKey, size: int) -> list[DrawKey]:
     """Return a draw and the uncached others of its lane group, which cost next to nothing."""
     first = key.index - key.index % size
-    others = [
-        DrawKey(key.seed, index, key.scale, key.source, key.align)
-        for index in range(first, first + size)
-        if index != key.index
-    ]
-    present = cache.contains([other.cache_key(id_) for other in others]) if others else []
+    others = [replace(key, index=index) for index in range(first, first + size) if index != key.index]
+    present = cache.present([other.cache_key(id_) for other in others]) if others else []
     return [key, *(other for other, is_present in zip(others, present, strict=True) if not is_present)]
 
 
@@ -71,36 +67,16 @@ def store_draws(
     seconds: float,
     keep: Tier = "cache",
 ) -> None:
-    """Cache draws, or store those of a job that is larger than the cache.
+    """Cache draws, or store those of a job that is larger than the cache; `id_` is `PosteriorRecord.drawn_from`.
 
-    Parameters
-    ----------
-    id_
-        The name of the posterior's arrays: `PosteriorRecord.arrays_id`.
-
-    Raises
-    ------
-    ProblemError
-        ``no-convergence``: a draw is not finite. Also as `worker.storage.tiered_cache.TieredCache.put_many`.
-
+    Raises ``no-convergence`` if a draw is not finite, and as `worker.storage.tiered_cache.TieredCache.put_many`.
     """
     entries: dict[str, Entry] = {}
     for key, draw in zip(keys, draws, strict=True):
         if not np.isfinite(draw.embedding).all():
-            raise refuse(
-                "no-convergence",
-                422,
-                f"Draw {key.index} of {id_.partition(':')[0]} is not finite.",
-                "Use a smaller scale or a larger reg.",
-            )
-        meta = {
-            "index": key.index,
-            "seed": key.seed,
-            "scale": key.scale,
-            "source": key.source,
-            "align": key.align,
-            "diagnostics": draw.diagnostics,
-        }
+            detail = f"Draw {key.index} of {id_.partition(':')[0]} is not finite."
+            raise refuse("no-convergence", 422, detail, "Use a smaller scale or a larger reg.")
+        meta = {**asdict(key), "diagnostics": draw.diagnostics}
         arrays = {"embedding": draw.embedding, "eigenvalues": draw.eigenvalues}
         # The digest covers what answers contain, not the seconds, which differ each time.
         metadata = {**meta, "seconds": seconds, "numbers": own_numbers(), "sha256": content_sha256(meta, arrays)}
@@ -111,13 +87,7 @@ def store_draws(
 
 def cached_draw(key: DrawKey, entry: Entry) -> Draw:
     """Return the draw of a cache entry."""
+    arrays, diagnostics = entry.arrays, entry.meta["diagnostics"]
     return Draw(
-        index=key.index,
-        seed=key.seed,
-        scale=key.scale,
-        source=key.source,  # type: ignore[arg-type] # checked when it was drawn
-        align=key.align,  # type: ignore[arg-type] # checked when it was drawn
-        embedding=entry.arrays["embedding"],
-        eigenvalues=entry.arrays["eigenvalues"],
-        diagnostics=entry.meta["diagnostics"],
+        **asdict(key), embedding=arrays["embedding"], eigenvalues=arrays["eigenvalues"], diagnostics=diagnostics
     )

@@ -35,14 +35,10 @@ class JobSupervisor:
 
     Parameters
     ----------
-    job
-        The id of the job.
     horse
         The pid of the work-horse, which leads a separate process group.
     seconds
         The time limit of the task; beyond it the job fails.
-    before_kill
-        Called before the work-horse is killed.
 
     Attributes
     ----------

@@ -138,7 +138,7 @@ class GlleWorker(Worker):
             super().maintain_heartbeats(job)
 
     def set_current_job_working_time(self, current_job_working_time: float, pipeline: Pipeline | None = None) -> None:
-        """Write the duration of the task, which continues if the server does not answer."""
+        """Write the duration of a task, which continues if the server does not answer."""
         with suppress(redis.RedisError):
             super().set_current_job_working_time(current_job_working_time, pipeline)
 
@@ -182,14 +182,7 @@ class GlleWorker(Worker):
 
 
 def main(name: str | None = None) -> int:
-    """Work until a signal; return the exit code.
-
-    Parameters
-    ----------
-    name
-        The worker's name in the registry; None for a random one.
-
-    """
+    """Work until a signal; return the exit code. `name` in the registry is random by default."""
     settings = Settings.from_env()
     logs.configure(settings)
     if tracing.wanted(settings):

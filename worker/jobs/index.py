@@ -83,10 +83,10 @@ local function drop(tenant, entry)
   redis.call('DEL', record)
 end
 
-local function trim(tenant, now, most, removed)
+local function trim(tenant, now, limit, removed)
   local ended = list(tenant, 'jobs:ended')
   local old = redis.call('ZRANGEBYSCORE', ended, '-inf', now, 'LIMIT', 0, removed)
-  local surplus = most > 0 and redis.call('ZCARD', ended) - most or 0
+  local surplus = limit > 0 and redis.call('ZCARD', ended) - limit or 0
   if surplus > #old then old = redis.call('ZRANGE', ended, 0, math.min(surplus, removed) - 1) end
   for _, entry in ipairs(old) do drop(tenant, entry) end
   return #old

@@ -48,10 +48,10 @@ if holder then
     return holder
   end
 end
-local most, all = tonumber(ARGV[8]), tonumber(ARGV[9])
+local limit, all_limit = tonumber(ARGV[8]), tonumber(ARGV[9])
 if ARGV[11] == '1' then return '{ROOM}' end
-if most > 0 and redis.call('SCARD', KEYS[5]) >= most then return '{QUOTA}' end
-if all > 0 and redis.call('SCARD', '{ALL_OPEN}') >= all then return '{JOBS}' end
+if limit > 0 and redis.call('SCARD', KEYS[5]) >= limit then return '{QUOTA}' end
+if all_limit > 0 and redis.call('SCARD', '{ALL_OPEN}') >= all_limit then return '{JOBS}' end
 trim(ARGV[12], ARGV[13], tonumber(ARGV[10]), {REMOVED})
 redis.call('SADD', KEYS[5], ARGV[2])
 redis.call('SADD', '{ALL_OPEN}', ARGV[2])

@@ -28,14 +28,7 @@ Waiter = tuple[asyncio.AbstractEventLoop, asyncio.Event]
 
 
 class Notifications:
-    """Notifications of one channel.
-
-    Parameters
-    ----------
-    client
-        The queue's Redis; closed with the notifications.
-    channel
-        The name of the channel.
+    """Notifications of one channel; `close` also closes the client.
 
     Attributes
     ----------
@@ -69,7 +62,7 @@ class Notifications:
                     del self._waiters[job]
 
     def end(self) -> None:
-        """Wake all waiting requests for the last time: the process is about to stop."""
+        """Wake all waiting requests for the last time."""
         self.is_over = True
         self.wake_all()
 

@@ -42,16 +42,7 @@ log = logging.getLogger(__name__)
 
 
 class TaskQueue:
-    """The tasks of all jobs.
-
-    Parameters
-    ----------
-    client
-        The queue's Redis, bytes in and out.
-    jobs
-        The records.
-
-    """
+    """The tasks of all jobs in the queue's Redis."""
 
     def __init__(self, client: redis.Redis, jobs: JobStore, settings: Settings) -> None:
         self._client = client
@@ -123,11 +114,7 @@ class TaskQueue:
         A master updates its replicas after its answer. If it is killed in between, the last writes are lost.
         Replication keeps the order, so a replica that has one write has all earlier ones.
 
-        Raises
-        ------
-        ProblemError
-            ``not-replicated``: the replicas lack it after one second, or a new master lacks the job.
-
+        Raises ``not-replicated`` if the replicas lack the mark after one second, or a new master lacks the job.
         """
         replicas = self._settings.replicas
         if not replicas:

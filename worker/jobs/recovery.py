@@ -42,14 +42,7 @@ log = logging.getLogger(__name__)
 
 
 class JobRecovery:
-    """Repairs job records and enqueues lost tasks again.
-
-    Parameters
-    ----------
-    client
-        The queue's Redis, bytes in and out.
-
-    """
+    """Repairs job records and enqueues lost tasks again."""
 
     def __init__(self, client: redis.Redis, jobs: JobStore, queue: TaskQueue, settings: Settings) -> None:
         self._client = client

@@ -113,14 +113,7 @@ class SafeQueue(Queue):
 
     @classmethod
     def lmove(cls, connection: Redis, queue_key: str, timeout: int | None) -> tuple[str, bytes] | None:
-        """Dequeue the next task; without one, wait for it for at most `timeout` seconds.
-
-        Raises
-        ------
-        DequeueTimeout
-            When no task came.
-
-        """
+        """Dequeue the next task, or wait for one; raises `DequeueTimeout` after `timeout` seconds."""
         keys = [queue_key, TakenTasks(queue_key, connection).key]
         if (id_ := connection.eval(priority_scripts.NEXT, 2, *keys)) is not None:
             return queue_key, id_

@@ -54,15 +54,11 @@ class JobStore:
 
     Parameters
     ----------
-    client
-        The queue's Redis, bytes in and out.
     ttl
         Seconds to keep the record of an ended job.
     tenant
         The tenant whose jobs are visible. None finds all tenants' jobs by id, and creates and lists those of the
         default tenant.
-    limits
-        Limits on the jobs of the tenant and of all tenants.
     room
         The free space of the queue server; None for no check.
 
@@ -118,12 +114,11 @@ class JobStore:
         Parameters
         ----------
         posterior
-            The posterior that the job fits or uses; None for a job without one.
+            The posterior that the job fits or uses, if any.
         terms
             A shared job gets the later deadline and the higher priority of its requests.
         chains
-            Shards of a draws job that may run at once. A version that does not record them assumes four, which changes
-            no result, because each shard is made once.
+            Shards of a draws job that may run at once.
         numbers
             The bits of the results, which name the queue of the tasks; None for the pinned kind.
         points
@@ -167,14 +162,7 @@ class JobStore:
         return job if job is not None and self._tenant in {None, job.tenant} else None
 
     def fetch(self, id_: str) -> Job:
-        """Return a job.
-
-        Raises
-        ------
-        ProblemError
-            ``job-not-found``.
-
-        """
+        """Return a job; raises ``job-not-found``."""
         if (job := self.get(id_)) is None:
             raise refuse(
                 "job-not-found",
@@ -242,14 +230,7 @@ class JobStore:
         return bool(self._put(keys=[job_key(id_), tenant_key(INDEX, tenant)], args=args))
 
     def delete(self, id_: str) -> Job:
-        """Remove the record of an ended job, and return the job.
-
-        Raises
-        ------
-        ProblemError
-            ``job-not-found``, ``job-not-ended``.
-
-        """
+        """Remove the record of an ended job, and return the job; raises ``job-not-found``, ``job-not-ended``."""
         job = self.fetch(id_)
         if not self.index.drop(job.tenant, id_):
             raise refuse(
@@ -262,14 +243,7 @@ class JobStore:
         return job
 
     def start(self, id_: str) -> Job:
-        """Enter ``running``; a no-op if the job runs already, as after the loss of a worker or in another shard.
-
-        Raises
-        ------
-        Cancelled
-            When the job is not wanted.
-
-        """
+        """Enter ``running``, unless the job runs already; raises `Cancelled` if the job is not wanted."""
         status = self._transition(id_, {"queued": "running"}, started=now_iso(), stage="started")
         if status != "running":
             raise Cancelled
@@ -298,13 +272,9 @@ class JobStore:
             raise Cancelled
 
     def advance(self, id_: str, round_: int, shard: int, count: int) -> None:
-        """Write the number of finished draws of a shard; the count that completes the job ends it.
+        """Write the number of finished draws of a shard, and end the job if that completes it.
 
-        Raises
-        ------
-        Cancelled
-            When the job is not wanted, or is in another round.
-
+        Raises `Cancelled` if the job is not wanted, or is in another round.
         """
         raw = self._advance(keys=[job_key(id_)], args=[now_ms(), round_, count_field(round_, shard), count])
         if raw is None:
@@ -347,11 +317,7 @@ class JobStore:
     def reopen(self, job: Job, terms: Terms = ANY_TIME) -> bool:
         """Queue a succeeded job again in a new round; return False if another call did.
 
-        Raises
-        ------
-        ProblemError
-            As `create`. ``other-numbers``: the result would have other bits.
-
+        Raises as `create`, and ``other-numbers`` if the result would have other bits.
         """
         require_own_version(f"Job {job.id}", job.numbers)
         self._require_room_for(job)
@@ -391,11 +357,8 @@ class JobStore:
         if reply == lua_scripts.QUOTA:
             return too_many_jobs(self._tenant, self._limits.open)
         if reply == lua_scripts.JOBS:
-            return too_many_jobs_overall(self._limits.all_open)
-        if reply == lua_scripts.ROOM:
-            assert self._room is not None
-            return self._room.refusal()
-        return None
+            return too_many_of_all(self._limits.all_open)
+        return self._room.refusal() if reply == lua_scripts.ROOM and self._room is not None else None
 
     def _claim(self, claim: str) -> str:
         return tenant_key(f"glle:claim:{claim}", self._tenant or DEFAULT)

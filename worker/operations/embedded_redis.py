@@ -29,13 +29,7 @@ class ServerError(RuntimeError):
 class Server:
     """One embedded server on a free loopback port.
 
-    Parameters
-    ----------
-    folder
-        The working folder for the log and the AOF, created if necessary.
-    options
-        Lines of the configuration beside the port, the password and the folder.
-
+    Its folder has the log and the AOF; `options` are lines of its configuration beside port, password and folder.
     """
 
     def __init__(self, folder: Path, options: tuple[str, ...]) -> None:
@@ -74,8 +68,8 @@ class Server:
             preexec_fn=process_guard.preexec(signal.SIGTERM),  # noqa: PLW1509 # called from the only thread
         )
         assert process.stdin is not None
-        process.stdin.write("\n".join(lines).encode() + b"\n")
-        process.stdin.close()
+        with process.stdin as file:
+            file.write("\n".join(lines).encode() + b"\n")
         self.process = process
         return process
 

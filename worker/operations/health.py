@@ -47,20 +47,13 @@ State = Literal["ok", "warning", "problem"]
 
 @dataclass(frozen=True)
 class Check:
-    """The result of one check.
-
-    Parameters
-    ----------
-    code
-        The code of a problem, as in problem+json; empty if the state is ok.
-
-    """
+    """The result of one check."""
 
     name: str
     state: State
     detail: str
     remedy: str = ""
-    code: str = ""
+    code: str = ""  # of a problem, as in problem+json
 
     def to_dict(self) -> dict[str, str]:
         """Return the fields as a JSON-able dictionary."""

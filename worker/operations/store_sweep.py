@@ -30,14 +30,8 @@ class SweepResult:
 def sweep(stores: Stores, objects: ObjectStore, *, orphans: bool, age: float = ORPHAN_SECONDS) -> SweepResult:
     """Sweep the object store; raises ``store-unavailable``.
 
-    Parameters
-    ----------
-    orphans
-        Whether to remove objects that are not in the index. Those of another deployment are not, so each deployment
-        needs a separate URL.
-    age
-        Seconds before an object without a record counts as deserted or orphaned.
-
+    With `orphans`, also remove objects that are not in the index. Those of another deployment are not, so each
+    deployment needs a separate URL. An object without a record is removed after `age` seconds.
     """
     result = SweepResult()
     for subject in objects.index.subjects():

@@ -1,4 +1,4 @@
-"""Analyses as values, and the task that makes them, run here and not in a worker."""
+"""Analyses as values, and their task, run in this process."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def analysis_job(stores: Stores, spec: AnalysisSpec, posterior: str | None) -> J
 
 
 def made(stores: Stores, spec: AnalysisSpec, posterior: str | None) -> Entry:
-    """Make an analysis and return its result."""
+    """Run an analysis and return its result."""
     job = analysis_job(stores, spec, posterior)
     tasks.analyse(job.id, job.round)
     ended = stores.jobs.fetch(job.id)
@@ -93,7 +93,7 @@ def stored(stores: Stores, values: Any) -> str:
 
 
 def note_draws(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return a list that will get the index of each draw that is computed."""
+    """Return a list to which the index of each new draw is appended."""
     drawn: list[int] = []
     real = drawing.draw_and_cache
 
@@ -107,7 +107,7 @@ def note_draws(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.kind)
 def test_survives_json(stores: Stores, spec: AnalysisSpec) -> None:
-    """The record of the job gives the same value back, under the same key."""
+    """The job's record gives the same value and key."""
     job = analysis_job(stores, spec, None if spec.kind in OF_DATA else "post_1")
     assert analysis_of(job) == spec
     assert analysis_of(job).cache_key(job.subject) == spec.cache_key(job.subject)
@@ -115,13 +115,13 @@ def test_survives_json(stores: Stores, spec: AnalysisSpec) -> None:
 
 
 def test_every_kind_of_job_is_made_by_someone() -> None:
-    """The kinds are fits, draws, and what is in the table of analyses."""
+    """The kinds are fits, draws, and the registered analyses."""
     assert {"fit", "draws", *registry._SPECS} == set(get_args(Kind))
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.kind)
 def test_cache_key_tells_results_apart(spec: AnalysisSpec) -> None:
-    """Everything a result depends on is in its key: each field, the engine's version, what it is about."""
+    """The key of a result covers each field, the engine's version, and the subject."""
     other: dict[str, Any] = {
         "first": 3, "seed": 6, "scale": 0.25, "source": "prior", "count": 7, "dataset": "ds_2", "draws": 5,
         "n_neighbors": (5, 9), "n_components": 3, "max_components": 5, "reg": 1e-2, "engine": "0.0.0",
@@ -135,7 +135,7 @@ def test_cache_key_tells_results_apart(spec: AnalysisSpec) -> None:
 
 
 def test_auto_is_one_number_for_everyone(stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever asks first has it calibrated; draws and summaries of any seed then use what is recorded."""
+    """The first request calibrates; draws and summaries of any seed then use the record."""
     real, runs = CalibrationSpec.run, []
 
     def run_and_note(spec: CalibrationSpec, analysis_context: Any) -> Entry:
@@ -169,7 +169,7 @@ def test_auto_is_one_number_for_everyone(stores: Stores, fitted: str, monkeypatc
 
 
 def test_the_first_calibration_stays(stores: Stores, fitted: str) -> None:
-    """One that is made again, with other bits on another machine, does not change what auto is."""
+    """A repeated calibration with other bits does not change the recorded scale."""
     stores.posteriors.calibrate(fitted, {"scale": 0.25, "ratio": 1.0})
     assert made(stores, CalibrationSpec(), fitted).meta["scale"] == 0.25
     assert stores.posteriors.calibration(fitted) == {"scale": 0.25, "ratio": 1.0}
@@ -190,7 +190,7 @@ def test_calibration_is_the_engines(stores: Stores, fitted: str) -> None:
 
 
 def test_a_calibrated_summary_is_of_draws_at_the_calibrated_scale(stores: Stores, fitted: str) -> None:
-    """The calibration stands beside the summary, which is that of the scale it names."""
+    """The summary has the calibrated scale, and contains the calibration."""
     entry = made(stores, replace(SUMMARY, scale=1.0, calibrated=True), fitted)
     scale = entry.meta["calibration"]["scale"]
     assert entry.meta["scale"] == scale
@@ -222,7 +222,7 @@ def test_summary_is_the_engines(stores: Stores, fitted: str) -> None:
 
 
 def test_trust_of_few_points_counts_fewer_neighbours(stores: Stores) -> None:
-    """Where ten neighbours are half of the points or more, as many are taken as can be."""
+    """With fewer than twenty points, local trust uses as many neighbors as possible."""
     job = fit_job(stores, SHEET.X[:15], n_neighbors=5)
     tasks.fit(job.id)
     posterior = stores.posteriors.load(job.subject)
@@ -232,7 +232,7 @@ def test_trust_of_few_points_counts_fewer_neighbours(stores: Stores) -> None:
 
 
 def test_draws_are_shared_with_draws_jobs(stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a draws job made is not made again, what a summary made neither: in both the bits are the same."""
+    """Draws jobs and summaries share cached draws with the same bits."""
     job, spec = draws_job(stores, fitted, count=4, first=2, seed=5, scales=(0.5,))
     for shard in range(spec.shards):
         tasks.draw(job.id, 0, shard)
@@ -248,7 +248,7 @@ def test_draws_are_shared_with_draws_jobs(stores: Stores, fitted: str, monkeypat
 
 
 def test_evicted_posterior_is_fitted_again(stores: Stores, fitted: str) -> None:
-    """After the cache lost everything a result is made again, the same bits, and the posterior is back."""
+    """After a flush of the cache a result has the same bits, and the posterior is cached again."""
     before = {spec.kind: made(stores, spec, fitted).meta["sha256"] for spec in (SUMMARY, RECONSTRUCTIONS)}
     stores.cache._client.flushall()
     after = {spec.kind: made(stores, spec, fitted).meta["sha256"] for spec in (SUMMARY, RECONSTRUCTIONS)}
@@ -257,14 +257,14 @@ def test_evicted_posterior_is_fitted_again(stores: Stores, fitted: str) -> None:
 
 
 def test_known_result_is_not_made_again(stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task that finds its result, because it was killed after it, only says so."""
+    """A repeated task that finds its result only records the success."""
     made(stores, SUMMARY, fitted)
     monkeypatch.setattr(SummarySpec, "run", lambda *_: pytest.fail("made again"))
     made(stores, SUMMARY, fitted)
 
 
 def test_task_of_an_old_round_does_nothing(stores: Stores, fitted: str) -> None:
-    """A task that was enqueued before the job was reopened leaves it alone; the new round's makes the result."""
+    """A task of an earlier round does nothing; that of the new round makes the result."""
     job = analysis_job(stores, RECONSTRUCTIONS, fitted)
     tasks.analyse(job.id, 0)
     stores.cache._client.flushall()
@@ -335,7 +335,7 @@ def test_advice_is_the_engines(stores: Stores) -> None:
 
 
 def test_cancel_stops_between_groups(stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The draws that were made are kept, no result is, and the next summary goes on where this one stopped."""
+    """Finished draws stay cached, no result does, and the next summary continues with them."""
     monkeypatch.setattr(context, "PROGRESS_SECONDS", 0.0)
     job = analysis_job(stores, SUMMARY, fitted)
     drawn = note_draws(monkeypatch)
@@ -374,7 +374,7 @@ def test_result_that_is_not_finite_is_refused() -> None:
 
 
 def test_deleted_posterior_takes_its_results_along(stores: Stores, fitted: str) -> None:
-    """Nothing is left in the cache, and an analysis that comes later is a 404."""
+    """The cache is empty, and a later analysis is a 404."""
     made(stores, SUMMARY, fitted)
     made(stores, RECONSTRUCTIONS, fitted)
     job = analysis_job(stores, SUMMARY, fitted)

@@ -1,4 +1,4 @@
-"""Pictures from arrays: they are pictures, the same each time, of the size that was asked for."""
+"""Pictures from arrays: formats, reproducible bytes, sizes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BY_PLACE = PointColors("place", Y[:, 0])
 
 
 def size(png: bytes) -> tuple[int, int]:
-    """Return width and height as the file tells them."""
+    """Return width and height from the file's header."""
     assert png.startswith(b"\x89PNG\r\n\x1a\n")
     width, height = struct.unpack(">II", png[16:24])
     return width, height
@@ -35,7 +35,7 @@ def test_a_png_has_the_width_asked_for(width: int) -> None:
 
 @pytest.mark.parametrize("format_", ["png", "svg"])
 def test_the_same_arrays_are_the_same_bytes(format_: Any) -> None:
-    """A picture is a function of what it shows."""
+    """Equal content gives equal bytes."""
     panels = [Panel("a", Y, BY_PLACE, "below", has_colorbar=True), Panel("b", Y[:, :1], BY_PLACE)]
     first, again, dark = (
         render(panels, columns=2, title="both", format_=format_, theme=theme) for theme in ("light", "light", "dark")
@@ -44,7 +44,7 @@ def test_the_same_arrays_are_the_same_bytes(format_: Any) -> None:
 
 
 def test_an_svg_is_one_and_a_crowd_is_a_bitmap_within_it() -> None:
-    """Few points are vectors; of many a browser would choke."""
+    """Few points are vectors, many a bitmap."""
     few, many = (
         render([Panel("a", RNG.standard_normal((n, 2)), PointColors("n", np.arange(n)))], columns=1, format_="svg")
         for n in (100, 6000)
@@ -58,7 +58,7 @@ def test_an_svg_is_one_and_a_crowd_is_a_bitmap_within_it() -> None:
 
 @pytest.mark.parametrize("p", [1, 3])
 def test_any_number_of_components_is_drawn(p: int) -> None:
-    """One component is shown against its order, of three the first two."""
+    """One component is shown against its rank, of three the first two."""
     assert size(render([Panel("a", RNG.standard_normal((60, p)), BY_PLACE)], columns=1))[0] == 1200
 
 
@@ -70,7 +70,7 @@ def test_hostile_titles_are_text() -> None:
 
 
 def test_far_points_do_not_shrink_the_others() -> None:
-    """One point far out changes the picture's text, not the place of the rest: it is told to be outside."""
+    """An outlier is reported as outside, and does not shrink the others."""
     far = np.concatenate([RNG.standard_normal((2000, 2)), [[1e6, 1e6]]])
     colours = PointColors("n", np.arange(2001))
     with_far = render([Panel("a", far, colours)], columns=1, width=400)
@@ -89,7 +89,7 @@ def test_far_points_do_not_shrink_the_others() -> None:
     ],
 )
 def test_few_whole_numbers_and_words_are_classes(raw: Any, classes: tuple[str, ...]) -> None:
-    """Anything else is a number along a scale, of words by their order."""
+    """Other numbers, and many texts in sorted order, are values along a scale."""
     found = PointColors.of("x", raw)
     assert found.classes == classes
     assert len(found.values) == len(raw)

@@ -1,4 +1,4 @@
-"""Calls made behind other work."""
+"""Calls in the background."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from worker.execution.background_writer import MAX_PENDING, BackgroundWriter
 
 
 def test_calls_are_made_in_order_and_by_the_end() -> None:
-    """Whatever each takes, they follow one another, by a thread of their own, and leaving waits for the last."""
+    """Calls run in order in one separate thread, and the context waits for the last."""
     made: list[int] = []
     threads = set()
 
@@ -31,7 +31,7 @@ def test_calls_are_made_in_order_and_by_the_end() -> None:
 
 
 def test_nobody_gets_far_ahead() -> None:
-    """Who asks for more than a few calls waits."""
+    """A caller with `MAX_PENDING` pending calls waits."""
     gate = threading.Event()
     asked: list[int] = []
 
@@ -50,7 +50,7 @@ def test_nobody_gets_far_ahead() -> None:
 
 
 def test_an_error_reaches_the_asker_and_ends_it() -> None:
-    """It is raised where the asker next says a word, and nothing after the failed call is made."""
+    """The next `flush` raises it, and later calls are dropped."""
     made: list[int] = []
     writer = BackgroundWriter()
     gate = threading.Event()
@@ -66,7 +66,7 @@ def test_an_error_reaches_the_asker_and_ends_it() -> None:
 
 
 def test_an_error_of_the_asker_drops_what_waits() -> None:
-    """What has not begun when the asker fails is not made, and his error is the one that is raised."""
+    """Pending calls are dropped when the caller fails, and its error is raised."""
     gate, made = threading.Event(), list[int]()
 
     def fail() -> None:

@@ -1,4 +1,4 @@
-"""Draws that come with their lane group."""
+"""Single draws, made with their lane group."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def posteriors() -> dict[str, Posterior]:
 def test_a_single_draw_brings_its_lane_group(
     stores: Stores, posteriors: dict[str, Posterior], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Asked for draw 6, draws 4 to 7 are cached, each as if it had been asked for; one that is there is not redone."""
+    """Draw 6 caches draws 4 to 7, each as if requested; a cached one is not made again."""
     monkeypatch.setattr(tasks, "process_stores", lambda: stores)
     posterior = posteriors["post_0"]
     size = draws.group_size(posterior)
@@ -47,7 +47,7 @@ def test_a_single_draw_brings_its_lane_group(
 def test_a_draws_job_does_not_overdo_it(
     stores: Stores, posteriors: dict[str, Posterior], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Draws that nobody asked for come with single ones alone: a job of five makes five."""
+    """Only single draws complete their lane group; a job of five makes five."""
     stores.posteriors.cache("post_0", posteriors["post_0"])
     monkeypatch.setattr(tasks, "process_stores", lambda: stores)
     monkeypatch.setattr(

@@ -1,4 +1,4 @@
-"""Children that die with their parent."""
+"""Child processes that end with their parent."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ time.sleep(60)
 
 
 def alive(pid: int) -> bool:
-    """Say whether a process runs (a zombie does not)."""
+    """Return whether a process runs (a zombie does not)."""
     try:
         return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:
@@ -43,7 +43,7 @@ def alive(pid: int) -> bool:
 @pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
 @pytest.mark.parametrize("program", [PARENT, WATCHED], ids=["prctl", "watcher"])
 def test_child_dies_with_a_killed_parent(program: str) -> None:
-    """A kill -9 of the parent leaves no child, by the kernel's word or by the watcher's."""
+    """A kill -9 of the parent leaves no child, with the kernel's signal or with the guard."""
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         child = int(parent.stdout.readline())
@@ -54,7 +54,7 @@ def test_child_dies_with_a_killed_parent(program: str) -> None:
 
 @pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
 def test_watcher_that_is_closed_kills_nobody() -> None:
-    """After an orderly end the watcher goes, and what it was told of stays."""
+    """A closed guard ends, and the registered child stays."""
     with subprocess.Popen(["sleep", "60"], start_new_session=True) as child:  # noqa: S607 # whichever is first on the path
         guard = ProcessGuard()
         guard.add(child.pid)

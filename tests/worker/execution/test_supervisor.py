@@ -1,4 +1,4 @@
-"""Work that nobody wants any more, stopped in real worker processes."""
+"""Unwanted work, stopped in real worker processes."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ PATIENCE = 2.0  # seconds within which a cancelled job has ended
 
 @pytest.fixture
 def horse() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that leads a group of its own and listens to nothing."""
+    """A process that leads a separate group and handles no signal."""
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True) as process:
         yield process
         process.kill()
 
 
 def running(stores: Stores) -> Job:
-    """Return a job at work."""
+    """Return a running job."""
     job, _ = stores.jobs.create(kind="fit", claim="c", posterior="post_1", spec={}, total=1)
     return stores.jobs.start(job.id)
 
 
 @pytest.mark.skipif(not process_guard.LINUX, reason="reads /proc")
 def test_cancel_kills_work_that_does_not_listen(stores: Stores, settings: Settings) -> None:
-    """A work-horse that hears nothing is killed within two seconds; its worker lives and takes the next task."""
+    """A work-horse that handles no signal is killed in time; its worker lives and takes the next task."""
     job = fit_job(stores, 60_000)
     with worker(settings, "deaf") as process:
         until(lambda: stores.jobs.fetch(job.id).stage in {"weights", "embedding"})
@@ -64,7 +64,7 @@ def test_cancel_kills_work_that_does_not_listen(stores: Stores, settings: Settin
 
 
 def test_wanted_work_is_left_alone(stores: Stores, horse: subprocess.Popen[bytes]) -> None:
-    """While the job runs, and when it has just succeeded, nobody is killed; the thread ends with the work."""
+    """A running or just succeeded job is not killed; the thread ends with the work."""
     job = running(stores)
     with JobSupervisor(stores.jobs, job.id, horse.pid, 60, lambda: None) as overseer:
         time.sleep(2 * LOOK_SECONDS)
@@ -76,7 +76,7 @@ def test_wanted_work_is_left_alone(stores: Stores, horse: subprocess.Popen[bytes
 
 
 def test_work_has_a_moment_to_stop_by_itself(stores: Stores, horse: subprocess.Popen[bytes]) -> None:
-    """One that ends within the grace is not killed."""
+    """A work-horse that ends within the grace period is not killed."""
     job = running(stores)
     with JobSupervisor(stores.jobs, job.id, horse.pid, 60, lambda: None) as overseer:
         stores.jobs.cancel(job.id)
@@ -87,7 +87,7 @@ def test_work_has_a_moment_to_stop_by_itself(stores: Stores, horse: subprocess.P
 
 @pytest.mark.parametrize("gone", ["failed", "deleted"])
 def test_what_is_not_wanted_is_killed(stores: Stores, horse: subprocess.Popen[bytes], gone: str) -> None:
-    """A job that another shard's failure ended, or whose record is gone, is worked on no more."""
+    """The work of a failed or removed job is killed."""
     job = running(stores)
     told: list[str] = []
     with JobSupervisor(stores.jobs, job.id, horse.pid, 60, lambda: told.append("before")) as overseer:
@@ -101,7 +101,7 @@ def test_what_is_not_wanted_is_killed(stores: Stores, horse: subprocess.Popen[by
 
 
 def test_work_that_takes_too_long_ends_its_job(stores: Stores, horse: subprocess.Popen[bytes]) -> None:
-    """Beyond the time of a task the job fails with the reason, and the deaf work-horse is killed."""
+    """Beyond the time limit the job fails with the reason, and the work-horse is killed."""
     job = running(stores)
     with JobSupervisor(stores.jobs, job.id, horse.pid, 0, lambda: None) as overseer:
         assert horse.wait(PATIENCE) == -signal.SIGKILL
@@ -114,7 +114,7 @@ def test_work_that_takes_too_long_ends_its_job(stores: Stores, horse: subprocess
 def test_a_silent_server_kills_nobody(
     stores: Stores, horse: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who cannot find out whether the work is wanted lets it go on."""
+    """Work continues while the server does not answer."""
     asked: list[str] = []
 
     def fail(id_: str) -> bool:
@@ -129,7 +129,7 @@ def test_a_silent_server_kills_nobody(
 
 
 def test_cancel_takes_what_waits_off_the_queue(stores: Stores) -> None:
-    """A job between two tasks is cancelled at once, and nothing of it waits any more."""
+    """A job between two tasks is cancelled at once, and none of its tasks waits."""
     job, other = fit_job(stores, 100), fit_job(stores, 101)
     stores.jobs.start(job.id)  # and its worker was lost: the task waits again
     assert stores.queue.withdraw(stores.jobs.cancel(job.id)).status == "cancelled"

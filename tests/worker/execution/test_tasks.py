@@ -1,4 +1,4 @@
-"""The tasks, run here and not in a worker."""
+"""The tasks, run in this process."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SHEET = manifolds.make("s_curve", N, seed=1)
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    """Settings by which a task has no time for another shard than its own."""
+    """Settings without time for a further shard in a task."""
     return replace(settings, shard_seconds=0.0)
 
 
@@ -85,7 +85,7 @@ def fitted(stores: Stores) -> str:
 
 
 def test_fit_is_the_engines(stores: Stores, fitted: str) -> None:
-    """What is cached draws the same bits as the engine called directly."""
+    """The cached posterior draws the same bits as the engine called directly."""
     record = stores.posteriors.fetch(fitted)
     assert (record.n, record.d, record.spec) == (N, 3, FitSpec().to_dict())
     assert record.provenance["engine"] == glle_engine.__version__
@@ -118,7 +118,7 @@ def test_draws_are_the_engines_in_every_shard(stores: Stores, fitted: str) -> No
 
 
 def test_chains_enqueue_each_shard_once(stores: Stores, fitted: str) -> None:
-    """The first shard opens three others, each that ends the next one, none beyond the end."""
+    """The first shard opens three others, each end the next one, none beyond the last."""
     job, spec = draws_job(stores, fitted, count=22)
     assert spec.shards == 6
     stores.queue.enqueue(job)
@@ -135,7 +135,7 @@ def test_chains_enqueue_each_shard_once(stores: Stores, fitted: str) -> None:
 
 
 def test_more_chains_where_there_are_more_workers(stores: Stores, fitted: str) -> None:
-    """So many as the record tells are opened, and each shard that ends opens the next; every draw is made once."""
+    """As many chains as the record says are open, each end opens the next shard, and every draw is made once."""
     job, spec = draws_job(stores, fitted, chains=7, count=64)
     assert (spec.shards, job.chains) == (16, 7)
     stores.queue.enqueue(job)
@@ -152,7 +152,7 @@ def test_more_chains_where_there_are_more_workers(stores: Stores, fitted: str) -
 
 
 def test_a_task_goes_on_with_what_waits(stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Within its time it takes the other shards off the queue, in order, and all draws are made by one task."""
+    """Within its time a task takes the other shards in order, and makes all draws."""
     patient = replace(stores, settings=replace(stores.settings, shard_seconds=60.0))
     monkeypatch.setattr(tasks, "process_stores", lambda: patient)
     job, spec = draws_job(stores, fitted, count=64, shard_seconds=16e-6 * N)
@@ -168,7 +168,7 @@ def test_a_task_goes_on_with_what_waits(stores: Stores, fitted: str, monkeypatch
 
 
 def test_what_a_dead_task_had_taken_is_given_back(stores: Stores, fitted: str) -> None:
-    """Its own task, done again after the worker was killed, enqueues what it had taken and not done."""
+    """A repeated task of a killed worker enqueues the shards that it had taken and not done."""
     job, _ = draws_job(stores, fitted, count=22)
     stores.queue.enqueue(job)
     tasks.draw(job.id, 0, 0)
@@ -184,7 +184,7 @@ def test_what_a_dead_task_had_taken_is_given_back(stores: Stores, fitted: str) -
 
 
 def test_redone_shard_draws_only_what_is_missing(stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draws that are cached are not drawn again, evicted ones are the same bits."""
+    """Cached draws are not made again; evicted ones get the same bits."""
     job, spec = draws_job(stores, fitted, count=8)
     for shard in range(spec.shards):
         tasks.draw(job.id, 0, shard)
@@ -210,7 +210,7 @@ def test_redone_shard_draws_only_what_is_missing(stores: Stores, fitted: str, mo
 
 
 def test_evicted_posterior_is_fitted_again(stores: Stores, fitted: str) -> None:
-    """After the cache was flushed a draw is the same bits, and the arrays are back."""
+    """After a flush of the cache a draw has the same bits, and the arrays are cached again."""
     job, spec = draws_job(stores, fitted, count=1)
     tasks.draw(job.id, 0, 0)
     key = spec.key(0).cache_key(stores.posteriors.arrays_id(fitted))
@@ -240,7 +240,7 @@ def test_refusal_of_the_engine_ends_the_job_with_its_problem(stores: Stores) -> 
 
 
 def test_a_worker_without_faiss_says_what_it_lacks(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An approximate search that cannot be made is a 422 that names the extra."""
+    """A missing library for approximate search is a 422 that names the extra."""
     monkeypatch.setitem(sys.modules, "faiss", None)
     job = fit_job(stores, search="approximate")
     tasks.fit(job.id)
@@ -263,7 +263,7 @@ def test_a_worker_without_faiss_says_what_it_lacks(stores: Stores, monkeypatch: 
 def test_what_goes_wrong_is_recorded(
     stores: Stores, monkeypatch: pytest.MonkeyPatch, error: Exception, code: str, status: int
 ) -> None:
-    """A timeout, no memory and a bug each end the job with a problem, and leave the task."""
+    """A time-out, a lack of memory and a bug each fail the job with a problem; the task does not raise."""
     job = fit_job(stores)
     monkeypatch.setattr(glle_engine, "fit", raiser(error))
     tasks.fit(job.id)
@@ -274,7 +274,7 @@ def test_what_goes_wrong_is_recorded(
 
 
 def test_an_error_while_a_job_is_failed_is_recorded(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A time-out in the midst of the recording is a failed job; the task does not raise, so RQ does not repeat it."""
+    """A time-out while recording fails the job; the task does not raise, so RQ does not retry it."""
     job = fit_job(stores)
     monkeypatch.setattr(glle_engine, "fit", raiser(ZeroDivisionError("oops")))
     record, attempts = stores.jobs.fail, []
@@ -303,7 +303,7 @@ def raiser(error: Exception) -> Callable[..., None]:
 
 
 def test_redis_that_stays_away_leaves_the_task(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing can be recorded then: after a while the exception reaches RQ, which has the task done again."""
+    """After `AWAY_SECONDS` without a server the exception reaches RQ, which retries the task."""
     job = fit_job(stores)
     monkeypatch.setattr(tasks, "AWAY_SECONDS", -1.0)
     monkeypatch.setattr(glle_engine, "fit", raiser(redis.ConnectionError("gone")))
@@ -313,7 +313,7 @@ def test_redis_that_stays_away_leaves_the_task(stores: Stores, monkeypatch: pyte
 
 
 def test_redis_that_comes_back_is_waited_for(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The task tells what it waits for, begins again, and ends well: no attempt of RQ's is used up."""
+    """The task reports that it waits, starts again, and succeeds without a retry of RQ's."""
     job = fit_job(stores)
     monkeypatch.setattr(tasks, "AGAIN_SECONDS", 0.0)
     write, seen = stores.posteriors.cache, []
@@ -335,7 +335,7 @@ def test_redis_that_comes_back_is_waited_for(stores: Stores, monkeypatch: pytest
 
 
 def test_cancelled_job_is_not_begun(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task whose job was cancelled while it waited does nothing."""
+    """The task of a cancelled job does nothing."""
     job = fit_job(stores)
     stores.jobs.cancel(job.id)
     monkeypatch.setattr(glle_engine, "fit", lambda *_, **__: pytest.fail("begun"))
@@ -344,7 +344,7 @@ def test_cancelled_job_is_not_begun(stores: Stores, monkeypatch: pytest.MonkeyPa
 
 
 def test_cancel_stops_a_running_fit(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fit looks up between its blocks of work and stops where it is."""
+    """The fit checks for a cancellation between its blocks of work."""
     job = fit_job(stores)
     monkeypatch.setattr(context, "PROGRESS_SECONDS", 0.0)
     stages: list[str] = []
@@ -364,7 +364,7 @@ def test_cancel_stops_a_running_fit(stores: Stores, monkeypatch: pytest.MonkeyPa
 
 
 def test_progress_is_written_now_and_again_and_at_the_end(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What comes too soon after the last word is left out, the end of a stage never is."""
+    """Progress soon after the last write is skipped, the end of a stage never."""
     monkeypatch.setattr(context, "PROGRESS_SECONDS", 1000.0)
     job = stores.jobs.start(fit_job(stores).id)
     tell = context.progress_writer(stores, job)
@@ -376,7 +376,7 @@ def test_progress_is_written_now_and_again_and_at_the_end(stores: Stores, monkey
 
 
 def test_cancel_stops_a_shard_between_groups(stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It stops within a few groups; what it told is kept, and no shard follows."""
+    """It stops within a few groups; counted draws stay cached, and no shard follows."""
     job, spec = draws_job(stores, fitted, count=400, shard_seconds=9.0)
     asked: list[int] = []
 
@@ -399,7 +399,7 @@ def test_cancel_stops_a_shard_between_groups(stores: Stores, fitted: str, monkey
 
 
 def test_deleted_posterior_is_a_problem_of_the_job(stores: Stores, fitted: str) -> None:
-    """Draws of a posterior that was deleted meanwhile fail with a 404, and bring nothing back."""
+    """Draws of a deleted posterior fail with a 404 and restore nothing."""
     job, _ = draws_job(stores, fitted, count=1)
     stores.posteriors.delete(stores.posteriors.fetch(fitted))
     tasks.draw(job.id, 0, 0)
@@ -414,7 +414,7 @@ def test_deleted_posterior_is_a_problem_of_the_job(stores: Stores, fitted: str) 
 def test_draws_of_what_is_deleted_at_work_leave_nothing(
     stores: Stores, fitted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is cached after the deletion goes with the task: no key is left of a posterior that is not there."""
+    """Results cached after the deletion are removed at the end of the task."""
     job, _ = draws_job(stores, fitted, count=1)
 
     def draw_and_delete(posterior: Posterior, keys: Sequence[DrawKey]) -> tuple[list[Draw], float]:
@@ -429,7 +429,7 @@ def test_draws_of_what_is_deleted_at_work_leave_nothing(
 
 
 def last_moment(stores: Stores, monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:
-    """Have something happen when a fit caches its arrays, after its last look at its job."""
+    """Call `happens` when a fit caches its arrays, after its last check of the job."""
     real = PosteriorStore.cache
 
     def cache(store: PosteriorStore, id_: str, posterior: Posterior, seconds: float) -> None:
@@ -440,7 +440,7 @@ def last_moment(stores: Stores, monkeypatch: pytest.MonkeyPatch, happens: Callab
 
 
 def test_fit_of_data_deleted_at_the_last_moment_leaves_nothing(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A data set that goes while its first posterior is fitted takes it along: who deletes it cannot know of it."""
+    """A data set deleted during its first fit takes the posterior along."""
     job = fit_job(stores)
     last_moment(stores, monkeypatch, lambda: stores.datasets.delete(str(job.dataset)))
     tasks.fit(job.id)
@@ -453,7 +453,7 @@ def test_fit_of_data_deleted_at_the_last_moment_leaves_nothing(stores: Stores, m
 
 
 def test_fit_cancelled_at_the_last_moment_brings_nothing_back(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job that is cancelled because its posterior is deleted does not record it again, however late it is."""
+    """A job cancelled by the deletion of its posterior does not record it again, however late."""
     job = fit_job(stores)
     last_moment(stores, monkeypatch, lambda: stores.jobs.cancel(job.id))
     tasks.fit(job.id)
@@ -463,7 +463,7 @@ def test_fit_cancelled_at_the_last_moment_brings_nothing_back(stores: Stores, mo
 
 
 def test_task_of_an_old_round_does_nothing(stores: Stores, fitted: str) -> None:
-    """A shard that was enqueued before the job was reopened leaves it alone."""
+    """A shard of an earlier round does nothing."""
     job, _ = draws_job(stores, fitted, count=1)
     tasks.draw(job.id, 0, 0)
     assert stores.jobs.reopen(stores.jobs.fetch(job.id))

@@ -1,4 +1,4 @@
-"""What is observed of a task."""
+"""Telemetry of tasks."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_stages_of_a_fit_are_timed(stores: Stores) -> None:
 
 @pytest.mark.usefixtures("_here")
 def test_draws_are_counted_by_solver(stores: Stores) -> None:
-    """Every draw that was made counts for the solver that passed; cached ones are not made again."""
+    """Every new draw counts for its accepted solver; cached draws do not count."""
     fitted = fit_job(stores)
     tasks.fit(fitted.id)
     job, spec = draws_job(stores, fitted.subject, count=9)
@@ -65,7 +65,7 @@ def test_draws_are_counted_by_solver(stores: Stores) -> None:
 
 @pytest.mark.usefixtures("_here")
 def test_solvers_that_were_refused_are_counted(stores: Stores) -> None:
-    """A draw that lanes refused counts for the solver that passed, and as refused by lanes."""
+    """A draw that lanes rejected counts for the accepted solver, and as rejected by lanes."""
     fitted = fit_job(stores)
     tasks.fit(fitted.id)
     posterior = stores.posteriors.load(fitted.subject)
@@ -83,7 +83,7 @@ def test_solvers_that_were_refused_are_counted(stores: Stores) -> None:
 
 @pytest.mark.usefixtures("_here")
 def test_failed_job_is_counted_as_such(stores: Stores) -> None:
-    """A job that ends with a problem has its latency, too, under its status."""
+    """A failed job has its latency under its status."""
     job = fit_job(stores, n_neighbors=5000)
     tasks.fit(job.id)
     assert stores.jobs.fetch(job.id).status == "failed"
@@ -92,7 +92,7 @@ def test_failed_job_is_counted_as_such(stores: Stores) -> None:
 
 @pytest.mark.usefixtures("_here")
 def test_task_writes_a_line_with_its_job(stores: Stores, caplog: pytest.LogCaptureFixture) -> None:
-    """One line tells what kind of job it was and how it is now."""
+    """One log line states the kind of the job and its status."""
     job = fit_job(stores)
     with caplog.at_level(logging.INFO, "worker.execution.telemetry"):
         tasks.fit(job.id)
@@ -101,14 +101,14 @@ def test_task_writes_a_line_with_its_job(stores: Stores, caplog: pytest.LogCaptu
 
 
 def test_outside_of_a_task_nothing_is_observed() -> None:
-    """What tasks use works without one, and counts nothing."""
+    """The functions work outside of a task, and count nothing."""
     with stage("drawing") as told:
         told["glle__solver"] = count_draws([])
     assert told == {"glle__solver": []}
 
 
 def test_counts_of_work_horses_arrive(stores: Stores, settings: Settings) -> None:
-    """A real worker's forked children die, what they counted does not: the wait in the queue, too, and once each."""
+    """Counts of a worker's forked children arrive once each, with the wait in the queue."""
     jobs = [fit_job(stores, n_neighbors=k) for k in (8, 9, 10)]
     for job in jobs:
         stores.queue.enqueue(job)
@@ -129,7 +129,7 @@ def test_counts_of_work_horses_arrive(stores: Stores, settings: Settings) -> Non
 
 
 def test_summary_is_timed_as_analysis(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An analysis has its own stage, with the draws it needed beside it."""
+    """An analysis has a separate stage beside that of its draws."""
     monkeypatch.setattr(tasks, "process_stores", lambda: stores)
     fitted = fit_job(stores)
     tasks.fit(fitted.id)

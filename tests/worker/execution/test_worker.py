@@ -63,13 +63,13 @@ def worker(settings: Settings, name: str, before: str = "") -> Iterator[subproce
 
 
 def test_the_engine_is_loaded_before_the_fork() -> None:
-    """A worker that is ready has imported its tasks: else each child would, for seconds."""
+    """The worker imports its tasks before the fork, so that no child spends seconds on it."""
     program = "import sys, worker.execution.worker; sys.exit('worker.execution.tasks' not in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 def test_one_worker_looks_after_the_dead_for_all(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of many workers that would look at the registries one does, and again when a heartbeat has passed."""
+    """One of many workers cleans the registries, once per heartbeat."""
     looked: list[str] = []
     monkeypatch.setattr(Worker, "clean_registries", lambda self: looked.append(self.name))
     workers = [
@@ -123,7 +123,7 @@ def test_killed_worker_takes_its_task_along_and_another_does_it(stores: Stores, 
 
 
 def test_idle_worker_does_what_nobody_enqueued_or_asks_for(stores: Stores, settings: Settings) -> None:
-    """A job whose request died before it enqueued it is done all the same: an idle worker looks every heartbeat."""
+    """An idle worker finds a job without a task within a heartbeat, and runs it."""
     job = fit_job(stores, 100)
     stores.client.delete(f"rq:job:{job.id}")
     stores.client.delete(stores.queue._queue.key)
@@ -132,7 +132,7 @@ def test_idle_worker_does_what_nobody_enqueued_or_asks_for(stores: Stores, setti
 
 
 def test_second_signal_hands_the_task_back(stores: Stores, settings: Settings) -> None:
-    """A first SIGTERM waits for the task; a second kills it, puts it back into the queue and ends the worker."""
+    """A first SIGTERM waits for the task; a second kills it, returns it to the queue and ends the worker."""
     job = fit_job(stores, 60_000)
     with worker(settings, "stopping") as process:
         until(lambda: stores.jobs.fetch(job.id).stage in {"weights", "embedding"})
@@ -146,7 +146,7 @@ def test_second_signal_hands_the_task_back(stores: Stores, settings: Settings) -
 
 
 def test_idle_worker_stops_at_once(stores: Stores, settings: Settings) -> None:
-    """A worker that waits for work ends on SIGTERM within seconds, and says so in the registry."""
+    """An idle worker ends on SIGTERM, and leaves the registry."""
     with worker(settings, "idle") as process:
         until(lambda: stores.client.hget("rq:worker:idle", "state") == b"idle")
         assert stores.queue.live_workers() == 1
@@ -169,7 +169,7 @@ PosteriorStore.load = load
 
 
 def draws_job(stores: Stores) -> Job:
-    """Create and enqueue a job of draws of a posterior that is recorded."""
+    """Create and enqueue a draws job of a recorded posterior."""
     sheet = manifolds.make("swiss_roll", 200, seed=0)
     dataset, _ = stores.datasets.add(Table(values=sheet.X, source={"kind": "test"}))
     posterior = glle_engine.fit(sheet.X)
@@ -191,7 +191,7 @@ def draws_job(stores: Stores) -> Job:
 
 
 def test_a_posterior_that_is_slow_to_read_can_be_cancelled(stores: Stores, settings: Settings) -> None:
-    """While it is read the job runs and its worker gives signs of life; cancelled, the worker takes the next task."""
+    """During a long read the job runs and its worker sends heartbeats; after a cancellation it takes the next task."""
     job = draws_job(stores)
     with worker(settings, "reading", SLOW) as process:
         until(lambda: stores.jobs.fetch(job.id).status == "running")
@@ -218,7 +218,7 @@ def test_a_posterior_beyond_the_memory_fails_its_job_alone(stores: Stores, setti
 
 
 def here(stores: Stores) -> GlleWorker:
-    """Return a worker of this process, entered."""
+    """Return a registered worker of this process."""
     made = GlleWorker(
         [NAME],
         name="here",
@@ -233,7 +233,7 @@ def here(stores: Stores) -> GlleWorker:
 
 @pytest.mark.parametrize("lost", ["rq:worker:here", f"rq:workers:{NAME}"])
 def test_a_worker_that_was_forgotten_enters_the_registry_again(stores: Stores, lost: str) -> None:
-    """After a server lost what it knew of a worker, its next sign of life restores all of it."""
+    """The next heartbeat restores a registry entry that the server has lost."""
     alive = here(stores)
     known = stores.client.hmget("rq:worker:here", "hostname", "engine", "queues")
     stores.client.delete(lost)
@@ -243,7 +243,7 @@ def test_a_worker_that_was_forgotten_enters_the_registry_again(stores: Stores, l
 
 
 def test_a_silent_server_is_waited_for(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker that gets no answer goes on asking, idle or at work."""
+    """A worker without an answer keeps trying, idle or busy."""
     alive, asked = here(stores), []
 
     def silent(*_: object) -> None:

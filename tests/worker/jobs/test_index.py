@@ -1,4 +1,4 @@
-"""The lists of jobs by status and kind, and the records that a tenant keeps."""
+"""The lists of jobs by status and kind, and the limits on a tenant's records."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def ended(jobs: JobStore, claim: str) -> Job:
 
 
 def moved(jobs: JobStore, id_: str, move: str) -> None:
-    """Ask for a change of a job, which the job may refuse."""
+    """Apply a move to a job if its state allows it."""
     if (job := jobs.get(id_)) is None:
         return
     if move == "fail":
@@ -74,7 +74,7 @@ def require_exact(stores: Stores, jobs: JobStore, tenant: str) -> None:
 def test_every_change_of_status_keeps_the_lists(
     stores: Stores, kinds: list[str], moves: list[tuple[int, str]], tenant: str
 ) -> None:
-    """Whatever happens to jobs, a filtered list has exactly those of the status and the kind."""
+    """After any sequence of changes a filtered list has exactly the jobs of its status and kind."""
     stores.client.flushall()
     jobs = stores.of(tenant).jobs
     ids = [create(jobs, f"claim {which}", kind=kind).id for which, kind in enumerate(kinds)]
@@ -85,7 +85,7 @@ def test_every_change_of_status_keeps_the_lists(
 
 @pytest.mark.parametrize("tenant", ["default", "alice"])
 def test_records_of_a_version_without_lists_are_found_after_a_sweep(stores: Stores, tenant: str) -> None:
-    """The first sweep lists all of a tenant's records, however many; a later one rights what an old version moved."""
+    """The first sweep lists all records of a tenant; a later one corrects changes of an old version."""
     jobs = stores.of(tenant).jobs
     ids = [create(jobs, f"claim {number}").id for number in range(230)]
     for id_ in ids[:30]:
@@ -103,7 +103,7 @@ def test_records_of_a_version_without_lists_are_found_after_a_sweep(stores: Stor
 
 
 def test_a_tenant_keeps_its_newest_records(stores: Stores) -> None:
-    """Beyond the number the records that ended first leave, with their claims; others' stay, and open jobs too."""
+    """Surplus records leave in the order of their ends, with their claims; other tenants' and open ones stay."""
     jobs = stores.jobs.of("alice", JobLimits(ended=3))
     other = ended(stores.jobs.of("bob", JobLimits(ended=3)), "b")
     open_ones = [create(jobs, f"open {number}").id for number in range(5)]
@@ -121,7 +121,7 @@ def test_a_tenant_keeps_its_newest_records(stores: Stores) -> None:
 
 
 def test_create_and_cancel_leaves_no_more_keys(stores: Stores) -> None:
-    """However often a tenant creates and cancels a job, the queue server has as many keys."""
+    """Creating and cancelling jobs repeatedly does not increase the number of keys."""
     jobs = stores.jobs.of("alice", JobLimits(ended=4))
     counted = []
     for number in range(60):
@@ -131,7 +131,7 @@ def test_create_and_cancel_leaves_no_more_keys(stores: Stores) -> None:
 
 
 def test_embeddings_are_forgotten_with_their_last_job(stores: Stores) -> None:
-    """The record of an embedding goes with the record of the job that last was to make it, and not before."""
+    """The record of an embedding is removed with the record of the last job that computes it."""
     jobs, embeddings = stores.jobs.of("alice", JobLimits(ended=2)), stores.embeddings.of("alice")
     recipe = Recipe(dataset="ds_1", method="isomap", parameters={})
     embeddings.note(recipe, ended(jobs, "first").id)
@@ -143,7 +143,7 @@ def test_embeddings_are_forgotten_with_their_last_job(stores: Stores) -> None:
 
 
 def test_expired_records_leave_the_lists(stores: Stores) -> None:
-    """The sweep takes what expired out of all lists, without anybody asking for them."""
+    """The sweep removes expired records from all lists."""
     jobs = stores.jobs.of("alice", JobLimits())
     kept = ended(jobs, "kept").id
     gone = ended(jobs, "gone").id
@@ -158,7 +158,7 @@ def test_expired_records_leave_the_lists(stores: Stores) -> None:
 
 
 def test_an_open_record_is_not_removed(stores: Stores) -> None:
-    """Only the record of a job that has ended can be removed; the other is refused with the remedy."""
+    """Only the record of an ended job can be removed; that of an open one is refused with a remedy."""
     job = create(stores.jobs, "claim")
     with pytest.raises(ProblemError) as caught:
         stores.jobs.delete(job.id)
@@ -171,7 +171,7 @@ def test_an_open_record_is_not_removed(stores: Stores) -> None:
 
 
 def test_restored_records_are_listed(stores: Stores) -> None:
-    """A record that comes back from a backup is in the lists of its status and kind."""
+    """A restored record is in the lists of its status and kind."""
     jobs = stores.jobs.of("alice", JobLimits())
     id_ = ended(jobs, "claim").id
     ((_, record, left),) = stores.jobs.all_ended()

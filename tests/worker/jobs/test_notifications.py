@@ -1,4 +1,4 @@
-"""News of jobs."""
+"""Notifications of jobs."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ if TYPE_CHECKING:
 
 
 def running(stores: Stores) -> Job:
-    """Return a job at work."""
+    """Return a running job."""
     job, _ = stores.jobs.create(kind="fit", claim="c", posterior="post_1", spec={}, total=1)
     return stores.jobs.start(job.id)
 
 
 @pytest.fixture(autouse=True)
 def others(stores: Stores) -> int:
-    """Return how many listen already, of stores that a test before left open."""
+    """Return the number of subscribers that earlier tests left open."""
     ((_, OTHERS[0]),) = stores.client.pubsub_numsub(ENDED)
     return OTHERS[0]
 
 
 def listening(stores: Stores) -> bool:
-    """Say whether these stores listen."""
+    """Return whether these stores have subscribed."""
     ((_, count),) = stores.client.pubsub_numsub(ENDED)
     return bool(count > OTHERS[0])
 
 
 async def heard(stores: Stores, job: Job, then: Callable[[], object]) -> float:
-    """Wait for the job's end, which `then` brings about; return how long the news took."""
+    """Wait for the notification of the job's end, which `then` causes; return its delay in seconds."""
     with stores.endings.of(job.id) as ended:
         await asyncio.to_thread(until, lambda: listening(stores))
         started = time.monotonic()
@@ -52,7 +52,7 @@ async def heard(stores: Stores, job: Job, then: Callable[[], object]) -> float:
 
 @pytest.mark.parametrize("end", ["succeeded", "failed", "cancelled"])
 def test_every_end_is_told(stores: Stores, end: str) -> None:
-    """Success, failure and cancellation wake who waits, and leave nothing behind."""
+    """Success, failure and cancellation wake the waiter, and leave no subscription."""
     job = running(stores)
 
     def then() -> None:
@@ -70,12 +70,12 @@ def test_every_end_is_told(stores: Stores, end: str) -> None:
 
 
 def connections(stores: Stores) -> set[str]:
-    """Return the ids of the connections that listen."""
+    """Return the ids of the subscribed connections."""
     return {told["id"] for told in stores.client.client_list(_type="pubsub")}
 
 
 def test_news_that_a_lost_connection_took_along_wakes(stores: Stores) -> None:
-    """A job that ends while nobody listens wakes its waiter as soon as the news comes again."""
+    """A job that ends during a lost connection wakes its waiter after the reconnection."""
     job = running(stores)
 
     def then() -> None:
@@ -87,7 +87,7 @@ def test_news_that_a_lost_connection_took_along_wakes(stores: Stores) -> None:
 
 
 def test_a_lost_connection_is_made_anew(stores: Stores) -> None:
-    """After the server hung up the news come again."""
+    """Notifications continue after the server closed the connection."""
     job = running(stores)
     asyncio.run(heard(stores, job, lambda: stores.jobs.succeed(job.id)))
     before = connections(stores)
@@ -99,7 +99,7 @@ def test_a_lost_connection_is_made_anew(stores: Stores) -> None:
 
 
 def test_the_end_of_another_job_wakes_nobody(stores: Stores) -> None:
-    """Each waits for its own."""
+    """A waiter is woken by its own job only."""
     job = running(stores)
     other, _ = stores.jobs.create(kind="fit", claim="d", posterior="post_2", spec={}, total=1)
     stores.jobs.start(other.id)
@@ -123,7 +123,7 @@ def test_closed_stores_listen_no_longer(stores: Stores) -> None:
 
 
 def test_all_can_be_woken(stores: Stores) -> None:
-    """As when the process stops: whoever waits looks again."""
+    """All waiters are woken, as when the process stops."""
 
     async def wait() -> None:
         with stores.endings.of("job_1") as one, stores.endings.of("job_2") as other:

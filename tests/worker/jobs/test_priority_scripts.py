@@ -1,4 +1,4 @@
-"""The order of the waiting tasks: classes, tenants, and what is one step."""
+"""The order of waiting tasks: classes, tenants, atomicity."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ def draws_spec(count: int, n: int = 10) -> DrawsSpec:
 
 
 def waiting(stores: Stores) -> list[str]:
-    """Return the tasks that wait, the next one first."""
+    """Return the waiting tasks in order of arrival."""
     return in_turn(stores)
 
 
 def taken(stores: Stores) -> str:
-    """Take the next task off the queue, as a worker does."""
+    """Dequeue the next task as a worker does."""
     id_ = stores.queue._queue.pop_job_id()
     assert id_ is not None
     return id_
 
 
 def test_interactive_before_batch_first_come_first_served(stores: Stores) -> None:
-    """Each kind keeps its order: nobody who waits is overtaken by who came later."""
+    """Each class keeps its order of arrival."""
     batch = [fit_job(stores, f"b{number}", "batch").id for number in range(3)]
     first = [fit_job(stores, f"i{number}", "interactive").id for number in range(3)]
     batch.append(fit_job(stores, "b3", "batch").id)
@@ -63,7 +63,7 @@ def test_interactive_before_batch_first_come_first_served(stores: Stores) -> Non
 
 
 def test_many_wait_in_order(stores: Stores) -> None:
-    """The order holds beyond what is looked at in one piece."""
+    """The order holds for more tasks than one script reads."""
     batch = fit_job(stores, "b", "batch").id
     first = [fit_job(stores, f"i{number}", "interactive").id for number in range(MOST_PASSED)]
     behind = [fit_job(stores, f"j{number}", "interactive").id for number in range(120 - MOST_PASSED)]
@@ -72,7 +72,7 @@ def test_many_wait_in_order(stores: Stores) -> None:
 
 
 def test_no_batch_waits_for_ever(stores: Stores) -> None:
-    """However many interactive tasks keep coming, a batch is passed so many times and then has its turn."""
+    """A waiting batch is passed `MOST_PASSED` times at most, however many interactive tasks arrive."""
     batch = [fit_job(stores, f"b{number}", "batch").id for number in range(2)]
     seen: list[str] = []
     for number in range(3 * MOST_PASSED):  # one comes for each that goes
@@ -83,7 +83,7 @@ def test_no_batch_waits_for_ever(stores: Stores) -> None:
 
 
 def test_a_task_that_is_tried_again_has_its_place(stores: Stores) -> None:
-    """When its worker died, what someone waits for goes before the batches again, a batch behind all."""
+    """A retried interactive task goes before the batches again, a retried batch behind all."""
     first, batch = fit_job(stores, "i", "interactive"), fit_job(stores, "b", "batch")
     others = [fit_job(stores, f"c{number}", "batch").id for number in range(2)]
     assert [taken(stores), taken(stores)] == [first.id, batch.id]
@@ -97,7 +97,7 @@ def test_a_task_that_is_tried_again_has_its_place(stores: Stores) -> None:
 
 
 def test_a_batch_that_someone_waits_for_is_promoted(stores: Stores) -> None:
-    """What waits of it moves before the other batches, behind those that waited already; once."""
+    """Its waiting tasks move before the batches, behind earlier interactive tasks, once."""
     spec = draws_spec(40)
     jobs = stores.jobs
     job, _ = jobs.create(kind="draws", claim="d", posterior="post_1", spec=spec.to_dict(), total=spec.total)
@@ -118,7 +118,7 @@ def test_a_batch_that_someone_waits_for_is_promoted(stores: Stores) -> None:
 
 
 def test_a_batch_does_not_go_on_while_someone_waits(stores: Stores) -> None:
-    """A task takes no further shard when an interactive task is next; an interactive one goes on."""
+    """A batch takes no further shard if an interactive task is next; an interactive task does."""
     spec = draws_spec(40)
     job, _ = stores.jobs.create(kind="draws", claim="d", posterior="post_1", spec=spec.to_dict(), total=spec.total)
     stores.jobs.start(job.id)
@@ -134,8 +134,8 @@ def test_a_batch_does_not_go_on_while_someone_waits(stores: Stores) -> None:
     assert stores.queue.take_shard(job, taker=0) == 2
 
 
-def test_tenants_take_slots(stores: Stores) -> None:
-    """However many tasks one tenant has in the queue, another's first task is the second one that is taken."""
+def test_tenants_take_turns(stores: Stores) -> None:
+    """The first task of a second tenant is the second one to be dequeued, however long the first tenant's line is."""
     for priority in ("batch", "interactive"):
         greedy = [fit_job(stores.of("greedy"), f"g{number}", priority).id for number in range(200)]
         modest = [fit_job(stores.of("modest"), f"m{number}", priority).id for number in range(3)]
@@ -149,7 +149,7 @@ def test_tenants_take_slots(stores: Stores) -> None:
 
 
 def test_a_tenant_that_is_served_waits_for_its_next_turn(stores: Stores) -> None:
-    """Tasks that come while others are taken do not push a tenant's turn back."""
+    """New tasks do not delay a tenant's turn."""
     for number in range(5):
         fit_job(stores.of("greedy"), f"g{number}", "batch")
     mine = fit_job(stores.of("modest"), "m", "batch").id
@@ -161,7 +161,7 @@ def test_a_tenant_that_is_served_waits_for_its_next_turn(stores: Stores) -> None
 
 
 def test_an_interactive_task_is_enqueued_in_one_step(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whenever a worker takes its next task while a newer one is enqueued, it takes the older one."""
+    """A worker that dequeues during an enqueue gets the older task."""
     older = fit_job(stores, "older", "interactive").id
     seen: list[str] = []
     stores_of_worker = Stores.connect(stores.settings)
@@ -180,7 +180,7 @@ def test_an_interactive_task_is_enqueued_in_one_step(stores: Stores, monkeypatch
 
 
 def test_every_task_is_taken_once(stores: Stores) -> None:
-    """Workers that wait, and workers that come, take each task of several tenants exactly once."""
+    """Waiting and new workers take each task of several tenants exactly once."""
     taken_ids: list[str] = []
     is_over = threading.Event()
 
@@ -210,7 +210,7 @@ def test_every_task_is_taken_once(stores: Stores) -> None:
 
 
 def test_tasks_of_a_version_without_lines_are_taken(stores: Stores) -> None:
-    """What another version pushed to RQ's list waits in line with the others, and only once."""
+    """A task that another version pushed to RQ's list joins the lines once."""
     ids = [fit_job(stores, str(number), "batch").id for number in range(3)]
     key = stores.queue._queue.key
     theirs = [fit_job(stores.of("theirs"), str(number), "batch").id for number in range(3)]
@@ -223,7 +223,7 @@ def test_tasks_of_a_version_without_lines_are_taken(stores: Stores) -> None:
 
 
 def test_a_look_costs_the_same_in_a_long_queue(stores: Stores) -> None:
-    """A silent job is compared with the queue by as many commands, over as short a list, before 10 tasks as 500."""
+    """The number of commands of a comparison does not depend on the number of waiting tasks."""
     job = fit_job(stores, "job", "batch")
     silent = replace(job, touched=job.touched - int(1000 * STALE_SECONDS) - 1)
     stores.recovery.repair(silent)

@@ -1,4 +1,4 @@
-"""Progress in the job records: numbered, published, and with the time that is left."""
+"""Progress in job records: sequence numbers, notifications, remaining time."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 
 def running(stores: Stores, total: int = 100) -> Job:
-    """Return a draws job at work."""
+    """Return a running draws job."""
     job, _ = stores.jobs.create(kind="draws", claim="c", posterior="post_1", spec={}, total=total)
     return stores.jobs.start(job.id)
 
 
 def ago(job: Job, seconds: float) -> Job:
-    """Return the job as if its stage had begun so long ago."""
+    """Return the job with a stage that began some seconds ago."""
     return replace(job, since=now_ms() - int(1000 * seconds))
 
 
 def test_eta_is_what_is_left_at_the_rate_of_the_stage(stores: Stores) -> None:
-    """40 of 100 in 4 s leave 6 s; what was done before the stage began does not count as its work."""
+    """40 of 100 in 4 s leave 6 s; work of earlier stages does not count."""
     job = running(stores)
     stores.jobs.advance(job.id, 0, 0, 20)
     stores.jobs.stage(job.id, "drawing")
@@ -42,7 +42,7 @@ def test_eta_is_what_is_left_at_the_rate_of_the_stage(stores: Stores) -> None:
 
 
 def test_eta_is_unknown_without_a_rate(stores: Stores) -> None:
-    """Nobody claims to know before anything was done in the stage, nor while the job does not run."""
+    """There is no estimate before the first progress of a stage, or while the job does not run."""
     job = running(stores)
     assert job.eta is None
     stores.jobs.progress(job.id, 10, 100, "weights")
@@ -59,7 +59,7 @@ def test_eta_is_unknown_without_a_rate(stores: Stores) -> None:
 
 
 def test_eta_grows_when_nothing_comes(stores: Stores) -> None:
-    """A job that hangs does not pretend to end soon."""
+    """The estimate of a job that hangs grows."""
     job = running(stores)
     stores.jobs.advance(job.id, 0, 0, 50)
     for seconds in (5.0, 50.0):
@@ -67,7 +67,7 @@ def test_eta_grows_when_nothing_comes(stores: Stores) -> None:
 
 
 def test_every_change_has_a_number(stores: Stores) -> None:
-    """Status, stage and count each add to it; the same told again does not."""
+    """Each change of status, stage and count increases it; a repeated value does not."""
     job, _ = stores.jobs.create(kind="fit", claim="c", posterior="post_1", spec={}, total=1)
     numbers = [job.sequence, stores.jobs.start(job.id).sequence]
     for done, stage in ((0, "neighbors"), (1, "neighbors"), (1, "neighbors"), (0, "weights")):
@@ -80,7 +80,7 @@ def test_every_change_has_a_number(stores: Stores) -> None:
 
 @pytest.mark.parametrize("end", ["cancelled", "failed", "succeeded"])
 def test_what_has_ended_changes_no_more(stores: Stores, end: str) -> None:
-    """A shard that is late leaves the record of an ended job as it is: its number is that of the end."""
+    """A late shard does not change the record of an ended job."""
     job = running(stores)
     stores.jobs._transition(job.id, {"running": end})
     ended = stores.jobs.fetch(job.id)
@@ -94,7 +94,7 @@ def test_what_has_ended_changes_no_more(stores: Stores, end: str) -> None:
 
 
 def test_changes_are_published_and_progress_not_too_often(stores: Stores) -> None:
-    """A hundred counts in a row are told some times, not a hundred; a change of status is told always."""
+    """A hundred counts in a row are published a few times; each change of status is published."""
     job = running(stores, total=1000)
     with stores.client.pubsub(ignore_subscribe_messages=True) as channel:  # type: ignore[no-untyped-call] # redis-py's
         channel.subscribe(CHANGED)
@@ -113,7 +113,7 @@ def test_changes_are_published_and_progress_not_too_often(stores: Stores) -> Non
 
 
 def test_news_of_progress_wakes_who_follows(stores: Stores) -> None:
-    """A change is heard of in a moment."""
+    """A change wakes its subscriber."""
     job = running(stores)
 
     async def follow() -> float:

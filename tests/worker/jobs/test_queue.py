@@ -44,7 +44,7 @@ def draws_job(stores: Stores, chains: int = CHAINS) -> Job:
 
 
 def work(stores: Stores, job_class: type[SafeJob] = TaskJob) -> None:
-    """Run what waits, in this process."""
+    """Run the waiting tasks in this process."""
     worker = SimpleWorker(
         [NAME], connection=stores.client, serializer=SERIALIZER, job_class=job_class, queue_class=SafeQueue
     )
@@ -52,7 +52,7 @@ def work(stores: Stores, job_class: type[SafeJob] = TaskJob) -> None:
 
 
 def silent(job: Job) -> Job:
-    """Return the job as if its record had not changed for a while."""
+    """Return the job as if its record had been silent for `STALE_SECONDS`."""
     return replace(job, touched=job.touched - int(1000 * recovery.STALE_SECONDS) - 1)
 
 
@@ -121,7 +121,7 @@ def witness_callback(*_: object) -> None:
 
 
 def test_racing_enqueues_make_one_task(stores: Stores) -> None:
-    """Sixteen that enqueue the same job at once leave one task in the queue."""
+    """Sixteen simultaneous calls for one job leave one task in the queue."""
     job = fit_job(stores)
     with ThreadPoolExecutor(16) as pool:
         list(pool.map(lambda _: stores.queue.enqueue(job), range(16)))
@@ -129,7 +129,7 @@ def test_racing_enqueues_make_one_task(stores: Stores) -> None:
 
 
 def test_every_task_has_its_times(stores: Stores) -> None:
-    """Timeout, TTLs and retries are set on each task, none is left to a default."""
+    """Each task has explicit timeout, TTLs and retries."""
     stores.queue.enqueue(fit_job(stores))
     (waiting,) = stores.queue._queue.get_jobs()
     assert waiting.timeout == stores.settings.job_timeout
@@ -137,7 +137,7 @@ def test_every_task_has_its_times(stores: Stores) -> None:
 
 
 def test_repair_lets_fresh_and_ended_jobs_be(stores: Stores) -> None:
-    """A record that just changed, or has ended, is not compared with the queue."""
+    """A fresh or ended record is not compared with the queue."""
     job = fit_job(stores)
     assert stores.recovery.repair(job) is job
     ended = silent(stores.jobs.cancel(job.id))
@@ -146,7 +146,7 @@ def test_repair_lets_fresh_and_ended_jobs_be(stores: Stores) -> None:
 
 
 def test_repair_enqueues_what_vanished(stores: Stores) -> None:
-    """A job whose task is not in the queue, because the API died before, is enqueued."""
+    """A job without a task, because the API died before enqueuing it, is enqueued."""
     job = fit_job(stores)
     stores.recovery.repair(silent(job))
     assert stores.queue._queue.get_job_ids() == [job.id]
@@ -155,7 +155,7 @@ def test_repair_enqueues_what_vanished(stores: Stores) -> None:
 
 
 def test_analysis_is_enqueued_once_a_round(stores: Stores) -> None:
-    """Its task is named by job and round: one that ended just now does not stand in the way of the next."""
+    """Its task is named by job and round, so an ended task does not block the next round."""
     job, _ = stores.jobs.create(kind="advice", claim="a", posterior=None, spec={"dataset": "ds_1"}, total=1)
     stores.queue.enqueue(job)
     stores.recovery.repair(silent(job))
@@ -175,7 +175,7 @@ def test_analysis_is_enqueued_once_a_round(stores: Stores) -> None:
 
 @pytest.mark.parametrize(("chains", "next_ones"), [(4, (3, 5, 6, 7)), (5, (3, 5, 6, 7, 9))])
 def test_repair_enqueues_the_first_missing_shards(stores: Stores, chains: int, next_ones: tuple[int, ...]) -> None:
-    """As many as may be open; before the first shard is done, it alone is enqueued."""
+    """As many shards as may be open are enqueued; before the end of the first one, only that."""
     job = draws_job(stores, chains)
     stores.recovery.repair(silent(job))
     assert stores.queue._queue.get_job_ids() == [f"{job.id}-r0-s0"]
@@ -189,7 +189,7 @@ def test_repair_enqueues_the_first_missing_shards(stores: Stores, chains: int, n
 
 
 def test_repair_enqueues_what_ended_unnoticed(stores: Stores) -> None:
-    """A task that ended, but whose last draws a dying server took along, is done again at once, and once."""
+    """An ended task whose last count was lost with a server is enqueued again once."""
     job = draws_job(stores)
     stores.queue.enqueue(job)
     (ended,) = stores.queue._queue.get_jobs()
@@ -216,7 +216,7 @@ def test_repair_records_what_the_queue_gave_up(stores: Stores, status: JobStatus
 
 
 def test_repair_fulfils_a_wish_to_cancel(stores: Stores) -> None:
-    """A job whose worker died before it could stop is cancelled, not failed and not begun again."""
+    """A job in cancellation whose worker died is cancelled, neither failed nor started again."""
     job = fit_job(stores)
     stores.jobs.start(job.id)
     stores.jobs.cancel(job.id)
@@ -225,7 +225,7 @@ def test_repair_fulfils_a_wish_to_cancel(stores: Stores) -> None:
 
 
 def test_repair_waits_for_what_runs(stores: Stores) -> None:
-    """A task that waits or runs is left to itself, however silent."""
+    """A waiting or running task is left alone, however silent."""
     job = fit_job(stores)
     stores.queue.enqueue(job)
     assert stores.recovery.repair(silent(job)).status == "queued"
@@ -236,7 +236,7 @@ def test_repair_waits_for_what_runs(stores: Stores) -> None:
 
 @pytest.mark.parametrize("status", [JobStatus.QUEUED, JobStatus.STARTED, JobStatus.FINISHED])
 def test_repair_enqueues_what_nobody_will_do(stores: Stores, status: JobStatus) -> None:
-    """A task that the queue knows of, and that neither waits nor is in work, is enqueued again."""
+    """A task with a record that neither waits nor runs is enqueued again."""
     job = fit_job(stores)
     stores.queue.enqueue(job)
     stores.client.delete(stores.queue._queue.key)
@@ -246,7 +246,7 @@ def test_repair_enqueues_what_nobody_will_do(stores: Stores, status: JobStatus) 
 
 
 def test_repair_leaves_what_was_just_taken_or_is_in_work(stores: Stores) -> None:
-    """Between the queue and its work-horse a task is in a list of its own, then among those in work: both are left."""
+    """A taken task and a started task are left alone."""
     job = fit_job(stores)
     stores.queue.enqueue(job)
     taken = stores.queue._queue
@@ -262,7 +262,7 @@ def test_repair_leaves_what_was_just_taken_or_is_in_work(stores: Stores) -> None
 
 
 def test_taken_by_a_dead_worker_is_done_again(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task whose worker was killed just after it took it off the queue goes back within seconds, not a minute."""
+    """A task whose worker was killed just after dequeuing it returns to the queue within seconds."""
     job = fit_job(stores)
     stores.queue.enqueue(job)
     taken = stores.queue._queue
@@ -281,7 +281,7 @@ def test_taken_by_a_dead_worker_is_done_again(stores: Stores, monkeypatch: pytes
 
 
 def test_sweep_repairs_what_nobody_asks_for(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Jobs of every tenant whose request died before it enqueued them are enqueued; those that ended are forgotten."""
+    """Jobs of all tenants without a task are enqueued; ended ones leave the set of open jobs."""
     monkeypatch.setattr(recovery, "STALE_SECONDS", -1.0)
     mine, over = fit_job(stores), fit_job(stores, "over")
     other = stores.of("other")
@@ -301,7 +301,7 @@ def test_maintenance_lock_goes_by_itself_soon(stores: Stores) -> None:
 
 
 def test_live_workers_are_those_that_gave_a_sign(stores: Stores) -> None:
-    """A worker counts while its last sign of life is recent."""
+    """A worker counts while its last heartbeat is recent."""
     assert stores.queue.live_workers() == 0
     worker = SimpleWorker([NAME], connection=stores.client, serializer=SERIALIZER)
     worker.register_birth()  # type: ignore[no-untyped-call] # RQ's
@@ -311,7 +311,7 @@ def test_live_workers_are_those_that_gave_a_sign(stores: Stores) -> None:
 
 
 def test_recover_hands_over_what_a_dead_worker_had(stores: Stores) -> None:
-    """The task of the named worker is enqueued again at once, others' tasks are left to them."""
+    """The task of the named worker is enqueued again at once; other workers' tasks stay."""
     mine, other = fit_job(stores, "a"), fit_job(stores, "b")
     for job, name in ((mine, "dead"), (other, "alive")):
         stores.queue.enqueue(job)
@@ -345,7 +345,7 @@ def test_without_a_wish_nothing_is_asked(stores: Stores) -> None:
 
 
 def test_a_job_that_is_on_no_replica_is_not_accepted(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server without replicas: the problem says how many have it, and to come again."""
+    """Without enough replicas, the problem states their number, and to retry."""
     monkeypatch.setattr(queue, "REPLICATION_WAIT_MS", 10)
     job, _ = stores.jobs.create(kind="fit", claim="c", posterior="post_1", spec={}, total=1)
     with pytest.raises(ProblemError, match="0 of 1 replicas") as caught:
@@ -355,7 +355,7 @@ def test_a_job_that_is_on_no_replica_is_not_accepted(stores: Stores, monkeypatch
 
 
 def test_a_job_that_a_master_took_along_is_not_accepted(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All replicas have what this master has: but it has not the job, which was written to another."""
+    """Replicas of a new master that lacks the job do not count."""
     real = stores.client.pipeline
 
     def on_the_next_master(**options: bool) -> object:

@@ -1,4 +1,4 @@
-"""How many shards of a draws job are open at once, whatever becomes of its tasks and workers."""
+"""The number of open shards of a draws job, whatever happens to its tasks and workers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PER_SHARD = 4
 
 
 def running(stores: Stores, shards: int, chains: int = CHAINS) -> Job:
-    """Return a job of so many shards, of one lane group each, that has been started."""
+    """Return a running job with shards of one lane group each."""
     spec = DrawsSpec(
         n=10, p=2, count=PER_SHARD * shards, first=0, seed=0, scales=(1.0,), grid=False, source="posterior",
         align="none", shard_seconds=0.0,
@@ -36,12 +36,12 @@ def running(stores: Stores, shards: int, chains: int = CHAINS) -> Job:
 
 
 def waiting(stores: Stores) -> list[int]:
-    """Return the shards that wait."""
+    """Return the waiting shards."""
     return [int(id_.rpartition("-s")[2]) for id_ in stores.queue._queue.get_job_ids()]
 
 
 def take(stores: Stores, job: Job, shard: int) -> None:
-    """Take a shard off the queue, as a task that has ended leaves no trace of itself after a minute."""
+    """Remove a shard's task, as RQ does a minute after its end."""
     stores.queue._queue.remove(f"{job.id}-r{job.round}-s{shard}")
     stores.client.delete(f"rq:job:{job.id}-r{job.round}-s{shard}")
 
@@ -57,7 +57,7 @@ def end(stores: Stores, job: Job, shard: int) -> None:
 
 
 def test_each_that_ends_opens_the_next(stores: Stores) -> None:
-    """In whatever order they end, as many are open as there are chains."""
+    """As many shards are open as there are chains, in any order of their ends."""
     job = running(stores, 9)
     end(stores, job, 0)
     assert waiting(stores) == [1, 2, 3, 4]
@@ -69,7 +69,7 @@ def test_each_that_ends_opens_the_next(stores: Stores) -> None:
 
 
 def test_one_that_is_done_again_opens_the_same(stores: Stores) -> None:
-    """A task whose worker died after it had opened the next one opens no other; once that is begun, none at all."""
+    """A repeated task opens the same successor; once that has begun, it opens none."""
     job = running(stores, 9)
     end(stores, job, 0)
     for _ in range(2):
@@ -83,7 +83,7 @@ def test_one_that_is_done_again_opens_the_same(stores: Stores) -> None:
 
 
 def test_what_another_version_opened_is_passed_over(stores: Stores) -> None:
-    """It opens the fourth after each: what waits because of it, or is begun, is not opened again, but one more is."""
+    """Shards that an older version opened or began are skipped, and the next one is opened."""
     job = running(stores, 12)
     for shard in range(CHAINS):
         stores.queue.enqueue_shard(job, shard)
@@ -95,7 +95,7 @@ def test_what_another_version_opened_is_passed_over(stores: Stores) -> None:
 
 @pytest.mark.parametrize("ending", ["cancel", "fail", "reopen", "forget"])
 def test_nothing_is_opened_of_what_does_not_run(stores: Stores, ending: str) -> None:
-    """Of a job that ended, is in another round or is gone, and no record comes of it."""
+    """A job that has ended, is in another round or is gone opens no shard and gets no record."""
     job = running(stores, 9)
     if ending == "cancel":
         stores.jobs.cancel(job.id)
@@ -113,7 +113,7 @@ def test_nothing_is_opened_of_what_does_not_run(stores: Stores, ending: str) -> 
 
 
 def test_workers_that_come_share_a_job_that_runs(stores: Stores) -> None:
-    """A sweep opens as many more as there are workers now, once, after the first shard; it takes none back."""
+    """After the first shard, a sweep opens one chain per live worker, once; it never closes one."""
     for name in "abcde":
         beating(stores, name)
     job = running(stores, 20)
@@ -137,7 +137,7 @@ def test_workers_that_come_share_a_job_that_runs(stores: Stores) -> None:
 
 
 def test_no_more_than_two_shards_each(stores: Stores) -> None:
-    """Of a short job no more are opened, however many workers there are."""
+    """A short job gets at most one chain per two shards."""
     for name in "abcdefghij":
         beating(stores, name)
     job = running(stores, 12)
@@ -150,7 +150,7 @@ def test_no_more_than_two_shards_each(stores: Stores) -> None:
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_every_shard_is_done_whatever_happens(stores: Stores, data: st.DataObject) -> None:
-    """Ended in any order, done again, lost, opened by other versions, widened: all are done, and few twice."""
+    """All shards are done after any sequence of ends, repetitions, losses, widenings and older versions."""
     stores.client.flushall()
     shards = data.draw(st.integers(1, 14))
     job = running(stores, shards)

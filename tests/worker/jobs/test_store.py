@@ -25,7 +25,7 @@ def create(stores: Stores, claim: str = "claim", **more: Any) -> tuple[Job, bool
 
 
 def test_new_record(stores: Stores) -> None:
-    """A new job is queued and says what was asked for."""
+    """A new job is queued, with the request as its spec."""
     job, created = create(stores)
     assert created
     assert stores.jobs.get(job.id) == job
@@ -35,7 +35,7 @@ def test_new_record(stores: Stores) -> None:
 
 
 def test_job_without_a_posterior(stores: Stores) -> None:
-    """It is about the data set that it names."""
+    """Its subject is its data set."""
     job, _ = create(stores, kind="advice", posterior=None, spec={"dataset": "ds_1"})
     assert stores.jobs.get(job.id) == job
     assert (job.posterior, job.dataset, job.subject) == (None, "ds_1", "ds_1")
@@ -44,7 +44,7 @@ def test_job_without_a_posterior(stores: Stores) -> None:
 
 
 def test_unknown_job(stores: Stores) -> None:
-    """A job that is not there is None, or a 404 with a remedy."""
+    """A missing job is None, or a 404 with a remedy."""
     assert stores.jobs.get("job_none") is None
     with pytest.raises(ProblemError) as caught:
         stores.jobs.fetch("job_none")
@@ -52,7 +52,7 @@ def test_unknown_job(stores: Stores) -> None:
 
 
 def test_racing_claims_share_one_job(stores: Stores) -> None:
-    """Of sixteen identical requests at once one creates, all get the same job."""
+    """Of sixteen simultaneous identical requests one creates the job, and all get it."""
     with ThreadPoolExecutor(16) as pool:
         results = list(pool.map(lambda _: create(stores), range(16)))
     assert sum(created for _, created in results) == 1
@@ -73,7 +73,7 @@ def test_racing_claims_share_one_job(stores: Stores) -> None:
     ],
 )
 def test_what_a_claim_shares(stores: Stores, ends: Status, reuse: tuple[Status, ...], shared: bool) -> None:  # noqa: FBT001 # a parameter of the test
-    """A job is shared while it works, and afterwards only where its result is wanted."""
+    """An open job is shared, an ended one only if `reuse` names its status."""
     job, _ = create(stores)
     bring(stores, job, ends)
     again, created = create(stores, reuse=reuse)
@@ -100,7 +100,7 @@ def bring(stores: Stores, job: Job, status: Status) -> None:
 
 
 def test_failed_job_keeps_its_problem_and_expires(stores: Stores) -> None:
-    """The problem comes back whole; the record goes after the time that is set."""
+    """The problem is read back completely, and the record has its time to live."""
     job, _ = create(stores)
     bring(stores, job, "failed")
     failed = stores.jobs.fetch(job.id)
@@ -111,7 +111,7 @@ def test_failed_job_keeps_its_problem_and_expires(stores: Stores) -> None:
 
 @pytest.mark.parametrize("ended", ["succeeded", "failed", "cancelled"])
 def test_what_has_ended_stays(stores: Stores, ended: Status) -> None:
-    """No late word changes a job that has ended, and no worker starts it again."""
+    """Late changes leave an ended job as it is, and no worker starts it again."""
     job, _ = create(stores)
     bring(stores, job, ended)
     stores.jobs.succeed(job.id)
@@ -126,7 +126,7 @@ def test_what_has_ended_stays(stores: Stores, ended: Status) -> None:
 
 
 def test_cancel_queued_at_once_running_when_it_looks(stores: Stores) -> None:
-    """A queued job is cancelled by the word, a running one by its worker."""
+    """A queued job is cancelled at once, a running one by its worker."""
     queued, _ = create(stores, "one")
     assert stores.jobs.cancel(queued.id).status == "cancelled"
     running, _ = create(stores, "two")
@@ -140,7 +140,7 @@ def test_cancel_queued_at_once_running_when_it_looks(stores: Stores) -> None:
 
 
 def test_work_done_before_it_was_told_counts(stores: Stores) -> None:
-    """A wish to cancel that comes too late leaves a result."""
+    """A cancellation after the end of the work leaves the result."""
     job, _ = create(stores)
     bring(stores, job, "cancelling")
     stores.jobs.succeed(job.id)
@@ -148,7 +148,7 @@ def test_work_done_before_it_was_told_counts(stores: Stores) -> None:
 
 
 def test_shards_add_up_and_the_last_ends_the_job(stores: Stores) -> None:
-    """Counts of shards add up whatever the order; a redone shard counts once, and takes nothing away."""
+    """Counts of shards add up in any order; a repeated shard counts once and subtracts nothing."""
     job, _ = create(stores, total=5)
     stores.jobs.start(job.id)
     for shard, count, done in ((0, 1, 1), (1, 1, 2), (0, 2, 3), (0, 1, 3), (0, 2, 3), (1, 2, 4)):
@@ -160,7 +160,7 @@ def test_shards_add_up_and_the_last_ends_the_job(stores: Stores) -> None:
 
 
 def test_reopened_once_for_a_new_round(stores: Stores) -> None:
-    """Of two that want evicted draws again one reopens; the old round's shards count no more."""
+    """Of two requests for evicted draws one reopens the job; shards of the old round do not count."""
     job, _ = create(stores, total=1)
     stores.jobs.start(job.id)
     stores.jobs.advance(job.id, 0, 0, 1)
@@ -180,7 +180,7 @@ def test_reopened_once_for_a_new_round(stores: Stores) -> None:
 
 
 def test_listing_pages_and_forgets_expired_records(stores: Stores) -> None:
-    """The newest come first, a cursor goes on, an expired record leaves the list."""
+    """The newest jobs come first, a cursor continues, an expired record leaves the list."""
     ids = []
     for number in range(5):
         job, _ = create(stores, f"claim{number}")
@@ -198,7 +198,7 @@ def test_listing_pages_and_forgets_expired_records(stores: Stores) -> None:
 
 
 def test_entered_counts_every_status(stores: Stores) -> None:
-    """Each entry into a status is counted by kind."""
+    """Each transition is counted by kind and entered status."""
     for number in range(2):
         job, _ = create(stores, f"claim{number}")
         bring(stores, job, "succeeded")
@@ -210,7 +210,7 @@ def test_entered_counts_every_status(stores: Stores) -> None:
 
 
 def test_the_index_forgets_what_has_expired(stores: Stores) -> None:
-    """Records expire and nobody lists them: the index stays as long as what is there, not as what ever was."""
+    """Without any listing, the index does not keep all expired records."""
     for number in range(400):
         claim = f"claim {number}"
         job, _ = stores.jobs.create(kind="fit", claim=claim, posterior="post_1", spec={}, total=1)

@@ -1,4 +1,4 @@
-"""Backups: what comes back, what stays as it is, and what is refused before anything is changed."""
+"""Backups: restored data, unchanged data, refused archives."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def fill(here: Stores, tenant: str, seed: int = 0) -> str:
 
 
 def state(here: Stores) -> dict[str, Any]:
-    """Return everything that a backup is to keep, to the last byte; times to live left out."""
+    """Return all data of a backup to the last byte, without times to live."""
     told: dict[str, Any] = {path.name: path.read_bytes() for path in here.datasets._folder.glob("ds_*")}
     for raw in here.client.scan_iter():
         key = raw.decode()
@@ -114,7 +114,7 @@ def empty(full: Stores, tmp_path: Path) -> Iterator[Callable[[], Stores]]:
 
 
 def test_what_comes_back_is_what_was_there(full: Stores, empty: Callable[[], Stores]) -> None:
-    """To the last byte, names and lists included; a second time changes nothing, and says so."""
+    """All data are restored to the last byte, with names and lists; a second restoration changes nothing."""
     before, raw = state(full), taken(full)
     there = empty()
     report = restore(there, Archive(io.BytesIO(raw)), EVERYTHING)
@@ -128,7 +128,7 @@ def test_what_comes_back_is_what_was_there(full: Stores, empty: Callable[[], Sto
 def test_digests_of_before_the_dtype_of_labels_are_good(
     full: Stores, empty: Callable[[], Stores], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A data set with labels like text that an earlier version stored is put back under its id."""
+    """A data set with labels like text of an earlier version is restored under its id."""
     table = Table(values=np.eye(2), labels=np.array(["ab", "cd"]).view(np.float64), source={"kind": "test"})
     now = full.datasets.id_of(table)
     monkeypatch.setattr("worker.records.dataset._may_be_text", lambda _: False)
@@ -144,7 +144,7 @@ def test_digests_of_before_the_dtype_of_labels_are_good(
 
 
 def test_a_tenant_alone(full: Stores, empty: Callable[[], Stores]) -> None:
-    """Taken or put back: the other's things are not there, by any kind."""
+    """A backup or restoration of one tenant contains no data of another."""
     whole, alices = taken(full), taken(full, replace(EVERYTHING, tenants=frozenset({"alice"})))
     for raw, chosen in ((alices, EVERYTHING), (whole, replace(EVERYTHING, tenants=frozenset({"alice"})))):
         there = empty()
@@ -154,7 +154,7 @@ def test_a_tenant_alone(full: Stores, empty: Callable[[], Stores]) -> None:
 
 
 def test_arrays_and_keys_are_asked_for(full: Stores, empty: Callable[[], Stores]) -> None:
-    """Arrays can be made again, and a key may have been revoked since: neither comes unless it is named."""
+    """Arrays and keys are included only on request."""
     raw = taken(full, BackupScope())
     assert {"keys.json", "cache.jsonl"}.isdisjoint(info.name for info, _ in members(raw))
     raw, there = taken(full), empty()
@@ -164,7 +164,7 @@ def test_arrays_and_keys_are_asked_for(full: Stores, empty: Callable[[], Stores]
 
 
 def test_a_dry_run_changes_nothing(full: Stores, empty: Callable[[], Stores]) -> None:
-    """And tells what would be done."""
+    """A dry run changes nothing and reports the outcomes."""
     raw, there = taken(full), empty()
     report = restore(there, Archive(io.BytesIO(raw)), EVERYTHING, dry=True)
     assert report.rows["data sets"]["restored"] == 2
@@ -173,7 +173,7 @@ def test_a_dry_run_changes_nothing(full: Stores, empty: Callable[[], Stores]) ->
 
 
 def test_newer_names_stay_unless_it_is_said(full: Stores) -> None:
-    """What was renamed since the backup keeps its name; with --overwrite it gets the backup's."""
+    """Data renamed since the backup keep their names; with --overwrite they get the backup's."""
     raw = taken(full)
     dataset = full.datasets.ids()[0]
     full.datasets.rename(dataset, {"name": "newer"})
@@ -196,7 +196,7 @@ def test_what_was_deleted_while_it_was_taken_is_left_out(full: Stores, monkeypat
 
 
 def test_jobs_whose_time_is_over_do_not_come_back(full: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A backup of long ago: what is no longer kept is counted, and left."""
+    """Expired records of an old backup are counted, not restored."""
     archive = Archive(io.BytesIO(taken(full)))
     monkeypatch.setattr("worker.operations.backup.restore.now_ms", lambda: 10**15)
     report = restore(full, archive, EVERYTHING)
@@ -204,8 +204,8 @@ def test_jobs_whose_time_is_over_do_not_come_back(full: Stores, monkeypatch: pyt
 
 
 def test_a_backup_of_a_newer_version_is_refused(full: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its manifest, and by a record in it; nothing is restored."""
-    monkeypatch.setattr(versions, "SCHEMA", 2)
+    """A newer layout and a newer record are refused with separate details and a remedy."""
+    monkeypatch.setitem(versions.VERSIONS, "backup", 2)
     layout = taken(full)
     full.client.flushall()
     fill(full, "default")
@@ -228,7 +228,7 @@ def members(raw: bytes) -> list[Member]:
 
 
 def packed(parts: list[Member]) -> bytes:
-    """Return an archive of these members, whose manifest is made to fit."""
+    """Return an archive of these members with a matching manifest."""
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w", format=tarfile.GNU_FORMAT) as tar:
         for info, data in parts:
@@ -238,7 +238,7 @@ def packed(parts: list[Member]) -> bytes:
 
 
 def sealed(raw: bytes, change: Callable[[str, bytes], bytes]) -> bytes:
-    """Return an archive with changed members and a manifest that says that this is how they are."""
+    """Return an archive with changed members and a matching manifest."""
     from hashlib import sha256  # noqa: PLC0415 -- the forger's tool alone
 
     parts = [(info, change(info.name, data)) for info, data in members(raw)]
@@ -329,7 +329,7 @@ def whole(server_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.mark.parametrize("what", [*DAMAGES, *FORGERIES])
 def test_what_is_no_backup_is_refused_before_anything_is_changed(whole: bytes, stores: Stores, what: str) -> None:
-    """Cut off, changed, or made to harm: one problem, and neither servers nor disk know of it."""
+    """A truncated, changed or hostile archive is one problem, and changes neither servers nor disk."""
     raw, there = (DAMAGES | FORGERIES)[what](whole), stores
     with pytest.raises(ProblemError) as refused:
         restore(there, Archive(io.BytesIO(raw)), EVERYTHING)
@@ -340,13 +340,13 @@ def test_what_is_no_backup_is_refused_before_anything_is_changed(whole: bytes, s
 
 
 def test_an_unchanged_copy_is_no_forgery(full: Stores, empty: Callable[[], Stores]) -> None:
-    """What the forgeries are refused for is what they change, not how they are made."""
+    """An unchanged archive made like the forgeries is accepted."""
     raw = sealed(taken(full), lambda _, data: data)
     assert restore(empty(), Archive(io.BytesIO(raw)), EVERYTHING).rows["jobs"]["restored"] == 2
 
 
 def test_the_cache_of_another_layout_is_taken_by_its_first_name(full: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Entries of the next version, which are called otherwise, are in its backup under the names that all know."""
+    """Cache entries of a later version have version-independent names in a backup."""
     id_ = next(full.posteriors.all())[0]
     monkeypatch.setattr(versions, "SCHEMA", 2)
     full.cache.put_many({DrawKey(1, 1, 1.0, "posterior", "none").cache_key(id_): Entry({}, {"a": np.ones(1)})})

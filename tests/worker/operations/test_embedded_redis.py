@@ -29,7 +29,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 
 def test_password_is_asked_for_and_shown_nowhere(server: Server) -> None:
-    """Without the password nothing is answered, and no command line has it."""
+    """The server requires the password, which no command line shows."""
     port = int(server.url.rpartition(":")[2].partition("/")[0])
     with (
         redis.Redis(port=port, retry=Retry(NoBackoff(), 0)) as stranger,
@@ -43,7 +43,7 @@ def test_password_is_asked_for_and_shown_nowhere(server: Server) -> None:
 
 
 def test_queue_survives_kill(server: Server) -> None:
-    """What was written is there after the server was killed and started again, at the same address."""
+    """Data survive a kill and a restart at the same address."""
     with redis.Redis.from_url(server.url) as client:
         client.set("key", "kept")
         assert client.config_get("maxmemory-policy") in (
@@ -63,7 +63,7 @@ def test_queue_survives_kill(server: Server) -> None:
 
 @pytest.mark.parametrize("fsync", ["always", "everysec"])
 def test_when_the_queue_is_on_disk_is_a_setting(tmp_path: Path, fsync: str) -> None:
-    """Unless told, it is on disk before it is answered: what is accepted is not lost, whatever is killed."""
+    """By default a write is on disk before its answer, so a kill loses no accepted job."""
     assert Settings().queue_fsync == "always"
     server = queue_server(Settings(data_dir=str(tmp_path), queue_fsync=fsync))
     server.spawn()
@@ -84,7 +84,7 @@ def test_server_that_does_not_start_says_why(tmp_path: Path) -> None:
 
 
 def test_its_files_are_the_owners_alone(tmp_path: Path) -> None:
-    """The AOF has every record of every tenant; the usual umask would let other users read it."""
+    """Other users cannot read the AOF, which has every record of every tenant."""
     before = os.umask(0o022)
     (tmp_path / "queue").mkdir()  # as an earlier version left it
     made = queue_server(Settings(data_dir=str(tmp_path)))

@@ -1,4 +1,4 @@
-"""Whether a worker of a machine lives."""
+"""The liveness probe."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def test_alive_is_whose_heartbeat_stands_in_the_queue(stores: Stores) -> None:
-    """Not one that never was, nor one of another machine; once its record has expired, no more."""
+    """A host without a worker, with another host's worker, or with an expired record is not alive."""
     worker = SimpleWorker([NAME], connection=stores.client, serializer=SERIALIZER)
     host = str(worker.hostname)
     assert not is_alive(stores.settings, host)
@@ -27,5 +27,5 @@ def test_alive_is_whose_heartbeat_stands_in_the_queue(stores: Stores) -> None:
 
 
 def test_nobody_dies_of_a_queue_that_is_away(stores: Stores) -> None:
-    """Without an answer it counts as alive: a restart would only lose its task."""
+    """Without an answer a host counts as alive, because a restart would lose its task."""
     assert is_alive(replace(stores.settings, redis_url="redis://127.0.0.1:1/0"), "anywhere")

@@ -26,18 +26,7 @@ _OUTLYING = 0.002  # share of the points at each end that may lie outside of a p
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """One scatter plot.
-
-    Parameters
-    ----------
-    Y
-        Points (n, p). Two components are shown; a single one is shown against its rank.
-    below
-        Text below the axes.
-    has_colorbar
-        Whether a color scale stands beside the axes.
-
-    """
+    """One scatter plot of points Y (n, p): two components, or a single one against its rank."""
 
     title: str
     Y: np.ndarray[Any, Any]

@@ -35,22 +35,11 @@ THEMES: dict[Theme, ThemeColors] = {
 
 @dataclass(frozen=True, eq=False)
 class PointColors:
-    """The color of each point: classes, or numbers along a scale.
-
-    Attributes
-    ----------
-    title : str
-        The name of the values.
-    values : (n,) float64
-        Numbers, or the index of each point's class.
-    classes : tuple of str
-        Class names; empty for numbers.
-
-    """
+    """The color of each point: classes, or numbers along a scale."""
 
     title: str
-    values: np.ndarray[Any, Any]
-    classes: tuple[str, ...] = ()
+    values: np.ndarray[Any, Any]  # (n,) float64: numbers, or the index of each point's class
+    classes: tuple[str, ...] = ()  # names; empty for numbers
 
     @classmethod
     def of(cls, title: str, raw: np.ndarray[Any, Any]) -> PointColors:

@@ -122,14 +122,7 @@ LAYOUTS: dict[str, Callable[[AnalysisContext, dict[str, Any], str], Layout]] = {
 
 
 def resolve_color(dataset: str, extras: set[str], color: str) -> str:
-    """Return the color choice for a data set with these extra arrays: the first available one for ``auto``.
-
-    Raises
-    ------
-    ProblemError
-        ``no-such-color``.
-
-    """
+    """Return the color choice, for ``auto`` the first available one; raises ``no-such-color``."""
     available = [name for name, extra in _EXTRAS.items() if extra in extras]
     if color == "auto":
         return available[0] if available else "reference"

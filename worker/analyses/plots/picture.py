@@ -25,37 +25,17 @@ MEDIA: dict[Format, str] = {"png": "image/png", "svg": "image/svg+xml"}
 
 @dataclass(frozen=True, kw_only=True)
 class PictureSpec(AnalysisSpec):
-    """A picture.
-
-    Parameters
-    ----------
-    of
-        The kind of its content.
-    asked
-        The draws (`worker.analyses.plots.panels.DrawGrid`), or the analysis, as a dictionary.
-    dataset
-        The data set of an embedding or a comparison.
-    color
-        The color choice; "auto" is the first available one of label, color, sheet, and reference.
-    width
-        Pixels.
-
-    """
+    """A picture."""
 
     kind = "picture"
 
     of: Subject
-    asked: dict[str, Any]
-    dataset: str | None = None
-    color: str = "auto"
+    asked: dict[str, Any]  # `worker.analyses.plots.panels.DrawGrid`, or an analysis
+    dataset: str | None = None  # of an embedding or a comparison
+    color: str = "auto"  # the first available one of label, color, sheet, and reference
     format: Format = "png"
     theme: Theme = "light"
-    width: int = 1200
-
-    @property
-    def total(self) -> int:
-        """One step; the content reports finer ones."""
-        return 1
+    width: int = 1200  # pixels
 
     def run(self, context: AnalysisContext) -> Entry:
         """Return the bytes as the array `picture`."""

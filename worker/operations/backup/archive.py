@@ -110,24 +110,10 @@ class _HashingReader:
 
 
 class Archive:
-    """An archive that was verified from end to end.
+    """An archive in a seekable file, whose members match its `manifest`.
 
-    Parameters
-    ----------
-    file
-        Readable and seekable.
-
-    Attributes
-    ----------
-    manifest : dict
-        The manifest, which matches the members.
-
-    Raises
-    ------
-    ProblemError
-        ``backup-unreadable``: no archive of glle, cut off, changed, or with foreign members.
-        ``written-by-newer-version``.
-
+    Raises ``backup-unreadable`` for a file that is no archive of glle, cut off, changed, or has foreign members, and
+    ``written-by-newer-version``.
     """
 
     def __init__(self, file: IO[bytes]) -> None:

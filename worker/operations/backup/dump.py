@@ -36,20 +36,11 @@ KINDS = ("data sets", "posteriors", "calibrations", "embeddings", "jobs", "keys"
 
 @dataclass(frozen=True, kw_only=True)
 class BackupScope:
-    """The part of a deployment that is backed up or restored.
+    """The part of a deployment that is backed up or restored."""
 
-    Parameters
-    ----------
-    tenants
-        None for all tenants.
-    arrays, keys
-        Whether to include the array cache and the API keys.
-
-    """
-
-    tenants: frozenset[str] | None = None
-    arrays: bool = False
-    keys: bool = False
+    tenants: frozenset[str] | None = None  # None: all
+    arrays: bool = False  # of the cache
+    keys: bool = False  # of the API
 
     def has(self, tenant: str) -> bool:
         """Return whether a tenant's data are included."""

@@ -49,18 +49,9 @@ def restore(
 ) -> RestoreReport:
     """Restore a part of an archive; return the report.
 
-    Parameters
-    ----------
-    rename
-        Whether existing data get the names and tags of the backup.
-    dry
-        Whether to change nothing, and report the outcomes only.
+    With `rename`, existing data get the names and tags of the backup. A `dry` run changes nothing.
 
-    Raises
-    ------
-    ProblemError
-        ``backup-unreadable``, ``written-by-newer-version`` and the like, before anything is changed.
-
+    Raises ``backup-unreadable``, ``written-by-newer-version`` and the like, before anything is changed.
     """
     report = _Restoration(stores, archive, scope, rename=rename, dry=True).run()
     return report if dry else _Restoration(stores, archive, scope, rename=rename, dry=False).run()
@@ -154,11 +145,9 @@ class _Restoration:
         if not self._is_dry_run:
             with contextlib.ExitStack() as stack:
                 suffixes = (".npy", *(f".{name}.npy" for name in dataset.extras))
-                files = {
-                    suffix: stack.enter_context(self._archive.open(f"datasets/{dataset.id}{suffix}"))
-                    for suffix in suffixes
-                }
-                datasets.put(dataset, files)
+                names = {suffix: f"datasets/{dataset.id}{suffix}" for suffix in suffixes}
+                opened = {suffix: stack.enter_context(self._archive.open(name)) for suffix, name in names.items()}
+                datasets.put(dataset, opened)
         return "restored"
 
     def _restore_posterior(self, record: PosteriorRecord) -> str:
