@@ -6,8 +6,8 @@ ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PATH=/opt/glle/bin:$PATH
 RUN python3 -m venv /opt/glle
 WORKDIR /src
 # Before the sources, so that a change of code keeps the layer of the dependencies.
-COPY requirements-service.lock ./
-RUN pip install --require-hashes --only-binary :all: --requirement requirements-service.lock
+COPY requirements/server.lock requirements/
+RUN pip install --require-hashes --only-binary :all: --requirement requirements/server.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY deploy/server deploy/server
 COPY glle_engine glle_engine

@@ -11,6 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from service.encoding.aborted import ResponseAbortedError
 from service.encoding.arrays import NPY, Stack
 from service.responses.streaming import LimitedStreamingResponse, job_states
+from service.submission.jobs import reopened
 from worker.jobs.shards import draw_counts
 from worker.records.tenants import DEFAULT
 

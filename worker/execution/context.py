@@ -145,7 +145,7 @@ def load_or_fit(stores: Stores, job: Job, record: PosteriorRecord) -> Posterior:
         values = stores.datasets.values(record.dataset)
         with stage("fitting again"):
             on_progress = progress_writer(stores, job, "fitting again: ")
-            posterior = glle_engine.fit_spec(values, FitSpec.from_dict(record.spec), on_progress=on_progress)
+            posterior = glle_engine.fit(values, FitSpec.from_dict(record.spec), on_progress=on_progress)
         stores.posteriors.cache(record.id, posterior, record.seconds)
     return posterior
 

@@ -13,13 +13,14 @@ from glle_engine import Draw, Posterior
 from worker.base.numerics import own_numbers
 from worker.base.problems import refuse
 from worker.execution.telemetry import count_draws, stage
+from worker.records.cache_entry import Entry
 from worker.records.ids import content_sha256
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from worker.records.draws import DrawKey
-    from worker.storage.tiered_cache import Keep, TieredCache
+    from worker.storage.tiered_cache import Tier, TieredCache
 
 
 def group_size(posterior: Posterior) -> int:
@@ -31,7 +32,7 @@ def uncached_group(cache: TieredCache, id_: str, key: DrawKey, size: int) -> lis
     """Return a draw and the uncached others of its lane group, which cost next to nothing."""
     first = key.index - key.index % size
     others = [replace(key, index=index) for index in range(first, first + size) if index != key.index]
-    present = cache.present([other.cache_key(id_) for other in others]) if others else []
+    present = cache.contains([other.cache_key(id_) for other in others]) if others else []
     return [key, *(other for other, is_present in zip(others, present, strict=True) if not is_present)]
 
 
@@ -67,7 +68,7 @@ def store_draws(
     seconds: float,
     keep: Tier = "cache",
 ) -> None:
-    """Cache draws, or store those of a job that is larger than the cache; `id_` is `PosteriorRecord.drawn_from`.
+    """Cache draws, or store those of a job that is larger than the cache; `id_` is `PosteriorRecord.arrays_id`.
 
     Raises ``no-convergence`` if a draw is not finite, and as `worker.storage.tiered_cache.TieredCache.put_many`.
     """

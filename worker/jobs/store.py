@@ -357,7 +357,7 @@ class JobStore:
         if reply == lua_scripts.QUOTA:
             return too_many_jobs(self._tenant, self._limits.open)
         if reply == lua_scripts.JOBS:
-            return too_many_of_all(self._limits.all_open)
+            return too_many_jobs_overall(self._limits.all_open)
         return self._room.refusal() if reply == lua_scripts.ROOM and self._room is not None else None
 
     def _claim(self, claim: str) -> str:

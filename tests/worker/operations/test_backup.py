@@ -205,7 +205,7 @@ def test_jobs_whose_time_is_over_do_not_come_back(full: Stores, monkeypatch: pyt
 
 def test_a_backup_of_a_newer_version_is_refused(full: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """A newer layout and a newer record are refused with separate details and a remedy."""
-    monkeypatch.setitem(versions.VERSIONS, "backup", 2)
+    monkeypatch.setattr(versions, "SCHEMA", 2)
     layout = taken(full)
     full.client.flushall()
     fill(full, "default")
