@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 TABLES = "".join(
     (ROOT / "docs" / page).read_text(encoding="utf-8")
-    for page in ("reference/service.md", "explanation/threat-model.md")
+    for page in ("reference/guarantees.md", "explanation/threat-model.md")
 )
 NAMED = re.findall(r"`(tests/\S+?\.py)::(\w+)`", TABLES)
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
