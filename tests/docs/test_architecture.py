@@ -10,15 +10,14 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("service", "worker", "glle_engine", "glle", "tests", "qa", "bench", "demo", "deploy", "docs", "openapi")
 PATH = re.compile(rf"`((?:{'|'.join(ROOMS)})/[\w./-]*)`")
-NAMED = {page: PATH.findall((ROOT / page).read_text(encoding="utf-8")) for page in ("ARCHITECTURE.md", "CONTRIBUTING.md")}
-QUESTIONS = re.findall(
-    r"^\| (.+\?) \| (.+) \|$", (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"), re.MULTILINE
-)
+PAGES = ("ARCHITECTURE.md", "CONTRIBUTING.md")
+NAMED = {page: PATH.findall((ROOT / page).read_text(encoding="utf-8")) for page in PAGES}
+QUESTIONS = re.findall(r"^\| (.+\?) \| (.+) \|$", (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"), re.MULTILINE)
 
 
 @pytest.mark.parametrize(("page", "path"), [(page, path) for page, paths in NAMED.items() for path in sorted({*paths})])
 def test_named_paths_exist(page: str, path: str) -> None:
-    """A page that leads a newcomer nowhere fails."""
+    """Every path in backticks exists."""
     assert (ROOT / path).exists(), f"{page} names {path}"
 
 

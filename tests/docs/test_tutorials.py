@@ -85,7 +85,7 @@ def test_readme_works_with_curl(up: Up, tmp_path: Path) -> None:
     """Each line works with the ids that the lines before it returned."""
     (block,) = blocks(ROOT / "README.md", "sh")
     script = f"cd {ROOT}\n" + block.replace(URL, up.url).replace("-o draw.npy", f"-o {tmp_path}/draw.npy")
-    outputs = []
+    outputs: list[str] = []
     for line in script.splitlines()[2:]:
         command = line.replace("$URL", up.url)
         for prefix, output in zip(("ds_", "post_"), outputs, strict=False):
