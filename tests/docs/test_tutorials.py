@@ -12,6 +12,8 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 
+import glle_engine
+from glle import Client
 from tests.system.conftest import ROOT
 
 if TYPE_CHECKING:
@@ -60,6 +62,32 @@ def test_the_uncertainty_tutorial_runs(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert names["summary"].spread.shape == (1000,)
     assert names["placed"].shape == (5, 2)
     assert (tmp_path / "roll.npz").exists()
+
+
+ENGINE_PAGES = (
+    "explanation/neighbors.md", "explanation/posterior.md", "explanation/published.md", "reference/engine-api.md",
+    "reference/methods.md",
+)  # fmt: skip
+CLIENT_PAGES = ("index.md", "explanation/honesty.md", "reference/client.md", "reference/client-api.md")
+
+
+@pytest.mark.parametrize("page", ENGINE_PAGES)
+def test_first_examples_with_the_engine_run(page: str) -> None:
+    """The first block of the page, with the data that it assumes."""
+    names: dict[str, Any] = {"fit": glle_engine.fit, "X": glle_engine.manifolds.make("s_curve", 400, seed=0).X}
+    exec(blocks(ROOT / "docs" / page, "python")[0], names)  # noqa: S102 # the project's own page
+    assert {"posterior", "result"} & names.keys()
+
+
+@pytest.mark.parametrize("page", CLIENT_PAGES)
+def test_first_examples_with_the_client_run(up: Up, monkeypatch: pytest.MonkeyPatch, page: str) -> None:
+    """The first block of the page, with the posterior that it assumes."""
+    monkeypatch.setenv("GLLE_URL", up.url)
+    with Client() as client:
+        posterior = client.fit(client.synthetic("s_curve", 300), n_neighbors=10)
+        names: dict[str, Any] = {"posterior": posterior}
+        exec(blocks(ROOT / "docs" / page, "python")[0].replace(URL, up.url), names)  # noqa: S102 # its own page
+    assert page != "explanation/honesty.md" or names["combined"].shape == (300,)
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
