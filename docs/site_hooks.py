@@ -1,4 +1,4 @@
-"""Hooks of the documentation site: mend what mkdocstrings renders from the docstrings."""
+"""Hooks of the documentation site: tables in details, and docstrings as a caller reads them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ _GROUPED = re.compile(
 )
 # A generator of the transport; callers get its value.
 _STEPS = re.compile(r'<span class="n">Steps</span><span class="p">\[</span>(.*?)\](</span>)(?=\n)')
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Return a page whose `<details>` contain Markdown, as on GitHub."""
+    return markdown.replace("<details>", '<details markdown="1">')
 
 
 def on_page_content(html: str, **_: Any) -> str:
