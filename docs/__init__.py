@@ -1,1 +1,1 @@
-"""The documents, and under `figures` what their numbers and pictures are made with."""
+"""Documentation pages, and in `figures` the programs behind their numbers and pictures."""

@@ -5,7 +5,7 @@ import { readFile, writeFile } from "node:fs/promises";
 const URL_ = process.env.GLLE_URL ?? "http://127.0.0.1:8000";
 const KEY = process.env.GLLE_KEY ? { Authorization: `Bearer ${process.env.GLLE_KEY}` } : {};
 
-// Returns the response, or throws what went wrong, and the remedy.
+// Returns the response, or throws the problem with its remedy.
 async function ask(path, { headers, ...options } = {}) {
   const response = await fetch(URL_ + path, { ...options, headers: { ...KEY, ...headers } });
   if (response.ok) return response;
@@ -52,7 +52,7 @@ const sheet = await (
 ).json();
 console.log("data set  ", sheet.id);
 
-// 2. Fit on a worker: 202 and a job, or, when it is known already, the posterior at once.
+// 2. Fit on a worker: 202 and a job, or an existing posterior at once.
 const answer = await post("/v1/posteriors", { dataset: sheet.id, n_neighbors: 10 });
 const fit = await answer.json();
 if (answer.status === 202) await follow(fit);

@@ -6,19 +6,19 @@ import numpy as np
 
 from glle import Client
 
-glle = Client()  # GLLE_URL, or http://127.0.0.1:8000
+client = Client()  # GLLE_URL, or http://127.0.0.1:8000
 
 # 1. Upload: an array, a pandas.DataFrame, or a file. The same data is the same resource.
-sheet = glle.dataset(sys.argv[1] if len(sys.argv) > 1 else "sheet.csv")
+sheet = client.dataset(sys.argv[1] if len(sys.argv) > 1 else "sheet.csv")
 print("data set  ", sheet.id)
 
-# 2. Fit on a worker; what is known already is answered at once.
-posterior = glle.fit(sheet, n_neighbors=10)
+# 2. Fit on a worker; an existing posterior returns at once.
+posterior = client.fit(sheet, n_neighbors=10)
 print("posterior ", posterior.id)
 
 # 3. One draw. Draw 7 of seed 0 is the same bits today, tomorrow, alone or in a batch.
 np.save("draw.npy", posterior.draw(7))
 
-# 4. Eight draws at each of three scales, written to a file as they come: shape (3, 8, n, 2).
+# 4. Eight draws at each of three scales, streamed to a file: shape (3, 8, n, 2).
 posterior.draws(8, scales=[0.1, 1, 10], out="draws.npy")
 print("draws      draw.npy draws.npy")

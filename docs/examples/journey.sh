@@ -5,7 +5,7 @@ set -euo pipefail
 URL=${GLLE_URL:-http://127.0.0.1:8000}
 SHEET=${1:-sheet.csv}
 
-# Says what went wrong, and the remedy, when the service refuses.
+# Prints the response; prints the problem and ends if the service refuses.
 ask() {
     local answer status
     answer=$(mktemp)
@@ -32,7 +32,7 @@ follow() {
 DATASET=$(ask --data-binary "@$SHEET" --header 'Content-Type: text/csv' "$URL/v1/datasets" | member id)
 echo "data set   $DATASET"
 
-# 2. Fit on a worker: 202 and a job, or, when it is known already, the posterior at once.
+# 2. Fit on a worker: 202 and a job, or an existing posterior at once.
 FIT=$(ask --json "{\"dataset\": \"$DATASET\", \"n_neighbors\": 10}" "$URL/v1/posteriors")
 if JOB=$(member kind <<<"$FIT" 2>/dev/null); then
     JOB=$(member id <<<"$FIT")

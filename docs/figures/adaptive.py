@@ -1,4 +1,4 @@
-"""What adaptive neighbourhoods do on sheets whose turns come close: the table of docs/explanation/posterior.md."""
+"""Adaptive neighborhoods on sheets with close turns: table of docs/explanation/posterior.md."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ SEEDS = range(6)
 
 def row(name: str, n: int, k: int, noise: float) -> str:
     """Return short circuits and LLE's trust, fixed and adaptive, as means over samples."""
-    figures = []
+    samples = []
     for seed in SEEDS:
         sheet = manifolds.make(name, n, seed=seed, noise=noise)
         arc = sheet.coordinates[:, 0]
-        turn = 20 if name.startswith("swiss_roll") else np.pi  # once round is 49 at least
-        found = []
+        turn = 20 if name.startswith("swiss_roll") else np.pi  # one turn is at least 49 long
+        figures = []
         for how in ("fixed", "adaptive"):
             try:
                 posterior = fit(sheet.X, n_neighbors=k, neighborhoods=how)
             except DisconnectedGraphError:
-                found += [np.nan, np.nan]
+                figures += [np.nan, np.nan]
                 continue
             jump = np.abs(arc[posterior.neighbors] - arc[:, None]) > turn
             kept = posterior.law.kept if posterior.law.kept is not None else np.ones_like(jump)
-            found += [float((jump & kept).sum()), ranks.trustworthiness(sheet.coordinates, posterior.embedding, 10)]
-        figures.append(found)
-    before, trust, after, adapted = np.nanmean(figures, axis=0)
+            figures += [float((jump & kept).sum()), ranks.trustworthiness(sheet.coordinates, posterior.embedding, 10)]
+        samples.append(figures)
+    before, trust, after, adapted = np.nanmean(samples, axis=0)
     return f"| {name} | {n:,} | {k} | {noise:g} | {before:.0f} | {after:.0f} | {trust:.3f} | {adapted:.3f} |"
 
 

@@ -41,7 +41,7 @@ SETTINGS = {
 
 
 def sample(name: str, n: int, noise: float, features: int, seed: int) -> NDArray[np.float64]:
-    """Return a sheet, turned into more features where asked, with noise in all of them."""
+    """Return a sheet, rotated into `features` dimensions, with noise in all of them."""
     if features == 3:
         return manifolds.make(name, n, noise=noise, seed=seed).X
     X = manifolds.make(name, n, seed=seed).X
@@ -52,41 +52,41 @@ def sample(name: str, n: int, noise: float, features: int, seed: int) -> NDArray
 
 
 def measure(n: int, k: int, noise: float, features: int) -> dict[str, Any]:
-    """Return trust of the reference, and (trust, disparity) at each scale, means over sheets and samples."""
-    found: dict[str, Any] = {law: {"reference": [], "draws": np.zeros((len(SCALES), 2))} for law in LAWS}
+    """Return the trust of the reference, and (trust, disparity) at each scale: means over sheets and samples."""
+    figures: dict[str, Any] = {law: {"reference": [], "draws": np.zeros((len(SCALES), 2))} for law in LAWS}
     for name in manifolds.NAMES:
         for seed in range(SAMPLES):
             X = sample(name, n, noise, features, seed)
             probes = np.random.default_rng(seed).choice(n, PROBES, replace=False)
             for law in LAWS:
                 posterior = fit(X, n_neighbors=k, noise=law)
-                found[law]["reference"].append(trustworthiness(X, posterior.embedding, points=probes))
+                figures[law]["reference"].append(trustworthiness(X, posterior.embedding, points=probes))
                 for at, scale in enumerate(SCALES):
                     drawn = [draw.embedding for draw in posterior.draws(DRAWS, scale=scale)]
                     trust = np.mean([trustworthiness(X, Y, points=probes) for Y in drawn])
                     apart = np.mean([disparity(a, b) for a, b in combinations(drawn, 2)])
-                    found[law]["draws"][at] += (trust, apart)
+                    figures[law]["draws"][at] += (trust, apart)
     for law in LAWS:
-        found[law]["reference"] = float(np.mean(found[law]["reference"]))
-        found[law]["draws"] /= len(manifolds.NAMES) * SAMPLES
-    return found
+        figures[law]["reference"] = float(np.mean(figures[law]["reference"]))
+        figures[law]["draws"] /= len(manifolds.NAMES) * SAMPLES
+    return figures
 
 
 def main() -> None:
-    """Print the table and write the picture."""
+    """Print the table and write the figure."""
     figure, axes = plt.subplots(2, 3, figsize=(10.5, 6), layout="constrained", sharex=True)
     print(
         "| setting | noise | trust of the reference | trust at scale 1 | disparity at scale 1 |\n|---|---|---|---|---|"
     )
     for ax, (title, setting) in zip(axes.flat, SETTINGS.items(), strict=True):
-        found = measure(*setting)
-        for law, colour in zip(LAWS, ("tab:orange", "tab:blue"), strict=True):
-            draws = found[law]["draws"]
-            ax.plot(draws[:, 1], draws[:, 0], marker=".", color=colour, label=law)
+        figures = measure(*setting)
+        for law, color in zip(LAWS, ("tab:orange", "tab:blue"), strict=True):
+            draws = figures[law]["draws"]
+            ax.plot(draws[:, 1], draws[:, 0], marker=".", color=color, label=law)
             one = draws[SCALES.index(1.0)]
-            ax.plot(one[1], one[0], marker="o", color=colour, markersize=8, fillstyle="none")
-            ax.axhline(found[law]["reference"], color=colour, linewidth=0.6, linestyle=":")
-            print(f"| {title} | {law} | {found[law]['reference']:.4f} | {one[0]:.4f} | {one[1]:.3f} |", flush=True)
+            ax.plot(one[1], one[0], marker="o", color=color, markersize=8, fillstyle="none")
+            ax.axhline(figures[law]["reference"], color=color, linewidth=0.6, linestyle=":")
+            print(f"| {title} | {law} | {figures[law]['reference']:.4f} | {one[0]:.4f} | {one[1]:.3f} |", flush=True)
         ax.axhline(0.99, color="black", linewidth=0.5)
         ax.set_title(title, fontsize=9)
     axes[0, 0].legend(fontsize=8)

@@ -1,4 +1,4 @@
-"""What the published equations do: the numbers and the picture of docs/explanation/published.md (`make figures`)."""
+"""Numbers and figure of docs/explanation/published.md (`make figures`)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def r_squared(X: NDArray[Any], y: NDArray[Any]) -> float:
 
 
 def row_sums(posterior: Posterior, draws: int = 8) -> list[float]:
-    """Return the least and the largest row sum of some draws."""
+    """Return the smallest and the largest row sum over draws."""
     sums = np.concatenate([posterior.weights(i).sum(axis=1) for i in range(draws)])
     return [float(sums.min()), float(sums.max())]
 
@@ -41,7 +41,7 @@ def row_sums(posterior: Posterior, draws: int = 8) -> list[float]:
 def sigma_by_plain_inverse(X: NDArray[Any], k: int, iterations: int) -> list[float]:
     """Return the median |sigma_i| after each iteration of Eq. 21-29, with numpy's inverse in place of the dagger.
 
-    Singular matrices have inverses made of rounding errors unless a pivot is exactly 0, where numpy raises.
+    The inverse of a singular matrix consists of rounding errors; numpy raises only at a pivot of exactly 0.
     """
     n, d = X.shape
     raw = X[np.sort(kneighbors(X, k)[0], axis=1)].transpose(0, 2, 1)
@@ -66,7 +66,7 @@ def curved_sheet(n: int) -> NDArray[Any]:
 
 
 def numbers() -> dict[str, Any]:
-    """Measure each fact."""
+    """Measure each fact of the page."""
     curve = manifolds.make("s_curve", 1500, seed=0).X
     digits = load_digits().data
     sigma = {}
@@ -133,12 +133,12 @@ def picture(path: Path) -> None:
     axes[0].axhline(0, color="black", linewidth=0.6)
     axes[0].set_xlabel("iteration")
     axes[0].set_title("the variances sigma_i of Eq. 29\n(median, 10 % and 90 %)", fontsize=9)
-    colour = {"c": sheet.coordinates[:, 0], "cmap": "Spectral", "s": 3, "linewidths": 0}
-    axes[1].scatter(sheet.X[:, 0], sheet.X[:, 2], **colour)
+    style = {"c": sheet.coordinates[:, 0], "cmap": "Spectral", "s": 3, "linewidths": 0}
+    axes[1].scatter(sheet.X[:, 0], sheet.X[:, 2], **style)
     axes[1].set_title("the data from the side", fontsize=9)
-    axes[2].scatter(*published.draw(0, align="none").embedding.T, **colour)
+    axes[2].scatter(*published.draw(0, align="none").embedding.T, **style)
     axes[2].set_title("a draw of the published em", fontsize=9)
-    axes[3].scatter(*constrained.draw(0).embedding.T, **colour)
+    axes[3].scatter(*constrained.draw(0).embedding.T, **style)
     axes[3].set_title("a draw of the constrained em", fontsize=9)
     for ax in axes[1:]:
         ax.set_xticks([])
@@ -148,7 +148,7 @@ def picture(path: Path) -> None:
 
 
 def main() -> None:
-    """Print the numbers and write the picture."""
+    """Print the numbers and write the figure."""
     IMAGES.mkdir(exist_ok=True)
     print(json.dumps(numbers(), indent=1))
     picture(IMAGES / "published.png")

@@ -36,7 +36,7 @@ Key = Annotated[
         alias="Idempotency-Key",
         min_length=1,
         max_length=200,
-        description="BackupScope by the client: a repeat with the same body gets the same answer, for a day by default.",
+        description="Chosen by the client: a repeat with the same body gets the same answer, for a day by default.",
     ),
 ]
 IN_USE = "A request with this Idempotency-Key is being worked on."  # documents the 409 of routes

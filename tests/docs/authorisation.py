@@ -1,4 +1,4 @@
-"""Who may ask what: one rule, and the page docs/reference/authorisation.md that it makes of the contract.
+"""Authorisation rules by route, and docs/reference/authorisation.md, which is generated from them and the contract.
 
 `python -m tests.docs.authorisation` writes the page.
 """
@@ -15,37 +15,48 @@ from worker.tenancy.api_keys import SCOPES
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "authorisation.md"
 PATHS = json.loads(main.CONTRACT.read_text(encoding="utf-8"))["paths"]
-# What is deleted comes last, so that everything else is asked of what is there.
+# Deletions come last, so that the other requests find their resources.
 OPERATIONS = sorted(
     ((method.upper(), path) for path, methods in PATHS.items() for method in methods),
     key=lambda operation: (operation[0] == "DELETE", operation[1], operation[0]),
 )
 Outcome = Literal["open", "401", "403", "404", "yes"]
 
-_HEAD = """# Who may ask what
+_HEAD = """# Authorisation
 
-Written by `python -m tests.docs.authorisation` from the contract and one rule, and checked against the service route
-by route (`tests/service/middleware/test_authorisation.py`). See [API keys](../how-to/keys.md).
+Look up which scope a route needs. A key has one tenant and one scope ([create one](../how-to/keys.md)).
 
-The rule: open paths tell nothing of anyone's data. Everything else needs a key, else 401. GET needs the scope read, all
-other methods write; a key without it is 403. What belongs to another tenant is 404, as if it were not there; lists show
-one's own alone, and an id in a body is looked for among one's own. `/metrics` needs admin. On loopback, as long as no
-key was made, a client of the machine needs none, and one that comes through a proxy does.
+```sh
+curl -H "Authorization: Bearer $KEY" http://127.0.0.1:8000/v1/datasets
+```
 
-| | | no key, or a bad one | read | write | admin | another tenant's, with any scope that would do |
+| situation | result |
+|---|---|
+| open path | no key needed; it reveals no tenant's data |
+| no valid key on any other path | 401 |
+| GET | needs the scope `read` |
+| POST, PATCH, DELETE | need the scope `write`; otherwise 403 |
+| `/metrics` | needs the scope `admin`; otherwise 403 |
+| resource of another tenant | 404; lists show the key's tenant only |
+| loopback, before the first key exists | no key needed, except for requests through a proxy |
+
+`python -m tests.docs.authorisation` writes this page from the contract and these rules.
+`tests/service/middleware/test_authorisation.py` checks each route against the service.
+
+| method | path | no valid key | read | write | admin | another tenant's resource |
 |---|---|---|---|---|---|---|
 """
 
 
 def outcome(method: str, path: str, scope: str | None, *, own: bool = True) -> Outcome:
-    """Return what comes of a request on loopback.
+    """Return the outcome of a request on loopback.
 
     Parameters
     ----------
     scope
-        Of the key; None without one, or with one that is not good.
+        Scope of the key; None without a valid key.
     own
-        Whether what the path names belongs to the key's tenant.
+        Whether the resource in the path belongs to the key's tenant.
 
     """
     if path in OPEN_PATHS:

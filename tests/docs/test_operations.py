@@ -1,4 +1,4 @@
-"""docs/how-to/operations.md against what is there."""
+"""docs/how-to/operations.md documents every metric, and its alerts use metrics that exist."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
+from tests.service import conftest as service
+
 if TYPE_CHECKING:
     import httpx
 
     from worker.stores import Stores
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "operations.md").read_text(encoding="utf-8")
+_served, stores, client = service._served, service.stores, service.client  # the app without workers
 
 
 @pytest.fixture
 def exposition(client: httpx.Client, stores: Stores) -> str:
-    """What /metrics says after something of each kind was counted."""
+    """Return /metrics after one count of each kind."""
     client.get("/livez")
     stores.counts.add("draws", "lanes")
     stores.counts.add("draws_rejected", "lanes")
@@ -35,7 +38,7 @@ def exposition(client: httpx.Client, stores: Stores) -> str:
 
 
 def test_every_metric_is_documented_and_there(exposition: str) -> None:
-    """The table has the names, types and labels of the exposition: no more, no less."""
+    """The table has exactly the names, types and labels of the exposition."""
     documented = {
         (name, kind): set(labels.replace(" ", "").split(",")) - {""}
         for name, kind, labels in re.findall(r"^\| `(glle_\w+)` \| (\w+) \| ([\w, ]*)\|", PAGE, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""docs/explanation/reliability.md promises what the reports of its commands show, and nothing else."""
+"""docs/explanation/reliability.md promises exactly what the reports of its commands show."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from docs.figures.reliability import kept, tables
 from docs.figures.reliability.__main__ import PAGE
 
 TEXT = PAGE.read_text(encoding="utf-8")
-REPORT = kept.read()
+REPORTS = kept.read()
 PROMISED = [
     (command, row)
     for cell in re.findall(r"\| ((?:chaos|degraded|hosts|soak): [^|]+?) \|$", TEXT, re.MULTILINE)
@@ -24,25 +24,25 @@ PROMISED = [
 
 
 def rows_of(command: str) -> dict[str, Any]:
-    """Return the rows of a command's report by their names."""
+    """Return the rows of a command's report by name."""
     if command == "chaos":
-        return {row["name"]: row for row in REPORT["chaos"]["checks"]}
+        return {row["name"]: row for row in REPORTS["chaos"]["checks"]}
     if command == "hosts":
-        return {row["scenario"]: row for row in REPORT["faults"]}
+        return {row["scenario"]: row for row in REPORTS["faults"]}
     if command == "degraded":
-        return {row["name"]: row for row in REPORT["degraded"]}
-    return {row["what"]: row for row in REPORT["soak"]["verdicts"]}
+        return {row["name"]: row for row in REPORTS["degraded"]}
+    return {row["what"]: row for row in REPORTS["soak"]["verdicts"]}
 
 
-@pytest.mark.parametrize("name", tables.all_of(REPORT))
+@pytest.mark.parametrize("name", tables.all_of(REPORTS))
 def test_tables_are_those_of_the_reports(name: str) -> None:
-    """A figure that was changed by hand, or not written after a run, is seen."""
-    assert between(TEXT, name) == tables.all_of(REPORT)[name]
+    """A figure changed by hand, or not written after a run, fails."""
+    assert between(TEXT, name) == tables.all_of(REPORTS)[name]
 
 
 @pytest.mark.parametrize(("command", "row"), PROMISED)
-def test_every_promise_is_shown(command: str, row: str) -> None:
-    """It names a row in which everything that must be zero is."""
+def test_every_promise_is_backed(command: str, row: str) -> None:
+    """A promise names a row whose zero columns are zero."""
     shown = rows_of(command)[row]
     assert not any(shown.get(zero) for zero in ("violations", "wrong", "lost", "other", "failed", "left"))
     assert command != "soak" or tables.judged(shown) in {"flat", "not higher"}
@@ -51,7 +51,7 @@ def test_every_promise_is_shown(command: str, row: str) -> None:
 
 @pytest.mark.parametrize("command", ["chaos", "degraded", "hosts"])
 def test_every_row_is_promised(command: str) -> None:
-    """What is shown and not promised would be a test for nothing."""
+    """Every row of a report belongs to a promise."""
     assert rows_of(command).keys() == {row for named, row in PROMISED if named == command}
 
 
@@ -59,18 +59,18 @@ def test_every_row_is_promised(command: str) -> None:
     ("words", "name", "hosts"),
     [(" times as fast as one, three", "throughput", 2), (" times, eight", "throughput", 3), (" times |", "crowd", 8)],
 )
-def test_more_machines_are_as_much_faster_as_is_promised(words: str, name: str, hosts: int) -> None:
-    """The medians of the runs, against one machine's."""
-    runs = REPORT[name]["runs"]
+def test_more_machines_are_as_fast_as_promised(words: str, name: str, hosts: int) -> None:
+    """Ratio of the median times, against one machine."""
+    runs = REPORTS[name]["runs"]
     one, more = (median(run["seconds"] for run in runs if run["hosts"] == number) for number in (1, hosts))
     (promised,) = re.findall(rf"at least ([\d.]+){re.escape(words)}", TEXT)
     assert one / more >= float(promised)
 
 
-def test_machines_that_come_late_add_what_is_promised() -> None:
-    """By the one job that is shown, whose bits are the engine's."""
-    result = REPORT["joined"]
+def test_machines_that_join_add_the_promised_speed() -> None:
+    """The job of the report gains as promised, with the engine's bits."""
+    report = REPORTS["joined"]
     (promised,) = re.findall(r"twice as many at least ([\d.]+) times", TEXT)
-    assert result["then"] == 2 * result["hosts"]
-    assert result["after"] / result["before"] >= float(promised)
-    assert result["wrong"] == 0
+    assert report["then"] == 2 * report["hosts"]
+    assert report["after"] / report["before"] >= float(promised)
+    assert report["wrong"] == 0

@@ -1,1 +1,1 @@
-"""Is the spread honest? Draws and half-samples against LLE's own sampling spread (`make honesty`)."""
+"""Spread of draws and half-samples against the sampling spread of LLE (`make honesty`)."""

@@ -24,8 +24,8 @@ def main() -> None:
     parser.add_argument("--replicates", type=int, default=40)
     parser.add_argument("--draws", type=int, default=80)
     parser.add_argument("--laws", nargs="+", default=["isotropic", "tangent"], choices=["isotropic", "tangent"])
-    parser.add_argument("--rows", type=Path, default=Path("out/honesty.jsonl"), help="where the rows are kept")
-    parser.add_argument("--again", action="store_true", help="tables and picture from the rows that are kept")
+    parser.add_argument("--rows", type=Path, default=Path("out/honesty.jsonl"), help="file of the rows")
+    parser.add_argument("--again", action="store_true", help="use the rows in the file")
     options = parser.parse_args()
     if not options.again:
         options.rows.parent.mkdir(parents=True, exist_ok=True)

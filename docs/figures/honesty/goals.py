@@ -1,4 +1,4 @@
-"""What the project wants of a spread, all three at once."""
+"""Goals for a spread, all three at once."""
 
 RHO = 0.85
 RATIO = (0.7, 1.4)

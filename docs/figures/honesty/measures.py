@@ -1,14 +1,13 @@
-"""How a spread over draws is held against the true one, and how far the two could agree at all.
+"""Comparison of a spread over draws with the true spread, and the limits of their agreement.
 
-A spread estimated from few replicates is the true one with noise on it, which lowers every correlation. Reliability is
-the correlation of two estimates of such size: that of the two halves of the replicates is r, and 2 r / (1 + r) that of
-the whole (Spearman and Brown). No candidate can be expected to correlate with the truth by more than the root of the
-truth's reliability; a correlation divided by the root of both reliabilities is what endless replicates and draws
-would show (Spearman's correction for attenuation, an approximation for ranks).
+A spread estimated from few replicates is the true one with noise, which lowers every correlation. Reliability is the
+correlation of two estimates of the same size: if the halves of the replicates correlate by r, all of them have
+2 r / (1 + r) (Spearman and Brown). No candidate is expected to correlate with the truth by more than the root of the
+truth's reliability. A correlation divided by the root of both reliabilities is the one for infinitely many replicates
+and draws (Spearman's correction for attenuation, an approximation for ranks).
 
-A spread computed from one sample is, likewise, what that sample happens to say: where two samples that share the probes
-correlate by r in what they say of these, sqrt(r) is the most that one sample's spread can be expected to correlate with
-anything that does not depend on the sample.
+A spread computed from one sample depends on that sample. If the spreads from two samples with common probes correlate
+by r, sqrt(r) bounds the expected correlation of one sample's spread with anything that does not depend on the sample.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ if TYPE_CHECKING:
 
 ELLIPSE = float(chi2.ppf(0.9, 2))
 SPLITS = 20
-LOCAL = 10  # neighbours whose common motion is no news about a point
+LOCAL = 10  # neighbors whose common motion is removed
 
 
 def turned(
     places: NDArray[np.float64], reference: NDArray[np.float64], kept: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Turn and shift embeddings (m, n, 2) by their first `kept` points, to the reference and then to their own mean.
+    """Align embeddings (m, n, 2) by their first `kept` points, to the reference and then to their mean.
 
     Returns
     -------
@@ -63,7 +62,7 @@ def spread(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def rank_correlation(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
-    """Return Spearman's."""
+    """Return Spearman's rank correlation."""
     return float(spearmanr(one, other).statistic)
 
 
@@ -88,10 +87,10 @@ def coverage(mean: NDArray[np.float64], base: NDArray[np.float64], matrices: NDA
 
 
 def own_coverage(places: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return what the true covariance itself would cover, were replicate j the data: (m,) shares, j left out.
+    """Return the coverage by the true covariance with replicate j as the data: (m,) shares, j left out.
 
-    All points of an embedding move together, in a few patterns. One sample is one throw of these, and the share of
-    points that the best ellipses cover is far from 90 % for most throws, though it is 90 % on average.
+    All points of an embedding move together, in a few patterns. One sample is one realisation of them, so the coverage
+    of the best ellipses is far from 90 % for most samples, although its mean is 90 %.
     """
     shares = []
     for j, place in enumerate(places):
@@ -101,13 +100,13 @@ def own_coverage(places: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def local(places: NDArray[np.float64], base: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return places (m, n, 2) without the mean motion of the nearest points: what moves a point by itself."""
+    """Return places (m, n, 2) without the mean motion of the nearest points."""
     near = kneighbors(np.ascontiguousarray(base), LOCAL)[0]
     off = places - places.mean(axis=0)
     return np.asarray(off - off[:, near].mean(axis=2))
 
 
 def bias(mean: NDArray[np.float64], coordinates: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return how far each mean place is from the true coordinates, mapped affinely."""
+    """Return the distance of each mean place from the true coordinates, mapped affinely."""
     design = np.concatenate([coordinates, np.ones((len(coordinates), 1))], axis=1)
     return np.asarray(np.linalg.norm(mean - design @ np.linalg.lstsq(design, mean, rcond=None)[0], axis=1))

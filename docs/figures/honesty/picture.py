@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from docs.figures.honesty.rows import Row
 
-# Okabe and Ito's colours, which the colour-blind can tell apart, and a marker each for who sees none.
+# Okabe and Ito's colors, safe for color blindness, and a marker each for readers without colors.
 LOOKS = {
     SCALE_1: ("#E69F00", "o"),
     CALIBRATED: ("#0072B2", "s"),
@@ -35,7 +35,7 @@ GOALS = {"rank correlation": (RHO, 1.0), "ratio of medians": RATIO, "coverage of
 
 
 def picture(rows: list[Row], path: Path) -> None:
-    """Write the picture."""
+    """Write the figure."""
     groups = grouped(rows)
     figure, axes = plt.subplots(1, 3, figsize=(11, 1.2 + 0.7 * len(groups)), sharey=True, layout="constrained")
     for ax, (title, goal) in zip(axes, GOALS.items(), strict=True):
@@ -49,11 +49,11 @@ def picture(rows: list[Row], path: Path) -> None:
         if place:
             for ax in axes:
                 ax.axhline(place - 0.5, color="0.8", linewidth=0.6)
-        for lane, (candidate, (colour, marker)) in enumerate(LOOKS.items()):
+        for lane, (candidate, (color, marker)) in enumerate(LOOKS.items()):
             here = candidates[candidate]
             y = place + 0.2 * (lane - (len(LOOKS) - 1) / 2)
             for ax, values in zip(axes, _values(here), strict=True):
-                ax.scatter(values, np.full(len(values), y), color=colour, marker=marker, s=16, linewidth=0, alpha=0.75)
+                ax.scatter(values, np.full(len(values), y), color=color, marker=marker, s=16, linewidth=0, alpha=0.75)
                 middle = np.exp(np.mean(np.log(values))) if ax is axes[1] else np.mean(values)
                 if len(values) > 1:
                     ax.plot([middle, middle], [y - 0.09, y + 0.09], color="black", linewidth=1.6)
@@ -68,8 +68,8 @@ def picture(rows: list[Row], path: Path) -> None:
     axes[1].minorticks_off()
     axes[2].set_xlim(-0.02, 1.02)
     handles: list[Artist] = [
-        Line2D([], [], color=colour, marker=marker, linestyle="", markersize=5, label=candidate)
-        for candidate, (colour, marker) in LOOKS.items()
+        Line2D([], [], color=color, marker=marker, linestyle="", markersize=5, label=candidate)
+        for candidate, (color, marker) in LOOKS.items()
     ]
     handles += [
         Line2D([], [], color="black", linewidth=1.6, label="mean"),

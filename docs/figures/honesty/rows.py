@@ -1,4 +1,4 @@
-"""One row a setting, law of the noise, truth and candidate."""
+"""Rows of the study: one for each setting, noise model, truth and candidate."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
     from glle_engine.base.spec import Noise
 
 SCALE_1, CALIBRATED, HALVES, MIXED = "draws, scale 1", "draws, calibrated", "half-samples", "mixed"
-OTHERS = 6  # samples beside the base data, for how much a spread depends on the sample it is computed from
+OTHERS = 6  # samples beside the base data, to measure the dependence of a spread on its sample
 
 
 @dataclass(frozen=True)
 class Row:
-    """A candidate against a truth.
+    """Comparison of a candidate with a truth.
 
     Attributes
     ----------
     data, group, law, truth, candidate : str
         mixed: the mean of the covariances of calibrated draws and of half-samples. averaged: the mean of the
-        covariances of a point and its neighbours.
+        covariances of a point and its neighbors.
     scale : float or None
         Of the draws; None for half-samples.
     saturated : bool
-        Whether the calibration said so.
+        Whether the calibration is saturated.
     rho : float
         Spearman's correlation of the two spreads over points.
     ratio : float
@@ -49,16 +49,16 @@ class Row:
     reliable_truth, reliable_candidate : float
         Reliability of the two spreads; NaN for a candidate that is not a plain spread over draws.
     rho_local : float
-        rho of what moves a point by itself, its neighbours' common motion taken out of both.
+        rho after removing the neighbors' common motion from both.
     between : float
-        Correlation of the candidate's spreads from two samples that share the probes alone, corrected for its own
-        unreliability; NaN where that was not looked at.
+        Correlation of the candidate's spreads from two samples with common probes, corrected for its unreliability;
+        NaN if not measured.
     rho_many : float
-        rho of the candidate's spread averaged over `OTHERS` samples; NaN likewise.
+        rho of the candidate's spread averaged over `OTHERS` samples; NaN if not measured.
     own_coverage : float
-        Coverage by the true covariance itself, the mean over replicates in the place of the base data.
+        Coverage by the true covariance, the mean over replicates in place of the base data.
     own_within : float
-        Share of the replicates for which that coverage would have met its goal.
+        Share of the replicates whose coverage meets the goal.
 
     """
 
@@ -83,17 +83,17 @@ class Row:
 
     @property
     def ceiling(self) -> float:
-        """The most that rho can be expected to be, against this truth."""
+        """Highest expected rho against this truth."""
         return float(np.sqrt(max(0.0, self.reliable_truth)))
 
     @property
     def one_sample(self) -> float:
-        """The most that rho can be expected to be for what differs so much from sample to sample."""
+        """Highest expected rho of a spread from one sample."""
         return float(np.sqrt(np.maximum(0.0, self.reliable_truth * self.between)))
 
     @property
     def corrected(self) -> float:
-        """Rho as endless replicates and draws would show it."""
+        """Rho for infinitely many replicates and draws."""
         return self.rho / float(np.sqrt(self.reliable_truth * self.reliable_candidate))
 
     @property
@@ -183,7 +183,7 @@ def _biased(setting: Setting, mean: NDArray[np.float64], true: NDArray[np.float6
 def _other_samples(
     samples: list[NDArray[np.float64]], spec: FitSpec, truth: Truth, draws: int
 ) -> tuple[dict[str, float], dict[str, NDArray[np.float64]]]:
-    """Return how a candidate's spreads from two samples correlate, and its spread averaged over samples."""
+    """Return the correlation of a candidate's spreads from two samples, and its spread averaged over samples."""
     kept = truth.kept
     spreads: dict[str, list[NDArray[np.float64]]] = {SCALE_1: [], HALVES: [], MIXED: []}
     reliable: dict[str, list[float]] = {SCALE_1: [], HALVES: []}

@@ -1,12 +1,12 @@
-"""The data of the study, and how they are drawn again: sheets, of which there are more, and digits, of which not.
+"""Data of the study and their replicates: sheets, which can be sampled again, and digits, which cannot.
 
-*noise*: the points stay where they are on the sheet, their noise is drawn again. *points*: 300 probes stay, noise
+*noise*: the points keep their places on the sheet, and their noise is drawn again. *points*: 300 probes stay, noise
 included, all other points are drawn again. *halves*: 300 probes of the digits stay among 600 of the other 1,497,
 drawn again without replacement.
 
-Two such samples of the digits share the fraction f = 600 / 1,497 of their points, so that what is drawn varies less
-than fresh digits would: for a statistic that is linear in the sample the variance is 1 - f of theirs, whence the
-factor 1 / sqrt(1 - f) on every deviation of a replicate.
+Two such samples of the digits share the fraction f = 600 / 1,497 of their points, so they vary less than fresh digits.
+The variance of a statistic that is linear in the sample is 1 - f of that of fresh digits. Deviations of a replicate are
+therefore multiplied by 1 / sqrt(1 - f).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DIGITS = 600
 
 @dataclass(frozen=True)
 class Truth:
-    """Samples to embed: which of their first points are those of the base data, and what deviations are short by."""
+    """Samples to embed, the number of leading points from the base data, and the factor on deviations."""
 
     name: str
     samples: Iterator[NDArray[np.float64]]
@@ -39,25 +39,25 @@ class Truth:
 
 
 class Setting(Protocol):
-    """Data, and how they can be drawn again."""
+    """Data and their replicates."""
 
     @property
     def group(self) -> str:
-        """What is averaged over in the table."""
+        """Group of the table that averages over this setting."""
 
     def data(self) -> NDArray[np.float64]:
         """Return the base data; the probes come first."""
 
     def coordinates(self) -> NDArray[np.float64] | None:
-        """Return where each point truly lies, or None where nobody knows."""
+        """Return the true coordinates of each point, or None if they are unknown."""
 
     def truths(self, count: int) -> list[Truth]:
-        """Return the ways to draw again, so many replicates each."""
+        """Return the kinds of replicates, `count` of each."""
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """A sheet with relative noise, in so many features."""
+    """Sheet with relative noise in a number of features."""
 
     name: str
     noise: float
@@ -80,7 +80,7 @@ class Sheet:
         return manifolds.make(self.name, N, seed=SEED).coordinates
 
     def truths(self, count: int) -> list[Truth]:
-        """Return points drawn again, and noise where there is some."""
+        """Return redrawn points, and redrawn noise if there is noise."""
         points = Truth("points", self._points(count), PROBES)
         return [points, Truth("noise", self._noise(count), N)] if self.noise else [points]
 
@@ -106,7 +106,7 @@ class Sheet:
 
 @dataclass(frozen=True)
 class Digits:
-    """scikit-learn's digits, half of them: the other half is what the sample could have been."""
+    """Half of scikit-learn's digits; the other half provides the replicates."""
 
     group = "digits"
 
@@ -114,14 +114,14 @@ class Digits:
         return "digits, 64 features"
 
     def data(self) -> NDArray[np.float64]:
-        """Return the probes and one choice of the others."""
+        """Return the probes and one random choice of the other digits."""
         return self._choice(np.random.default_rng([SEED, 5]))
 
     def coordinates(self) -> None:
-        """Return None: nobody knows where a digit lies."""
+        """Return None: the true coordinates of a digit are unknown."""
 
     def truths(self, count: int) -> list[Truth]:
-        """Return other choices of the others."""
+        """Return other random choices of digits."""
         rest = len(load_digits().data) - PROBES
         choices = (self._choice(np.random.default_rng([SEED, 6, j])) for j in range(count))
         return [Truth("halves", choices, PROBES, float(1 / np.sqrt(1 - DIGITS / rest)))]
@@ -134,7 +134,7 @@ class Digits:
 
 
 def settings() -> list[Setting]:
-    """Return all there are."""
+    """Return all settings."""
     grid = ((3, (0.0, 0.01, 0.03)), (20, (0.01,)))
     sheets = [Sheet(name, noise, d) for d, noises in grid for noise in noises for name in manifolds.NAMES]
     return [Digits(), *sheets]

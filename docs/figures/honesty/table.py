@@ -18,7 +18,7 @@ SHOWN = (SCALE_1, CALIBRATED, HALVES, MIXED)
 
 
 def met(row: Row) -> tuple[bool, bool, bool]:
-    """Say which of the three goals a row meets."""
+    """Return whether a row meets each of the three goals."""
     return (row.rho >= RHO, RATIO[0] <= row.ratio <= RATIO[1], COVERAGE[0] <= row.coverage <= COVERAGE[1])
 
 

@@ -1,4 +1,4 @@
-"""Measure every method, and write the tables of docs/reference/methods.md and its pictures."""
+"""Measure every method, and write the tables and figures of docs/reference/methods.md."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from docs.figures.methods import likelihood, picture, rows, sets, tables
 from glle_engine.methods import METHODS
 
 DOCS = Path(__file__).resolve().parents[2]
-BESIDE = DOCS.parents[1] / "shared" / "data"  # real sets may lie beside the repository; a clone alone has none
+BESIDE = DOCS.parents[1] / "shared" / "data"  # real data sets beside the repository, if there are any
 KEPT = DOCS.parent / "out" / "methods"
 PARTS = ("compare", "likelihood", "penalty")
 
 
 def compare(data: Path, wanted: list[str]) -> list[rows.Row]:
-    """Measure the methods wanted on all sets; the others keep their rows."""
+    """Measure the selected methods on all data sets; the others keep their rows."""
     path = KEPT / "compare.jsonl"
     names = sets.names(data)
     found = [row for row in rows.kept(path) if row.method not in wanted or row.data not in names]
@@ -29,14 +29,14 @@ def compare(data: Path, wanted: list[str]) -> list[rows.Row]:
         for data_name in names:
             row = rows.judge(data_name, METHODS[name], data)
             found.append(row)
-            told = row.refused or " ".join(f"{one}={value:.4g}" for one, value in row.scores.items())
-            print(f"{row.method} {row.data} n={row.n} {row.seconds:.3f} s: {told}", flush=True)
+            result = row.refused or " ".join(f"{one}={value:.4g}" for one, value in row.scores.items())
+            print(f"{row.method} {row.data} n={row.n} {row.seconds:.3f} s: {result}", flush=True)
         rows.keep(found, path)
     return found
 
 
 def measure(parts: list[str], data: Path, wanted: list[str]) -> None:
-    """Measure parts."""
+    """Run the selected experiments."""
     if "compare" in parts:
         compare(data, wanted)
     for part, experiment in (("likelihood", likelihood.compared), ("penalty", likelihood.penalized)):
@@ -46,7 +46,7 @@ def measure(parts: list[str], data: Path, wanted: list[str]) -> None:
 
 
 def write(data: Path) -> None:
-    """Write what is known: the tables between the markers of the page, and the pictures."""
+    """Write the tables between the markers of the page, and the figures."""
     page, images = DOCS / "reference" / "methods.md", DOCS / "images"
     tables.put(page, "methods", tables.listing())
     tables.put(page, "scores", tables.score_listing())
@@ -66,9 +66,11 @@ def write(data: Path) -> None:
 def main() -> None:
     """Measure and write."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--parts", nargs="*", default=list(PARTS), choices=PARTS, help="what to measure; none: write")
-    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS), help="which to compare")
-    parser.add_argument("--data", type=Path, default=BESIDE, help="the folder of the real sets")
+    parser.add_argument(
+        "--parts", nargs="*", default=list(PARTS), choices=PARTS, help="experiments; an empty list only writes"
+    )
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS), help="methods to compare")
+    parser.add_argument("--data", type=Path, default=BESIDE, help="folder of the real data sets")
     options = parser.parse_args()
     measure(options.parts, options.data, options.methods)
     write(options.data)

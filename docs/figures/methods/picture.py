@@ -1,4 +1,4 @@
-"""The pictures of docs/reference/methods.md."""
+"""Figures of docs/reference/methods.md."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 ACROSS = 7
 DRAWS = 3
-COLOURS = {"spectral": "#0072B2", "maximum entropy": "#E69F00", "generative": "#009E73"}  # of Okabe and Ito
-KNOWN = {"mocap_run1": "6", "robot_wifi": "7"}  # the neighbours of the paper's figure 7
+COLORS = {"spectral": "#0072B2", "maximum entropy": "#E69F00", "generative": "#009E73"}  # of Okabe and Ito
+KNOWN = {"mocap_run1": "6", "robot_wifi": "7"}  # the numbers of neighbors in the paper's figure 7
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a picture in 128 colours: a third of the bytes."""
+    """Write a figure in 128 colors: a third of the bytes."""
     whole = io.BytesIO()
     figure.savefig(whole, dpi=80)
     plt.close(figure)
@@ -43,7 +43,7 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def multiples(rows: list[Row], name: str, data: Path, path: Path) -> None:
-    """Draw every embedding of a set, and draws of GLLE, coloured by the truth or the digit."""
+    """Draw every embedding of a set, and draws of GLLE, colored by the truth or the digit."""
     here = {row.method: row for row in rows if row.data == name and not row.refused}
     panels = [(method, here[method]) for method in METHODS if method in here]
     posterior = fit(make(name, SIZES[0], data).X, n_neighbors=10, disconnected="bridge")
@@ -53,12 +53,12 @@ def multiples(rows: list[Row], name: str, data: Path, path: Path) -> None:
     looks = {"cmap": "tab10" if name == "digits" else "Spectral", "s": 2.2, "linewidths": 0}
     flat = axes.ravel()
     for ax, (method, row) in zip(flat, panels, strict=False):
-        ax.scatter(*np.array(row.Y)[:, :2].T, c=make(name, row.n, data).colour, **looks)
+        ax.scatter(*np.array(row.Y)[:, :2].T, c=make(name, row.n, data).color, **looks)
         chosen = COLUMNS[name][1]
         fewer = f", n = {row.n}" if row.n < SIZES[0] else ""
         _title(ax, method, f"{shown(row, chosen)}{fewer}")
-    for i, ax in enumerate(flat[len(panels) : count], 1):  # the method's own panel is draw 0
-        ax.scatter(*posterior.draw(i).embedding.T, c=make(name, SIZES[0], data).colour, **looks)
+    for i, ax in enumerate(flat[len(panels) : count], 1):  # the panel of the method is draw 0
+        ax.scatter(*posterior.draw(i).embedding.T, c=make(name, SIZES[0], data).color, **looks)
         _title(ax, f"GLLE, draw {i}", "its mean is LLE")
     for ax in flat[count:]:
         ax.set_axis_off()
@@ -86,7 +86,7 @@ def bars(rows: list[Likely], path: Path) -> None:
         order = sorted(values, key=lambda name: float(np.median(values[name])))
         for place, name in enumerate(order):
             family = METHODS[name].family if name in METHODS else "generative"
-            ax.barh(place, np.median(values[name]), color=COLOURS.get(family, "0.5"), height=0.7)
+            ax.barh(place, np.median(values[name]), color=COLORS.get(family, "0.5"), height=0.7)
             if len(values[name]) > 1:
                 ax.plot(values[name], [place] * len(values[name]), "k.", markersize=3)
         ax.axvline(0, color="black", linewidth=0.6)
@@ -94,7 +94,7 @@ def bars(rows: list[Likely], path: Path) -> None:
         ax.set_title(f"{REAL[data][0]}, k = {k}", fontsize=9)
         ax.set_xlabel("GP-LVM log likelihood", fontsize=8)
         ax.tick_params(axis="x", labelsize=7)
-    handles = [Patch(color=colour, label=family) for family, colour in COLOURS.items()]
+    handles = [Patch(color=color, label=family) for family, color in COLORS.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=8, frameon=False)
     save(figure, path)
 
@@ -103,15 +103,15 @@ def curves(rows: list[Likely], path: Path) -> None:
     """Draw figures 8 and 9: DRILL's likelihood over its penalty."""
     figure, axes = plt.subplots(1, 2, figsize=(8, 2.9), layout="constrained")
     for ax, data in zip(axes, KNOWN, strict=True):
-        for candidates, marker, colour in (("20", "o", "#0072B2"), ("all", "s", "#E69F00")):
+        for candidates, marker, color in (("20", "o", "#0072B2"), ("all", "s", "#E69F00")):
             points = [
                 (float(row.option.split()[1]), row.value)
                 for row in rows
                 if row.data == data and row.option.split()[0] == candidates and row.value is not None
             ]
             if points:
-                told = "all points" if candidates == "all" else f"{candidates} neighbours"
-                ax.semilogx(*np.transpose(points), marker=marker, color=colour, markersize=4, label=told)
+                label = "all points" if candidates == "all" else f"{candidates} neighbors"
+                ax.semilogx(*np.transpose(points), marker=marker, color=color, markersize=4, label=label)
         ax.set_title(REAL[data][0], fontsize=9)
         ax.set_xlabel("L1 penalty", fontsize=8)
         ax.tick_params(labelsize=7)

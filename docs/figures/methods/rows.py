@@ -1,4 +1,4 @@
-"""One method on one data set: its embedding, time and scores, or why it refuses."""
+"""One method on one data set: embedding, time and scores, or the reason of a refusal."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ if TYPE_CHECKING:
     from docs.figures.methods.sets import DataSet
     from glle_engine.methods import Method, MethodSpec
 
-SECONDS = 10.0  # what a method may be expected to take; for more it gets fewer points
+SECONDS = 10.0  # limit of the expected time; a slower method gets fewer points
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """What came of a method on a data set.
+    """Result of a method on a data set.
 
     Attributes
     ----------
     data, method : str
     n : int
-        Points: fewer than asked for where the method is slow.
+        Number of points, smaller for a slow method.
     seconds : float
     scores : dict of str to float
-        On the sheets against the true coordinates in place of the data, but for the residual variance.
+        On the sheets against the true coordinates instead of the data, except for the residual variance.
     refused : str
-        Why there is no embedding, with the remedy; empty where there is one.
+        Reason and remedy of a refusal, or an empty text.
     notes : list of str
-        Codes of what the method remarked.
+        Codes of the method's notes.
     Y : list
-        The embedding, to four digits of its largest coordinate.
+        The embedding, rounded to four digits of its largest coordinate.
 
     """
 
@@ -55,29 +55,29 @@ class Row:
 
 
 def spec_of(method: Method[Any], k: int, n: int) -> MethodSpec:
-    """Return the defaults of a method, with k neighbours, and the perplexity that n points allow."""
-    known = method.spec.parameters()
+    """Return the defaults of a method, with k neighbors, and a perplexity for n points."""
+    parameters = method.spec.parameters()
     options: dict[str, object] = {}
-    if "n_neighbors" in known and method.name != "drill":  # whose candidates are more than its edges
+    if "n_neighbors" in parameters and method.name != "drill":  # DRILL has more candidates than edges
         options["n_neighbors"] = k
-    if "perplexity" in known:
+    if "perplexity" in parameters:
         options["perplexity"] = min(30, n // 5)
     spec: MethodSpec = method.spec(**options)
     return spec
 
 
 def warm(method: Method[Any]) -> None:
-    """Import what a method imports when first called, so that no row pays for it."""
+    """Call a method once, so that no row includes its imports."""
     sheet = manifolds.make("s_curve", 60, seed=0)
     labels = (np.arange(60) % 2) if method.labels else None
     try:
         method.embed(sheet.X, spec_of(method, 10, 60), labels=labels)
     except GlleError as error:
-        print(f"{method.name} does not do 60 points: {error.message}")
+        print(f"{method.name} refuses 60 points: {error.message}")
 
 
 def judge(name: str, method: Method[Any], data: Path) -> Row:
-    """Embed as many points as are done in time, and score."""
+    """Embed the largest number of points that finishes in time, and score the result."""
     refusal: GlleError | None = None
     for n in SIZES:
         given = make(name, n, data)
@@ -90,22 +90,22 @@ def judge(name: str, method: Method[Any], data: Path) -> Row:
             if method.cost(size, d, spec).seconds > SECONDS and n != SIZES[-1] and name not in REAL:
                 continue
             since = time.perf_counter()
-            found = method.embed(given.X, spec, labels=labels)
+            result = method.embed(given.X, spec, labels=labels)
             seconds = time.perf_counter() - since
         except GlleError as error:
             refusal = error
             if "most" in error.details and name not in REAL:
                 continue
             break
-        notes = [note.code for note in found.notes]
+        notes = [note.code for note in result.notes]
         return Row(
             data=name,
             method=method.name,
             n=size,
             seconds=seconds,
-            scores=scored(given, found.Y),
+            scores=scored(given, result.Y),
             notes=notes,
-            Y=rounded(found.Y),
+            Y=rounded(result.Y),
         )
     assert refusal is not None
     return Row(data=name, method=method.name, n=size, refused=str(refusal))
@@ -137,7 +137,7 @@ def rounded(Y: np.ndarray[Any, Any]) -> list[list[float]]:
 
 
 def kept(path: Path) -> list[Row]:
-    """Return the rows of a file; none where there is no file."""
+    """Return the rows of a file; an empty list without a file."""
     if not path.exists():
         return []
     return [Row(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]

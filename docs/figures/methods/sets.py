@@ -1,4 +1,4 @@
-"""The data on which methods are compared: four sheets, the digits, and two real sets where they are present."""
+"""Data sets of the comparison: four sheets, the digits, and two real data sets if present."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-SIZES = (1000, 500, 250, 120)  # a method takes the largest that it does within the time given
+SIZES = (1000, 500, 250, 120)  # a method gets the largest size that it finishes in time
 STRIPS = 5  # classes of a sheet, by the arc, for the methods that need labels
 REAL = {"mocap_run1": ("motion capture, a run", 6), "robot_wifi": ("robot, wireless signals", 7)}
 SHEETS = {
@@ -28,19 +28,19 @@ SHEETS = {
 
 @dataclass(frozen=True, eq=False)
 class DataSet:
-    """Data to compare on.
+    """Data set of the comparison.
 
     Attributes
     ----------
     name, title : str
     X : (n, d) float64
     k : int
-        Neighbours, of the methods and of the scores.
-    colour : (n,) float64
-        What pictures colour by: the true arc, the digit, the time.
+        Number of neighbors, for methods and scores.
+    color : (n,) float64
+        Color of a point in figures: the true arc, the digit, or the time.
     truth : (n, q) float64, optional
     labels : (n,) int64, optional
-        For the methods that need them; on the digits for the score, too.
+        For methods that need labels, and on the digits for the score.
 
     """
 
@@ -48,24 +48,24 @@ class DataSet:
     title: str
     X: NDArray[np.float64]
     k: int
-    colour: NDArray[np.float64]
+    color: NDArray[np.float64]
     truth: NDArray[np.float64] | None = None
     labels: NDArray[np.int64] | None = None
 
 
 def names(data: Path) -> list[str]:
-    """Return the names of the sets there are; say which are not."""
+    """Return the names of the present data sets; print the absent ones."""
     found = [*SHEETS, "digits"]
     for name in REAL:
         if (data / f"{name}.npy").exists():
             found.append(name)
         else:
-            print(f"{name}.npy is not in {data}: nothing is measured on it.")
+            print(f"{name}.npy is not in {data}: skipped.")
     return found
 
 
 def make(name: str, n: int, data: Path) -> DataSet:
-    """Return n points of a set; all of a real one, which are few."""
+    """Return n points of a data set; all points of a real one."""
     if name in SHEETS:
         sheet = manifolds.make(name, n, seed=0)
         truth = sheet.coordinates

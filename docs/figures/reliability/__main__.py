@@ -1,9 +1,9 @@
-"""Write the tables of docs/explanation/reliability.md from what `make chaos degraded test-hosts soak` left in out/.
+"""Write the tables of docs/explanation/reliability.md from the reports of `make chaos degraded test-hosts soak`.
 
-    python -m docs.figures.reliability            # what is there in out/ takes the place of what was kept
-    python -m docs.figures.reliability --page     # the tables alone, from what was kept
+    python -m docs.figures.reliability            # reports in out/ replace the stored ones
+    python -m docs.figures.reliability --page     # write the tables from the stored reports
 
-What is kept is `docs/figures/reliability/kept.json`: the tables as numbers, without the samples and logs.
+`docs/figures/reliability/kept.json` stores the numbers of the tables, without samples and logs.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ PAGE = Path(__file__).resolve().parents[2] / "explanation" / "reliability.md"
 
 
 def main() -> None:
-    """Read, keep and write."""
+    """Read the reports, store them, and write the tables."""
     parser = argparse.ArgumentParser(prog="python -m docs.figures.reliability", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder of the commands' reports")
-    parser.add_argument("--page", action="store_true", help="write the page from what was kept")
-    asked = parser.parse_args()
-    told = kept.read()
-    if not asked.page:
-        told |= kept.taken(asked.out)
-        kept.PATH.write_text(json.dumps(told, indent=1) + "\n", "utf-8")
-    for name, table in tables.all_of(told).items():
+    parser.add_argument("--page", action="store_true", help="write the page from the stored reports")
+    options = parser.parse_args()
+    reports = kept.read()
+    if not options.page:
+        reports |= kept.taken(options.out)
+        kept.PATH.write_text(json.dumps(reports, indent=1) + "\n", "utf-8")
+    for name, table in tables.all_of(reports).items():
         put(PAGE, name, table)
 
 

@@ -1,4 +1,4 @@
-"""The tables of docs/explanation/reliability.md."""
+"""Tables of docs/explanation/reliability.md."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def all_of(told: dict[str, Any]) -> dict[str, str]:
-    """Return each table by the name of its place in the page, for what was kept."""
-    made: dict[str, Callable[[Any], str]] = {
+def all_of(reports: dict[str, Any]) -> dict[str, str]:
+    """Return the tables of the stored reports, by marker name."""
+    builders: dict[str, Callable[[Any], str]] = {
         "chaos": _chaos, "kills": _kills, "degraded": _degraded, "faults": _faults, "throughput": _throughput,
         "crowd": _throughput, "joined": _joined, "soak": _soak,
     }  # fmt: skip
     of = {"kills": "chaos"}
-    return {name: make(told[of.get(name, name)]) for name, make in made.items() if of.get(name, name) in told}
+    return {
+        name: build(reports[of.get(name, name)]) for name, build in builders.items() if of.get(name, name) in reports
+    }
 
 
 def _chaos(report: dict[str, Any]) -> str:
@@ -74,9 +76,9 @@ def _throughput(report: dict[str, Any]) -> str:
         one = one or seconds
         cpu = median(run["cpu"] for run in mine)
         others = median(run["cpu_of_others"] for run in mine)
-        told = [f"{seconds:.2f}", f"{DRAWS / seconds:.0f}", f"{one / seconds:.2f}", f"{cpu:.2f}", f"{others:.2f}"]
+        figures = [f"{seconds:.2f}", f"{DRAWS / seconds:.0f}", f"{one / seconds:.2f}", f"{cpu:.2f}", f"{others:.2f}"]
         trips = median(run["round_trips"] for run in mine) / pieces
-        rows.append([str(hosts), *told, f"{1000 * (cpu - report['engine_seconds']) / pieces:.0f}", f"{trips:.0f}"])
+        rows.append([str(hosts), *figures, f"{1000 * (cpu - report['engine_seconds']) / pieces:.0f}", f"{trips:.0f}"])
     head = [
         "worker hosts", "seconds", "draws/s", "times one host", "CPU of workers, s", "of API and servers, s",
         "overhead a shard, ms", "round trips a shard",
@@ -110,20 +112,20 @@ def _soak(report: dict[str, Any]) -> str:
         for verdict in report["verdicts"]
         if verdict["unit"] != "ms" or verdict["what"].startswith("all:")
     ]
-    told = table(["series", "first half", "second half", "change", "slope over the time, 95 %", ""], rows)
-    asked = f"{report['requests']:,} requests in {report['minutes']:g} minutes; wrong answers: {report['faults']}, "
-    return f"{asked}errors: {report['errors']}.\n\n{told}"
+    series = table(["series", "first half", "second half", "change", "slope over the time, 95 %", ""], rows)
+    summary = f"{report['requests']:,} requests in {report['minutes']:g} minutes; wrong answers: {report['faults']}, "
+    return f"{summary}errors: {report['errors']}.\n\n{series}"
 
 
 def _change(verdict: dict[str, Any]) -> str:
-    """Return the change of a count as a count, as it is judged, and of anything else as a share."""
+    """Return the change: absolute for a count, relative for other series."""
     if not verdict["unit"]:
         return f"{verdict['second'] - verdict['first']:+.1f}"
     return f"{100 * verdict['change']:+.1f} %"
 
 
 def judged(verdict: dict[str, Any]) -> str:
-    """Return the word for a series; a percentile may be too noisy for a slope, and yet no higher in the second half."""
+    """Return the verdict on a series. A percentile too noisy for a slope may still be no higher in the second half."""
     if not verdict["is_flat"]:
         return "**not flat**"
     if verdict["unit"] != "ms" or verdict["high"] <= ALLOWED:

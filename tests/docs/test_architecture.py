@@ -1,0 +1,46 @@
+"""ARCHITECTURE.md and CONTRIBUTING.md name paths that exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOMS = ("service", "worker", "glle_engine", "glle", "tests", "qa", "bench", "demo", "deploy", "docs", "openapi")
+PATH = re.compile(rf"`((?:{'|'.join(ROOMS)})/[\w./-]*)`")
+PAGES = ("ARCHITECTURE.md", "CONTRIBUTING.md")
+NAMED = {page: PATH.findall((ROOT / page).read_text(encoding="utf-8")) for page in PAGES}
+QUESTIONS = re.findall(r"^\| (.+\?) \| (.+) \|$", (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"), re.MULTILINE)
+
+
+@pytest.mark.parametrize(("page", "path"), [(page, path) for page, paths in NAMED.items() for path in sorted({*paths})])
+def test_named_paths_exist(page: str, path: str) -> None:
+    """Every path in backticks exists."""
+    assert (ROOT / path).exists(), f"{page} names {path}"
+
+
+@pytest.mark.parametrize(("question", "answer"), QUESTIONS)
+def test_each_answer_is_a_file_within_three_steps(question: str, answer: str) -> None:
+    """Every answer is a file that three steps reach: folder, folder, file."""
+    paths = PATH.findall(answer)
+    assert paths, question
+    for path in paths:
+        assert (ROOT / path).is_file(), path
+        assert path.count("/") <= 2, path
+
+
+def test_newcomers_have_twelve_questions_answered() -> None:
+    """The patterns still match the pages."""
+    assert len(QUESTIONS) >= 12
+    assert all(NAMED.values())
+
+
+def test_every_package_is_named_in_its_room() -> None:
+    """The table of rooms lists each package of each room."""
+    page = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    for room in ("service", "worker", "glle_engine", "glle"):
+        (row,) = re.findall(rf"^\| `{room}/` \| .*$", page, re.MULTILINE)
+        packages = {init.parent.name for init in (ROOT / room).glob("*/__init__.py")}
+        assert packages <= set(re.findall(r"`([\w.]+)`", row)), room

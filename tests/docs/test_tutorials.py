@@ -1,0 +1,128 @@
+"""README.md and the tutorials contain examples that run."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+import glle_engine
+from glle import Client
+from tests.system.conftest import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.system.conftest import Up
+
+mpl.use("Agg")
+TUTORIALS = ROOT / "docs" / "tutorials"
+URL = "http://127.0.0.1:8000"
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """Return the fenced code blocks of a page."""
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+
+
+def test_readme_fits_with_the_engine_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The second block needs no service."""
+    monkeypatch.chdir(tmp_path)
+    _, engine = blocks(ROOT / "README.md", "python")
+    names: dict[str, Any] = {}
+    exec(engine, names)  # noqa: S102 # the project's own page
+    assert names["draw"].embedding.shape == (2000, 2)
+    assert names["scale"] > 0
+
+
+def test_readme_draws_with_the_client(up: Up, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first block needs `make up`."""
+    from matplotlib import pyplot as plt  # noqa: PLC0415 # after the backend was chosen
+
+    monkeypatch.setenv("GLLE_URL", up.url)
+    client, _ = blocks(ROOT / "README.md", "python")
+    names: dict[str, Any] = {}
+    exec(client, names)  # noqa: S102 # the project's own page
+    assert names["posterior"].draw(7).shape == (5000, 2)
+    plt.close("all")
+
+
+def test_the_uncertainty_tutorial_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """All blocks of the page, one after the other, in one namespace."""
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    for block in blocks(TUTORIALS / "uncertainty.md", "python"):
+        exec(block, names)  # noqa: S102 # the project's own page
+    assert names["summary"].spread.shape == (1000,)
+    assert names["placed"].shape == (5, 2)
+    assert (tmp_path / "roll.npz").exists()
+
+
+ENGINE_PAGES = (
+    "explanation/neighbors.md", "explanation/posterior.md", "explanation/published.md", "reference/engine-api.md",
+    "reference/methods.md",
+)  # fmt: skip
+CLIENT_PAGES = ("index.md", "explanation/honesty.md", "reference/client.md", "reference/client-api.md")
+
+
+@pytest.mark.parametrize("page", ENGINE_PAGES)
+def test_first_examples_with_the_engine_run(page: str) -> None:
+    """The first block of the page, with the data that it assumes."""
+    names: dict[str, Any] = {"fit": glle_engine.fit, "X": glle_engine.manifolds.make("s_curve", 400, seed=0).X}
+    exec(blocks(ROOT / "docs" / page, "python")[0], names)  # noqa: S102 # the project's own page
+    assert {"posterior", "result"} & names.keys()
+
+
+@pytest.mark.parametrize("page", CLIENT_PAGES)
+def test_first_examples_with_the_client_run(up: Up, monkeypatch: pytest.MonkeyPatch, page: str) -> None:
+    """The first block of the page, with the posterior that it assumes."""
+    monkeypatch.setenv("GLLE_URL", up.url)
+    with Client() as client:
+        posterior = client.fit(client.synthetic("s_curve", 300), n_neighbors=10)
+        names: dict[str, Any] = {"posterior": posterior}
+        exec(blocks(ROOT / "docs" / page, "python")[0].replace(URL, up.url), names)  # noqa: S102 # its own page
+    assert page != "explanation/honesty.md" or names["combined"].shape == (300,)
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_the_curl_tutorial_runs(up: Up, tmp_path: Path) -> None:
+    """All blocks of the page as one script; every response has a status below 400."""
+    script = "\n".join(blocks(TUTORIALS / "curl.md", "sh"))
+    assert URL in script
+    script = script.replace(URL, up.url).replace("curl -s", "curl --fail -s")
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],  # noqa: S607 # the reader's own shell
+        cwd=tmp_path, env=dict(os.environ), capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert np.load(tmp_path / "draw.npy").shape == (600, 2)
+    assert np.load(tmp_path / "draws.npy").shape == (3, 8, 600, 2)
+    assert (tmp_path / "head.npy").stat().st_size == 1024
+    assert (tmp_path / "draws.csv").read_text().splitlines()[0] == "draw,scale,point,y1,y2"
+    assert (tmp_path / "comparison.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_readme_works_with_curl(up: Up, tmp_path: Path) -> None:
+    """Each line works with the ids that the lines before it returned."""
+    (block,) = blocks(ROOT / "README.md", "sh")
+    script = f"cd {ROOT}\n" + block.replace(URL, up.url).replace("-o draw.npy", f"-o {tmp_path}/draw.npy")
+    outputs: list[str] = []
+    for line in script.splitlines()[2:]:
+        command = line.replace("$URL", up.url)
+        for prefix, output in zip(("ds_", "post_"), outputs, strict=False):
+            (id_,) = re.findall(rf'"id": ?"({prefix}\w+)"', output)
+            command = command.replace(f"{prefix}...", id_)
+        done = subprocess.run(
+            ["bash", "-c", command],  # noqa: S607 # the reader's own shell
+            cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        outputs.append(done.stdout)
+    assert np.load(tmp_path / "draw.npy").shape == (300, 2)
