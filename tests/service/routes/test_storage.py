@@ -107,7 +107,7 @@ def test_a_posterior_of_a_store_that_is_away_is_fitted_again(
     assert stored.cache.objects.index.sums()[0] == 1
     draw = drawn(stored, asked.get(posterior + "/draws/0?wait=0"))
     before = asked.get(draw, headers=NPY).content
-    stored.cache._client.flushall()
+    stored.cache.client.flushall()
     away(stored, monkeypatch)
     assert asked.get(drawn(stored, asked.get(posterior + "/draws/0?wait=0")), headers=NPY).content == before
 

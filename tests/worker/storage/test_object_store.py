@@ -63,7 +63,7 @@ def rewritten(objects: ObjectStore, path: str, change: Callable[[bytes], bytes])
 def test_what_is_too_large_for_the_cache_is_stored(here: Stores, objects: ObjectStore) -> None:
     """It is put, got, looked at in parts, described and deleted as any other; nothing of it is left."""
     here.cache.put(KEY, {"a": 1}, LARGE)
-    assert here.cache._client.exists(KEY) == 0
+    assert here.cache.client.exists(KEY) == 0
     entry, view = here.cache.get(KEY), here.cache.view(KEY)
     assert same(entry, LARGE)
     assert same(view, LARGE)
@@ -77,7 +77,7 @@ def test_what_is_too_large_for_the_cache_is_stored(here: Stores, objects: Object
     assert here.cache.heads([KEY]) == [None]
     assert objects.index.sums() == (0, 0, 0)
     assert objects.bucket.paths() == []
-    assert list(here.cache._client.scan_iter("*")) == []
+    assert list(here.cache.client.scan_iter("*")) == []
 
 
 def test_without_a_store_the_refusal_names_it(stores: Stores) -> None:
@@ -93,9 +93,9 @@ def test_small_entries_of_a_large_job_go_past_the_cache(here: Stores, objects: O
     entries = {f"draw:post_a:{i}": Entry({"i": i}, {"x": np.full(50_000, float(i))}) for i in range(30)}
     here.cache.put_many(entries, here.cache.tier_by_size(12_000_000))
     keys = list(entries)
-    assert here.cache._client.exists(*keys) == 0
+    assert here.cache.client.exists(*keys) == 0
     assert [head and head["i"] for head in here.cache.heads(keys)] == list(range(30))
-    here.cache._client.flushall()
+    here.cache.client.flushall()
     assert [head and head["i"] for head in here.cache.heads([*keys, "draw:post_a:99"])] == [*range(30), None]
     for found in (here.cache.get_many(keys), here.cache.views(keys)):
         assert all(same(one, entry.arrays) for one, entry in zip(found, entries.values(), strict=True))
@@ -115,10 +115,10 @@ def test_what_is_forgotten_of_a_subject_is_gone_from_both(
         here.cache.put(f"draw:{subject}:2", {"a": 2}, {"x": np.arange(3.0)})
         assert here.cache.head(f"draw:{subject}:1") == {"a": 1}
     if is_evicted:
-        here.cache._client.flushall()
+        here.cache.client.flushall()
     here.cache.forget("post_a")
     assert [path.partition("/")[0] for path in objects.bucket.paths()] == ["post_b"]
-    assert not [key for key in here.cache._client.scan_iter("*") if b"post_a" in key]
+    assert not [key for key in here.cache.client.scan_iter("*") if b"post_a" in key]
     assert same(here.cache.get("draw:post_b:1"), LARGE)
 
 
@@ -126,9 +126,9 @@ def test_what_is_kept_in_both_comes_back_into_the_cache(here: Stores) -> None:
     """After it was evicted, one read puts it there again."""
     arrays = {"x": np.arange(5.0)}
     here.cache.put("posterior:post_a", {"head": 1}, arrays, "both")
-    here.cache._client.flushall()
+    here.cache.client.flushall()
     assert same(here.cache.get("posterior:post_a"), arrays)
-    assert here.cache._client.exists("posterior:post_a") == 1
+    assert here.cache.client.exists("posterior:post_a") == 1
 
 
 @pytest.mark.parametrize("change", [lambda raw: raw[:-9], lambda raw: raw[:500_000] + b"\0" + raw[500_001:]])
@@ -169,7 +169,7 @@ def test_an_object_that_vanished_counts_as_evicted(here: Stores, objects: Object
         (stored,) = objects.find([KEY])
         assert stored is not None
         objects.bucket.remove(stored.path)
-        here.cache._client.flushall()
+        here.cache.client.flushall()
         assert ask(KEY) is None
         assert here.cache.contains([KEY]) == [False]
 
@@ -192,7 +192,7 @@ def test_what_has_expired_is_not_there_and_is_swept(
     later = SimpleNamespace(time=lambda: time.time() + here.settings.cache_ttl + 1)
     for module in ("storage.object_store.index", "operations.store_sweep"):
         monkeypatch.setattr(f"worker.{module}.time", later)
-    here.cache._client.flushall()
+    here.cache.client.flushall()
     assert here.cache.get(KEY) is None
     assert objects.index.overdue() == 1
     monkeypatch.setattr("worker.operations.store_sweep._is_there", lambda *_: True)
@@ -273,9 +273,9 @@ def test_what_another_version_indexed_is_not_there_and_not_swept(here: Stores, o
     here.cache.put(KEY, {}, LARGE)
     (stored,) = objects.find([KEY])
     assert stored is not None
-    other = stored.told().replace('"layout": 1', '"layout": 2')
+    other = stored.to_json().replace('"layout": 1', '"layout": 2')
     here.client.hset("glle:stored:post_a", KEY, other)
-    here.cache._client.flushall()
+    here.cache.client.flushall()
     assert here.cache.get(KEY) is None
     assert sweep(here, objects, orphans=True, age=-1).orphans == 0
     assert objects.bucket.paths() == [stored.path]
