@@ -50,7 +50,7 @@ def away(stored: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
         raise OSError(5, "geheim")
 
     assert stored.cache.objects is not None
-    monkeypatch.setattr(stored.cache.objects.bucket, "_there", fail)
+    monkeypatch.setattr(stored.cache.objects.bucket, "_connect", fail)
 
 
 def test_a_store_that_is_away_is_503_and_then_as_before(

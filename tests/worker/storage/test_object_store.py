@@ -157,7 +157,7 @@ def test_an_object_that_is_torn_later_on_breaks_a_view_off(
     view = here.cache.view(KEY)
     assert view is not None
     np.testing.assert_array_equal(np.asarray(view.arrays["x"][:9]), LARGE["x"][:9])
-    with pytest.raises(ProblemError, match="while it was read"):
+    with pytest.raises(ProblemError, match="during its read"):
         np.asarray(view.arrays["x"][-9:])
     assert here.cache.contains([KEY]) == [False]
 
@@ -226,12 +226,12 @@ def test_a_store_that_fails_is_told_and_loses_nothing(
     """Reads are 503, a deletion is kept in mind, what the cache has goes on; then it is as before."""
     here.cache.put(KEY, {}, LARGE)
     here.cache.put("posterior:post_a", {}, {"x": np.arange(5.0)}, "both")
-    there = objects.bucket._there
+    there = objects.bucket._connect
 
     def away() -> Any:
         raise PermissionError("secret")
 
-    monkeypatch.setattr(objects.bucket, "_there", away)
+    monkeypatch.setattr(objects.bucket, "_connect", away)
     monkeypatch.setattr(backend, "REST_SECONDS", 0.0)
     monkeypatch.setattr(store, "WAITS", (0.0,))
     for ask in (here.cache.get, lambda key: here.cache.put(key, {}, LARGE)):
@@ -244,7 +244,7 @@ def test_a_store_that_fails_is_told_and_loses_nothing(
     here.cache.delete("posterior:post_a")
     assert here.cache.get("posterior:post_a") is None
     assert objects.index.sums()[2] == 1
-    monkeypatch.setattr(objects.bucket, "_there", there)
+    monkeypatch.setattr(objects.bucket, "_connect", there)
     assert same(here.cache.get(KEY), LARGE)
     sweep(here, objects, orphans=False)
     assert objects.index.sums()[2] == 0
@@ -253,7 +253,7 @@ def test_a_store_that_fails_is_told_and_loses_nothing(
 
 def test_a_write_is_tried_again(here: Stores, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that was away for a moment costs the moment, not the job."""
-    there = objects.bucket._there
+    there = objects.bucket._connect
     failing = iter([True, True])
 
     def sometimes() -> Any:
@@ -261,7 +261,7 @@ def test_a_write_is_tried_again(here: Stores, objects: ObjectStore, monkeypatch:
             raise OSError
         return there()
 
-    monkeypatch.setattr(objects.bucket, "_there", sometimes)
+    monkeypatch.setattr(objects.bucket, "_connect", sometimes)
     monkeypatch.setattr(backend, "REST_SECONDS", 0.0)
     monkeypatch.setattr(store, "WAITS", (0.0, 0.0))
     here.cache.put(KEY, {}, LARGE)
@@ -306,7 +306,11 @@ def test_the_store_has_an_end(settings: Settings, tmp_path: Path, stores: Stores
 
 @pytest.mark.parametrize(
     ("url", "told"),
-    [("nonsense://x", "no URL"), ("s3://key:pass@bucket", "has a password"), ("smb://host/x", "docs/storage.md")],
+    [
+        ("nonsense://x", "no fsspec URL"),
+        ("s3://key:pass@bucket", "has a password"),
+        ("smb://host/x", "docs/storage.md"),
+    ],
 )
 def test_a_url_that_cannot_be_used_is_refused_at_the_start(url: str, told: str) -> None:
     """With what to do, and without the password."""
