@@ -83,6 +83,6 @@ def stores(settings: Settings) -> Iterator[Stores]:
 
     connected = Stores.connect(settings)
     connected.client.flushall()
-    connected.cache._client.flushall()
+    connected.cache.client.flushall()
     yield connected
     connected.close()

@@ -92,7 +92,7 @@ def stores(_served: tuple[Stores, FastAPI, httpx.Client]) -> Stores:
     app.state.metrics.take()
     stores.counts.clear()
     stores.client.flushall()
-    stores.cache._client.flushall()
+    stores.cache.client.flushall()
     shutil.rmtree(stores.settings.data_dir, ignore_errors=True)
     stores.keys._look_again = 0.0  # the file is gone with the folder
     return stores

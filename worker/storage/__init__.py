@@ -1,5 +1,4 @@
 """Storage of data sets and posteriors: files on disk, the array cache in Redis, the object store behind it.
 
-May import `base`, `records`, `tenancy`, `observability` and `connections`. Start with `datasets`, then `array_cache` and
-`tiered_cache`.
+May import `base`, `records`, `tenancy`, `observability` and `connections`. Start with `datasets` and `array_cache`.
 """

@@ -1,10 +1,14 @@
-"""The array cache: named arrays with a small head, published whole or not at all.
+"""Array cache: named arrays with JSON metadata, visible completely or not at all.
 
-A value is one Redis hash, so it is evicted and expires as one: field `head` (JSON: the caller's meta, the
-arrays' names, dtypes and shapes) and fields `0`, `1`, ... with the arrays' bytes, one after the other and cut into
-pieces of 1 MB (larger pieces were slower, and past 512 MB a server hangs up). A small one is written in one
-transaction; a larger one under a temporary key, renamed by one script that counts the pieces: a reader sees all of it
-or none. The temporary key `{key}:tmp:...` has its key in braces, so that both lie on one server of a cluster.
+An entry is one Redis hash, so Redis evicts it as a whole. Field `head` is JSON: the caller's metadata, and the arrays'
+names, dtypes and shapes. Fields `0`, `1`, ... are the arrays' concatenated bytes in pieces of 1 MB (larger pieces were
+slower, and a server disconnects at 512 MB). A small entry is written in one transaction. A larger one is written under
+the temporary key `{key}:tmp:...`, and one script counts its pieces and renames it. The braces put both keys on one
+server of a cluster.
+
+The index of a subject, a posterior or a data set, lists the keys `<kind>:<subject>:...`, so that `forget` need not scan
+all keys. It is created before the subject's first entry, so it is complete. An evicted index is not created again;
+`forget` then scans all keys.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ import math
 import re
 import secrets
 from collections import defaultdict
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,9 +36,9 @@ if TYPE_CHECKING:
     from worker.observability.counters import Counters
 
 PIECE = 2**20
-_LAYOUT = 2  # the arrays' bytes without a break between them; layout 1 began a piece with each array
-_FIRST = ["head", "0"]  # most values are one piece: one round trip
-TEMPORARY_SECONDS = 120  # an unfinished value of a killed writer
+_LAYOUT = 2  # concatenated arrays; in layout 1 each array began a piece
+_FIRST = ["head", "0"]  # one round trip, because most entries are one piece
+TEMPORARY_SECONDS = 120  # lifetime of a killed writer's entry
 
 _PUBLISH = """
 if redis.call('HLEN', KEYS[1]) ~= tonumber(ARGV[1]) then
@@ -45,13 +50,13 @@ redis.call('RENAME', KEYS[1], KEYS[2])
 return 1
 """
 
-MOST_INDEXED = 100_000  # keys of an index; one of more is given up, or it would take the room of what it names
-TOGETHER = 1000
-_SUBJECT = re.compile(r"(?:v\d+:)?[^:]+:([^:]+):")  # in a key, which may begin with the version of its format
-_NOBODY = ""  # a set has to have a member
+MOST_INDEXED = 100_000  # keys of an index; a larger one is dropped, because it takes the room of its entries
+SCANNED = 1000  # keys of one command
+_SUBJECT = re.compile(r"(?:v\d+:)?[^:]+:([^:]+):")  # in a key, which may begin with its schema
+_PLACEHOLDER = ""  # a set needs a member
 
-# KEYS: an index. ARGV: seconds it is kept, most keys, then keys.
-_NOTE = """
+# KEYS: an index. ARGV: its lifetime in seconds, the largest number of keys, then keys.
+_ADD_TO_INDEX = """
 if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
 redis.call('SADD', KEYS[1], unpack(ARGV, 3))
 redis.call('EXPIRE', KEYS[1], ARGV[1])
@@ -61,83 +66,83 @@ return 1
 
 
 class ArrayCache:
-    """Reads and writes entries.
+    """Cache of entries in one Redis.
 
     Parameters
     ----------
     client
         The cache's Redis, bytes in and out.
     budget
-        Bytes the server may hold; an entry of more than half is refused before it evicts everything else.
+        Bytes of the server; an entry of more than half is refused, because it would evict all others.
     ttl
-        Seconds an entry is kept when space allows.
+        Lifetime of an entry in seconds, if space allows.
     counts
-        Where what is found and what is not is counted; None: nowhere.
+        Counters of hits and misses, or None.
 
     """
 
     def __init__(self, client: redis.Redis, *, budget: int, ttl: int, counts: Counters | None = None) -> None:
-        self._client = client
-        self._counts = counts
+        self.client = client
         self.budget = budget
+        self._counts = counts
         self._ttl = ttl
-        self._index = CacheIndex(client, ttl)
 
-    def check_size(self, nbytes: int, what: str) -> None:
-        """Raise the problem ``cache-too-small`` when `nbytes` are more than half of the budget."""
+    def check_size(self, nbytes: int, name: str) -> None:
+        """Raise ``cache-too-small`` if `nbytes` exceed half of the budget; `name` begins the detail."""
         if nbytes > self.budget // 2:
             raise refuse(
                 "cache-too-small",
                 422,
-                f"{what} takes {nbytes:,} bytes; the cache of {self.budget:,} bytes allows half of that.",
+                f"{name} takes {nbytes:,} bytes; the cache of {self.budget:,} bytes allows half of that.",
                 "Ask for less at a time, raise GLLE_CACHE_BYTES and the cache server's memory, or set GLLE_STORE_URL.",
                 bytes=nbytes,
                 allowed=self.budget // 2,
             )
 
     def put(self, key: str, meta: dict[str, Any], arrays: Mapping[str, Array]) -> None:
-        """Write an entry; readers see it when it is complete.
+        """Write an entry.
 
         Raises
         ------
         ProblemError
-            ``cache-too-small``: larger than half the budget, or evicted while it was being written.
+            ``cache-too-small``: larger than half the budget, or evicted during the write.
 
         """
         self.put_many({key: Entry(meta, dict(arrays))})
 
     def put_many(self, entries: Mapping[str, Entry]) -> None:
-        """Write entries, each as `put` does; the small ones of them in one round trip."""
+        """Write entries, the small ones in one round trip; raises as `put`."""
         large: list[tuple[str, str, str, list[bytes | memoryview]]] = []
-        with self._client.pipeline(transaction=True) as together:
-            self._index.note(together, entries)
+        with self.client.pipeline(transaction=True) as pipeline:
+            self._add_to_indexes(pipeline, entries)
             for key, entry in entries.items():
-                whole = [np.asarray(array, order="C") for array in entry.arrays.values()]
-                size = sum(array.nbytes for array in whole)
+                arrays = [np.asarray(array, order="C") for array in entry.arrays.values()]
+                size = sum(array.nbytes for array in arrays)
                 self.check_size(size, key)
                 generation = secrets.token_hex(8)
-                kinds = [[name, array.dtype.str, array.shape] for name, array in zip(entry.arrays, whole, strict=True)]
-                told = {"layout": _LAYOUT, "meta": entry.meta, "arrays": kinds, "generation": generation}
-                head = json.dumps(told, allow_nan=False)
-                pieces = list(_pieces(whole))
+                kinds = [[name, array.dtype.str, array.shape] for name, array in zip(entry.arrays, arrays, strict=True)]
+                head = json.dumps(
+                    {"layout": _LAYOUT, "meta": entry.meta, "arrays": kinds, "generation": generation}, allow_nan=False
+                )
+                pieces = list(_pieces(arrays))
                 if size > PIECE:
                     large.append((key, f"{{{key}}}:tmp:{generation}", head, pieces))
                     continue
                 fields: dict[Any, Any] = {str(number): piece for number, piece in enumerate(pieces)}
-                together.unlink(key)  # what is there may have more pieces
-                together.hset(key, mapping={**fields, "head": head})
-                together.expire(key, self._ttl)
-            together.execute()
-        for one in large:
-            self._put_alone(*one)
+                pipeline.unlink(key)  # the previous entry may have more pieces
+                pipeline.hset(key, mapping={**fields, "head": head})
+                pipeline.expire(key, self._ttl)
+            pipeline.execute()
+        for item in large:
+            self._put_large(*item)
 
-    def _put_alone(self, key: str, temporary: str, head: str, pieces: list[bytes | memoryview]) -> None:
-        """Write a large entry piece by piece, and publish it when it is whole."""
-        self._client.hset(temporary, "head", head)
-        self._client.expire(temporary, TEMPORARY_SECONDS)
+    def _put_large(self, key: str, temporary: str, head: str, pieces: list[bytes | memoryview]) -> None:
+        """Write a large entry piece by piece, then publish it."""
+        self.client.hset(temporary, "head", head)
+        self.client.expire(temporary, TEMPORARY_SECONDS)
         for number, piece in enumerate(pieces):
-            self._client.hset(temporary, str(number), piece)  # sent uncopied
-        if not self._publish(temporary, key, len(pieces) + 1):
+            self.client.hset(temporary, str(number), piece)  # sent uncopied
+        if not self.client.eval(_PUBLISH, 2, temporary, key, len(pieces) + 1, self._ttl):
             raise refuse(
                 "cache-too-small",
                 422,
@@ -145,43 +150,38 @@ class ArrayCache:
                 "Raise GLLE_CACHE_BYTES and the cache server's memory, or run fewer jobs at once.",
             )
 
-    def _publish(self, temporary: str, key: str, fields: int) -> bool:
-        """Give a value its name, if all its fields are there."""
-        return bool(self._client.eval(_PUBLISH, 2, temporary, key, fields, self._ttl))
-
     def head(self, key: str) -> dict[str, Any] | None:
-        """Return an entry's meta without its arrays, or None."""
-        raw = self._client.hget(key, "head")
-        return None if raw is None else dict(json.loads(raw)["meta"])
+        """Return an entry's metadata without its arrays, or None."""
+        return self.heads([key])[0]
 
     def heads(self, keys: list[str]) -> list[dict[str, Any] | None]:
-        """Return the metas of entries in one round trip, each as `head` does."""
-        with self._client.pipeline(transaction=False) as together:
+        """Return the metadata of entries in one round trip, each as `head` does."""
+        with self.client.pipeline(transaction=False) as pipeline:
             for key in keys:
-                together.hget(key, "head")
-            found = together.execute()
-        return [None if raw is None else dict(json.loads(raw)["meta"]) for raw in found]
+                pipeline.hget(key, "head")
+            replies = pipeline.execute()
+        return [None if raw is None else dict(json.loads(raw)["meta"]) for raw in replies]
 
     def get(self, key: str) -> Entry | None:
-        """Return an entry, its arrays perhaps read-only, or None when it is not (wholly) there."""
-        return self._entry(key, self._client.hmget(key, _FIRST))
+        """Return an entry, its arrays perhaps read-only, or None if a part is missing."""
+        return self._entry(key, self.client.hmget(key, _FIRST))
 
     def get_many(self, keys: list[str]) -> list[Entry | None]:
-        """Return entries, each as `get` does; those that are one piece in one round trip."""
-        with self._client.pipeline(transaction=False) as together:
+        """Return entries, each as `get` does; those of one piece in one round trip."""
+        with self.client.pipeline(transaction=False) as pipeline:
             for key in keys:
-                together.hmget(key, _FIRST)
-            return [self._entry(key, found) for key, found in zip(keys, together.execute(), strict=True)]
+                pipeline.hmget(key, _FIRST)
+            return [self._entry(key, reply) for key, reply in zip(keys, pipeline.execute(), strict=True)]
 
-    def _entry(self, key: str, found: list[Any]) -> Entry | None:
-        entry = self._put_together(key, found)
+    def _entry(self, key: str, reply: list[Any]) -> Entry | None:
+        entry = self._assemble(key, reply)
         if self._counts is not None:
             self._counts.add("cache_reads", "server", "miss" if entry is None else "hit")
         return entry
 
-    def _put_together(self, key: str, found: list[Any]) -> Entry | None:
-        """Put an entry together from its head and first piece, and the others, which are read now."""
-        raw, first = found
+    def _assemble(self, key: str, reply: list[Any]) -> Entry | None:
+        """Build an entry from its head and first piece; read the other pieces."""
+        raw, first = reply
         if raw is None:
             return None
         head = json.loads(raw)
@@ -191,7 +191,7 @@ class ArrayCache:
         number, rest = 1, memoryview(first or b"")
         for name, dtype, shape in head["arrays"]:
             size = np.dtype(dtype).itemsize * math.prod(shape)
-            if size <= len(rest):  # as it came, uncopied
+            if size <= len(rest):  # uncopied
                 arrays[name] = np.frombuffer(rest[:size], dtype).reshape(shape)
                 rest = rest[size:]
                 continue
@@ -199,49 +199,65 @@ class ArrayCache:
             view = _bytes(array)
             while view:
                 if not rest:
-                    piece = self._client.hget(key, str(number)) if first is not None else None
-                    if not isinstance(piece, bytes):  # None: evicted
+                    piece = self.client.hget(key, str(number)) if first is not None else None
+                    if not isinstance(piece, bytes):  # evicted
                         return None
                     number, rest = number + 1, memoryview(piece)
-                taken = min(len(view), len(rest))
-                view[:taken] = rest[:taken]
-                view, rest = view[taken:], rest[taken:]
-        # Overwritten while it was read: the pieces may be of two generations.
-        if number > 1 and self._client.hget(key, "head") != raw:
+                length = min(len(view), len(rest))
+                view[:length] = rest[:length]
+                view, rest = view[length:], rest[length:]
+        # Overwritten during the read: the pieces may be of two generations.
+        if number > 1 and self.client.hget(key, "head") != raw:
             return None
         return Entry(head["meta"], arrays)
 
     def contains(self, keys: list[str]) -> list[bool]:
-        """Say for each key whether it is there."""
-        with self._client.pipeline(transaction=False) as pipeline:
+        """Return for each key whether it has an entry."""
+        with self.client.pipeline(transaction=False) as pipeline:
             for key in keys:
                 pipeline.exists(key)
-            return [bool(found) for found in pipeline.execute()]
+            return [bool(count) for count in pipeline.execute()]
 
     def delete(self, key: str) -> None:
-        """Forget an entry, if it is there."""
-        self._client.unlink(key)
+        """Remove an entry, if it exists."""
+        self.client.unlink(key)
 
     def create_index(self, subject: str) -> None:
-        """Know from now on by name what is cached about a subject; nothing is yet."""
-        self._index.create(subject)
+        """Create the index of a subject that has no entries yet."""
+        with self.client.pipeline() as pipeline:
+            pipeline.sadd(_index(subject), _PLACEHOLDER)
+            pipeline.expire(_index(subject), self._ttl)
+            pipeline.execute()
+
+    def _add_to_indexes(self, pipeline: Pipeline, keys: Iterable[str]) -> None:
+        """Add keys to the indexes of their subjects, within a pipeline."""
+        by_subject: defaultdict[str, list[str]] = defaultdict(list)
+        for key in keys:
+            if (match := _SUBJECT.match(key)) is not None:
+                by_subject[match[1]].append(key)
+        for subject, members in by_subject.items():
+            pipeline.eval(_ADD_TO_INDEX, 1, _index(subject), str(self._ttl), str(MOST_INDEXED), *members)
 
     def forget(self, subject: str) -> None:
-        """Forget every entry about a subject: each whose key is `<kind>:<subject>:...`."""
-        self._index.forget(subject)
+        """Remove a subject's index and all its entries, whose keys are `<kind>:<subject>:...`."""
+        members = {text(raw) for raw in self.client.smembers(_index(subject))}
+        keys = members - {_PLACEHOLDER} if members else self.client.scan_iter(match=f"*:{subject}:*", count=SCANNED)
+        remaining = iter(keys)
+        while batch := list(islice(remaining, SCANNED)):
+            self.client.unlink(*batch)
+        self.client.unlink(_index(subject))
 
     def close(self) -> None:
         """Close the connections."""
-        self._client.close()
-
-    @property
-    def client(self) -> redis.Redis:
-        """The server itself, for who looks at its health."""
-        return self._client
+        self.client.close()
 
     def info(self) -> dict[str, Any]:
-        """Return what the server says of itself; raise a `redis.RedisError` unless it answers."""
-        return dict(self._client.info())
+        """Return the server's INFO; raises `redis.RedisError`."""
+        return dict(self.client.info())
+
+
+def _index(subject: str) -> str:
+    return f"keys:{subject}"
 
 
 def _bytes(array: Array) -> memoryview:
@@ -250,78 +266,20 @@ def _bytes(array: Array) -> memoryview:
 
 
 def _pieces(arrays: list[Array]) -> Iterator[bytes | memoryview]:
-    """Cut the bytes of arrays, one after the other, into pieces; what lies within one array is not copied."""
-    begun = b""
+    """Cut the concatenated bytes of arrays into pieces; a piece within one array is not copied."""
+    partial = b""
     for array in arrays:
         view = _bytes(array)
-        if begun:
-            missing = PIECE - len(begun)
-            begun, view = begun + view[:missing], view[missing:]
-            if len(begun) == PIECE:
-                yield begun
-                begun = b""
+        if partial:
+            missing = PIECE - len(partial)
+            partial, view = partial + view[:missing], view[missing:]
+            if len(partial) == PIECE:
+                yield partial
+                partial = b""
         while len(view) >= PIECE:
             yield view[:PIECE]
             view = view[PIECE:]
         if view:
-            begun = bytes(view)
-    if begun:
-        yield begun
-
-
-class CacheIndex:
-    """The keys of the array cache by subject.
-
-    Parameters
-    ----------
-    client
-        The cache's Redis.
-    ttl
-        Seconds an entry is kept: an index is kept as long after its last entry.
-
-    """
-
-    def __init__(self, client: redis.Redis, ttl: int) -> None:
-        self._client = client
-        self._ttl = ttl
-
-    def create(self, subject: str) -> None:
-        """Begin the index of a subject about which there is nothing yet."""
-        with self._client.pipeline() as together:
-            together.sadd(_index(subject), _NOBODY)
-            together.expire(_index(subject), self._ttl)
-            together.execute()
-
-    def note(self, pipeline: Pipeline, keys: Iterable[str]) -> None:
-        """Have a pipeline note keys that it, or something after it, writes."""
-        of: defaultdict[str, list[str]] = defaultdict(list)
-        for key in keys:
-            if (found := _SUBJECT.match(key)) is not None:
-                of[found[1]].append(key)
-        for subject, its in of.items():
-            pipeline.eval(_NOTE, 1, _index(subject), str(self._ttl), str(MOST_INDEXED), *its)
-
-    def forget(self, subject: str) -> None:
-        """Unlink everything about a subject, and its index."""
-        found = {text(raw) for raw in self._client.smembers(_index(subject))}
-        keys = (
-            sorted(found - {_NOBODY})
-            if found
-            else map(text, self._client.scan_iter(match=f"*:{subject}:*", count=TOGETHER))
-        )
-        self._unlink(keys)
-        self._client.unlink(_index(subject))
-
-    def _unlink(self, keys: Iterable[str]) -> None:
-        some: list[str] = []
-        for key in keys:
-            some.append(key)
-            if len(some) == TOGETHER:
-                self._client.unlink(*some)
-                some.clear()
-        if some:
-            self._client.unlink(*some)
-
-
-def _index(subject: str) -> str:
-    return f"keys:{subject}"
+            partial = bytes(view)
+    if partial:
+        yield partial

@@ -1,4 +1,4 @@
-"""Fitted posteriors: a small record that nothing evicts, and the arrays in the cache."""
+"""Fitted posteriors: records in the queue's Redis, arrays in the cache."""
 
 from __future__ import annotations
 
@@ -22,33 +22,31 @@ if TYPE_CHECKING:
     from worker.storage.tiered_cache import TieredCache
 
 _INDEX = "glle:posteriors"
-ARRAYS = "arrays_sha256"  # the member of a provenance, and of a cached entry, that names the bits of the arrays
+ARRAYS = "arrays_sha256"  # member of a provenance and of a cached entry: the digest of the arrays
 
 
 @dataclass(frozen=True, kw_only=True)
 class PosteriorRecord:
-    """What is kept of a posterior.
+    """Record of a posterior.
 
     Parameters
     ----------
     spec
-        The full specification, every parameter with its value.
+        Full specification, with the value of every parameter.
     diagnostics
-        What the fit found out: figures, and notes in words.
+        Figures and notes of the fit.
     eigenvalues
-        The bottom of the spectrum at the mean weights, the constant's left out.
-    seconds
-        Time of the fit.
-    stages
-        The same by stage; empty in records of before it was told.
+        Bottom of the spectrum at the mean weights, without the constant eigenvector's.
+    seconds, stages
+        Duration of the fit, and by stage; early records have no stages.
     arrays
-        Shape and dtype of every array by name.
+        Shape and dtype of each array.
     nbytes
         Bytes of the arrays in the cache.
     name, tags
-        What users call it.
+        Labels.
     provenance
-        Versions and machine: what a replay needs.
+        Versions and machine, for a replay.
 
     """
 
@@ -72,52 +70,52 @@ class PosteriorRecord:
 
     @property
     def numbers(self) -> str:
-        """The version of the engine's numbers that it has."""
+        """Numerics version of the fit."""
         return self.provenance.get("numbers", FIRST_NUMBERS)
 
     @property
     def arrays_sha256(self) -> str | None:
-        """The digest of the fitted arrays (`PosteriorStore.cache`); None in records of before it was recorded."""
+        """Digest of the fitted arrays (`PosteriorStore.cache`); None in early records."""
         return self.provenance.get(ARRAYS)
 
     @property
     def arrays_id(self) -> str:
-        """The name of its arrays in the cache keys of draws: the id, and the digest where it is known."""
+        """Name of the arrays in the cache keys of draws: the id, and the digest if there is one."""
         return self.id if self.arrays_sha256 is None else f"{self.id}:{self.arrays_sha256[:DIGEST]}"
 
     @property
     def state(self) -> str:
-        """A name that changes with its content: an id that was deleted may be fitted again."""
+        """Name of the content, which differs after a deletion and a new fit of the same id."""
         return f"{self.arrays_id} {self.created}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as a JSON-able dictionary."""
+        """Return a JSON-able dictionary."""
         return asdict(self)
 
 
 def record_of(id_: str, raw: str | bytes) -> PosteriorRecord:
-    """Return a record as it was written; raises as `worker.base.versions.load_record`."""
-    return load_record(f"The record of posterior {id_}", raw, lambda told: PosteriorRecord(**told))
+    """Parse a stored record; raises as `worker.base.versions.load_record`."""
+    return load_record(f"The record of posterior {id_}", raw, lambda record: PosteriorRecord(**record))
 
 
 def calibration_of(id_: str, raw: str | bytes) -> dict[str, Any]:
-    """Return a calibration as it was written; raises as `worker.base.versions.load_record`."""
+    """Parse a stored calibration; raises as `worker.base.versions.load_record`."""
     return load_record(f"The calibration of posterior {id_}", raw, dict)
 
 
 class PosteriorStore:
-    """Keeps records in the queue's Redis and arrays in the cache, or behind it.
+    """Store of posteriors.
 
     Parameters
     ----------
     client
-        The queue's Redis.
+        The queue's Redis, for the records.
     cache
-        The array cache.
+        The cache of the arrays.
     tenant
-        Whose posteriors are seen; None sees everyone's by their ids, and lists the default tenant's.
+        Tenant whose posteriors are visible; None: all by id, and a list of the default tenant's.
     most
-        Posteriors that the tenant may have; 0: any number.
+        Quota of the tenant; 0: no limit.
 
     """
 
@@ -128,64 +126,57 @@ class PosteriorStore:
         self._most = most
 
     def of(self, tenant: str, most: int = 0) -> Self:
-        """Return the same store as a tenant sees it."""
+        """Return a tenant's view of the store."""
         return type(self)(self._client, self._cache, tenant, most)
 
     def require_room(self) -> None:
-        """Refuse the fit of a new posterior where the tenant has as many as it may.
+        """Raise ``quota-exceeded`` if the tenant has no room for a new posterior.
 
-        Fits at the same time may each pass: there are at most as many more as jobs that may run.
-
-        Raises
-        ------
-        ProblemError
-            ``quota-exceeded``.
-
+        Concurrent fits may all pass, so the quota can be exceeded by the number of running jobs.
         """
         if self._most and self._client.zcard(tenant_key(_INDEX, self._tenant or DEFAULT)) >= self._most:
             raise too_many_posteriors(self._tenant, self._most)
 
     def cache(self, id_: str, posterior: Posterior, seconds: float = 0.0) -> str:
-        """Write a posterior's arrays (again, after they were evicted); return their digest.
+        """Cache a posterior's arrays; return their digest.
 
         Parameters
         ----------
         seconds
-            The time of its fit.
+            Duration of the fit.
 
         Raises
         ------
         ProblemError
-            ``other-bits``: its record is of a fit with other arrays. Nothing is written, so that an id never has two
-            contents.
+            ``other-bits``: the recorded digest differs. Nothing is written, so that an id never has two contents.
 
         """
         head, arrays = posterior.head(), posterior.arrays()
-        found = content_sha256({}, arrays)
+        sha256 = content_sha256({}, arrays)
         record = self.get(id_)
-        if record is not None and record.arrays_sha256 not in {None, found}:
+        if record is not None and record.arrays_sha256 not in {None, sha256}:
             raise refuse(
                 "other-bits",
                 409,
-                f"Posterior {id_} was evicted, and its fit has other bits on the worker that repeated it.",
+                f"Posterior {id_} was evicted, and the repeated fit on this worker has other bits.",
                 f"Delete it (DELETE /v1/posteriors/{id_}) and fit it again. `glle doctor` compares the workers.",
                 posterior=id_,
                 recorded=record.arrays_sha256,
-                found=found,
+                found=sha256,
             )
-        keep = self._cache.tier_by_cost(seconds, sum(array.nbytes for array in arrays.values()))
-        metadata = {"head": head, "sha256": content_sha256({**head, ARRAYS: found}, {}), ARRAYS: found}
-        self._cache.put(_cache_key(id_), metadata, arrays, keep)
-        return found
+        tier = self._cache.tier_by_cost(seconds, sum(array.nbytes for array in arrays.values()))
+        meta = {"head": head, "sha256": content_sha256({**head, ARRAYS: sha256}, {}), ARRAYS: sha256}
+        self._cache.put(_cache_key(id_), meta, arrays, tier)
+        return sha256
 
     def record(self, record: PosteriorRecord, while_running: str | None = None) -> bool:
-        """Write a record; one that is known stays as it is. Return whether there is one now.
+        """Write a record unless there is one; return whether there is one now.
 
         Parameters
         ----------
         while_running
-            The key of its job's record: nothing is written unless that one runs. A posterior is deleted with the job
-            that would bring it back.
+            Key of the job's record. Nothing is written unless the job runs, because a deleted posterior's job, which
+            would write it again, is deleted with it.
 
         """
 
@@ -204,14 +195,14 @@ class PosteriorStore:
         if is_new:
             self._cache.create_index(record.id)
         watched = [_key(record.id)] if while_running is None else [_key(record.id), while_running]
-        # Done again if one of them changed meanwhile.
-        is_there = bool(self._client.transaction(write, *watched, value_from_callable=True))  # type: ignore[arg-type] # of a callable with a value
-        if is_new and not is_there:
+        # Repeated if one of them changes meanwhile.
+        exists = bool(self._client.transaction(write, *watched, value_from_callable=True))  # type: ignore[arg-type] # of a callable with a value
+        if is_new and not exists:
             self._cache.forget(record.id)
-        return is_there
+        return exists
 
     def rename(self, id_: str, changes: dict[str, Any]) -> PosteriorRecord:
-        """Change name and tags, as `worker.records.labels.with_labels` does, and return the record; raises as `fetch`."""
+        """Change name and tags (`worker.records.labels.with_labels`); return the record; raises as `fetch`."""
 
         def change(pipeline: redis.client.Pipeline) -> PosteriorRecord:
             record = with_labels(self.fetch(id_), changes)
@@ -219,19 +210,19 @@ class PosteriorStore:
             pipeline.set(_key(id_), dump_record(record.to_dict()))
             return record
 
-        # Done again if the record changed meanwhile.
-        found = self._client.transaction(change, _key(id_), value_from_callable=True)  # type: ignore[arg-type] # of a callable with a value
-        assert isinstance(found, PosteriorRecord)
-        return found
+        # Repeated if the record changes meanwhile.
+        record = self._client.transaction(change, _key(id_), value_from_callable=True)  # type: ignore[arg-type] # of a callable with a value
+        assert isinstance(record, PosteriorRecord)
+        return record
 
     def get(self, id_: str) -> PosteriorRecord | None:
         """Return the record, or None."""
         raw = self._client.get(_key(id_))
-        found = None if raw is None else record_of(id_, raw)
-        return found if found is not None and self._tenant in {None, found.tenant} else None
+        record = None if raw is None else record_of(id_, raw)
+        return record if record is not None and self._tenant in {None, record.tenant} else None
 
     def exists(self, id_: str) -> bool:
-        """Say whether there is a record."""
+        """Return whether there is a record of any tenant."""
         return bool(self._client.exists(_key(id_)))
 
     def fetch(self, id_: str) -> PosteriorRecord:
@@ -254,9 +245,9 @@ class PosteriorStore:
         return record
 
     def listed(self, before: str | None = None) -> Iterator[tuple[str, PosteriorRecord | None]]:
-        """Yield (cursor, record) from the newest on, or from the one after the cursor `before`; 100 in two round trips.
+        """Yield (cursor, record or None if deleted) from the newest on, or from the one after the cursor `before`.
 
-        None in place of a record that is gone.
+        A hundred records take two round trips.
         """
         index = tenant_key(_INDEX, self._tenant or DEFAULT)
         upper = "+" if before is None else f"({before}"
@@ -268,24 +259,24 @@ class PosteriorStore:
             upper = f"({members[-1]}"
 
     def newest(self, before: str | None = None) -> Iterator[tuple[str, PosteriorRecord]]:
-        """Yield (cursor, record) as `listed` does, without the records that are gone."""
+        """Yield (cursor, record) as `listed` does, without the deleted ones."""
         return ((at, record) for at, record in self.listed(before) if record is not None)
 
-    def calibrate(self, id_: str, found: dict[str, Any]) -> dict[str, Any]:
-        """Record a posterior's own calibration (`worker.analyses.posterior_analyses.CalibrationSpec`), and return what is recorded.
+    def calibrate(self, id_: str, calibration: dict[str, Any]) -> dict[str, Any]:
+        """Record a posterior's calibration unless there is one; return the recorded one.
 
-        The first one stays: `auto` is one number for everyone, whatever machine or cache comes later.
+        The first one stays, so that `auto` is one number on all machines.
         """
-        self._client.set(_calibration_key(id_), dump_record(found), nx=True)
-        return self.calibration(id_) or found
+        self._client.set(_calibration_key(id_), dump_record(calibration), nx=True)
+        return self.calibration(id_) or calibration
 
     def calibration(self, id_: str) -> dict[str, Any] | None:
-        """Return a posterior's own calibration, or None when there was none yet."""
+        """Return a posterior's calibration, or None."""
         raw = self._client.get(_calibration_key(id_))
         return None if raw is None else calibration_of(id_, raw)
 
     def all(self) -> Iterator[tuple[str, str, str | None]]:
-        """Yield (id, record, calibration) of all tenants' posteriors as they are written; perhaps one of them twice."""
+        """Yield (id, raw record, raw calibration) of all tenants' posteriors, perhaps one of them twice."""
         for raw in self._client.scan_iter(match=_key("*"), count=1000):
             id_ = text(raw).removeprefix(_key(""))
             record, calibration = self._client.mget(raw, _calibration_key(id_))
@@ -298,34 +289,34 @@ class PosteriorStore:
         return sorted(text(raw) for raw in members)
 
     def arrays(self, record: PosteriorRecord) -> Entry | None:
-        """Return a record's arrays to look at parts of (`TieredCache.view`), or None when they were evicted."""
+        """Return a record's arrays for partial reads (`TieredCache.view`), or None if evicted."""
         entry = self._cache.view(_cache_key(record.id))
         return entry if entry is not None and _is_of(entry.meta, record.arrays_sha256) else None
 
     def entry_sha256(self, record: PosteriorRecord) -> str | None:
-        """Return the digest of a record's cached entry, or None when it was evicted; the arrays are not read."""
+        """Return the digest of a record's cached entry without a read of its arrays, or None if evicted."""
         head = self._cache.head(_cache_key(record.id))
         return None if head is None or not _is_of(head, record.arrays_sha256) else head.get("sha256")
 
     def load(self, id_: str, sha256: str | None = None) -> Posterior | None:
-        """Return the posterior, or None when its arrays were evicted, or have another digest than `sha256`."""
+        """Return the posterior, or None if its arrays were evicted or have another digest than `sha256`."""
         entry = self._cache.get(_cache_key(id_))
         if entry is None or not _is_of(entry.meta, sha256):
             return None
         return Posterior.from_parts(entry.meta["head"], entry.arrays)
 
     def arrays_id(self, id_: str) -> str:
-        """Return the name of a posterior's arrays in the cache keys of draws; its id where there is no record."""
+        """Return the name of a posterior's arrays in the cache keys of draws; its id without a record."""
         record = self.get(id_)
         return id_ if record is None else record.arrays_id
 
     def state(self, id_: str) -> str | None:
-        """Return the `state` of a record, None where there is none."""
+        """Return the `state` of a record, or None."""
         record = self.get(id_)
         return None if record is None else record.state
 
     def delete(self, record: PosteriorRecord) -> None:
-        """Forget a posterior, its draws, and what was made of them."""
+        """Remove a posterior, its draws and all results."""
         with self._client.pipeline() as pipeline:
             pipeline.delete(_key(record.id))
             pipeline.zrem(tenant_key(_INDEX, record.tenant), _member(record))
@@ -334,7 +325,7 @@ class PosteriorStore:
         self.forget(record.id)
 
     def forget(self, id_: str, *, is_drawn: bool = True) -> None:
-        """Forget what is kept beside a posterior's record; `is_drawn`: its draws and what was made of them, too."""
+        """Remove a posterior's calibration and arrays; with `is_drawn` also its draws and all results."""
         self._client.delete(_calibration_key(id_))
         self._cache.delete(_cache_key(id_))
         if is_drawn:
@@ -342,7 +333,7 @@ class PosteriorStore:
 
 
 def _is_of(meta: dict[str, Any], sha256: str | None) -> bool:
-    """Return whether an entry has the arrays of a digest; True where either digest is not known."""
+    """Return whether an entry has the arrays of a digest; True if either digest is missing."""
     return sha256 is None or meta.get(ARRAYS, sha256) == sha256
 
 

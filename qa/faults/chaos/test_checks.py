@@ -62,10 +62,10 @@ def test_a_leak_of_each_kind_is_found(stores: Stores) -> None:
     stores.client.set("glle:calibration:post_2", 1)
     stores.client.zadd("glle:jobs", {"2026 job_gone": 0})
     stores.client.sadd("glle:open", "job_gone")
-    stores.cache._client.set("draw:post_2:0", 1, ex=100)
+    stores.cache.client.set("draw:post_2:0", 1, ex=100)
     found = Census()
     found.of(stores.client, QUEUE, alive)
-    found.of(stores.cache._client, CACHE, alive)
+    found.of(stores.cache.client, CACHE, alive)
     found.members(stores.client, alive)
     assert sorted(found.leaks) == [
         "draw:post_2:0: of what is not there",

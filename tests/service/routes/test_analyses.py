@@ -424,13 +424,13 @@ def test_evicted_result_is_made_again(client: httpx.Client, stores: Stores, post
     job = client.post(posterior + "/reconstructions", json=body)
     result = worked(stores, job)
     before = client.get(result, headers=NPY).content
-    stores.cache._client.flushall()
+    stores.cache.client.flushall()
     again = client.get(result, headers=NPY)
     assert client.post(posterior + "/reconstructions", json=body).json()["id"] == job.json()["id"]
     assert stores.jobs.fetch(job.json()["id"]).round == 1
     assert worked(stores, again) == result
     assert client.get(result, headers=NPY).content == before
-    stores.cache._client.flushall()
+    stores.cache.client.flushall()
     posted = client.post(posterior + "/reconstructions", json=body)
     assert stores.jobs.fetch(job.json()["id"]).round == 2
     assert worked(stores, posted) == result
@@ -494,9 +494,9 @@ def test_deleted_data_set_takes_its_advice_along(client: httpx.Client, stores: S
     """Nothing about it is left in the cache."""
     dataset = upload(client, SHEET)
     worked(stores, client.post("/v1/advice", json={"dataset": dataset, "n_neighbors": [6]}))
-    assert len(list(stores.cache._client.scan_iter("result:*"))) == 1
+    assert len(list(stores.cache.client.scan_iter("result:*"))) == 1
     assert client.delete(f"/v1/datasets/{dataset}").status_code == 204
-    assert list(stores.cache._client.scan_iter("*")) == []
+    assert list(stores.cache.client.scan_iter("*")) == []
 
 
 def test_posterior_says_where_its_analyses_are(client: httpx.Client, posterior: str) -> None:

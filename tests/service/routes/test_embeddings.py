@@ -141,7 +141,7 @@ def test_evicted_embedding_is_made_again(client: httpx.Client, stores: Stores, s
     worked(stores, answer)
     path = answer.json()["links"]["embedding"] + "/coordinates?wait=0"
     before = client.get(path, headers=NPY).content
-    stores.cache._client.flushall()
+    stores.cache.client.flushall()
     again = client.get(path, headers=NPY)
     worked(stores, again)
     assert client.get(path, headers=NPY).content == before

@@ -50,7 +50,7 @@ def away(stored: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
         raise OSError(5, "geheim")
 
     assert stored.cache.objects is not None
-    monkeypatch.setattr(stored.cache.objects.bucket, "_there", fail)
+    monkeypatch.setattr(stored.cache.objects.bucket, "_connect", fail)
 
 
 def test_a_store_that_is_away_is_503_and_then_as_before(
@@ -107,7 +107,7 @@ def test_a_posterior_of_a_store_that_is_away_is_fitted_again(
     assert stored.cache.objects.index.sums()[0] == 1
     draw = drawn(stored, asked.get(posterior + "/draws/0?wait=0"))
     before = asked.get(draw, headers=NPY).content
-    stored.cache._client.flushall()
+    stored.cache.client.flushall()
     away(stored, monkeypatch)
     assert asked.get(drawn(stored, asked.get(posterior + "/draws/0?wait=0")), headers=NPY).content == before
 

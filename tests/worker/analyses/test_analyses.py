@@ -162,7 +162,7 @@ def test_auto_is_one_number_for_everyone(stores: Stores, fitted: str, monkeypatc
     drawn = note_draws(monkeypatch)
     tasks.draw(numbered.id, 0, 0)
     assert drawn == [], "a draw at auto is the draw at the number"
-    stores.cache._client.flushall()
+    stores.cache.client.flushall()
     assert made(stores, CalibrationSpec(), fitted).meta["scale"] == known["scale"]
     stores.posteriors.delete(stores.posteriors.fetch(fitted))
     assert stores.posteriors.calibration(fitted) is None
@@ -241,7 +241,7 @@ def test_draws_are_shared_with_draws_jobs(stores: Stores, fitted: str, monkeypat
     assert drawn == [6, 7]
     made(stores, replace(TRANSFORM, dataset=stored(stores, SHEET.X[:3])), fitted)
     assert drawn == [6, 7]
-    stores.cache._client.flushall()
+    stores.cache.client.flushall()
     alone = made(stores, SUMMARY, fitted)
     assert drawn == [6, 7, 2, 3, 4, 5, 6, 7]
     assert alone.meta == shared.meta, "the digest of all bits is in it"
@@ -250,7 +250,7 @@ def test_draws_are_shared_with_draws_jobs(stores: Stores, fitted: str, monkeypat
 def test_evicted_posterior_is_fitted_again(stores: Stores, fitted: str) -> None:
     """After a flush of the cache a result has the same bits, and the posterior is cached again."""
     before = {spec.kind: made(stores, spec, fitted).meta["sha256"] for spec in (SUMMARY, RECONSTRUCTIONS)}
-    stores.cache._client.flushall()
+    stores.cache.client.flushall()
     after = {spec.kind: made(stores, spec, fitted).meta["sha256"] for spec in (SUMMARY, RECONSTRUCTIONS)}
     assert after == before
     assert stores.posteriors.load(fitted) is not None
@@ -267,7 +267,7 @@ def test_task_of_an_old_round_does_nothing(stores: Stores, fitted: str) -> None:
     """A task of an earlier round does nothing; that of the new round makes the result."""
     job = analysis_job(stores, RECONSTRUCTIONS, fitted)
     tasks.analyse(job.id, 0)
-    stores.cache._client.flushall()
+    stores.cache.client.flushall()
     assert stores.jobs.reopen(stores.jobs.fetch(job.id))
     key = RECONSTRUCTIONS.cache_key(fitted)
     tasks.analyse(job.id, 0)
@@ -379,9 +379,9 @@ def test_deleted_posterior_takes_its_results_along(stores: Stores, fitted: str) 
     made(stores, RECONSTRUCTIONS, fitted)
     job = analysis_job(stores, SUMMARY, fitted)
     stores.posteriors.delete(stores.posteriors.fetch(fitted))
-    assert list(stores.cache._client.scan_iter("*")) == []
+    assert list(stores.cache.client.scan_iter("*")) == []
     tasks.analyse(job.id, 0)
     failed = stores.jobs.fetch(job.id).error
     assert failed is not None
     assert (failed.code, failed.status) == ("posterior-not-found", 404)
-    assert list(stores.cache._client.scan_iter("*")) == []
+    assert list(stores.cache.client.scan_iter("*")) == []

@@ -68,4 +68,4 @@ def test_a_draws_job_does_not_overdo_it(
     for shard in range(spec.shards):
         tasks.draw(job.id, 0, shard)
     assert stores.jobs.fetch(job.id).status == "succeeded"
-    assert len(list(stores.cache._client.scan_iter("draw:post_0:*"))) == 5
+    assert len(list(stores.cache.client.scan_iter("draw:post_0:*"))) == 5

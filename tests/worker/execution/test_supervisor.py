@@ -56,7 +56,7 @@ def test_cancel_kills_work_that_does_not_listen(stores: Stores, settings: Settin
         assert time.monotonic() - started < PATIENCE
         until(lambda: not children(process.pid), 5)
         assert stores.posteriors.get(job.subject) is None
-        assert not list(stores.cache._client.scan_iter(match="posterior:*"))
+        assert not list(stores.cache.client.scan_iter(match="posterior:*"))
         after = fit_job(stores, 500)
         until(lambda: stores.jobs.fetch(after.id).status == "succeeded", 20)
         assert process.poll() is None

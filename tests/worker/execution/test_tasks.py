@@ -215,7 +215,7 @@ def test_evicted_posterior_is_fitted_again(stores: Stores, fitted: str) -> None:
     tasks.draw(job.id, 0, 0)
     key = spec.key(0).cache_key(stores.posteriors.arrays_id(fitted))
     before = stores.cache.get(key)
-    stores.cache._client.flushall()
+    stores.cache.client.flushall()
     assert stores.posteriors.load(fitted) is None
     assert stores.jobs.reopen(stores.jobs.fetch(job.id))
     tasks.draw(job.id, 1, 0)
@@ -408,7 +408,7 @@ def test_deleted_posterior_is_a_problem_of_the_job(stores: Stores, fitted: str) 
     assert (failed.code, failed.status) == ("posterior-not-found", 404)
     assert stores.posteriors.get(fitted) is None
     assert list(stores.posteriors.newest()) == []
-    assert list(stores.cache._client.scan_iter("*")) == []
+    assert list(stores.cache.client.scan_iter("*")) == []
 
 
 def test_draws_of_what_is_deleted_at_work_leave_nothing(
@@ -424,7 +424,7 @@ def test_draws_of_what_is_deleted_at_work_leave_nothing(
 
     monkeypatch.setattr(tasks, "make_draws", draw_and_delete)
     tasks.draw(job.id, 0, 0)
-    assert list(stores.cache._client.scan_iter("*")) == []
+    assert list(stores.cache.client.scan_iter("*")) == []
     assert stores.posteriors.calibration(fitted) is None
 
 
@@ -449,7 +449,7 @@ def test_fit_of_data_deleted_at_the_last_moment_leaves_nothing(stores: Stores, m
     assert failed.code == "dataset-not-found"
     assert list(stores.posteriors.newest()) == []
     assert stores.posteriors.of_dataset(str(job.dataset)) == []
-    assert list(stores.cache._client.scan_iter("*")) == []
+    assert list(stores.cache.client.scan_iter("*")) == []
 
 
 def test_fit_cancelled_at_the_last_moment_brings_nothing_back(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -459,7 +459,7 @@ def test_fit_cancelled_at_the_last_moment_brings_nothing_back(stores: Stores, mo
     tasks.fit(job.id)
     assert stores.jobs.fetch(job.id).status == "cancelled"
     assert stores.posteriors.get(job.subject) is None
-    assert list(stores.cache._client.scan_iter("*")) == []
+    assert list(stores.cache.client.scan_iter("*")) == []
 
 
 def test_task_of_an_old_round_does_nothing(stores: Stores, fitted: str) -> None:

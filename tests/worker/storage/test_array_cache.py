@@ -56,7 +56,7 @@ def test_pieces_run_on_from_array_to_array(stores: Stores, monkeypatch: pytest.M
     for name, array in arrays.items():
         np.testing.assert_array_equal(entry.arrays[name], array, name)
     total = sum(array.nbytes for array in arrays.values())
-    lengths = [stores.cache._client.hstrlen("key", str(number)) for number in range(-(-total // piece))]
+    lengths = [stores.cache.client.hstrlen("key", str(number)) for number in range(-(-total // piece))]
     assert lengths == [piece] * (total // piece) + [total % piece] * (total % piece > 0)
 
 
@@ -74,9 +74,9 @@ def test_several_at_once(stores: Stores) -> None:
 def test_what_another_version_wrote_is_not_there(stores: Stores) -> None:
     """Its bytes lie otherwise: it counts as evicted."""
     stores.cache.put("key", {}, {"a": np.arange(3.0)})
-    raw = stores.cache._client.hget("key", "head")
+    raw = stores.cache.client.hget("key", "head")
     assert isinstance(raw, bytes)
-    stores.cache._client.hset("key", "head", raw.replace(b'"layout": 2, ', b""))
+    stores.cache.client.hset("key", "head", raw.replace(b'"layout": 2, ', b""))
     assert stores.cache.get("key") is None
 
 
@@ -124,7 +124,7 @@ def test_head_must_be_finite(stores: Stores) -> None:
 def test_incomplete_value_is_not_published(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces that were evicted during the write make a problem, not a torn value."""
     cache = stores.cache
-    real = cache._client.hset
+    real = cache.client.hset
     calls = 0
 
     def forgetful(*arguments: Any, **options: Any) -> int:
@@ -132,11 +132,11 @@ def test_incomplete_value_is_not_published(stores: Stores, monkeypatch: pytest.M
         calls += 1
         return 1 if calls == 2 else int(real(*arguments, **options))  # the first piece is lost
 
-    monkeypatch.setattr(cache._client, "hset", forgetful)
+    monkeypatch.setattr(cache.client, "hset", forgetful)
     with pytest.raises(ProblemError, match="evicted while it was being written"):
         cache.put("key", {}, {"x": np.zeros(PIECE)})
     assert cache.get("key") is None
-    assert list(cache._client.scan_iter("*key*")) == []
+    assert list(cache.client.scan_iter("*key*")) == []
 
 
 def test_readers_never_see_a_torn_value(stores: Stores, settings: Settings) -> None:
@@ -172,11 +172,11 @@ def test_readers_never_see_a_torn_value(stores: Stores, settings: Settings) -> N
 def test_unfinished_value_expires(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """A writer that is killed leaves a temporary value that goes by itself."""
     cache = stores.cache
-    monkeypatch.setattr(cache, "_publish", lambda *_: pytest.fail("killed"))
+    monkeypatch.setattr(cache.client, "eval", lambda *_: pytest.fail("killed"))
     with pytest.raises(pytest.fail.Exception):
         cache.put("key", {}, {"x": np.zeros(200_000)})
-    (left,) = cache._client.scan_iter("*key*")
-    assert 0 < int(cache._client.ttl(left)) <= 120
+    (left,) = cache.client.scan_iter("*key*")
+    assert 0 < int(cache.client.ttl(left)) <= 120
     assert cache.get("key") is None
 
 

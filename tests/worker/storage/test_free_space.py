@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def used(stores: Stores, share: float) -> Iterator[None]:
     """Fill the queue server's memory to a share; the ballast makes the rest large enough for what may go on."""
     before = str(stores.client.config_get("maxmemory")["maxmemory"])
-    stores.client.set("ballast", bytes(2**23))
+    stores.client.setbit("ballast", 2**26 - 1, 0)  # 8 MB, without a buffer that shrinks later
     stores.client.config_set("maxmemory", int(int(stores.client.info("memory")["used_memory"]) / share))
     stores.room._look_again = 0.0
     try:

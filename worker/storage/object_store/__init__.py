@@ -1,4 +1,4 @@
 """Object store behind the array cache: any fsspec URL, with an index in the queue's Redis.
 
-May import what `storage` may import. Start with `store`.
+May import `base`, `records` and `observability`. Start with `store`.
 """

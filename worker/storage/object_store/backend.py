@@ -1,7 +1,7 @@
-"""The place behind an fsspec URL: bytes by name. Each request ends within a time, and each failure is one problem.
+"""Objects behind an fsspec URL: each request has a time limit, and each failure is a problem.
 
-fsspec's back ends differ in what they raise and in how long they wait. Here a request is made by a thread of its own
-that is waited for so long and no longer; what a back end says is not repeated, because it may quote credentials.
+fsspec's back ends differ in their exceptions and their timeouts. So each request runs in a separate thread with a time
+limit. Messages of a back end are not repeated, because they may quote credentials.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ if TYPE_CHECKING:
     from worker.base.problems import ProblemError
     from worker.observability.counters import Counters
 
-PIECE = 2**23  # bytes of a request: a limit of time means something when no request is larger
-REST_SECONDS = 2.0  # after a failure, before the store is asked again: meanwhile nobody waits for it
+PIECE = 2**23  # bytes of a request, at most, because the time limit is per request
+REST_SECONDS = 2.0  # after a failure requests fail at once for so long
 
 log = logging.getLogger(__name__)
 
 
 class Bucket:
-    """The objects below a URL.
+    """Objects below a URL.
 
     Parameters
     ----------
     url
-        Any that fsspec knows; its back end's package must be there.
+        Any fsspec URL whose back end is installed.
     seconds
-        How long a request of at most 8 MB may take.
+        Time limit of a request of at most 8 MB.
     counts
-        Where requests and bytes are counted; None: nowhere.
+        Counters of requests and bytes, or None.
 
     Raises
     ------
     SettingsError
-        When there is no such back end, its package is missing, or the URL has a password.
+        If the back end is unknown or not installed, or the URL has a password.
 
     """
 
@@ -57,100 +57,102 @@ class Bucket:
         self._url = url
         self._seconds = seconds
         self._counts = counts
-        self._made: tuple[int, Any, str] | None = None
+        self._system: tuple[int, Any, str] | None = None  # process id, file system, root
         self._rests_until = 0.0
         if urlsplit(url).password is not None:
-            raise SettingsError("GLLE_STORE_URL has a password: give it by the variables of the store's own package.")
+            raise SettingsError(
+                "GLLE_STORE_URL has a password: set it in the variables of the store's package instead."
+            )
         try:
-            system, _ = self._there()
+            system, _ = self._connect()
         except ImportError as error:
             remedy = "pip install 'glle-server[storage]' and, except for files, the store's package: see docs/how-to/storage.md."
             raise SettingsError(f"GLLE_STORE_URL: {error}. {remedy}") from error
         except ValueError as error:
-            raise SettingsError(f"GLLE_STORE_URL is no URL that fsspec knows: {error}.") from error
+            raise SettingsError(f"GLLE_STORE_URL is no fsspec URL: {error}.") from error
         except OSError as error:
-            told = str(error).partition("\n")[0]
-            raise SettingsError(f"GLLE_STORE_URL: its back end cannot begin: {told}") from error
+            reason = str(error).partition("\n")[0]
+            raise SettingsError(f"GLLE_STORE_URL: its back end cannot start: {reason}") from error
         self.is_local = "file" in ((system.protocol,) if isinstance(system.protocol, str) else system.protocol)
 
     def write(self, path: str, parts: Iterable[bytes | memoryview], size: int) -> None:
-        """Write an object that is not there yet; raises ``store-unavailable``, ``storage-full``."""
+        """Write a new object; raises ``store-unavailable``, ``storage-full``."""
         if self.is_local:
-            self._ask("write", lambda: self._write_file(self._file(path), parts))
+            self._request("write", lambda: self._write_file(self._file(path), parts))
         elif size <= PIECE:
-            whole = b"".join(parts)
-            self._ask("write", lambda: self._call("pipe_file", path, whole))
+            data = b"".join(parts)
+            self._request("write", lambda: self._call("pipe_file", path, data))
         else:
             self._write_long(path, parts)
         self._count_bytes("written", size)
 
     def write_small(self, objects: Mapping[str, bytes]) -> None:
-        """Write small objects together: at once, where the back end can."""
+        """Write small objects, concurrently if the back end supports it."""
 
         def put() -> None:
-            system, root = self._there()
+            system, root = self._connect()
             system.pipe({f"{root}/{path}": data for path, data in objects.items()})
 
-        self._ask("write", put)
+        self._request("write", put)
         self._count_bytes("written", sum(map(len, objects.values())))
 
     def read(self, path: str, start: int, stop: int) -> bytes | None:
-        """Return bytes of an object, as many as there are, or None when it is not there."""
-        found: bytes | None = self._ask("read", lambda: self._call("cat_file", path, start=start, end=stop))
-        self._count_bytes("read", len(found or b""))
-        return found
+        """Return the existing bytes of a range of an object, or None for a missing object."""
+        data: bytes | None = self._request("read", lambda: self._call("cat_file", path, start=start, end=stop))
+        self._count_bytes("read", len(data or b""))
+        return data
 
-    def read_several(self, wanted: list[tuple[str, int]]) -> list[bytes | None]:
-        """Return the first bytes of objects, at once where the back end can; None for those that are not there."""
+    def read_several(self, requests: list[tuple[str, int]]) -> list[bytes | None]:
+        """Return the first bytes of objects by (path, stop), concurrently if possible; None for a missing object."""
 
         def get() -> Any:
-            system, root = self._there()
-            paths, stops = [f"{root}/{path}" for path, _ in wanted], [stop for _, stop in wanted]
+            system, root = self._connect()
+            paths, stops = [f"{root}/{path}" for path, _ in requests], [stop for _, stop in requests]
             return system.cat_ranges(paths, [0] * len(paths), stops, on_error="return")
 
-        found = self._ask("read", get)
-        for error in found:
-            if isinstance(error, Exception) and not isinstance(error, FileNotFoundError):
-                raise self._failed("read", error)
-        read = [None if isinstance(one, Exception) else bytes(one) for one in found]
-        self._count_bytes("read", sum(len(one or b"") for one in read))
-        return read
+        replies = self._request("read", get)
+        for reply in replies:
+            if isinstance(reply, Exception) and not isinstance(reply, FileNotFoundError):
+                raise self._failed("read", reply)
+        data = [None if isinstance(reply, Exception) else bytes(reply) for reply in replies]
+        self._count_bytes("read", sum(len(item or b"") for item in data))
+        return data
 
     def remove(self, path: str) -> None:
-        """Remove an object, if it is there."""
-        self._ask("delete", lambda: self._call("rm_file", path))
+        """Remove an object, if it exists."""
+        self._request("delete", lambda: self._call("rm_file", path))
         if self.is_local:
-            with contextlib.suppress(OSError):  # others are in the folder
+            with contextlib.suppress(OSError):  # the folder has other files
                 self._file(path).parent.rmdir()
 
     def paths(self) -> list[str]:
         """Return the paths of all objects."""
 
         def listed() -> list[str]:
-            system, root = self._there()
+            system, root = self._connect()
             return [str(path).removeprefix(root).lstrip("/") for path in system.find(root)]
 
-        return self._ask("list", listed) or []
+        return self._request("list", listed) or []
 
     def probe(self) -> None:
-        """Raise ``store-unavailable`` unless it answers; what is asked for need not be there."""
-        self._ask("read", lambda: self._call("cat_file", "probe"))
+        """Raise ``store-unavailable`` unless the store answers."""
+        self._request("read", lambda: self._call("cat_file", "probe"))
 
-    def _there(self) -> tuple[Any, str]:
-        """Return the file system and the root of this process: a back end's threads do not live through a fork."""
-        if self._made is None or self._made[0] != os.getpid():
+    def _connect(self) -> tuple[Any, str]:
+        """Return file system and root of this process; a back end's threads do not survive a fork."""
+        if self._system is None or self._system[0] != os.getpid():
             from fsspec.core import url_to_fs  # noqa: PLC0415 -- an extra
 
             system, root = url_to_fs(self._url, skip_instance_cache=True, use_listings_cache=False)
-            self._made = (os.getpid(), system, str(root).rstrip("/"))
-        return self._made[1], self._made[2]
+            self._system = (os.getpid(), system, str(root).rstrip("/"))
+        return self._system[1:]
 
-    def _call(self, method: str, path: str, *given: Any, **named: Any) -> Any:
-        system, root = self._there()
-        return getattr(system, method)(f"{root}/{path}", *given, **named)
+    def _call(self, method: str, path: str, *arguments: Any, **options: Any) -> Any:
+        system, root = self._connect()
+        return getattr(system, method)(f"{root}/{path}", *arguments, **options)
 
     def _file(self, path: str) -> Path:
-        return Path(self._there()[1]) / path
+        return Path(self._connect()[1]) / path
 
     def _write_file(self, file: Path, parts: Iterable[bytes | memoryview]) -> None:
         make_folder(file.parent)
@@ -160,19 +162,19 @@ class Bucket:
             target.publish(file)
 
     def _write_long(self, path: str, parts: Iterable[bytes | memoryview]) -> None:
-        """Write in pieces, each within its time; an object store has nothing before the last one is there."""
-        file = self._ask("write", lambda: self._call("open", path, "wb", block_size=PIECE))
+        """Write in pieces, each within the time limit; the object appears with the last one."""
+        file = self._request("write", lambda: self._call("open", path, "wb", block_size=PIECE))
         try:
             for piece in _pieces(parts):
-                self._ask("write", partial(file.write, piece))
-            self._ask("write", file.close)
+                self._request("write", partial(file.write, piece))
+            self._request("write", file.close)
         except BaseException:
             with contextlib.suppress(Exception):
                 file.discard()
             raise
 
-    def _ask(self, what: str, call: Callable[[], Any]) -> Any:
-        """Return what a call returns, None when it finds no object."""
+    def _request(self, name: str, call: Callable[[], Any]) -> Any:
+        """Return the result of a call, None for a missing object."""
         if time.monotonic() < self._rests_until:
             raise _unavailable("it failed a moment ago")
         done: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
@@ -180,35 +182,35 @@ class Bucket:
         def work() -> None:
             try:
                 done.put((call(), None))
-            except BaseException as error:  # noqa: BLE001 -- it is raised, or told, by whoever waits
+            except BaseException as error:  # noqa: BLE001 -- the waiting thread raises or reports it
                 done.put((None, error))
 
-        threading.Thread(target=work, name="bucket", daemon=True).start()  # a daemon: one that hangs ends with us
+        threading.Thread(target=work, name="bucket", daemon=True).start()  # a hanging daemon does not block the exit
         try:
-            found, error = done.get(timeout=self._seconds)
+            result, error = done.get(timeout=self._seconds)
         except queue.Empty:
-            raise self._failed(what, TimeoutError()) from None
+            raise self._failed(name, TimeoutError()) from None
         if isinstance(error, FileNotFoundError):
-            self._count(what, "missing")
+            self._count(name, "missing")
             return None
         if error is not None:
-            raise self._failed(what, error)
-        self._count(what, "ok")
-        return found
+            raise self._failed(name, error)
+        self._count(name, "ok")
+        return result
 
-    def _failed(self, what: str, error: BaseException) -> ProblemError:
-        self._count(what, "error")
-        told = f"{type(error).__name__}{f', {error.strerror}' if isinstance(error, OSError) and error.strerror else ''}"
-        log.error("The object store failed to %s: %s", what, told)
+    def _failed(self, name: str, error: BaseException) -> ProblemError:
+        self._count(name, "error")
+        reason = f", {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
+        log.error("The object store failed to %s: %s%s", name, type(error).__name__, reason)
         if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
             remedy = "Delete posteriors that are no longer needed, run `glle store sweep`, or enlarge the store."
             return refuse("storage-full", 507, "There is no space left in the object store.", remedy)
         self._rests_until = time.monotonic() + REST_SECONDS
         return _unavailable(type(error).__name__)
 
-    def _count(self, what: str, result: str) -> None:
+    def _count(self, name: str, result: str) -> None:
         if self._counts is not None:
-            self._counts.add("store_requests", what, result)
+            self._counts.add("store_requests", name, result)
 
     def _count_bytes(self, direction: str, nbytes: int) -> None:
         if self._counts is not None and nbytes:
@@ -219,13 +221,13 @@ def _unavailable(why: str) -> ProblemError:
     return refuse(
         "store-unavailable",
         503,
-        f"The object store does not answer as it should ({why}).",
-        "Try again in some seconds; if it stays, look at the store behind GLLE_STORE_URL and at its credentials.",
+        f"The object store failed ({why}).",
+        "Try again in some seconds; if it still fails, check the store behind GLLE_STORE_URL and its credentials.",
     )
 
 
 def _pieces(parts: Iterable[bytes | memoryview]) -> Iterator[memoryview]:
-    """Cut parts so that none is longer than a piece."""
+    """Cut parts into pieces."""
     for part in parts:
         view = memoryview(part)
         for begin in range(0, len(view), PIECE):

@@ -1,11 +1,11 @@
-"""Which objects there are: an index in the queue's Redis, where nothing is evicted.
+"""Index of the stored objects, in the queue's Redis, where nothing is evicted.
 
-An object is written once, under a path that nobody has, and is there from when the index names it: so nobody reads what
-is half written, whatever the store can do, and nobody asks the store for what is not there. What the index names no
-more is condemned: a list of paths to be removed, which outlives a store that does not answer.
+Each object is written once, under a unique path, and the index names it after the write. So no reader sees a partial
+object, whatever the store guarantees, and a missing entry costs no request to the store. Replaced and deleted objects
+are condemned: their paths stay in a set until the store has removed them.
 
     glle:stored:<subject>   hash: an entry's key -> its object, as JSON; a subject is a posterior or a data set
-    glle:stored             sorted set: subjects, by when the first of their objects expires
+    glle:stored             sorted set: subjects by the expiry of their first object
     glle:stored:sums        hash: objects, bytes
     glle:stored:condemned   set of paths
 """
@@ -30,9 +30,9 @@ _SUBJECTS = "glle:stored"
 _SUMS = "glle:stored:sums"
 _CONDEMNED = "glle:stored:condemned"
 
-_LOOKED_AT = 500  # entries of one call: a script holds the server
+_BATCH = 500  # entries of one script, because a script blocks the server
 
-# KEYS: the subject's hash, subjects, sums, condemned. ARGV: subject, key, object, its bytes, when it expires.
+# KEYS: the subject's hash, subjects, sums, condemned. ARGV: subject, key, object, its bytes, its expiry.
 _ADD = """
 local old = redis.call('HGET', KEYS[1], ARGV[2])
 if old then
@@ -48,7 +48,7 @@ redis.call('ZADD', KEYS[2], 'LT', ARGV[5], ARGV[1])
 return old and cjson.decode(old).path
 """
 
-# KEYS: as above. ARGV: subject, then pairs of key and path: entries that name another object by now stay.
+# KEYS: as above. ARGV: subject, then pairs of key and path. Entries of another object stay.
 _DROP = """
 for i = 2, #ARGV, 2 do
   local raw = redis.call('HGET', KEYS[1], ARGV[i])
@@ -68,18 +68,20 @@ if redis.call('EXISTS', KEYS[1]) == 0 then redis.call('ZREM', KEYS[2], ARGV[1]) 
 
 @dataclass(frozen=True)
 class StoredObject:
-    """An object as the index knows it.
+    """Index entry of an object.
 
     Parameters
     ----------
     path
-        Below the store's root.
+        Relative to the store's root.
+    size
+        Bytes of the object.
     start
-        Where its payload begins.
+        Offset of its payload.
     until
-        When it expires, seconds of the epoch.
+        Expiry, seconds since 1970.
     cached
-        Whether the entry belongs into the cache, too, when it was evicted there.
+        Whether the entry belongs in the cache as well.
 
     """
 
@@ -89,31 +91,31 @@ class StoredObject:
     until: float
     cached: bool
 
-    def told(self) -> str:
-        """Return it as the index keeps it."""
+    def to_json(self) -> str:
+        """Return the value in the index."""
         return json.dumps({"layout": versions.SCHEMA, **asdict(self)})
 
     @classmethod
-    def read(cls, raw: bytes | None) -> Self | None:
-        """Return the inverse of `told`, None for None, and for what another version of the index says."""
-        told = {} if raw is None else json.loads(raw)
-        return cls(**told) if told.pop("layout", None) == versions.SCHEMA else None
+    def from_json(cls, raw: bytes | None) -> Self | None:
+        """Return the inverse of `to_json`; None for None and for another schema."""
+        value = {} if raw is None else json.loads(raw)
+        return cls(**value) if value.pop("layout", None) == versions.SCHEMA else None
 
     @classmethod
     def new(cls, key: str, *, size: int, start: int, ttl: int, cached: bool) -> Self:
-        """Return an object for an entry at a path that nobody has; it tells when it was made."""
+        """Return an object at a unique path, which contains its creation time."""
         now = time.time()
         name = f"{digest(key)}-{int(now):x}-{secrets.token_hex(4)}"
         return cls(f"{subject_of(key)}/{name}", size, start, now + ttl, cached)
 
 
 def subject_of(key: str) -> str:
-    """Return whose a key is: the posterior, or the data set, that it is about."""
+    """Return the posterior or data set of an entry's key."""
     return key.removeprefix(versions.versioned("")).split(":", 2)[1]
 
 
 def created_at(path: str) -> float | None:
-    """Return when an object of this path was made, None for what is none of ours."""
+    """Return the creation time of an object's path, None for a foreign path."""
     parts = path.rpartition("/")[2].split("-")
     try:
         return float(int(parts[1], 16)) if len(parts) == 3 else None
@@ -122,7 +124,7 @@ def created_at(path: str) -> float | None:
 
 
 class ObjectIndex:
-    """The index.
+    """Index of objects.
 
     Parameters
     ----------
@@ -137,39 +139,39 @@ class ObjectIndex:
         self._drop = client.register_script(_DROP)
 
     def add(self, key: str, stored: StoredObject) -> list[str]:
-        """Name an object that is wholly written; return the path of the one before it, condemned now, if any."""
+        """Name a written object; return the path of the object that it replaces, which is condemned now."""
         subject = subject_of(key)
-        before = self._add(keys=_keys(subject), args=[subject, key, stored.told(), stored.size, stored.until])
-        return [] if before is None else [text(before)]
+        replaced = self._add(keys=_keys(subject), args=[subject, key, stored.to_json(), stored.size, stored.until])
+        return [] if replaced is None else [text(replaced)]
 
     def find(self, keys: list[str]) -> list[StoredObject | None]:
-        """Return the objects of entries, None where there is none or it has expired, in one round trip."""
-        with self._client.pipeline(transaction=False) as together:
+        """Return the objects of entries in one round trip; None if missing or expired."""
+        with self._client.pipeline(transaction=False) as pipeline:
             for key in keys:
-                together.hget(_hash(subject_of(key)), key)
-            found = [StoredObject.read(raw) for raw in together.execute()]
+                pipeline.hget(_hash(subject_of(key)), key)
+            objects = [StoredObject.from_json(raw) for raw in pipeline.execute()]
         now = time.time()
-        return [stored if stored is not None and stored.until > now else None for stored in found]
+        return [stored if stored is not None and stored.until > now else None for stored in objects]
 
     def drop(self, subject: str, entries: Iterable[tuple[str, StoredObject]]) -> None:
-        """Name objects no more, and condemn them."""
+        """Remove objects from the index, and condemn them."""
         pairs = [(key, stored.path) for key, stored in entries]
-        for first in range(0, len(pairs), _LOOKED_AT):
-            flat = [part for pair in pairs[first : first + _LOOKED_AT] for part in pair]
+        for first in range(0, len(pairs), _BATCH):
+            flat = [part for pair in pairs[first : first + _BATCH] for part in pair]
             self._drop(keys=_keys(subject), args=[subject, *flat])
 
     def of(self, subject: str) -> Iterator[tuple[str, StoredObject]]:
-        """Yield (key, object) of all entries about a subject, expired ones, too."""
-        for key, raw in self._client.hscan_iter(_hash(subject), count=_LOOKED_AT):
-            if (stored := StoredObject.read(raw)) is not None:
+        """Yield (key, object) of all entries of a subject, including expired ones."""
+        for key, raw in self._client.hscan_iter(_hash(subject), count=_BATCH):
+            if (stored := StoredObject.from_json(raw)) is not None:
                 yield text(key), stored
 
     def named(self) -> set[str]:
-        """Return the paths of all objects that are named, by whatever version."""
+        """Return the paths of all indexed objects of all versions."""
         return {
             json.loads(raw)["path"]
             for subject in self.subjects()
-            for _, raw in self._client.hscan_iter(_hash(subject), count=_LOOKED_AT)
+            for _, raw in self._client.hscan_iter(_hash(subject), count=_BATCH)
         }
 
     def subjects(self) -> list[str]:
@@ -177,27 +179,27 @@ class ObjectIndex:
         return [text(raw) for raw in self._client.zrange(_SUBJECTS, 0, -1)]
 
     def due(self, subject: str, until: float) -> None:
-        """Note when the first of a subject's objects expires."""
+        """Set the expiry of a subject's first object."""
         self._client.zadd(_SUBJECTS, {subject: until}, xx=True)
 
     def condemned(self) -> list[str]:
-        """Return the paths that are to be removed."""
+        """Return the paths of condemned objects."""
         return sorted(text(raw) for raw in self._client.smembers(_CONDEMNED))
 
     def removed(self, path: str) -> None:
-        """Note that a condemned object is no more."""
+        """Remove the path of a deleted object from the condemned ones."""
         self._client.srem(_CONDEMNED, path)
 
     def overdue(self) -> int:
-        """Return the number of subjects of which an object has expired."""
+        """Return the number of subjects with an expired object."""
         return int(self._client.zcount(_SUBJECTS, "-inf", time.time()))
 
     def sums(self) -> tuple[int, int, int]:
-        """Return the number of objects, their bytes, and the number of those that are condemned."""
-        with self._client.pipeline(transaction=False) as together:
-            together.hmget(_SUMS, "objects", "bytes")
-            together.scard(_CONDEMNED)
-            (objects, nbytes), condemned = together.execute()
+        """Return the number of objects, their bytes, and the number of condemned objects."""
+        with self._client.pipeline(transaction=False) as pipeline:
+            pipeline.hmget(_SUMS, "objects", "bytes")
+            pipeline.scard(_CONDEMNED)
+            (objects, nbytes), condemned = pipeline.execute()
         return int(objects or 0), int(nbytes or 0), int(condemned)
 
 

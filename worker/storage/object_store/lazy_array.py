@@ -1,4 +1,4 @@
-"""Arrays of the object store that are sliced as numpy's are, and of which those rows are read that are needed."""
+"""Arrays of the object store with numpy's slicing, which read only the required rows."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, np.dtype[Any]]
 Index = range | list[int]
 
-_KEPT = 32  # blocks at hand: columns of the same rows, asked for one after the other, are read once
+_KEPT = 32  # blocks in memory, so that successive columns of the same rows are read once
 
 
 class Payload:
-    """The payload of one object, in blocks that are checked; those used last stay at hand.
+    """Payload of one object, verified in blocks, with a cache of the last ones.
 
     Parameters
     ----------
     head
-        Of the object.
+        Head of the object.
     fetch
-        Reads bytes `start` to `stop` of the object, and gives them to a function that checks and keeps them.
+        Reads bytes `start` to `stop` of the object, and passes them to a function, `keep`.
 
     """
 
@@ -40,7 +40,7 @@ class Payload:
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
 
     def keep(self, first: int, data: bytes) -> None:
-        """Check the bytes from block `first` on, and have them at hand; raises `CorruptObjectError`."""
+        """Verify and cache the bytes from block `first` on; raises `CorruptObjectError`."""
         self.head.check(first, memoryview(data))
         for number, begin in enumerate(range(0, len(data), BLOCK), start=first):
             self._blocks[number] = data[begin : begin + BLOCK]
@@ -48,48 +48,48 @@ class Payload:
             self._blocks.popitem(last=False)
 
     def read(self, start: int, stop: int) -> bytes:
-        """Return bytes of the payload; raises what `fetch` raises."""
+        """Return bytes of the payload; raises as `fetch`."""
         parts = []
         step = _KEPT * BLOCK // 2
         for begin in range(start, stop, step):
             end = min(begin + step, stop)
-            wanted = range(begin // BLOCK, -(-end // BLOCK))
-            missing = [number for number in wanted if number not in self._blocks]
-            for number in set(wanted).difference(missing):
-                self._blocks.move_to_end(number)  # or what is read now might drive it out
+            blocks = range(begin // BLOCK, -(-end // BLOCK))
+            missing = [number for number in blocks if number not in self._blocks]
+            for number in set(blocks).difference(missing):
+                self._blocks.move_to_end(number)  # otherwise the new blocks might evict it
             if missing:
                 first, last = missing[0] * BLOCK, min((missing[-1] + 1) * BLOCK, self.head.size)
                 self._fetch(self.head.start + first, self.head.start + last, partial(self.keep, missing[0]))
-            data = b"".join([self._blocks[number] for number in wanted])
-            parts.append(data[begin - wanted.start * BLOCK : end - wanted.start * BLOCK])
+            data = b"".join([self._blocks[number] for number in blocks])
+            parts.append(data[begin - blocks.start * BLOCK : end - blocks.start * BLOCK])
         return b"".join(parts)
 
 
 class LazyArray:
-    """An array of a payload, or a part of it; slices of it read nothing yet.
+    """Array of a payload, or a part of it; a slice is lazy too.
 
     Parameters
     ----------
     index
-        Which positions of each axis; None: all.
+        Positions of each axis; None: all.
     dropped
-        Axes of which one position was taken by its number.
+        Axes indexed by an integer.
 
     """
 
     def __init__(
         self,
         payload: Payload,
-        place: ArrayLayout,
+        layout: ArrayLayout,
         index: Sequence[Index] | None = None,
         dropped: frozenset[int] = frozenset(),
     ) -> None:
         self._payload = payload
-        self._place = place
-        self._index: list[Index] = [range(size) for size in place.shape] if index is None else list(index)
+        self._layout = layout
+        self._index: list[Index] = [range(size) for size in layout.shape] if index is None else list(index)
         self._dropped = dropped
-        self.dtype = place.dtype
-        self.shape = tuple(len(one) for axis, one in enumerate(self._index) if axis not in dropped)
+        self.dtype = layout.dtype
+        self.shape = tuple(len(positions) for axis, positions in enumerate(self._index) if axis not in dropped)
         self.ndim = len(self.shape)
         self.nbytes = self.dtype.itemsize * math.prod(self.shape)
 
@@ -102,28 +102,28 @@ class LazyArray:
     def __getitem__(self, item: int | slice | tuple[int | slice, ...]) -> LazyArray:
         items = item if isinstance(item, tuple) else (item,)
         index, dropped = list(self._index), set(self._dropped)
-        for axis, one in zip(self._axes(), items, strict=False):
-            if isinstance(one, slice):
-                index[axis] = index[axis][one]
+        for axis, part in zip(self._axes(), items, strict=False):
+            if isinstance(part, slice):
+                index[axis] = index[axis][part]
             else:
-                index[axis] = [index[axis][one]]
+                index[axis] = [index[axis][part]]
                 dropped.add(axis)
-        return LazyArray(self._payload, self._place, index, frozenset(dropped))
+        return LazyArray(self._payload, self._layout, index, frozenset(dropped))
 
     def take(self, indices: Sequence[int], axis: int = 0, out: None = None, mode: str = "raise") -> LazyArray:
-        """Return these positions of an axis, as `numpy.take` asks for them."""
-        del out, mode  # as they are by default
+        """Return positions of an axis, for `numpy.take`."""
+        del out, mode  # the defaults
         index = list(self._index)
-        where = self._axes()[axis]
-        index[where] = [index[where][position] for position in indices]
-        return LazyArray(self._payload, self._place, index, self._dropped)
+        axis = self._axes()[axis]
+        index[axis] = [index[axis][position] for position in indices]
+        return LazyArray(self._payload, self._layout, index, self._dropped)
 
     def astype(self, dtype: Any, *, copy: bool = True) -> Array:
-        """Return the values as another dtype."""
+        """Return the values in another dtype."""
         return np.asarray(self).astype(dtype, copy=copy)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:  # noqa: FBT001 # numpy's signature
-        del copy  # it is always new
+        del copy  # always a copy
         values = self._read().reshape(self.shape)
         return values if dtype is None else values.astype(dtype, copy=False)
 
@@ -131,54 +131,51 @@ class LazyArray:
         return [axis for axis in range(len(self._index)) if axis not in self._dropped]
 
     def _read(self) -> Array:
-        """Read what is chosen: runs of rows, or of large rows the part that its own axis needs."""
-        shape, rows = self._place.shape, self._index[0] if self._index else range(1)
+        """Read the selected values: runs of rows, or of large rows the selected range of the second axis."""
+        shape, rows = self._layout.shape, self._index[0] if self._index else range(1)
         each = self.dtype.itemsize * math.prod(shape[1:])
         if each >= BLOCK and len(shape) > 1:
-            found = [self._inside(row, each) for row in rows]
-            return np.stack(found) if found else np.empty([len(one) for one in self._index], self.dtype)
+            parts = [self._read_row(row, each) for row in rows]
+            return np.stack(parts) if parts else np.empty([len(positions) for positions in self._index], self.dtype)
         runs = [
             np.frombuffer(self._bytes(first * each, stop * each), self.dtype).reshape(stop - first, *shape[1:])
             for first, stop in _runs(rows)
         ]
-        whole = np.concatenate(runs) if len(runs) != 1 else runs[0]
-        for axis, one in enumerate(self._index[1:], start=1):
-            whole = _chosen(whole, one, axis)
-        return whole
+        values = np.concatenate(runs) if len(runs) != 1 else runs[0]
+        for axis, positions in enumerate(self._index[1:], start=1):
+            values = _take(values, positions, axis)
+        return values
 
-    def _inside(self, row: int, each: int) -> Array:
-        """Return what is chosen of one large row."""
-        shape, second = self._place.shape, self._index[1]
+    def _read_row(self, row: int, each: int) -> Array:
+        """Read the selected values of one large row."""
+        shape, second = self._layout.shape, self._index[1]
         part = each // shape[1]
         low, high = (min(second), max(second) + 1) if len(second) else (0, 0)
         raw = self._bytes(row * each + low * part, row * each + high * part)
         values = np.frombuffer(raw, self.dtype).reshape(high - low, *shape[2:])
-        values = _chosen(values, [position - low for position in second], 0)
-        for axis, one in enumerate(self._index[2:], start=1):
-            values = _chosen(values, one, axis)
+        values = _take(values, [position - low for position in second], 0)
+        for axis, positions in enumerate(self._index[2:], start=1):
+            values = _take(values, positions, axis)
         return values
 
     def _bytes(self, start: int, stop: int) -> bytes:
-        return self._payload.read(self._place.start + start, self._place.start + stop)
+        return self._payload.read(self._layout.start + start, self._layout.start + stop)
 
 
-def _chosen(values: Array, index: Index, axis: int) -> Array:
+def _take(values: Array, index: Index, axis: int) -> Array:
     return values if index == range(values.shape[axis]) else np.take(values, list(index), axis)
 
 
 def _runs(rows: Index) -> Iterator[tuple[int, int]]:
-    """Yield the runs of neighbours in a list of rows, half open; one empty run for none."""
+    """Yield the runs of consecutive rows, half open; one empty run for no rows."""
     if isinstance(rows, range) and rows.step == 1:
         yield rows.start, max(rows.start, rows.stop)
         return
-    begin = end = None
+    begin = end = 0
     for row in rows:
-        if begin is None:
-            begin, end = row, row + 1
-        elif row == end:
-            end = row + 1
-        else:
-            assert end is not None
-            yield begin, end
-            begin, end = row, row + 1
-    yield (0, 0) if begin is None or end is None else (begin, end)
+        if row != end or begin == end:
+            if begin != end:
+                yield begin, end
+            begin = row
+        end = row + 1
+    yield begin, end

@@ -1,4 +1,4 @@
-"""Entries in an object store: for what is larger than the cache, and for what costs more to make again than to read."""
+"""Object store of entries that are larger than the cache, or cheaper to read than to compute again."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from worker.observability.counters import Counters
     from worker.records.cache_entry import Array
 
-# A store across a network reads at 50 MB/s after 0.1 s: docs/how-to/storage.md has the figures.
+# Model of a read from a store across a network; docs/storage.md has the measurements.
 READ_BYTES_PER_SECOND = 50e6
 READ_SECONDS = 0.1
 
-WAITS = (2.5, 5.0)  # seconds after which a write is tried again: the work that it ends was longer
+WAITS = (2.5, 5.0)  # pauses in seconds before a write is repeated; the computation took longer
 
 Rule = Literal["auto", "always", "never"]
 
@@ -38,20 +38,20 @@ log = logging.getLogger(__name__)
 
 
 class ObjectStore:
-    """Reads and writes entries as objects.
+    """Store of entries as objects.
 
     Parameters
     ----------
     bucket
-        Where the objects are.
+        The objects.
     index
-        Which there are.
+        Their index.
     ttl
-        Seconds an object is kept.
+        Lifetime of an object in seconds.
     most_bytes
-        What all objects may take together; 0: anything.
+        Limit of all objects; 0: none.
     rule
-        Which posteriors are kept beside the cache: see `worth_keeping`.
+        Rule of `worth_keeping`.
 
     """
 
@@ -64,7 +64,7 @@ class ObjectStore:
 
     @classmethod
     def of(cls, settings: Settings, client: redis.Redis, counts: Counters) -> ObjectStore | None:
-        """Return the store of these settings, None where there is none; raises `SettingsError`."""
+        """Return the store of the settings, or None; raises `SettingsError`."""
         if not settings.store_url:
             return None
         bucket = Bucket(settings.store_url, seconds=settings.store_seconds, counts=counts)
@@ -77,36 +77,36 @@ class ObjectStore:
         )
 
     def worth_keeping(self, seconds: float, nbytes: int) -> bool:
-        """Say whether what took so long to make is to be kept beside the cache: reading it takes less."""
+        """Return whether an entry belongs in the store as well; ``auto``: if a read takes less than `seconds`."""
         if self._rule == "auto":
             return seconds > READ_SECONDS + nbytes / READ_BYTES_PER_SECOND
         return self._rule == "always"
 
-    def check_room(self, nbytes: int, what: str) -> None:
-        """Raise the problem ``store-too-small`` when `nbytes` more are beyond what the objects may take."""
+    def check_room(self, nbytes: int, name: str) -> None:
+        """Raise ``store-too-small`` if `nbytes` more exceed the limit; `name` begins the detail."""
         stored = self.index.sums()[1] if self._most_bytes else 0
         if self._most_bytes and stored + nbytes > self._most_bytes:
             raise refuse(
                 "store-too-small",
                 422,
-                f"{what} takes {nbytes:,} bytes; the object store has {stored:,} of {self._most_bytes:,} allowed.",
+                f"{name} takes {nbytes:,} bytes; the object store has {stored:,} of {self._most_bytes:,} allowed.",
                 "Ask for less, delete posteriors that are no longer needed, or raise GLLE_STORE_BYTES.",
                 bytes=nbytes,
                 allowed=self._most_bytes,
             )
 
     def put(self, entries: Mapping[str, Entry], *, cached: bool = False) -> None:
-        """Write entries, and let the index name each once it is wholly there.
+        """Write entries, and add each to the index after its write.
 
         Parameters
         ----------
         cached
-            Whether they belong into the cache, too, when they are read again.
+            Whether a read writes them to the cache again.
 
         Raises
         ------
         ProblemError
-            ``store-too-small``, ``store-unavailable``, ``storage-full``: what was written of them stays.
+            ``store-too-small``, ``store-unavailable``, ``storage-full``; the entries written so far stay.
 
         """
         for wait in () if cached else WAITS:
@@ -121,7 +121,7 @@ class ObjectStore:
         self._put(entries, cached=cached)
 
     def _put(self, entries: Mapping[str, Entry], *, cached: bool) -> None:
-        together: dict[str, tuple[StoredObject, PackedObject]] = {}
+        batch: dict[str, tuple[StoredObject, PackedObject]] = {}
         room = PIECE
         for key, entry in entries.items():
             packed = PackedObject.of(key, entry)
@@ -130,47 +130,41 @@ class ObjectStore:
             stored = StoredObject.new(key, size=packed.size, start=start, ttl=self._ttl, cached=cached)
             if self.bucket.is_local or packed.size > PIECE:
                 self.bucket.write(stored.path, packed.parts(), packed.size)
-                self._named(key, stored)
+                self._remove(self.index.add(key, stored))
                 continue
             if packed.size > room:
-                self._put_together(together)
-                together, room = {}, PIECE
-            together[key] = stored, packed
+                self._put_batch(batch)
+                batch, room = {}, PIECE
+            batch[key] = stored, packed
             room -= packed.size
-        self._put_together(together)
+        self._put_batch(batch)
 
-    def _put_together(self, several: Mapping[str, tuple[StoredObject, PackedObject]]) -> None:
-        if several:
-            self.bucket.write_small({stored.path: b"".join(packed.parts()) for stored, packed in several.values()})
-        for key, (stored, _) in several.items():
-            self._named(key, stored)
-
-    def _named(self, key: str, stored: StoredObject) -> None:
-        self._remove(self.index.add(key, stored))
+    def _put_batch(self, batch: Mapping[str, tuple[StoredObject, PackedObject]]) -> None:
+        if batch:
+            self.bucket.write_small({stored.path: b"".join(packed.parts()) for stored, packed in batch.values()})
+        for key, (stored, _) in batch.items():
+            self._remove(self.index.add(key, stored))
 
     def find(self, keys: list[str]) -> list[StoredObject | None]:
-        """Return the objects of entries by the index alone."""
+        """Return the objects of entries, without a request to the store."""
         return self.index.find(keys)
 
     def get(self, key: str, stored: StoredObject) -> Entry | None:
-        """Return an entry, None when it is not (wholly) there.
+        """Return an entry, None if its object is missing or corrupt.
 
-        It is read into memory: a file that is mapped could change after it was checked.
+        It is read into memory, because a mapped file could change after the check.
         """
         try:
-            found = self._read(stored)
+            head, payload = self._read(stored)
         except CorruptObjectError:
-            found = None
-        if found is None:
             return self._lost(key, stored)
-        head, payload = found
         return Entry(head.meta, {name: head.array(name, payload) for name in head.arrays})
 
-    def _read(self, stored: StoredObject) -> tuple[ObjectHead, Array] | None:
-        """Read an object in pieces, each of them checked, into one place."""
+    def _read(self, stored: StoredObject) -> tuple[ObjectHead, Array]:
+        """Read and verify an object piece by piece; raises `CorruptObjectError`, also if it is missing."""
         raw = self.bucket.read(stored.path, 0, min(stored.size, PIECE))
         if raw is None:
-            return None
+            raise CorruptObjectError
         head = ObjectHead.read(raw)
         payload = np.empty(head.size, np.uint8)
         ready = min(head.size, (len(raw) - head.start) // BLOCK * BLOCK if stored.size > PIECE else head.size)
@@ -187,10 +181,12 @@ class ObjectStore:
             head.check(begin // BLOCK, payload[begin:end].data)
         return head, payload
 
-    def views(self, found: Sequence[tuple[str, StoredObject]]) -> list[Entry | None]:
-        """Return entries of which large arrays are `worker.storage.object_store.lazy_array.LazyArray`s, read where they are looked at."""
-        first = self.bucket.read_several([(one.path, min(one.size, one.start + BLOCK)) for _, one in found])
-        return [self._view(key, stored, raw) for (key, stored), raw in zip(found, first, strict=True)]
+    def views(self, objects: Sequence[tuple[str, StoredObject]]) -> list[Entry | None]:
+        """Return entries whose large arrays are `LazyArray`s."""
+        first = self.bucket.read_several(
+            [(stored.path, min(stored.size, stored.start + BLOCK)) for _, stored in objects]
+        )
+        return [self._view(key, stored, raw) for (key, stored), raw in zip(objects, first, strict=True)]
 
     def _view(self, key: str, stored: StoredObject, raw: bytes | None) -> Entry | None:
         try:
@@ -200,19 +196,19 @@ class ObjectStore:
             payload.keep(0, raw[payload.head.start :])
         except CorruptObjectError:
             return self._lost(key, stored)
-        arrays: dict[str, Any] = {}  # sliced as arrays are
-        for name, place in payload.head.arrays.items():
-            sliced = LazyArray(payload, place)
-            arrays[name] = sliced if place.start + place.nbytes > BLOCK else np.asarray(sliced)
+        arrays: dict[str, Any] = {}
+        for name, layout in payload.head.arrays.items():
+            array = LazyArray(payload, layout)
+            arrays[name] = array if layout.start + layout.nbytes > BLOCK else np.asarray(array)
         return Entry(payload.head.meta, arrays)
 
     def _fetch(self, key: str, stored: StoredObject, start: int, stop: int, keep: Callable[[bytes], None]) -> None:
-        """Read bytes of an object whose reading has begun, and have them checked and kept.
+        """Read bytes of an open object, and pass them to `keep`.
 
         Raises
         ------
         ProblemError
-            ``object-lost``: it is gone, or torn.
+            ``object-lost``: the object is missing or corrupt.
 
         """
         raw = self.bucket.read(stored.path, start, stop)
@@ -221,14 +217,14 @@ class ObjectStore:
                 keep(raw)
                 return
         self._lost(key, stored)
-        told = "An object was removed, or changed, while it was read."
-        raise refuse("object-lost", 503, told, "Ask again: what it was is made again.")
+        detail = "An object was removed, or changed, during its read."
+        raise refuse("object-lost", 503, detail, "Send the request again: the result is computed again.")
 
-    def heads(self, found: Sequence[tuple[str, StoredObject]]) -> list[dict[str, Any] | None]:
-        """Return the metas of entries."""
-        first = self.bucket.read_several([(one.path, one.start) for _, one in found])
+    def heads(self, objects: Sequence[tuple[str, StoredObject]]) -> list[dict[str, Any] | None]:
+        """Return the metadata of entries, None for a missing or corrupt object."""
+        first = self.bucket.read_several([(stored.path, stored.start) for _, stored in objects])
         metas: list[dict[str, Any] | None] = []
-        for (key, stored), raw in zip(found, first, strict=True):
+        for (key, stored), raw in zip(objects, first, strict=True):
             try:
                 metas.append(None if raw is None else ObjectHead.read(raw).meta)
             except CorruptObjectError:
@@ -238,14 +234,14 @@ class ObjectStore:
         return metas
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Forget entries; objects that cannot be removed now are condemned, and no more to be read by anybody."""
+        """Remove entries; an object that cannot be removed now stays condemned and unreadable."""
         keys = list(keys)
         for key, stored in zip(keys, self.index.find(keys), strict=True):
             if stored is not None:
                 self._forget(subject_of(key), [(key, stored)])
 
     def forget(self, subject: str) -> None:
-        """Forget every entry about a subject."""
+        """Remove all entries of a subject."""
         self._forget(subject, list(self.index.of(subject)))
 
     def _forget(self, subject: str, entries: list[tuple[str, StoredObject]]) -> None:
@@ -253,16 +249,16 @@ class ObjectStore:
         self._remove(stored.path for _, stored in entries)
 
     def _lost(self, key: str, stored: StoredObject) -> Entry | None:
-        """Return None, and forget an object that is not there, or not whole: what it was can be made again."""
-        log.warning("Object %s is not there, or not whole", stored.path)
+        """Remove the entry of a missing or corrupt object; return None."""
+        log.warning("Object %s is missing or corrupt", stored.path)
         self._forget(subject_of(key), [(key, stored)])
         return None
 
     def _remove(self, paths: Iterable[str]) -> None:
-        """Remove condemned objects; when the store does not answer, `worker.operations.store_sweep` does it later."""
+        """Remove condemned objects; if the store fails, `worker.operations.store_sweep` removes them later."""
         try:
             for path in paths:
                 self.bucket.remove(path)
                 self.index.removed(path)
         except ProblemError as error:
-            log.warning("Objects are condemned, but not removed yet: %s", error)
+            log.warning("Condemned objects could not be removed yet: %s", error)
