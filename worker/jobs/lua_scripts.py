@@ -74,25 +74,24 @@ local status = redis.call('HGET', KEYS[1], 'status')
 if not status then return false end
 local to = cjson.decode(ARGV[1])[status]
 if not to then return {{status, status}} end
-local id, tenant, open = string.match(KEYS[1], '[^:]*$'), redis.call('HGET', KEYS[1], 'tenant'), 'glle:open'
-if tenant and tenant ~= 'default' then open = 'glle:tenant:' .. tenant .. ':open' end
+local id, open = string.match(KEYS[1], '[^:]*$'), list(redis.call('HGET', KEYS[1], 'tenant'), 'open')
 redis.call('HSET', KEYS[1], 'status', to, 'touched', ARGV[4], unpack(ARGV, 5))
 redis.call('HSET', KEYS[1], 'since', ARGV[4], 'base', redis.call('HGET', KEYS[1], 'done'))
 redis.call('HINCRBY', KEYS[1], 'sequence', 1)
 redis.call('HINCRBY', KEYS[2], redis.call('HGET', KEYS[1], 'kind') .. ':' .. to, 1)
-if to == 'succeeded' or to == 'failed' or to == 'cancelled' then
+if has_ended(to) then
   redis.call('HSET', KEYS[1], 'finished', ARGV[3])
   redis.call('EXPIRE', KEYS[1], ARGV[2])
   redis.call('SREM', open, id)
   redis.call('SREM', '{ALL_OPEN}', id)
-  redis.call('PUBLISH', 'glle:ended', id)
+  redis.call('PUBLISH', '{ENDED}', id)
 else
   redis.call('SADD', open, id)
   redis.call('SADD', '{ALL_OPEN}', id)
   redis.call('PERSIST', KEYS[1])
 end
 index(KEYS[1], status, to, ARGV[4] + 1000 * ARGV[2])
-redis.call('PUBLISH', 'glle:changed', id)
+redis.call('PUBLISH', '{CHANGED}', id)
 return {{status, to}}
 """
 

@@ -111,7 +111,7 @@ def _queue_state(stores: Stores, name: str) -> QueueState:
         for id_ in priority_scripts.waiting(stores.client, key, _MAX_READ):
             pipeline.hget(f"{priority_scripts.TASKS}{id_}", "enqueued_at")
         times = [datetime.fromisoformat(text(raw)) for raw in pipeline.execute() if raw is not None]
-    oldest = max(((now - time).total_seconds() for time in times), default=0.0)
+    oldest = max(((now - enqueued).total_seconds() for enqueued in times), default=0.0)
     return QueueState(name, length, max(0.0, oldest), workers_of(stores.client, stores.settings, name))
 
 
