@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from importlib.metadata import EntryPoint
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 import numpy as np
 import pytest
 
+from glle import cli
 from glle.cli.options import add_options, selected
 from glle.types import DrawsOptions, FitOptions, SyntheticOptions
 from glle_engine.methods import METHODS
@@ -132,6 +134,19 @@ def test_commands_without_httpx_name_the_extra(glle: Glle, monkeypatch: pytest.M
     code, out, err = glle("jobs", "list")
     assert (code, out) == (2, "")
     assert "pip install 'glle[client]'" in err
+
+
+def test_broken_server_leaves_the_commands_of_the_client(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The error names the distribution to install again."""
+    broken = EntryPoint("server", "missing_module:add", "glle.commands")
+    monkeypatch.setattr("glle.cli.entry_points", lambda **_: [broken])
+    assert cli.main(["jobs", "list", "--url", "localhost:8000"]) == 2
+    err = capsys.readouterr().err
+    assert ("No module named 'missing_module'" in err, "such as http://" in err) == (True, True)
+    assert cli.main(["up"]) == 2
+    assert "pip install glle-server" in capsys.readouterr().err
 
 
 def test_variables_of_the_client_are_no_unknown_settings(glle: Glle, monkeypatch: pytest.MonkeyPatch) -> None:
