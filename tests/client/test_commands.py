@@ -195,6 +195,7 @@ def test_methods_are_listed_and_refusals_come_before_work(glle: Glle, tmp_path: 
     listed = glle("methods", "--makes", "embedding")[1].splitlines()
     assert listed[0].split() == ["name", "makes", "family", "growth", "available", "title"]
     assert [line.split()[0] for line in listed[1:]] == list(METHODS)
+    assert "…" not in glle("methods")[1]  # a pipe gets every cell in full
     dataset = json.loads(glle("datasets", "synthetic", "s_curve", "-n", "60", "--json")[1])["id"]
     code, _, err = glle("embed", dataset, "lle", "--set", "n_neighbors=1")
     assert (code, "n_neighbors=1 is not an integer of at least 2" in err) == (1, True)
