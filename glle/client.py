@@ -42,24 +42,7 @@ JobT = TypeVar("JobT")
 
 
 class BaseClient(MethodOperations, Generic[DatasetT, PosteriorT, JobT]):
-    """Operations of both clients.
-
-    Parameters
-    ----------
-    url
-        Address; by default GLLE_URL, or http://127.0.0.1:8000.
-    key
-        API key; by default GLLE_KEY, or none.
-    progress
-        Progress bars of jobs: None in a terminal or a notebook, True always, False never; or an instance of `Bars`.
-    retries
-        Retries of calls without an answer, or with 429, 502, 503 or 504.
-    timeout
-        Seconds between two parts of one response.
-    transport
-        Transport of httpx that replaces the network: asynchronous for an `AsyncClient`.
-
-    """
+    """Operations of both clients."""
 
     _session_class: ClassVar[Callable[..., Session]]
     _classes: ClassVar[dict[str, Callable[..., Any]]]
@@ -72,7 +55,7 @@ class BaseClient(MethodOperations, Generic[DatasetT, PosteriorT, JobT]):
         progress: bool | Bars | None = None,
         retries: Retries | None = None,
         timeout: float = TIMEOUT,
-        transport: Any = None,
+        transport: httpx.BaseTransport | httpx.AsyncBaseTransport | None = None,
     ) -> None:
         url, key = url or os.environ.get("GLLE_URL") or URL, key or os.environ.get("GLLE_KEY") or None
         options = {**http_options(url, key, timeout), "transport": transport}
@@ -181,7 +164,24 @@ class BaseClient(MethodOperations, Generic[DatasetT, PosteriorT, JobT]):
 
 
 class Client(BaseClient[Dataset, Posterior, Job], Blocking):
-    """Client of one service; a context manager. See `BaseClient` for its parameters."""
+    """Client of one service; a context manager.
+
+    Parameters
+    ----------
+    url
+        Address; by default GLLE_URL, or http://127.0.0.1:8000.
+    key
+        API key; by default GLLE_KEY, or none.
+    progress
+        Progress bars of jobs: None in a terminal or a notebook, True always, False never; or an instance of `Bars`.
+    retries
+        Retries of calls without an answer, or with 429, 502, 503 or 504.
+    timeout
+        Seconds between two parts of one response.
+    transport
+        Transport of httpx that replaces the network.
+
+    """
 
     _session_class = BlockingSession
     _classes: ClassVar = {"dataset": Dataset, "posterior": Posterior, "job": Job}
@@ -198,7 +198,7 @@ class Client(BaseClient[Dataset, Posterior, Job], Blocking):
 
 
 class AsyncClient(BaseClient[AsyncDataset, AsyncPosterior, AsyncJob], Async):
-    """Client of one service with coroutines; an asynchronous context manager."""
+    """Client of one service with coroutines: the methods and parameters of `Client`, under `async with`."""
 
     _session_class = AsyncSession
     _classes: ClassVar = {"dataset": AsyncDataset, "posterior": AsyncPosterior, "job": AsyncJob}

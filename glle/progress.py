@@ -20,7 +20,6 @@ class Bars:
 
     def __init__(self, switch: bool | None = None) -> None:  # noqa: FBT001 # the value of Client(progress=)
         self._console = _console(switch)
-        self._count = 0
         self._lock = threading.Lock()
         self.display: Any = None
 
@@ -51,19 +50,18 @@ class Bars:
     def start(self, title: str) -> Any:
         """Add a bar; the first one starts the display."""
         with self._lock:
-            if self._count == 0:
+            if self.display is None:
                 self.display = _display(self._console)
                 self.display.start()
-            self._count += 1
             return self.display.add_task(title, total=None, stage="")
 
     def stop(self, task: Any) -> None:
         """Remove a bar; the last one stops the display."""
         with self._lock:
             self.display.remove_task(task)
-            self._count -= 1
-            if self._count == 0:
+            if not self.display.tasks:
                 self.display.stop()
+                self.display = None
 
 
 def _console(switch: bool | None) -> Any:  # noqa: FBT001 # the value of Client(progress=)

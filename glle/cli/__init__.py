@@ -12,10 +12,10 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
 from glle.cli import compare, datasets, jobs, posteriors
-from glle.cli.connection import MISUSED
+from glle.cli.connection import MISUSED, fail
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import TypeAlias
 
     Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 # argparse has no public name
@@ -32,22 +32,27 @@ def main(arguments: Sequence[str] | None = None, extensions: Iterable[Callable[[
 
     Extensions add more commands; None stands for the installed ones, the entry points `glle.commands`.
     """
-    if extensions is None:
-        extensions = [point.load() for point in entry_points(group="glle.commands")]
     parser = argparse.ArgumentParser(
         prog="glle", description="Generative locally linear embedding: fit and draw on a service, or run the service."
     )
     commands = parser.add_subparsers(required=True, metavar="command")
-    for extend in (*extensions, add):
+    for extend in (*(_installed_extensions() if extensions is None else extensions), add):
         extend(commands)
     words = sys.argv[1:] if arguments is None else list(arguments)
     if words and words[0] in SERVER_COMMANDS - commands.choices.keys():
-        message = f"glle: `glle {words[0]}` is a command of the server.\n  Install it: pip install glle-server."
-        print(message, file=sys.stderr)  # noqa: T201 # the command's output
-        return MISUSED
+        return fail(f"`glle {words[0]}` is a command of the server.", "Install it: pip install glle-server.", MISUSED)
     chosen = parser.parse_args(words)
     start: Callable[[argparse.Namespace], int] = getattr(chosen, "start", chosen.run)
     return start(chosen)
+
+
+def _installed_extensions() -> Iterator[Callable[[Commands], None]]:
+    for point in entry_points(group="glle.commands"):
+        try:
+            yield point.load()
+        except ImportError as error:  # the commands of the client go on working
+            remedy = f"Install it again: pip install --force-reinstall glle-{point.name}."
+            fail(f"The distribution glle-{point.name} does not load: {error}.", remedy, MISUSED)
 
 
 def add(commands: Commands) -> None:

@@ -34,7 +34,7 @@ def with_client(run: Callable[[argparse.Namespace, Client], int]) -> Callable[[a
         try:
             from glle import Client, GlleServiceError, JobTimeoutError  # noqa: PLC0415 # needs the extra `client`
         except ImportError as error:
-            return _fail(f"{error}.", "Install the client: pip install 'glle[client]'.", MISUSED)
+            return fail(f"{error}.", "Install the client: pip install 'glle[client]'.", MISUSED)
         try:
             with Client(args.url, progress=False if args.json else None) as client:
                 return run(args, client)
@@ -43,14 +43,14 @@ def with_client(run: Callable[[argparse.Namespace, Client], int]) -> Callable[[a
                 print(json.dumps({name: getattr(error, name) for name in _PROBLEM}), file=sys.stderr)  # noqa: T201
             else:
                 request = f" Request {error.request_id}." if error.request_id else ""
-                _fail(error.detail, error.remedy + request, REFUSED)
+                fail(error.detail, error.remedy + request, REFUSED)
             if isinstance(error, JobTimeoutError):
                 return LATE
             return REFUSED if error.status else UNREACHABLE
         except (ValueError, OSError) as error:
-            return _fail(str(error), "", MISUSED)
+            return fail(str(error), "", MISUSED)
         except KeyboardInterrupt:
-            return _fail("Interrupted. A started job goes on.", "See `glle jobs list`.", INTERRUPTED)
+            return fail("Interrupted. A started job goes on.", "See `glle jobs list`.", INTERRUPTED)
 
     return command
 
@@ -71,7 +71,7 @@ def report_all(args: argparse.Namespace, items: Sequence[Any], row: Callable[[An
 
     console = Console()
     if not console.is_terminal:
-        console = Console(width=200)  # a pipe gets the whole table
+        console = Console(width=10_000)  # a pipe gets the whole table, no wider than its cells
     table = Table(box=None, pad_edge=False)
     rows = [row(item) for item in items]
     for name in rows[0] if rows else ():
@@ -87,6 +87,7 @@ def report_metadata(args: argparse.Namespace, metadata: Any) -> int:
     return report(args, metadata, json.dumps(metadata, indent=2))
 
 
-def _fail(detail: str, remedy: str, code: int) -> int:
+def fail(detail: str, remedy: str, code: int) -> int:
+    """Print an error and its remedy on stderr; return the exit code."""
     print(f"glle: {detail}" + (f"\n  {remedy}" if remedy else ""), file=sys.stderr)  # noqa: T201 # the command's output
     return code

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from importlib.metadata import EntryPoint
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 import numpy as np
 import pytest
 
+from glle import cli
 from glle.cli.options import add_options, selected
 from glle.types import DrawsOptions, FitOptions, SyntheticOptions
 from glle_engine.methods import METHODS
@@ -134,6 +136,19 @@ def test_commands_without_httpx_name_the_extra(glle: Glle, monkeypatch: pytest.M
     assert "pip install 'glle[client]'" in err
 
 
+def test_broken_server_leaves_the_commands_of_the_client(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The error names the distribution to install again."""
+    broken = EntryPoint("server", "missing_module:add", "glle.commands")
+    monkeypatch.setattr("glle.cli.entry_points", lambda **_: [broken])
+    assert cli.main(["jobs", "list", "--url", "localhost:8000"]) == 2
+    err = capsys.readouterr().err
+    assert ("No module named 'missing_module'" in err, "such as http://" in err) == (True, True)
+    assert cli.main(["up"]) == 2
+    assert "pip install glle-server" in capsys.readouterr().err
+
+
 def test_variables_of_the_client_are_no_unknown_settings(glle: Glle, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server does not warn of GLLE_URL and GLLE_KEY."""
     monkeypatch.setenv("GLLE_KEY", "k")
@@ -180,6 +195,7 @@ def test_methods_are_listed_and_refusals_come_before_work(glle: Glle, tmp_path: 
     listed = glle("methods", "--makes", "embedding")[1].splitlines()
     assert listed[0].split() == ["name", "makes", "family", "growth", "available", "title"]
     assert [line.split()[0] for line in listed[1:]] == list(METHODS)
+    assert "…" not in glle("methods")[1]  # a pipe gets every cell in full
     dataset = json.loads(glle("datasets", "synthetic", "s_curve", "-n", "60", "--json")[1])["id"]
     code, _, err = glle("embed", dataset, "lle", "--set", "n_neighbors=1")
     assert (code, "n_neighbors=1 is not an integer of at least 2" in err) == (1, True)

@@ -193,4 +193,4 @@ def test_failed_job_removes_its_bar(clock: Clock) -> None:
     client = Client(URL, progress=True, retries=clock.retries(), transport=service.transport)
     with pytest.raises(NotFoundError):
         client.fit("ds_1")
-    assert client._session.bars.display.tasks == []
+    assert client._session.bars.display is None
