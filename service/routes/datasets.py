@@ -30,8 +30,8 @@ from service.encoding.selection import Points, Selection
 from service.encoding.tables import Table as Columns
 from service.encoding.tables import matrix_columns, table_response
 from service.responses.conditional import PARTS, client_has_it, immutable_headers
-from service.routes.params import Id, TenantStores
-from service.schemas.labels import PATCH_BODY, NameFilter, NamingIn, TagFilter
+from service.routes.params import RENAME, Id, TenantStores, content
+from service.schemas.labels import NameFilter, NamingIn, TagFilter
 from service.schemas.problems import documented
 from service.schemas.resources import DatasetOut, DatasetPage, SyntheticIn
 from service.submission.idempotency import IN_USE, Answers, Key, content_digest, remembered
@@ -171,7 +171,7 @@ def get_dataset(id_: Id, stores: TenantStores) -> DatasetOut:
     summary="Read a data set back",
     response_class=Response,
     responses={
-        200: {"description": "The values.", "content": {media: {} for media in _MEDIA}},
+        **content("The values.", _MEDIA),
         **PARTS,
         **documented(
             _404="No such data set.",
@@ -220,10 +220,7 @@ def get_data(
 @router.patch(
     "/{id}",
     summary="Name and tag a data set",
-    responses=documented(
-        _404="No such data set.", _413="Body too long.", _415="Not JSON.", _422="Too long, too many, or unknown."
-    ),
-    openapi_extra=PATCH_BODY,
+    **RENAME,
 )
 def rename_dataset(id_: Id, body: NamingIn, stores: TenantStores) -> DatasetOut:
     """Set name and tags by a JSON merge patch: null removes, an absent member stays, tags are replaced as a whole.

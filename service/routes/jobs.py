@@ -16,7 +16,7 @@ from service.responses.partial_draws import npy_as_they_come
 from service.responses.pictures import picture_response
 from service.responses.sse import EVENTS, events, has_seen_the_end
 from service.responses.streaming import Stream
-from service.routes.params import ACCEPTED, LATE, DtypeQuery, Id, TenantStores, Wait
+from service.routes.params import ACCEPTED, LATE, DtypeQuery, Id, TenantStores, Wait, content
 from service.schemas.problems import documented
 from service.schemas.resources import JobOut, JobPage, PosteriorOut
 from service.submission.jobs import accepted, look, reopened, settle, wait_for_evicted
@@ -100,11 +100,11 @@ async def follow(
     summary="Fetch a job's result",
     response_class=Response,
     responses={
-        200: {
-            "description": "Embeddings of draws, the posterior of a fit, the result of an analysis.",
-            "content": {media: {} for media in drawn.MEDIA},
-            "headers": SCALE_DOCUMENTED,
-        },
+        **content(
+            "Embeddings of draws, the posterior of a fit, the result of an analysis.",
+            drawn.MEDIA,
+            headers=SCALE_DOCUMENTED,
+        ),
         **PARTS,
         **ACCEPTED,
         **documented(

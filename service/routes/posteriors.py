@@ -8,8 +8,8 @@ from starlette.concurrency import run_in_threadpool
 from glle_engine.base.validation import require_enough_points
 from service.encoding.arrays import JSON, NPY, NPZ, Dtype, Stack, json_response, negotiated, npy_response, npz_response
 from service.responses.conditional import PARTS, client_has_it, immutable_headers
-from service.routes.params import ACCEPTED, ON_DATASET, Command, CommandOptions, Id, TenantStores
-from service.schemas.labels import PATCH_BODY, NameFilter, NamingIn, TagFilter
+from service.routes.params import ACCEPTED, ON_DATASET, RENAME, Command, CommandOptions, Id, TenantStores, content
+from service.schemas.labels import NameFilter, NamingIn, TagFilter
 from service.schemas.problems import documented
 from service.schemas.resources import PosteriorIn, PosteriorOut, PosteriorPage
 from service.submission.idempotency import Answers, remembered
@@ -111,7 +111,7 @@ def get_posterior(id_: Id, stores: TenantStores) -> Response:
     summary="Read a posterior's arrays",
     response_class=Response,
     responses={
-        200: {"description": "The arrays.", "content": {media: {} for media in (NPZ, NPY, JSON)}},
+        **content("The arrays.", (NPZ, NPY, JSON)),
         **PARTS,
         **ACCEPTED,
         **documented(
@@ -159,10 +159,7 @@ def get_arrays(
 @router.patch(
     "/{id}",
     summary="Name and tag a posterior",
-    responses=documented(
-        _404="No such posterior.", _413="Body too long.", _415="Not JSON.", _422="Too long, too many, or unknown."
-    ),
-    openapi_extra=PATCH_BODY,
+    **RENAME,
 )
 def rename_posterior(id_: Id, body: NamingIn, stores: TenantStores) -> PosteriorOut:
     """Set name and tags by a JSON merge patch: null removes, an absent member stays, tags are replaced as a whole.
