@@ -1,6 +1,6 @@
 /** HTTP client of the service: keys, problems, JSON and arrays. */
 
-import { readNpz } from './npz.js';
+import { readNpz } from './lib/npz.js';
 import { set, state } from './store.js';
 
 const KEY = 'glle-key';

@@ -1,7 +1,7 @@
 /** Jobs: follow by events or by polling, fetch results, cancel. */
 
 import { ask, askJson, Cancelled, NPY, Refused } from './api.js';
-import { asFloats, readNpy } from './npy.js';
+import { asFloats, readNpy } from './lib/npy.js';
 import { set, state } from './store.js';
 
 const OPEN = new Set(['queued', 'running', 'cancelling']);

@@ -1,8 +1,8 @@
 /** Methods that make one embedding: one, several side by side, and their estimated cost. */
 
 import { askJson, NPZ } from '../api.js';
-import { asFloats } from '../npy.js';
-import { readNpz } from '../npz.js';
+import { asFloats } from '../lib/npy.js';
+import { readNpz } from '../lib/npz.js';
 import { askArray, askMade, follow } from '../jobs.js';
 import { set, state } from '../store.js';
 import { clearResults, runWork } from './state.js';

@@ -1,7 +1,7 @@
 /** Data sets: list, upload, synthetic data, and their columns. */
 
 import { ask, askArrays, askJson, Refused } from '../api.js';
-import { asFloats } from '../npy.js';
+import { asFloats } from '../lib/npy.js';
 import { set, state } from '../store.js';
 import { estimateSoon } from './compare.js';
 import { clearResults } from './state.js';

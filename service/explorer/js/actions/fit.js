@@ -1,8 +1,8 @@
 /** From a data set to its draws: fit, reference embedding, draws and their summary. */
 
 import { askJson, NPZ } from '../api.js';
-import { asFloats } from '../npy.js';
-import { readNpz } from '../npz.js';
+import { asFloats } from '../lib/npy.js';
+import { readNpz } from '../lib/npz.js';
 import { askArray, askMade, follow } from '../jobs.js';
 import { set, state } from '../store.js';
 import { embed } from './compare.js';

@@ -1,6 +1,6 @@
 /** The first rows of a file, read in the browser before it is sent, so that its columns can be chosen. */
 
-import { npyHeader, readNpy } from '../npy.js';
+import { npyHeader, readNpy } from './npy.js';
 
 const HEAD_BYTES = 256 * 1024;
 const ROWS = 5;
