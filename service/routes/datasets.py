@@ -155,9 +155,7 @@ async def list_datasets(
     """
     records = stores.datasets.newest(position(cursor))
     matching = ((at, record if is_called(record, name, tag) else None) for at, record in records)
-    return await listed(
-        request, matching, limit, lambda items, at: DatasetPage(items=list(map(DatasetOut.of, items)), next=at)
-    )
+    return await listed(request, matching, limit, DatasetPage, DatasetOut.of)
 
 
 @router.get("/{id}", summary="Describe a data set", responses=documented(_404="None."))

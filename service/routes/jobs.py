@@ -45,7 +45,7 @@ async def list_jobs(
     A tenant keeps the newest GLLE_QUOTA_RECORDS records of ended jobs.
     """
     records = stores.jobs.listed(position(cursor), status, kind, min(limit + 1, LISTED))
-    return await listed(request, records, limit, lambda items, at: JobPage(items=list(map(JobOut.of, items)), next=at))
+    return await listed(request, records, limit, JobPage, JobOut.of)
 
 
 @router.get("/{id}", summary="Follow a job", responses=documented(_404="No such job."))

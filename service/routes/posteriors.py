@@ -82,9 +82,7 @@ async def list_posteriors(
     """
     records = stores.posteriors.listed(position(cursor))
     matching = ((at, r if r is not None and is_called(r, name, tag) else None) for at, r in records)
-    return await listed(
-        request, matching, limit, lambda items, at: PosteriorPage(items=list(map(PosteriorOut.of, items)), next=at)
-    )
+    return await listed(request, matching, limit, PosteriorPage, PosteriorOut.of)
 
 
 @router.get(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import struct
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from service.uploads.disk_array import DiskArray, check_inflated
+from service.uploads.disk_array import NO_MEMORY, DiskArray, check_inflated
 from service.uploads.label_columns import MOST_LABEL, Labels, no_such_column, require_distinct
 from service.uploads.limits import check_names
 from worker.base.problems import ProblemError, refuse
@@ -28,6 +30,23 @@ if TYPE_CHECKING:
 
 BLOCK_VALUES = 2**20  # converted at a time: 8 MB
 _INDEX = re.compile(r"__index_level_\d+__")  # the index of a pandas frame is not a feature
+
+
+@contextlib.contextmanager
+def malformed_as(code: str, noun: str, remedy: str) -> Iterator[None]:
+    """Raise the errors of pyarrow about an invalid body as a problem."""
+    import pyarrow as pa  # noqa: PLC0415 # an extra
+
+    try:
+        yield
+    except MemoryError:  # pyarrow's is also an ArrowException
+        raise
+    except (pa.ArrowException, ValueError, struct.error, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # an error of the disk, not of the body
+            raise
+        if NO_MEMORY in str(error):
+            raise MemoryError from None
+        raise refuse(code, 422, f"The body is not {noun}: {str(error)[:200]}.", remedy) from None
 
 
 @dataclass(frozen=True)

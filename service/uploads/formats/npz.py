@@ -17,7 +17,7 @@ from service.uploads.disk_array import DiskArray, check_inflated
 from service.uploads.formats.npy import check_length, check_matrix, read_header
 from service.uploads.label_columns import MOST_LABEL, MOST_LABELS, text_labels
 from service.uploads.limits import check_names
-from worker.base.problems import ProblemError, refuse
+from worker.base.problems import refuse
 from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
@@ -51,12 +51,14 @@ def read_npz(file: IO[bytes], limits: Limits, label_columns: LabelColumns) -> Ta
         _check_directory(file)
         with zipfile.ZipFile(file) as archive:
             return _table(archive, file, limits, label_columns)
-    except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError, ValueError) as error:
-        raise _malformed(str(error)) from None
-    except OSError as error:
-        if error.errno != errno.EINVAL:  # a position before the body; other errors are of the disk
+    except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError, ValueError, OSError) as error:
+        if (
+            isinstance(error, OSError) and error.errno != errno.EINVAL
+        ):  # of the disk; EINVAL is an offset before the body
             raise
-        raise _malformed("a member is not within it") from None
+        reason = "a member is not within it" if isinstance(error, OSError) else str(error)[:200]
+        remedy = "Write it with numpy.savez or numpy.savez_compressed, and send it as application/zip."
+        raise refuse("malformed-npz", 422, f"The body is not an npz file of data: {reason}.", remedy) from None
 
 
 def _table(archive: zipfile.ZipFile, file: IO[bytes], limits: Limits, label_columns: LabelColumns) -> Table:
@@ -97,10 +99,10 @@ def _check_directory(file: IO[bytes]) -> None:
     file.seek(0)
     place = tail.rfind(_END)
     if place < 0 or len(tail) - place < _END_BYTES:
-        raise _malformed("it does not end with a list of members")
+        raise ValueError("it does not end with a list of members")
     directory = int.from_bytes(tail[place + 12 : place + 16], "little")
     if directory > _MOST_DIRECTORY or tail[max(0, place - _LOCATOR_BYTES) :].startswith(_LOCATOR):
-        raise _malformed("it has more members than a data set has")
+        raise ValueError("it has more members than a data set has")
 
 
 def _members(archive: zipfile.ZipFile, limits: Limits) -> Members:
@@ -109,9 +111,9 @@ def _members(archive: zipfile.ZipFile, limits: Limits) -> Members:
     for info in archive.infolist():
         name = info.filename.removesuffix(".npy")
         if name in members or name == info.filename:
-            raise _malformed(f"its member {info.filename!r} is not an array, or is repeated")
+            raise ValueError(f"its member {info.filename!r} is not an array, or is repeated")
         if info.flag_bits & 1 or info.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
-            raise _malformed(f"its member {info.filename!r} is encrypted, or not deflated")
+            raise ValueError(f"its member {info.filename!r} is encrypted, or not deflated")
         members[name] = info
     check_inflated("The npz file", sum(info.file_size for info in members.values()), limits)
     return members
@@ -203,12 +205,3 @@ def _finite(array: Array, info: zipfile.ZipInfo) -> Array:
         detail = f"The member {info.filename!r} is not finite in row {row}."
         raise refuse("not-finite", 422, detail, "Fill the value in, or remove the row from every member.", row=row)
     return numbers
-
-
-def _malformed(reason: str) -> ProblemError:
-    return refuse(
-        "malformed-npz",
-        422,
-        f"The body is not an npz file of data: {reason[:200]}.",
-        "Write it with numpy.savez or numpy.savez_compressed, and send it as application/zip.",
-    )
