@@ -35,7 +35,7 @@ class Version:
 
     name: str
     root: Path = ROOT
-    module: str = "service"
+    module: str = "service.cli"
     environment: dict[str, str] = field(default_factory=dict)
 
 
@@ -64,7 +64,7 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Version:
     subprocess.run(
         [sys.executable, "-m", "glle_engine.posterior.fingerprint"], cwd=root, env=environment, check=True
     )  # compiled once
-    return Version("earlier", root=root)
+    return Version("earlier", root=root, module="service")
 
 
 @dataclass

@@ -100,7 +100,7 @@ def table_of(
 ) -> Table:
     """Return the table of record batches, with its values unpacked behind the body."""
     features = len(columns.features)
-    appended = DiskArray(file, columns.dtype, features)
+    disk_array = DiskArray(file, columns.dtype, features)
     color: list[Array] = []
     labels, numbers = Labels(), []
     bad, first, count = BadRows(), None, 0
@@ -116,7 +116,7 @@ def table_of(
                 bad.add(count + np.flatnonzero(faults.any(axis=1)))
             if first is None:
                 matrix = np.column_stack([_numbers(block, column).astype(columns.dtype) for column in columns.features])
-                appended.write(matrix.reshape(-1).view(np.uint8).data)
+                disk_array.write(matrix.reshape(-1).view(np.uint8).data)
                 if columns.color is not None:
                     color.append(_numbers(block, columns.color).astype(np.float64))
                 if columns.label is not None and _kind(block.column(columns.label).type) == "s":
@@ -128,7 +128,7 @@ def table_of(
         raise bad.told(first)
     limits.check((count, features))
     return Table(
-        values=appended.values(),
+        values=disk_array.values(),
         names=[columns.names[column] for column in columns.features],
         labels=None if columns.label is None else np.array(numbers, np.float64) if numbers else labels.array(),
         color=np.concatenate(color) if color else None,

@@ -21,8 +21,6 @@ from worker.base.problems import refuse
 from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from service.uploads.label_columns import LabelColumns
     from service.uploads.limits import Limits
 
@@ -79,14 +77,14 @@ def _table(archive: zipfile.ZipFile, file: IO[bytes], limits: Limits, label_colu
         )
     values = _matrix(archive, members[data], file, limits)
     n, d = values.shape
-    names = _names(archive, members["names"], d) if "names" in members else None
+    names = _array(archive, members["names"], "U", (d,)).tolist() if "names" in members else None
     check_names(names, d)
     return Table(
         values=values,
         names=names,
-        labels=_vector(archive, members[label], n, text=True) if label in members else None,
-        color=_vector(archive, members[color], n) if color in members else None,
-        coordinates=_coordinates(archive, members["coordinates"], n) if "coordinates" in members else None,
+        labels=_numbers(archive, members[label], (n,), text=True) if label in members else None,
+        color=_numbers(archive, members[color], (n,)) if color in members else None,
+        coordinates=_numbers(archive, members["coordinates"], (n, 2)) if "coordinates" in members else None,
         source={"kind": "upload", "format": "npz"},
     )
 
@@ -147,15 +145,10 @@ def _matrix(archive: zipfile.ZipFile, info: zipfile.ZipInfo, file: IO[bytes], li
         check_length(shape, dtype, info.file_size - stream.tell())
         stored = max(dtype.itemsize, 4 if dtype == np.float32 else 8)
         check_inflated("The matrix", math.prod(shape) * stored, limits)
-        appended = DiskArray(file, dtype, shape[1])
-        for piece in _pieces(stream):
-            appended.write(piece)
-    return appended.values("F" if fortran else "C")
-
-
-def _pieces(stream: IO[bytes]) -> Iterator[bytes]:
-    while piece := stream.read(_PIECE):
-        yield piece
+        disk_array = DiskArray(file, dtype, shape[1])
+        while piece := stream.read(_PIECE):
+            disk_array.write(piece)
+    return disk_array.values("F" if fortran else "C")
 
 
 def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, kinds: str, shape: tuple[int, ...]) -> Array:
@@ -182,23 +175,11 @@ def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, kinds: str, shape: t
     return flat.reshape(actual, order="F" if fortran else "C")
 
 
-def _vector(archive: zipfile.ZipFile, info: zipfile.ZipInfo, points: int, *, text: bool = False) -> Array:
-    """Return a number for each point, or with `text` also a label."""
-    array = _array(archive, info, "fiuU" if text else "fiu", (points,))
+def _numbers(archive: zipfile.ZipFile, info: zipfile.ZipInfo, shape: tuple[int, ...], *, text: bool = False) -> Array:
+    """Return a member of finite numbers, or with `text` also of labels."""
+    array = _array(archive, info, "fiuU" if text else "fiu", shape)
     if array.dtype.kind == "U":
         return text_labels(array.tolist())
-    return _finite(array, info)
-
-
-def _coordinates(archive: zipfile.ZipFile, info: zipfile.ZipInfo, points: int) -> Array:
-    return _finite(_array(archive, info, "fiu", (points, 2)), info)
-
-
-def _names(archive: zipfile.ZipFile, info: zipfile.ZipInfo, features: int) -> list[str]:
-    return [str(name) for name in _array(archive, info, "U", (features,))]
-
-
-def _finite(array: Array, info: zipfile.ZipInfo) -> Array:
     numbers = np.ascontiguousarray(array, np.float64)
     if len(bad := np.argwhere(~np.isfinite(numbers))):
         row = int(bad[0][0]) + 1

@@ -134,7 +134,7 @@ def test_a_batch_does_not_go_on_while_someone_waits(stores: Stores) -> None:
     assert stores.queue.take_shard(job, taker=0) == 2
 
 
-def test_tenants_take_slots(stores: Stores) -> None:
+def test_tenants_take_turns(stores: Stores) -> None:
     """However many tasks one tenant has in the queue, another's first task is the second one that is taken."""
     for priority in ("batch", "interactive"):
         greedy = [fit_job(stores.of("greedy"), f"g{number}", priority).id for number in range(200)]
