@@ -158,7 +158,7 @@ async def list_datasets(
     return await listed(request, matching, limit, DatasetPage, DatasetOut.of)
 
 
-@router.get("/{id}", summary="Describe a data set", responses=documented(_404="None."))
+@router.get("/{id}", summary="Describe a data set", responses=documented(_404="No such data set."))
 def get_dataset(id_: Id, stores: TenantStores) -> DatasetOut:
     """Return shape, dtype, names and origin of a data set."""
     return DatasetOut.of(require_dataset(stores, id_))
@@ -174,7 +174,7 @@ def get_dataset(id_: Id, stores: TenantStores) -> DatasetOut:
         **documented(
             _404="No such data set.",
             _406="No offered type is accepted.",
-            _416="A Range behind the last byte.",
+            _416="A Range beyond the last byte.",
             _422="Beyond float32, or a slice that is out of range.",
         ),
     },
@@ -290,9 +290,9 @@ def _answers(stores: Stores) -> Answers[tuple[Dataset, bool]]:
     """Return the stored form of an answer: the id of a data set, and the word `known` if it existed before."""
 
     def recall(name: str) -> tuple[Dataset, bool] | None:
-        id_, _, known = name.partition(" ")
+        id_, _, existed = name.partition(" ")
         dataset = stores.datasets.get(id_)
-        return None if dataset is None else (dataset, not known)
+        return None if dataset is None else (dataset, not existed)
 
     return Answers(name=lambda answer: answer[0].id if answer[1] else f"{answer[0].id} known", recall=recall)
 

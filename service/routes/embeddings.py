@@ -135,7 +135,7 @@ async def get_embedding(id_: Id, request: Request, stores: TenantStores, wait: W
         **documented(
             **_MISSING,
             _406="No offered type is accepted.",
-            _416="A Range behind the last byte.",
+            _416="A Range beyond the last byte.",
             _422="A slice that is out of range; or the reason why it could not be computed again.",
         ),
     },

@@ -111,7 +111,7 @@ async def follow(
             _404="No such job.",
             _406="No offered type is accepted.",
             _409="The job was cancelled.",
-            _416="A Range behind the last byte.",
+            _416="A Range beyond the last byte.",
             _422="The job failed: the problem it failed with; or a slice that is out of range, or no partial result.",
             **LATE,
         ),

@@ -116,7 +116,7 @@ def get_posterior(id_: Id, stores: TenantStores) -> Response:
             _404="No such posterior.",
             _406="No offered type.",
             _409="Not fitted.",
-            _416="A Range behind the last byte.",
+            _416="A Range beyond the last byte.",
             _422="Bad name.",
         ),
     },
@@ -167,7 +167,7 @@ def rename_posterior(id_: Id, body: NamingIn, stores: TenantStores) -> Posterior
     return PosteriorOut.of(stores.posteriors.rename(id_, body.changes()))
 
 
-@router.delete("/{id}", summary="Delete a posterior", status_code=204, responses=documented(_404="None."))
+@router.delete("/{id}", summary="Delete a posterior", status_code=204, responses=documented(_404="No such posterior."))
 def delete_posterior(id_: Id, stores: TenantStores) -> Response:
     """Delete a posterior, its draws and their analyses; its data set stays."""
     delete_posterior_of(stores, stores.posteriors.fetch(id_))
