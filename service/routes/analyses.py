@@ -17,7 +17,6 @@ from service.responses.analyses import ResultQuery, result_response
 from service.responses.conditional import SCALE_DOCUMENTED
 from service.routes.params import (
     ACCEPTED,
-    DONE,
     NOT_FITTED,
     NOT_MODIFIED,
     ON_DATASET,
@@ -32,10 +31,11 @@ from service.routes.params import (
     SourceQuery,
     TenantStores,
     Wait,
+    content,
+    creates_job,
 )
 from service.schemas.analyses import AdviceIn, CalibrationIn, ReconstructionsIn, TransformIn
 from service.schemas.problems import documented
-from service.schemas.resources import JobOut
 from service.submission.idempotency import once
 from service.submission.jobs import accepted, analysis_job, computed, job_response
 from service.submission.validation import (
@@ -77,11 +77,7 @@ _SUMMARY_MEDIA = (JSON, NPZ, ARROW, CSV)
     summary="Summarise many draws",
     response_class=Response,
     responses={
-        200: {
-            "description": "The summary.",
-            "content": {media: {} for media in _SUMMARY_MEDIA},
-            "headers": SCALE_DOCUMENTED,
-        },
+        **content("The summary.", _SUMMARY_MEDIA, headers=SCALE_DOCUMENTED),
         **NOT_MODIFIED,
         **ACCEPTED,
         **documented(**NOT_FITTED, _406="No offered type is accepted.", _422="Out of range, or larger than the cache."),
@@ -146,15 +142,10 @@ async def summary(
 @router.post(
     "/v1/posteriors/{id}/transform",
     summary="Embed new points",
-    status_code=202,
-    response_model=JobOut,
-    responses={
-        **DONE,
-        **documented(
-            **{**ON_POSTERIOR, "_404": "No such posterior, or data set."},
-            _422="Out of range, other features than the training data, or a bad cell.",
-        ),
-    },
+    **creates_job(
+        **{**ON_POSTERIOR, "_404": "No such posterior, or data set."},
+        _422="Out of range, other features than the training data, or a bad cell.",
+    ),
 )
 async def transform(id_: Id, body: TransformIn, stores: TenantStores, command: Command) -> Response:
     """Embed new points by their LLE weights on the training points; a training point keeps its exact position.
@@ -169,9 +160,7 @@ async def transform(id_: Id, body: TransformIn, stores: TenantStores, command: C
 @router.post(
     "/v1/posteriors/{id}/reconstructions",
     summary="Generate data",
-    status_code=202,
-    response_model=JobOut,
-    responses={**DONE, **documented(**ON_POSTERIOR, _422="Out of range, or larger than the cache.")},
+    **creates_job(**ON_POSTERIOR, _422="Out of range, or larger than the cache."),
 )
 async def reconstructions(id_: Id, body: ReconstructionsIn, stores: TenantStores, command: Command) -> Response:
     """Generate data from drawn weights, each point from its neighbors: x_i = X_i w_i.
@@ -184,9 +173,7 @@ async def reconstructions(id_: Id, body: ReconstructionsIn, stores: TenantStores
 @router.post(
     "/v1/posteriors/{id}/calibration",
     summary="Calibrate the scale by half-sampling",
-    status_code=202,
-    response_model=JobOut,
-    responses={**DONE, **documented(**ON_POSTERIOR, _422="Out of range, published, or too few points.")},
+    **creates_job(**ON_POSTERIOR, _422="Out of range, published, or too few points."),
 )
 async def calibration(id_: Id, body: CalibrationIn, stores: TenantStores, command: Command) -> Response:
     """Find the scale at which the median spread of draws equals that of half-samples, which need only the data.
@@ -202,9 +189,7 @@ async def calibration(id_: Id, body: CalibrationIn, stores: TenantStores, comman
 @router.post(
     "/v1/advice",
     summary="Judge n_neighbors and n_components",
-    status_code=202,
-    response_model=JobOut,
-    responses={**DONE, **documented(**ON_DATASET, _422="Out of range, too few points, or all equal.")},
+    **creates_job(**ON_DATASET, _422="Out of range, too few points, or all equal."),
 )
 async def advice(body: AdviceIn, stores: TenantStores, command: Command) -> Response:
     """Judge a range of n_neighbors on a data set, and the number of components for the best of them.

@@ -8,10 +8,8 @@ from fastapi import APIRouter, Response
 
 from glle_engine.base.errors import GlleError, InvalidParameterError
 from glle_engine.methods import Cost
-from service.routes.params import DONE, ON_DATASET, Command, CommandOptions, TenantStores
+from service.routes.params import ON_DATASET, Command, CommandOptions, TenantStores, creates_job
 from service.schemas.embeddings import ComparisonIn
-from service.schemas.problems import documented
-from service.schemas.resources import JobOut
 from service.submission.idempotency import once
 from service.submission.jobs import analysis_job, job_response
 from service.submission.planning import Allowance, Plan, require_affordable_together
@@ -32,12 +30,7 @@ router = APIRouter(prefix="/v1/comparisons", tags=["embeddings"])
 @router.post(
     "",
     summary="Compare methods",
-    status_code=202,
-    response_model=JobOut,
-    responses={
-        **DONE,
-        **documented(**ON_DATASET, _422="An unknown method or parameter, labels; or too long together."),
-    },
+    **creates_job(**ON_DATASET, _422="An unknown method or parameter, labels; or too long together."),
 )
 async def compare(body: ComparisonIn, stores: TenantStores, command: Command) -> Response:
     """Embed a data set by several methods, and judge each embedding by the same scores.

@@ -29,9 +29,9 @@ from service.encoding.arrow import ARROW, PARQUET
 from service.encoding.selection import Points, Selection
 from service.encoding.tables import Table as Columns
 from service.encoding.tables import matrix_columns, table_response
-from service.responses.conditional import RANGE_RESPONSES, immutable_headers, is_not_modified
-from service.routes.params import Id, TenantStores
-from service.schemas.labels import PATCH_BODY, NameFilter, NamingIn, TagFilter
+from service.responses.conditional import PARTS, client_has_it, immutable_headers
+from service.routes.params import RENAME, Id, TenantStores, content
+from service.schemas.labels import NameFilter, NamingIn, TagFilter
 from service.schemas.problems import documented
 from service.schemas.resources import DatasetOut, DatasetPage, SyntheticIn
 from service.submission.idempotency import IN_USE, Answers, Key, content_digest, remembered
@@ -154,13 +154,11 @@ async def list_datasets(
     A page reads at most 1,000 records. With a filter it may be short or empty, and `next` continues.
     """
     records = stores.datasets.newest(position(cursor))
-    matching = ((at, record if matches_labels(record, name, tag) else None) for at, record in records)
-    return await listed(
-        request, matching, limit, lambda items, at: DatasetPage(items=list(map(DatasetOut.of, items)), next=at)
-    )
+    matching = ((at, record if is_called(record, name, tag) else None) for at, record in records)
+    return await listed(request, matching, limit, DatasetPage, DatasetOut.of)
 
 
-@router.get("/{id}", summary="Describe a data set", responses=documented(_404="None."))
+@router.get("/{id}", summary="Describe a data set", responses=documented(_404="No such data set."))
 def get_dataset(id_: Id, stores: TenantStores) -> DatasetOut:
     """Return shape, dtype, names and origin of a data set."""
     return DatasetOut.of(require_dataset(stores, id_))
@@ -171,12 +169,12 @@ def get_dataset(id_: Id, stores: TenantStores) -> DatasetOut:
     summary="Read a data set back",
     response_class=Response,
     responses={
-        200: {"description": "The values.", "content": {media: {} for media in _MEDIA}},
-        **RANGE_RESPONSES,
+        **content("The values.", _MEDIA),
+        **PARTS,
         **documented(
             _404="No such data set.",
             _406="No offered type is accepted.",
-            _416="A Range behind the last byte.",
+            _416="A Range beyond the last byte.",
             _422="Beyond float32, or a slice that is out of range.",
         ),
     },
@@ -220,10 +218,7 @@ def get_data(
 @router.patch(
     "/{id}",
     summary="Name and tag a data set",
-    responses=documented(
-        _404="No such data set.", _413="Body too long.", _415="Not JSON.", _422="Too long, too many, or unknown."
-    ),
-    openapi_extra=PATCH_BODY,
+    **RENAME,
 )
 def rename_dataset(id_: Id, body: NamingIn, stores: TenantStores) -> DatasetOut:
     """Set name and tags by a JSON merge patch: null removes, an absent member stays, tags are replaced as a whole.
@@ -295,9 +290,9 @@ def _answers(stores: Stores) -> Answers[tuple[Dataset, bool]]:
     """Return the stored form of an answer: the id of a data set, and the word `known` if it existed before."""
 
     def recall(name: str) -> tuple[Dataset, bool] | None:
-        id_, _, known = name.partition(" ")
+        id_, _, existed = name.partition(" ")
         dataset = stores.datasets.get(id_)
-        return None if dataset is None else (dataset, not known)
+        return None if dataset is None else (dataset, not existed)
 
     return Answers(name=lambda answer: answer[0].id if answer[1] else f"{answer[0].id} known", recall=recall)
 

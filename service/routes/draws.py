@@ -32,7 +32,6 @@ from service.responses.conditional import (
 )
 from service.routes.params import (
     ACCEPTED,
-    DONE,
     NOT_FITTED,
     ON_POSTERIOR,
     AlignQuery,
@@ -46,9 +45,11 @@ from service.routes.params import (
     SourceQuery,
     TenantStores,
     Wait,
+    content,
+    creates_job,
 )
 from service.schemas.problems import documented
-from service.schemas.resources import DrawsIn, JobOut
+from service.schemas.resources import DrawsIn
 from service.submission.idempotency import once
 from service.submission.jobs import accepted, computed, job_response, submitted
 from service.submission.validation import require_calibratable, require_posterior, require_quick, require_sample
@@ -70,9 +71,7 @@ MEDIA = (JSON, NPY, NPZ, ARROW, CSV)
 @router.post(
     "",
     summary="Draw many embeddings",
-    status_code=202,
-    response_model=JobOut,
-    responses={**DONE, **documented(**ON_POSTERIOR, _422="Out of range, or larger than the cache.")},
+    **creates_job(**ON_POSTERIOR, _422="Out of range, or larger than the cache."),
 )
 async def draw_many(id_: Id, body: DrawsIn, stores: TenantStores, command: Command) -> Response:
     """Draw embeddings first, ..., first + count - 1 on the workers, at one scale or at each of several.
@@ -91,12 +90,8 @@ async def draw_many(id_: Id, body: DrawsIn, stores: TenantStores, command: Comma
     summary="Draw one embedding",
     response_class=Response,
     responses={
-        200: {
-            "description": "The embedding (n, p).",
-            "content": {media: {} for media in MEDIA},
-            "headers": SCALE_DOCUMENTED,
-        },
-        **RANGE_RESPONSES,
+        **content("The embedding (n, p).", MEDIA, headers=SCALE_DOCUMENTED),
+        **PARTS,
         **ACCEPTED,
         **documented(**NOT_FITTED, _406="No offered type is accepted.", _416="Range too far.", _422="Out of range."),
     },

@@ -14,7 +14,6 @@ from service.responses.analyses import ResultQuery, result_response
 from service.responses.conditional import RANGE_RESPONSES, body_headers, is_not_modified
 from service.routes.params import (
     ACCEPTED,
-    DONE,
     LATE,
     NOT_MODIFIED,
     ON_DATASET,
@@ -25,10 +24,11 @@ from service.routes.params import (
     Id,
     TenantStores,
     Wait,
+    content,
+    creates_job,
 )
 from service.schemas.embeddings import EmbeddingIn, EmbeddingOut, EstimateIn, EstimateOut
 from service.schemas.problems import ProblemOut, documented
-from service.schemas.resources import JobOut
 from service.submission.idempotency import once
 from service.submission.jobs import accepted, analysis_job, computed, job_response
 from service.submission.planning import Allowance, Plan
@@ -51,12 +51,7 @@ _MISSING = {"_404": "No such embedding (any more).", "_409": "Its job was cancel
 @router.post(
     "",
     summary="Embed by any method",
-    status_code=202,
-    response_model=JobOut,
-    responses={
-        **DONE,
-        **documented(**ON_DATASET, _422="Parameters, sizes, labels; or it would take too long, or too much memory."),
-    },
+    **creates_job(**ON_DATASET, _422="Parameters, sizes, labels; or it would take too long, or too much memory."),
 )
 async def embed(body: EmbeddingIn, stores: TenantStores, command: Command) -> Response:
     """Embed a data set by any method of GET /v1/methods that makes embeddings.
@@ -134,13 +129,13 @@ async def get_embedding(id_: Id, request: Request, stores: TenantStores, wait: W
     summary="Read an embedding's coordinates",
     response_class=Response,
     responses={
-        200: {"description": "The coordinates.", "content": {media: {} for media in MEDIA}},
-        **RANGE_RESPONSES,
+        **content("The coordinates.", MEDIA),
+        **PARTS,
         **ACCEPTED,
         **documented(
             **_MISSING,
             _406="No offered type is accepted.",
-            _416="A Range behind the last byte.",
+            _416="A Range beyond the last byte.",
             _422="A slice that is out of range; or the reason why it could not be computed again.",
         ),
     },

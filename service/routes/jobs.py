@@ -10,12 +10,13 @@ from starlette.concurrency import run_in_threadpool
 from service.encoding.arrays import JSON, NPY, Dtype, negotiate
 from service.encoding.selection import Draws, Points, reject_slice
 from service.responses import draws as drawn
-from service.responses.analyses import ResultQuery, picture_response, result_response
-from service.responses.conditional import RANGE_RESPONSES, SCALE_DOCUMENTED, body_headers, is_not_modified, scale_header
-from service.responses.partial_draws import partial_npy_response
-from service.responses.sse import EVENTS, events, has_seen_end
-from service.responses.streaming import LimitedStreamingResponse
-from service.routes.params import ACCEPTED, LATE, DtypeQuery, Id, TenantStores, Wait
+from service.responses.analyses import Wanted, result_response
+from service.responses.conditional import PARTS, SCALE_DOCUMENTED, body_headers, client_has_it, scale_header
+from service.responses.partial_draws import npy_as_they_come
+from service.responses.pictures import picture_response
+from service.responses.sse import EVENTS, events, has_seen_the_end
+from service.responses.streaming import Stream
+from service.routes.params import ACCEPTED, LATE, DtypeQuery, Id, TenantStores, Wait, content
 from service.schemas.problems import documented
 from service.schemas.resources import JobOut, JobPage, PosteriorOut
 from service.submission.jobs import accepted, look, reopened, settle, wait_for_evicted
@@ -44,7 +45,7 @@ async def list_jobs(
     A tenant keeps the newest GLLE_QUOTA_RECORDS records of ended jobs.
     """
     records = stores.jobs.listed(position(cursor), status, kind, min(limit + 1, LISTED))
-    return await listed(request, records, limit, lambda items, at: JobPage(items=list(map(JobOut.of, items)), next=at))
+    return await listed(request, records, limit, JobPage, JobOut.of)
 
 
 @router.get("/{id}", summary="Follow a job", responses=documented(_404="No such job."))
@@ -99,18 +100,18 @@ async def follow(
     summary="Fetch a job's result",
     response_class=Response,
     responses={
-        200: {
-            "description": "Embeddings of draws, the posterior of a fit, the result of an analysis.",
-            "content": {media: {} for media in drawn.MEDIA},
-            "headers": SCALE_DOCUMENTED,
-        },
-        **RANGE_RESPONSES,
+        **content(
+            "Embeddings of draws, the posterior of a fit, the result of an analysis.",
+            drawn.MEDIA,
+            headers=SCALE_DOCUMENTED,
+        ),
+        **PARTS,
         **ACCEPTED,
         **documented(
             _404="No such job.",
             _406="No offered type is accepted.",
             _409="The job was cancelled.",
-            _416="A Range behind the last byte.",
+            _416="A Range beyond the last byte.",
             _422="The job failed: the problem it failed with; or a slice that is out of range, or no partial result.",
             **LATE,
         ),

@@ -48,17 +48,9 @@ class MethodOut(BaseModel):
     @classmethod
     def of(cls, entry: MethodEntry) -> "MethodOut":
         """Return the description of a catalog entry."""
+        same = cls.model_fields.keys() - {"available", "missing_extra", "variants", "citations", "links"}
         return cls(
-            name=entry.name,
-            title=entry.title,
-            description=entry.description,
-            parameters=entry.parameters,
-            makes=entry.makes,
-            family=entry.family,
-            growth=entry.growth,
-            needs_labels=entry.needs_labels,
-            random=entry.random,
-            reproducible=entry.reproducible,
+            **{name: getattr(entry, name) for name in same},
             available=entry.missing is None,
             missing_extra=entry.missing,
             variants=[VariantOut(name=name, description=text) for name, text in entry.variants.items()],

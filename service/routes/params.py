@@ -8,7 +8,9 @@ from fastapi import Depends, Path, Query, Request
 from glle_engine.base.spec import Align, Source
 from service.encoding.arrays import Dtype
 from service.middleware.authentication import tenant_of
-from service.schemas.resources import MAX_COUNTER, JobOut
+from service.schemas.labels import PATCH_BODY
+from service.schemas.problems import documented
+from service.schemas.resources import COUNTER, JobOut
 from service.submission.idempotency import IN_USE, Key
 from worker.stores import Stores
 
@@ -61,10 +63,6 @@ DtypeQuery = Annotated[Dtype, Query(description="float32 halves the bytes.")]
 ACCEPTED: dict[int | str, dict[str, Any]] = {
     202: {"model": JobOut, "description": "The job is in progress: see Location and Retry-After."}
 }
-DONE: dict[int | str, dict[str, Any]] = {
-    200: {"model": JobOut, "description": "The job has succeeded: see links.result."},
-    **ACCEPTED,
-}
 NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "The client's copy is current."}}
 
 LATE = {"_504": "The job did not end by its deadline."}
@@ -73,3 +71,20 @@ CANCELLED = {"_409": "The job was cancelled while this request waited. " + IN_US
 NOT_FITTED = {"_404": "No such posterior.", "_409": "The fit is not complete, or its job was cancelled."}
 ON_POSTERIOR = {**NOT_FITTED, "_409": f"{NOT_FITTED['_409']} {IN_USE}", **COMMAND}
 ON_DATASET = {"_404": "No such data set.", **CANCELLED, **COMMAND}
+
+
+def creates_job(**problems: str) -> dict[str, Any]:
+    """Return the decorator arguments of a route that creates a job."""
+    done = {200: {"model": JobOut, "description": "The job has succeeded: see links.result."}}
+    return {"status_code": 202, "response_model": JobOut, "responses": {**done, **ACCEPTED, **documented(**problems)}}
+
+
+def content(description: str, media: tuple[str, ...], **members: Any) -> dict[int | str, dict[str, Any]]:
+    """Return the documentation of a 200 response in several media types."""
+    return {200: {"description": description, "content": {name: {} for name in media}, **members}}
+
+
+RENAME: dict[str, Any] = {
+    "responses": documented(_404="No such id.", _413="Body too long.", _415="Not JSON.", _422="Invalid name or tags."),
+    "openapi_extra": PATCH_BODY,
+}

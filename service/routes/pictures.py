@@ -20,6 +20,7 @@ from service.routes.params import (
     SourceQuery,
     TenantStores,
     Wait,
+    content,
 )
 from service.schemas.problems import documented
 from service.submission.jobs import accepted, analysis_job, computed, settle
@@ -66,7 +67,7 @@ Options = Annotated[PictureOptions, Depends()]
 ScaleNumber = Annotated[float, Query(ge=0, allow_inf_nan=False, description="Factor on the covariance.")]
 
 _PICTURE: dict[int | str, dict[str, Any]] = {
-    200: {"description": "The picture.", "content": {media: {} for media in MEDIA.values()}},
+    **content("The picture.", tuple(MEDIA.values())),
     **NOT_MODIFIED,
     **ACCEPTED,
     **documented(**NOT_FITTED, _422="Out of range, no such color, or matplotlib is missing."),

@@ -6,10 +6,10 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine.base.validation import require_enough_points
-from service.encoding.arrays import JSON, NPY, NPZ, Dtype, NpyResponse, Stack, json_response, negotiate, npz_response
-from service.responses.conditional import RANGE_RESPONSES, immutable_headers, is_not_modified
-from service.routes.params import ACCEPTED, ON_DATASET, Command, CommandOptions, Id, TenantStores
-from service.schemas.labels import PATCH_BODY, NameFilter, NamingIn, TagFilter
+from service.encoding.arrays import JSON, NPY, NPZ, Dtype, Stack, json_response, negotiated, npy_response, npz_response
+from service.responses.conditional import PARTS, client_has_it, immutable_headers
+from service.routes.params import ACCEPTED, ON_DATASET, RENAME, Command, CommandOptions, Id, TenantStores, content
+from service.schemas.labels import NameFilter, NamingIn, TagFilter
 from service.schemas.problems import documented
 from service.schemas.resources import PosteriorIn, PosteriorOut, PosteriorPage
 from service.submission.idempotency import Answers, remembered
@@ -81,10 +81,8 @@ async def list_posteriors(
     A page reads at most 1,000 records. With a filter it may be short or empty, and `next` continues.
     """
     records = stores.posteriors.listed(position(cursor))
-    matching = ((at, r if r is not None and matches_labels(r, name, tag) else None) for at, r in records)
-    return await listed(
-        request, matching, limit, lambda items, at: PosteriorPage(items=list(map(PosteriorOut.of, items)), next=at)
-    )
+    matching = ((at, r if r is not None and is_called(r, name, tag) else None) for at, r in records)
+    return await listed(request, matching, limit, PosteriorPage, PosteriorOut.of)
 
 
 @router.get(
@@ -111,14 +109,14 @@ def get_posterior(id_: Id, stores: TenantStores) -> Response:
     summary="Read a posterior's arrays",
     response_class=Response,
     responses={
-        200: {"description": "The arrays.", "content": {media: {} for media in (NPZ, NPY, JSON)}},
-        **RANGE_RESPONSES,
+        **content("The arrays.", (NPZ, NPY, JSON)),
+        **PARTS,
         **ACCEPTED,
         **documented(
             _404="No such posterior.",
             _406="No offered type.",
             _409="Not fitted.",
-            _416="A Range behind the last byte.",
+            _416="A Range beyond the last byte.",
             _422="Bad name.",
         ),
     },
@@ -159,10 +157,7 @@ def get_arrays(
 @router.patch(
     "/{id}",
     summary="Name and tag a posterior",
-    responses=documented(
-        _404="No such posterior.", _413="Body too long.", _415="Not JSON.", _422="Too long, too many, or unknown."
-    ),
-    openapi_extra=PATCH_BODY,
+    **RENAME,
 )
 def rename_posterior(id_: Id, body: NamingIn, stores: TenantStores) -> PosteriorOut:
     """Set name and tags by a JSON merge patch: null removes, an absent member stays, tags are replaced as a whole.
@@ -172,7 +167,7 @@ def rename_posterior(id_: Id, body: NamingIn, stores: TenantStores) -> Posterior
     return PosteriorOut.of(stores.posteriors.rename(id_, body.changes()))
 
 
-@router.delete("/{id}", summary="Delete a posterior", status_code=204, responses=documented(_404="None."))
+@router.delete("/{id}", summary="Delete a posterior", status_code=204, responses=documented(_404="No such posterior."))
 def delete_posterior(id_: Id, stores: TenantStores) -> Response:
     """Delete a posterior, its draws and their analyses; its data set stays."""
     delete_posterior_of(stores, stores.posteriors.fetch(id_))

@@ -39,7 +39,7 @@ Key = Annotated[
         description="Chosen by the client: a repeat with the same body gets the same answer, for a day by default.",
     ),
 ]
-IN_USE = "A request with this Idempotency-Key is being worked on."  # documents the 409 of routes
+IN_USE = "Another request with this Idempotency-Key is in progress."  # documents the 409 of routes
 
 # KEYS: name. ARGV: expected value (empty: none), new value, expiry in seconds, 'or nothing' to accept an expired key.
 _SWAP = """

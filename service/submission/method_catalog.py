@@ -5,7 +5,7 @@ Two methods make posteriors; all methods of the engine's registry make embedding
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,8 +15,6 @@ from service.schemas.embeddings import EmbeddingIn
 from service.schemas.resources import PosteriorIn
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-
     from glle_engine.methods import Method
 
 _GLLE = "B. Ghojogh, A. Ghodsi, F. Karray, M. Crowley, Generative Locally Linear Embedding, arXiv:2104.01525 (2021)."
@@ -39,8 +37,6 @@ class MethodEntry:
 
     Parameters
     ----------
-    route
-        Path of its POST request.
     growth
         Growth of its time with n.
     needs_labels
@@ -51,6 +47,8 @@ class MethodEntry:
         Whether the same request has the same bits on every processor.
     libraries, extra
         Libraries beside numpy and scipy, and the extra of the package that installs them.
+    unused
+        Members of the request body that it does not use.
 
     """
 
@@ -59,7 +57,6 @@ class MethodEntry:
     description: str
     family: str
     makes: Makes
-    route: str
     growth: str
     citations: tuple[str, ...]
     needs_labels: bool = False
@@ -67,54 +64,18 @@ class MethodEntry:
     reproducible: bool = False
     libraries: tuple[str, ...] = ()
     extra: str = ""
-
-    @property
-    def variants(self) -> dict[str, str]:
-        """Name and description of each variant."""
-        return {}
-
-    @cached_property
-    def parameters(self) -> dict[str, Any]:
-        """JSON Schema of its request."""
-        raise NotImplementedError
-
-    @property
-    def missing(self) -> str | None:
-        """The extra that is not installed, or None."""
-        return self.extra if any(find_spec(library) is None for library in self.libraries) else None
-
-
-@dataclass(frozen=True, kw_only=True)
-class PosteriorMethod(MethodEntry):
-    """Method of `POST /v1/posteriors`; `without` lists the members of the body that it does not use."""
-
-    without: frozenset[str] = frozenset()
-
-    @property
-    def variants(self) -> dict[str, str]:
-        """Name and description of each variant."""
-        return _VARIANTS
-
-    @cached_property
-    def parameters(self) -> dict[str, Any]:
-        """JSON Schema of its request."""
-        return _schema(self, PosteriorIn, self.without)
-
-
-@dataclass(frozen=True, kw_only=True)
-class EmbeddingMethod(MethodEntry):
-    """Method of `POST /v1/embeddings`."""
+    variants: dict[str, str] = field(default_factory=dict)
+    unused: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, method: Method[Any]) -> EmbeddingMethod:
-        """Return the entry of a method of the registry."""
+    def of(cls, method: Method[Any]) -> MethodEntry:
+        """Return the entry of a method of the engine's registry."""
         return cls(
             name=method.name,
             title=method.title,
             description=method.about,
             family=method.family,
             makes="embedding",
-            route="/v1/embeddings",
             growth=method.growth,
             citations=(method.source,),
             needs_labels=method.labels,
@@ -124,66 +85,73 @@ class EmbeddingMethod(MethodEntry):
             extra=method.extra,
         )
 
+    @property
+    def route(self) -> str:
+        """Path of its POST request."""
+        return f"/v1/{self.makes}s"
+
+    @property
+    def missing(self) -> str | None:
+        """The extra that is not installed, or None."""
+        return self.extra if any(find_spec(library) is None for library in self.libraries) else None
+
     @cached_property
     def parameters(self) -> dict[str, Any]:
-        """JSON Schema of its request, with the schema of the method in `parameters`."""
-        schema = _schema(self, EmbeddingIn, frozenset())
-        own = registry.method(self.name).spec.schema()
-        schema["properties"] = {**schema["properties"], "parameters": {**own, "title": f"Parameters of {self.name}"}}
+        """JSON Schema of its request, with a constant method."""
+        schema = (PosteriorIn if self.makes == "posterior" else EmbeddingIn).model_json_schema()
+        properties = {name: value for name, value in schema["properties"].items() if name not in self.unused}
+        constant = {k: v for k, v in properties["method"].items() if k not in {"enum", "default", "examples"}}
+        properties["method"] = {**constant, "const": self.name}
+        required = list(dict.fromkeys([*schema.get("required", []), "method"]))
+        if self.makes == "embedding":
+            parameters = registry.method(self.name).spec.schema()
+            properties["parameters"] = {**parameters, "title": f"Parameters of {self.name}"}
         if self.needs_labels:
-            schema["required"] = [*schema["required"], "labels"]
-            schema["properties"]["labels"] = {**schema["properties"]["labels"], "type": "string"}
-            schema["properties"]["labels"].pop("anyOf", None)
-            schema["properties"]["labels"].pop("default", None)
-        return schema
+            required.append("labels")
+            labels = {k: v for k, v in properties["labels"].items() if k not in {"anyOf", "default"}}
+            properties["labels"] = {**labels, "type": "string"}
+        return {
+            **schema,
+            "title": self.title,
+            "description": self.description,
+            "properties": properties,
+            "required": required,
+        }
 
 
-def _schema(entry: MethodEntry, request: type[BaseModel], without: frozenset[str]) -> dict[str, Any]:
-    """Return the schema of a request with a constant method."""
-    schema = request.model_json_schema()
-    kept = {name: value for name, value in schema["properties"].items() if name not in without}
-    field = {name: value for name, value in kept["method"].items() if name not in {"enum", "default", "examples"}}
-    kept["method"] = {**field, "const": entry.name}
-    required = list(dict.fromkeys([*schema.get("required", []), "method"]))
-    return {
-        **schema,
-        "title": entry.title,
-        "description": entry.description,
-        "properties": kept,
-        "required": required,
-    }
-
-
-_POSTERIORS = (
-    PosteriorMethod(
-        name="em",
-        title="GLLE, given the data",
-        description="GLLE by expectation maximisation (Algorithm 1): the law of the reconstruction weights that "
-        "the data leave open. Draws of it are embeddings.",
+def _posterior(name: str, title: str, description: str, *unused: str) -> MethodEntry:
+    return MethodEntry(
+        name=name,
+        title=title,
+        description=description,
         family="generative",
         makes="posterior",
-        route="/v1/posteriors",
         growth="n log n",
         reproducible=True,
         citations=(_GLLE, _LLE),
-        without=frozenset({"mean"}),
+        variants=_VARIANTS,
+        unused=frozenset(unused),
+    )
+
+
+_ENTRIES = (
+    _posterior(
+        "em",
+        "GLLE, given the data",
+        "GLLE by expectation maximisation (Algorithm 1): the law of the reconstruction weights that the data leave "
+        "open. Draws of it are embeddings.",
+        "mean",
     ),
-    PosteriorMethod(
-        name="direct",
-        title="GLLE, given the data and LLE",
-        description="GLLE by direct sampling (Algorithm 2): the law of the reconstruction weights given the data "
-        "and their LLE embedding, too.",
-        family="generative",
-        makes="posterior",
-        route="/v1/posteriors",
-        growth="n log n",
-        reproducible=True,
-        citations=(_GLLE, _LLE),
-        without=frozenset({"covariance", "max_iter", "tol"}),
+    _posterior(
+        "direct",
+        "GLLE, given the data and LLE",
+        "GLLE by direct sampling (Algorithm 2): the law of the reconstruction weights given the data and their LLE "
+        "embedding.",
+        "covariance",
+        "max_iter",
+        "tol",
     ),
+    *map(MethodEntry.of, registry.METHODS.values()),
 )
-
-METHODS: dict[str, MethodEntry] = {
-    entry.name: entry for entry in (*_POSTERIORS, *map(EmbeddingMethod.of, registry.METHODS.values()))
-}
+METHODS: dict[str, MethodEntry] = {entry.name: entry for entry in _ENTRIES}
 """Catalog by name, in display order."""

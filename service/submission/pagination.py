@@ -34,7 +34,8 @@ async def listed(
     request: Request,
     records: Iterator[tuple[str, T | None]],
     limit: int,
-    body_of: Callable[[list[T], str | None], BaseModel],
+    page_type: type[BaseModel],
+    to_item: Callable[[T], BaseModel],
 ) -> Response:
     """Return the response of a list; a thread encodes it, because a hundred items would block the event loop.
 
@@ -42,12 +43,18 @@ async def listed(
     ----------
     records
         See `page`.
-    body_of
-        Returns the body of a page with the cursor of the next.
+    page_type
+        Model with the members `items` and `next`.
+    to_item
+        Returns the model of a record.
 
     """
     items, following = await page(request, records, limit)
-    body = await run_in_threadpool(lambda: body_of(items, following).model_dump_json())
+
+    def encode() -> str:
+        return page_type(items=list(map(to_item, items)), next=following).model_dump_json()
+
+    body = await run_in_threadpool(encode)
     return Response(body, media_type="application/json")
 
 

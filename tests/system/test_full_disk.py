@@ -82,7 +82,7 @@ def test_a_disk_that_fills_stops_uploads_then_new_work_and_no_reader(small: Path
             return client.get("/v1/jobs").status_code == client.get(f"/v1/posteriors/{done}").status_code == 200
 
         until(reads)
-        assert "the reserve is given up" in up.log.read_text()
+        assert "the reserve is released" in up.log.read_text()
         answer = client.post("/v1/posteriors", json={"dataset": data, "n_neighbors": 9})
         assert (answer.status_code, answer.json()["type"]) == (503, "urn:glle:problem:redis-full")
         assert client.get("/readyz").status_code == 503

@@ -1,6 +1,6 @@
-/** The service over HTTP: keys, problems, and what it answers as JSON or arrays. */
+/** HTTP client of the service: keys, problems, JSON and arrays. */
 
-import { readNpz } from './npz.js';
+import { readNpz } from './lib/npz.js';
 import { set, state } from './store.js';
 
 const KEY = 'glle-key';
@@ -8,7 +8,7 @@ export const JSON_TYPE = 'application/json';
 export const NPY = 'application/x-npy';
 export const NPZ = 'application/zip';
 
-/** A refusal of the service, or its silence; `problem` has title, detail, remedy, details. */
+/** Refused request or unreachable service; `problem` has title, detail, remedy, details. */
 export class Refused extends Error {
   constructor(problem) {
     super(problem.detail || problem.title);
@@ -17,20 +17,20 @@ export class Refused extends Error {
   }
 }
 
-/** The work was cancelled by the person who asked for it. */
+/** The user cancelled the work. */
 export class Cancelled extends Error {}
 
-/** Keep a key for as long as the tab is open; an empty one forgets it. */
+/** Store a key for this tab; an empty one removes it. */
 export function useKey(key) {
   if (key) sessionStorage.setItem(KEY, key);
   else sessionStorage.removeItem(KEY);
 }
 
-/** Say whether there is a key. */
+/** Return whether a key is stored. */
 export const hasKey = () => sessionStorage.getItem(KEY) !== null;
 
 /**
- * Ask the service.
+ * Send a request to the service.
  * @param {string} path
  * @param {{method?: string, body?: any, accept?: string, type?: string, signal?: AbortSignal}} options
  * @returns {Promise<Response>} of a status below 400
@@ -64,21 +64,21 @@ export async function ask(path, { method = 'GET', body, accept = JSON_TYPE, type
   return answer;
 }
 
-/** Ask for JSON. */
+/** Fetch JSON. */
 export const askJson = async (path, options) => (await ask(path, options)).json();
 
-/** Ask for several arrays by name. */
+/** Fetch several arrays by name. */
 export async function askArrays(path, options) {
   return readNpz(await (await ask(path, { ...options, accept: NPZ })).arrayBuffer());
 }
 
-/** Read the problem of a refusal, also of something that stands before the service. */
+/** Read the problem of a refusal, also of a proxy. */
 async function problemOf(answer) {
   try {
     const problem = await answer.json();
     if (problem.title) return problem;
   } catch {
-    // no JSON: a proxy spoke
+    // not JSON: the response of a proxy
   }
   return {
     type: 'http',

@@ -24,7 +24,7 @@ const VIEWS = [
   ['compare', 'Methods'],
 ];
 
-/** Everything. */
+/** The page. */
 export function App() {
   return html`
     <a class="skip" href="#view">To the picture</a>
@@ -34,7 +34,7 @@ export function App() {
       <main id="view" tabindex="-1"><div class="viewbar"><${Tabs} /><${Progress} /></div><${Problem} /><${View} /><${ExportBar} /></main>
       <${Inspector} />
     </div>
-    <${Drag} /><${Keys} /><${Told} />
+    <${Drag} /><${Keys} /><${Announcer} />
   `;
 }
 
@@ -53,7 +53,7 @@ function Top() {
   </header>`;
 }
 
-/** Which view. */
+/** The tabs of the views. */
 function Tabs() {
   const { view, posterior, dataset } = useStore('view', 'posterior', 'dataset');
   const isOff = (name) => (name === 'compare' ? !dataset : !posterior && name !== 'draws');
@@ -77,7 +77,7 @@ function Tabs() {
   </div>`;
 }
 
-/** The view that is chosen. */
+/** The chosen view. */
 function View() {
   const { view, reference, single } = useStore('view', 'reference', 'single');
   const shows = reference || single;
@@ -90,13 +90,13 @@ function View() {
   </div>`;
 }
 
-/** A file may be dropped anywhere. */
+/** Drop target on the whole page. */
 function Drag() {
   const [over, setOver] = useState(false);
   useEffect(() => {
     let depth = 0;
     const has = (event) => event.dataTransfer?.types.includes('Files');
-    const heard = {
+    const handlers = {
       dragenter: () => setOver(++depth > 0),
       dragleave: () => setOver(--depth > 0),
       dragover: () => {},
@@ -106,7 +106,7 @@ function Drag() {
         if (event.dataTransfer.files[0]) take(event.dataTransfer.files[0]);
       },
     };
-    for (const [name, act] of Object.entries(heard)) {
+    for (const [name, act] of Object.entries(handlers)) {
       addEventListener(name, (event) => {
         if (!has(event)) return;
         event.preventDefault();
@@ -117,7 +117,7 @@ function Drag() {
   return over && html`<div class="dropping" aria-hidden="true"><span>Drop the table here</span></div>`;
 }
 
-/** The list of keys. */
+/** Dialog with the keyboard shortcuts. */
 function Keys() {
   const { dialog } = useStore('dialog');
   const element = useRef(null);
@@ -128,13 +128,13 @@ function Keys() {
   const close = () => set({ dialog: null });
   return html`<dialog class="keys" ref=${element} onClose=${close} data-testid="keys-dialog" aria-label="Keys">
     <div class="panel-head"><h2>Keys</h2><button type="button" class="link" aria-label="Close" onClick=${close}>×</button></div>
-    <dl>${KEYS.map(([key, told]) => html`<dt><kbd>${{ ArrowRight: '→', ArrowLeft: '←', Escape: 'Esc' }[key] ?? key}</kbd></dt><dd>${told}</dd>`)}</dl>
+    <dl>${KEYS.map(([key, text]) => html`<dt><kbd>${{ ArrowRight: '→', ArrowLeft: '←', Escape: 'Esc' }[key] ?? key}</kbd></dt><dd>${text}</dd>`)}</dl>
     <p class="quiet">Drag to move the picture, scroll to zoom, hold Shift and drag to select.</p>
   </dialog>`;
 }
 
-/** What is said to those who hear the page. */
-function Told() {
-  const { told } = useStore('told');
-  return html`<div class="unseen" role="status" aria-live="polite">${told}</div>`;
+/** Announcements for screen readers. */
+function Announcer() {
+  const { announcement } = useStore('announcement');
+  return html`<div class="unseen" role="status" aria-live="polite">${announcement}</div>`;
 }

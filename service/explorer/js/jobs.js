@@ -1,19 +1,19 @@
-/** Work that takes time: followed by its events, by asking where those do not come, and cancelled. */
+/** Jobs: follow by events or by polling, fetch results, cancel. */
 
 import { ask, askJson, Cancelled, NPY, Refused } from './api.js';
-import { asFloats, readNpy } from './npy.js';
+import { asFloats, readNpy } from './lib/npy.js';
 import { set, state } from './store.js';
 
 const OPEN = new Set(['queued', 'running', 'cancelling']);
 
 /**
  * Follow a job to its end.
- * @param {object} job - as the service told it
- * @param {string} label - what the person who waits calls it
+ * @param {object} job - as the service returned it
+ * @param {string} label - label of the progress bar
  * @returns {Promise<object>} the job, which has succeeded
  */
 export async function follow(job, label) {
-  set({ work: told(job, label) });
+  set({ work: workOf(job, label) });
   let now = job;
   try {
     now = await listen(job, label);
@@ -22,7 +22,7 @@ export async function follow(job, label) {
   }
   while (OPEN.has(now.status)) {
     now = await askJson(`/v1/jobs/${job.id}?wait=5`);
-    set({ work: told(now, label) });
+    set({ work: workOf(now, label) });
   }
   if (now.status === 'cancelled') throw new Cancelled();
   if (now.status === 'failed') throw new Refused(now.error);
@@ -30,7 +30,7 @@ export async function follow(job, label) {
 }
 
 /**
- * Ask for what a job makes: also when it was made before, fell out of the cache, and is made again.
+ * Fetch the result of a job; follow the job if the result was evicted and is computed again.
  * @returns {Promise<Response>} of status 200
  */
 export async function askMade(path, accept, label) {
@@ -41,14 +41,14 @@ export async function askMade(path, accept, label) {
   }
 }
 
-/** Ask for one array that a job makes: its shape, its values as they are or as 32-bit floats, its headers. */
+/** Fetch one array: its shape, its values as stored or as 32-bit floats, and the headers. */
 export async function askArray(path, label, { floats = true } = {}) {
   const answer = await askMade(path, NPY, label);
   const { shape, data } = readNpy(await answer.arrayBuffer());
   return { shape, data: floats ? asFloats(data) : data, headers: answer.headers };
 }
 
-/** Tell a job to stop; what was made until then is kept by the service. */
+/** Cancel a job; the service keeps its partial results. */
 export async function cancel() {
   const { work } = state;
   if (!work?.job || work.cancelling) return;
@@ -61,14 +61,14 @@ export async function cancel() {
   }
 }
 
-/** Say how far a job is. */
-function told(job, label) {
+/** Progress of a job for the state. */
+function workOf(job, label) {
   const { done, total, stage, eta } = job.progress;
   const cancelling = Boolean(state.work?.cancelling) && state.work.job === job.id;
   return { label, job: job.id, status: job.status, done, total, stage, eta, cancelling };
 }
 
-/** Follow by server-sent events, read from a fetch: an EventSource could not send the key. */
+/** Follow a job by server-sent events, through fetch because an EventSource cannot send the key. */
 async function listen(job, label) {
   const answer = await ask(`/v1/jobs/${job.id}/events`, { accept: 'text/event-stream' });
   if (answer.status === 204) return askJson(`/v1/jobs/${job.id}`);
@@ -88,13 +88,13 @@ async function listen(job, label) {
       }
       if (event.name === 'progress') {
         const { status, ...progress } = event.data;
-        set({ work: told({ id: job.id, status, progress }, label) });
+        set({ work: workOf({ id: job.id, status, progress }, label) });
       }
     }
   }
 }
 
-/** Read one event. */
+/** Parse one event. */
 function parsed(block) {
   let name = '';
   let data = '';

@@ -1,4 +1,4 @@
-/** Keys for the whole page; none of them when someone writes into a field. */
+/** Keyboard shortcuts of the page, inactive in an input field. */
 
 import { choosePoints } from './actions/selection.js';
 import { switchTheme } from './lib/theme.js';
@@ -6,7 +6,7 @@ import { onStage } from './views/stage.js';
 import { goTo, togglePlay } from './views/transport.js';
 import { set, state } from './store.js';
 
-/** Each key with what it does, also for the list of them. */
+/** Each key with its label and its action. */
 export const KEYS = [
   ['Space', 'Play or pause', togglePlay],
   ['ArrowRight', 'Next draw', () => goTo(state.frame + 1)],
@@ -32,7 +32,7 @@ function escape() {
   else choosePoints([]);
 }
 
-/** Listen. */
+/** Listen for the keys. */
 export function listenToKeys() {
   addEventListener('keydown', (event) => {
     const { target } = event;

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import struct
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from service.uploads.disk_array import DiskArray, check_inflated
+from service.uploads.disk_array import NO_MEMORY, DiskArray, check_inflated
 from service.uploads.label_columns import MOST_LABEL, Labels, no_such_column, require_distinct
 from service.uploads.limits import check_names
 from worker.base.problems import ProblemError, refuse
@@ -27,6 +29,23 @@ if TYPE_CHECKING:
 
 BLOCK_VALUES = 2**20  # converted at a time: 8 MB
 _INDEX = re.compile(r"__index_level_\d+__")  # the index of a pandas frame is not a feature
+
+
+@contextlib.contextmanager
+def malformed_as(code: str, noun: str, remedy: str) -> Iterator[None]:
+    """Raise the errors of pyarrow about an invalid body as a problem."""
+    import pyarrow as pa  # noqa: PLC0415 # an extra
+
+    try:
+        yield
+    except MemoryError:  # pyarrow's is also an ArrowException
+        raise
+    except (pa.ArrowException, ValueError, struct.error, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # an error of the disk, not of the body
+            raise
+        if NO_MEMORY in str(error):
+            raise MemoryError from None
+        raise refuse(code, 422, f"The body is not {noun}: {str(error)[:200]}.", remedy) from None
 
 
 @dataclass(frozen=True)
@@ -80,7 +99,7 @@ def table_of(
 ) -> Table:
     """Return the table of record batches, with its values unpacked behind the body."""
     features = len(columns.features)
-    appended = DiskArray(file, columns.dtype, features)
+    disk_array = DiskArray(file, columns.dtype, features)
     color: list[Array] = []
     labels, numbers = Labels(), []
     bad, first, count = BadRows(), None, 0
@@ -96,7 +115,7 @@ def table_of(
                 bad.add(count + np.flatnonzero(faults.any(axis=1)))
             if first is None:
                 matrix = np.column_stack([_numbers(block, column).astype(columns.dtype) for column in columns.features])
-                appended.write(matrix.reshape(-1).view(np.uint8).data)
+                disk_array.write(matrix.reshape(-1).view(np.uint8).data)
                 if columns.color is not None:
                     color.append(_numbers(block, columns.color).astype(np.float64))
                 if columns.label is not None and _kind(block.column(columns.label).type) == "s":
@@ -108,7 +127,7 @@ def table_of(
         raise bad.annotate(first)
     limits.check((count, features))
     return Table(
-        values=appended.values(),
+        values=disk_array.values(),
         names=[columns.names[column] for column in columns.features],
         labels=None if columns.label is None else np.array(numbers, np.float64) if numbers else labels.array(),
         color=np.concatenate(color) if color else None,

@@ -6,9 +6,8 @@ import mmap
 import struct
 from typing import IO, TYPE_CHECKING, Any
 
-from service.uploads.disk_array import NO_MEMORY
-from service.uploads.formats.arrow_columns import Columns, check_size, table_of
-from worker.base.problems import ProblemError, refuse
+from service.uploads.formats.arrow_columns import Columns, check_size, malformed_as, table_of
+from worker.base.problems import refuse
 
 if TYPE_CHECKING:
     from service.uploads.label_columns import LabelColumns
@@ -31,20 +30,13 @@ def read_arrow(file: IO[bytes], limits: Limits, label_columns: LabelColumns) -> 
     """
     import pyarrow as pa  # noqa: PLC0415 # an extra
 
-    try:
+    remedy = "Write it with pyarrow.ipc.new_stream; a Feather file is another format."
+    with malformed_as("malformed-arrow", "an Arrow stream", remedy):
         mapped = pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         with pa.ipc.open_stream(mapped) as stream:
             columns = Columns.of(stream.schema, label_columns, limits)
             check_size(max(1, _rows(mapped)), columns, limits)
             return table_of(file, columns, iter(stream), limits, source="arrow")
-    except MemoryError:  # pyarrow's is an ArrowException, too
-        raise
-    except (pa.ArrowException, ValueError, struct.error) as error:
-        raise _malformed(str(error)) from None
-    except OSError as error:
-        if error.errno is not None:  # an error of the disk, not of the stream
-            raise
-        raise _malformed(str(error)) from None
 
 
 def _rows(mapped: Any) -> int:
@@ -73,7 +65,7 @@ def _rows(mapped: Any) -> int:
         place = _field(head, table, _BATCH_LENGTH)
         length = struct.unpack_from("<q", head, place)[0] if place else 0
         if length < 0:
-            raise _malformed(f"a batch of {length} rows")
+            raise ValueError(f"a batch of {length} rows")
         rows += length if message.type == "record batch" else 0
     return rows
 
@@ -96,16 +88,5 @@ def _field(head: memoryview, table: int, number: int) -> int:
 def _table(head: memoryview, place: int) -> int:
     """Return the position of the table that a field points to."""
     if place == 0:
-        raise _malformed("a message without its header")
+        raise ValueError("a message without its header")
     return _follow(head, place)
-
-
-def _malformed(reason: str) -> ProblemError:
-    if NO_MEMORY in reason:
-        raise MemoryError
-    return refuse(
-        "malformed-arrow",
-        422,
-        f"The body is not an Arrow stream: {reason[:200]}.",
-        "Write it with pyarrow.ipc.new_stream; a Feather file is another format.",
-    )

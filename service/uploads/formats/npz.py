@@ -17,12 +17,10 @@ from service.uploads.disk_array import DiskArray, check_inflated
 from service.uploads.formats.npy import check_length, check_matrix, read_header
 from service.uploads.label_columns import MOST_LABEL, MOST_LABELS, text_labels
 from service.uploads.limits import check_names
-from worker.base.problems import ProblemError, refuse
+from worker.base.problems import refuse
 from worker.storage.datasets import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from service.uploads.label_columns import LabelColumns
     from service.uploads.limits import Limits
 
@@ -51,12 +49,14 @@ def read_npz(file: IO[bytes], limits: Limits, label_columns: LabelColumns) -> Ta
         _check_directory(file)
         with zipfile.ZipFile(file) as archive:
             return _table(archive, file, limits, label_columns)
-    except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError, ValueError) as error:
-        raise _malformed(str(error)) from None
-    except OSError as error:
-        if error.errno != errno.EINVAL:  # a position before the body; other errors are of the disk
+    except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError, ValueError, OSError) as error:
+        if (
+            isinstance(error, OSError) and error.errno != errno.EINVAL
+        ):  # of the disk; EINVAL is an offset before the body
             raise
-        raise _malformed("a member is not within it") from None
+        reason = "a member is not within it" if isinstance(error, OSError) else str(error)[:200]
+        remedy = "Write it with numpy.savez or numpy.savez_compressed, and send it as application/zip."
+        raise refuse("malformed-npz", 422, f"The body is not an npz file of data: {reason}.", remedy) from None
 
 
 def _table(archive: zipfile.ZipFile, file: IO[bytes], limits: Limits, label_columns: LabelColumns) -> Table:
@@ -77,14 +77,14 @@ def _table(archive: zipfile.ZipFile, file: IO[bytes], limits: Limits, label_colu
         )
     values = _matrix(archive, members[data], file, limits)
     n, d = values.shape
-    names = _names(archive, members["names"], d) if "names" in members else None
+    names = _array(archive, members["names"], "U", (d,)).tolist() if "names" in members else None
     check_names(names, d)
     return Table(
         values=values,
         names=names,
-        labels=_vector(archive, members[label], n, text=True) if label in members else None,
-        color=_vector(archive, members[color], n) if color in members else None,
-        coordinates=_coordinates(archive, members["coordinates"], n) if "coordinates" in members else None,
+        labels=_numbers(archive, members[label], (n,), text=True) if label in members else None,
+        color=_numbers(archive, members[color], (n,)) if color in members else None,
+        coordinates=_numbers(archive, members["coordinates"], (n, 2)) if "coordinates" in members else None,
         source={"kind": "upload", "format": "npz"},
     )
 
@@ -97,10 +97,10 @@ def _check_directory(file: IO[bytes]) -> None:
     file.seek(0)
     place = tail.rfind(_END)
     if place < 0 or len(tail) - place < _END_BYTES:
-        raise _malformed("it does not end with a list of members")
+        raise ValueError("it does not end with a list of members")
     directory = int.from_bytes(tail[place + 12 : place + 16], "little")
     if directory > _MOST_DIRECTORY or tail[max(0, place - _LOCATOR_BYTES) :].startswith(_LOCATOR):
-        raise _malformed("it has more members than a data set has")
+        raise ValueError("it has more members than a data set has")
 
 
 def _members(archive: zipfile.ZipFile, limits: Limits) -> Members:
@@ -109,9 +109,9 @@ def _members(archive: zipfile.ZipFile, limits: Limits) -> Members:
     for info in archive.infolist():
         name = info.filename.removesuffix(".npy")
         if name in members or name == info.filename:
-            raise _malformed(f"its member {info.filename!r} is not an array, or is repeated")
+            raise ValueError(f"its member {info.filename!r} is not an array, or is repeated")
         if info.flag_bits & 1 or info.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
-            raise _malformed(f"its member {info.filename!r} is encrypted, or not deflated")
+            raise ValueError(f"its member {info.filename!r} is encrypted, or not deflated")
         members[name] = info
     check_inflated("The npz file", sum(info.file_size for info in members.values()), limits)
     return members
@@ -145,15 +145,10 @@ def _matrix(archive: zipfile.ZipFile, info: zipfile.ZipInfo, file: IO[bytes], li
         check_length(shape, dtype, info.file_size - stream.tell())
         stored = max(dtype.itemsize, 4 if dtype == np.float32 else 8)
         check_inflated("The matrix", math.prod(shape) * stored, limits)
-        appended = DiskArray(file, dtype, shape[1])
-        for piece in _pieces(stream):
-            appended.write(piece)
-    return appended.values("F" if fortran else "C")
-
-
-def _pieces(stream: IO[bytes]) -> Iterator[bytes]:
-    while piece := stream.read(_PIECE):
-        yield piece
+        disk_array = DiskArray(file, dtype, shape[1])
+        while piece := stream.read(_PIECE):
+            disk_array.write(piece)
+    return disk_array.values("F" if fortran else "C")
 
 
 def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, kinds: str, shape: tuple[int, ...]) -> Array:
@@ -180,35 +175,14 @@ def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, kinds: str, shape: t
     return flat.reshape(actual, order="F" if fortran else "C")
 
 
-def _vector(archive: zipfile.ZipFile, info: zipfile.ZipInfo, points: int, *, text: bool = False) -> Array:
-    """Return a number for each point, or with `text` also a label."""
-    array = _array(archive, info, "fiuU" if text else "fiu", (points,))
+def _numbers(archive: zipfile.ZipFile, info: zipfile.ZipInfo, shape: tuple[int, ...], *, text: bool = False) -> Array:
+    """Return a member of finite numbers, or with `text` also of labels."""
+    array = _array(archive, info, "fiuU" if text else "fiu", shape)
     if array.dtype.kind == "U":
         return text_labels(array.tolist())
-    return _finite(array, info)
-
-
-def _coordinates(archive: zipfile.ZipFile, info: zipfile.ZipInfo, points: int) -> Array:
-    return _finite(_array(archive, info, "fiu", (points, 2)), info)
-
-
-def _names(archive: zipfile.ZipFile, info: zipfile.ZipInfo, features: int) -> list[str]:
-    return [str(name) for name in _array(archive, info, "U", (features,))]
-
-
-def _finite(array: Array, info: zipfile.ZipInfo) -> Array:
     numbers = np.ascontiguousarray(array, np.float64)
     if len(bad := np.argwhere(~np.isfinite(numbers))):
         row = int(bad[0][0]) + 1
         detail = f"The member {info.filename!r} is not finite in row {row}."
         raise refuse("not-finite", 422, detail, "Fill the value in, or remove the row from every member.", row=row)
     return numbers
-
-
-def _malformed(reason: str) -> ProblemError:
-    return refuse(
-        "malformed-npz",
-        422,
-        f"The body is not an npz file of data: {reason[:200]}.",
-        "Write it with numpy.savez or numpy.savez_compressed, and send it as application/zip.",
-    )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import mmap
 from typing import IO, TYPE_CHECKING, Any
 
-from service.uploads.disk_array import NO_MEMORY, check_inflated
-from service.uploads.formats.arrow_columns import BLOCK_VALUES, Columns, check_size, table_of
+from service.uploads.disk_array import check_inflated
+from service.uploads.formats.arrow_columns import BLOCK_VALUES, Columns, check_size, malformed_as, table_of
 from service.uploads.formats.parquet_pages import unpacked_sizes
-from worker.base.problems import ProblemError, refuse
+from worker.base.problems import refuse
 
 if TYPE_CHECKING:
     from service.uploads.label_columns import LabelColumns
@@ -29,10 +29,10 @@ def read_parquet(file: IO[bytes], limits: Limits, label_columns: LabelColumns) -
         others.
 
     """
-    import pyarrow as pa  # noqa: PLC0415 # an extra
     from pyarrow import parquet  # noqa: PLC0415 # an extra
 
-    try:
+    remedy = "Write it with pyarrow.parquet.write_table or with pandas' to_parquet."
+    with malformed_as("malformed-parquet", "a Parquet file", remedy):
         footer = parquet.ParquetFile(
             file, thrift_string_size_limit=_MOST_FOOTER, thrift_container_size_limit=_MOST_FOOTER
         )
@@ -43,14 +43,6 @@ def read_parquet(file: IO[bytes], limits: Limits, label_columns: LabelColumns) -
         with parquet.ParquetFile(file, metadata=footer.metadata, read_dictionary=once) as body:
             rows = max(1, BLOCK_VALUES // len(columns.names))
             return table_of(file, columns, body.iter_batches(rows, use_threads=False), limits, source="parquet")
-    except MemoryError:  # pyarrow's is an ArrowException, too
-        raise
-    except (pa.ArrowException, ValueError) as error:
-        raise _malformed(str(error)) from None
-    except OSError as error:
-        if error.errno is not None:  # an error of the disk, not of the file
-            raise
-        raise _malformed(str(error)) from None
 
 
 def _check_pages(file: IO[bytes], metadata: Any, limits: Limits) -> None:
@@ -63,14 +55,3 @@ def _check_pages(file: IO[bytes], metadata: Any, limits: Limits) -> None:
             if size > _MOST_PAGE:
                 detail = f"A page of the Parquet file takes {size:,} bytes unpacked; {_MOST_PAGE:,} are allowed."
                 raise refuse("page-too-large", 413, detail, "Write smaller pages (data_page_size).", allowed=_MOST_PAGE)
-
-
-def _malformed(reason: str) -> ProblemError:
-    if NO_MEMORY in reason:
-        raise MemoryError
-    return refuse(
-        "malformed-parquet",
-        422,
-        f"The body is not a Parquet file: {reason[:200]}.",
-        "Write it with pyarrow.parquet.write_table or with pandas' to_parquet.",
-    )

@@ -37,9 +37,9 @@ QUEUE = queue_name()
 
 def found(checks: Iterator[Check]) -> dict[str, Check]:
     """Return checks by name; what is not well has a remedy, what is well none."""
-    told = list(checks)
-    assert all(bool(check.remedy) == (check.state != "ok") for check in told)
-    return {check.name: check for check in told}
+    output = list(checks)
+    assert all(bool(check.remedy) == (check.state != "ok") for check in output)
+    return {check.name: check for check in output}
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,7 @@ def test_budget_beyond_the_server_is_a_warning(stores: Stores) -> None:
 
 
 def test_server_that_is_away_is_one_problem(stores: Stores) -> None:
-    """What rests on it is not looked at; the password is not told."""
+    """Checks that depend on it are skipped; the password is not shown."""
     nowhere = "redis://:hidden@127.0.0.1:1/0"
     checks = found(inside.deployment(replace(stores.settings, redis_url=nowhere)))
     assert checks["queue server"].state == "problem"
@@ -109,7 +109,7 @@ def test_servers_that_are_not_named(settings: Settings) -> None:
         assert checks["servers"].state == state
 
 
-def test_workers_that_do_not_match_are_told(stores: Stores) -> None:
+def test_workers_that_do_not_match_are_reported(stores: Stores) -> None:
     """Another engine version, threads that are not pinned, a queue that waits; and no worker at all."""
     assert found(inside.deployment(stores.settings))[f"workers of {QUEUE}"].state == "problem"
     beating(stores)
@@ -166,7 +166,7 @@ def strange() -> Iterator[int]:
 
 
 def test_service_that_is_none(client: httpx.Client) -> None:
-    """No address, nobody there, another program: one problem each, with a remedy."""
+    """No URL, no server, another program: one problem each, with a remedy."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         free = taken.getsockname()[1]
     with strange() as other:
@@ -175,7 +175,7 @@ def test_service_that_is_none(client: httpx.Client) -> None:
             assert found(doctor.service(url))["service"].state == "problem"
 
 
-def test_service_without_workers_is_told_in_its_own_words(stores: Stores) -> None:
+def test_service_without_workers_is_reported_with_its_remedy(stores: Stores) -> None:
     """Readiness fails with the service's remedy; the small job does not end, and leaves no data behind."""
     impatient = replace(stores.settings, max_wait=0.1)
     with serving(create_app(replace(stores, settings=impatient))) as client:
@@ -195,10 +195,10 @@ def test_report_as_text_and_as_json(
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("GLLE_WORKER", "3")
     assert main.main(["doctor"]) == 0
-    told = capsys.readouterr().out.splitlines()
-    assert told[0] == "warning  settings: Not settings: GLLE_WORKER."
-    assert told[1].startswith("         -> ")
-    assert told[-1].endswith(" 0 problems.")
+    output = capsys.readouterr().out.splitlines()
+    assert output[0] == "warning  settings: Not settings: GLLE_WORKER."
+    assert output[1].startswith("         -> ")
+    assert output[-1].endswith(" 0 problems.")
     monkeypatch.setenv("GLLE_REDIS_URL", broken)
     assert main.main(["doctor", "--json"]) == 1
     report = json.loads(capsys.readouterr().out)
@@ -207,7 +207,7 @@ def test_report_as_text_and_as_json(
 
 
 def test_a_service_that_asks_for_a_key(guarded: httpx.Client, stores: Stores) -> None:
-    """Without one it is told in the service's own words; with one it lets in."""
+    """Without a key the check has the service's own remedy; with one it succeeds."""
     url = str(guarded.base_url)
     without = found(doctor.service(url))["version"]
     assert (without.state, "key" in without.remedy) == ("problem", True)
@@ -216,7 +216,7 @@ def test_a_service_that_asks_for_a_key(guarded: httpx.Client, stores: Stores) ->
     assert version.state == "ok"
 
 
-def test_tasks_in_another_versions_queue_are_told(stores: Stores) -> None:
+def test_tasks_in_another_versions_queue_are_reported(stores: Stores) -> None:
     """An upgrade that was not finished: its workers are gone, and their tasks wait."""
     stores.client.sadd("rq:queues", f"rq:queue:{QUEUE}", "rq:queue:glle-0", "rq:queue:glle-1")
     stores.client.rpush("rq:queue:glle-0", "waits")

@@ -36,7 +36,7 @@ def test_without_options_it_reads_for_the_default_tenant(tmp_path: Path, capsys:
 
 
 def test_list_tells_all_but_the_secrets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A row a key, none of it lets in; without keys the heading alone."""
+    """One row for each key, without its secret; without keys the heading alone."""
     assert main.main(["keys", "list", "--data-dir", str(tmp_path)]) == 0
     assert capsys.readouterr().out.split() == ["id", "tenant", "scopes", "created", "expires", "name"]
     store = KeyStore(tmp_path)
@@ -53,7 +53,7 @@ def test_list_tells_all_but_the_secrets(tmp_path: Path, capsys: pytest.CaptureFi
 def test_rotate_prints_the_new_key_and_keeps_the_old_one_a_while(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A day unless told; no hours end it at once."""
+    """A day by default; zero hours end it at once."""
     store = KeyStore(tmp_path)
     key, first = store.create("alice", ("read",), "", None)
     assert main.main(["keys", "rotate", key.id, "--data-dir", str(tmp_path)]) == 0
@@ -70,7 +70,7 @@ def test_rotate_prints_the_new_key_and_keeps_the_old_one_a_while(
 
 
 def test_revoke_ends_a_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It is named, and lets nobody in."""
+    """It is named, and is no longer valid."""
     key, spoken = KeyStore(tmp_path).create("alice", ("read",), "", None)
     assert main.main(["keys", "revoke", key.id, "--data-dir", str(tmp_path)]) == 0
     assert key.id in capsys.readouterr().err
@@ -79,7 +79,7 @@ def test_revoke_ends_a_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.parametrize(
-    ("command", "code", "told"),
+    ("command", "code", "output"),
     [
         (["revoke", "none"], 1, "There is no key none. See `glle keys list`"),
         (["rotate", "none"], 1, "There is no key none. See `glle keys list`"),
@@ -91,7 +91,7 @@ def test_revoke_ends_a_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     ],
 )
 def test_what_cannot_be_done_is_said_with_its_remedy(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str], code: int, told: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str], code: int, output: str
 ) -> None:
     """Nothing is made, and the exit code tells."""
     where = ["--data-dir", str(tmp_path)] if command else []
@@ -99,14 +99,12 @@ def test_what_cannot_be_done_is_said_with_its_remedy(
         assert main.main(["keys", *command, *where]) == code
     except SystemExit as ended:
         assert ended.code == code  # noqa: PT017 # argparse ends some, the command others
-    assert told in capsys.readouterr().err
+    assert output in capsys.readouterr().err
     assert KeyStore(tmp_path).all() == []
 
 
-def test_whoever_starts_it_for_others_is_told_that_nobody_can_enter(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Before the first key a service that others reach says how to make one; afterwards, and on loopback, nothing."""
+def test_a_service_without_keys_logs_how_to_create_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The warning is logged before the first key, and not afterwards or on loopback."""
     reached = Settings(data_dir=str(tmp_path), host="192.0.2.1")
     main._check_access(reached)
     assert "`glle keys create`" in capsys.readouterr().err

@@ -24,10 +24,10 @@ def test_settings_prints_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     """Each setting is there with its default and help."""
     assert main.main(["settings"]) == 0
     printed = capsys.readouterr().out
-    for name, default, told in table():
+    for name, default, output in table():
         (line,) = [line for line in printed.splitlines() if line.startswith(name + " ")]
         assert str(default) in line
-        assert told in line
+        assert output in line
 
 
 def test_every_setting_is_a_flag_of_every_program(capsys: pytest.CaptureFixture[str]) -> None:
@@ -35,8 +35,8 @@ def test_every_setting_is_a_flag_of_every_program(capsys: pytest.CaptureFixture[
     for command in ("up", "serve", "worker", "api"):
         with pytest.raises(SystemExit):
             main.main([command, "--help"])
-        told = capsys.readouterr().out
-        assert [row.flag for row in rows() if f"{row.flag} " not in told] == []
+        output = capsys.readouterr().out
+        assert [row.flag for row in rows() if f"{row.flag} " not in output] == []
 
 
 def test_flags_come_before_variables() -> None:
@@ -49,7 +49,7 @@ def test_flags_come_before_variables() -> None:
 
 
 def test_current_settings_show_no_password(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server of a URL is told, its password in no place of it is; what was set is marked."""
+    """The server of a URL is shown without any password; variables that are set are marked."""
     monkeypatch.setenv("GLLE_REDIS_URL", "redis://me:hidden@host:6379/0?password=hidden")
     monkeypatch.setenv("GLLE_CACHE_URL", "hidden")
     assert main.main(["settings", "--current"]) == 0
@@ -76,9 +76,9 @@ def test_port_in_use_is_a_clear_error(capsys: pytest.CaptureFixture[str], tmp_pa
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert main.main(["up", "--port", str(port), "--data-dir", str(tmp_path / "data")]) == 2
-    told = capsys.readouterr().err
-    assert str(port) in told
-    assert "--port" in told
+    output = capsys.readouterr().err
+    assert str(port) in output
+    assert "--port" in output
     assert not (tmp_path / "data").exists()
 
 
@@ -109,7 +109,7 @@ def test_the_api_looks_where_its_socket_listens(monkeypatch: pytest.MonkeyPatch,
 
 
 @pytest.mark.parametrize(
-    ("environment", "command", "told"),
+    ("environment", "command", "output"),
     [
         ({}, ["api", "--port", "0"], "GLLE_REDIS_URL is not set"),
         ({"GLLE_REDIS_URL": "redis://x"}, ["api", "--port", "0"], "GLLE_CACHE_URL is not set"),
@@ -127,7 +127,7 @@ def test_what_keeps_it_from_starting_is_said(
     capsys: pytest.CaptureFixture[str],
     environment: dict[str, str],
     command: list[str],
-    told: str,
+    output: str,
 ) -> None:
     """A setting that is missing, wrong or misspelt is named."""
     for name, _, _ in table():
@@ -135,5 +135,5 @@ def test_what_keeps_it_from_starting_is_said(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     code = main.main(command)
-    assert code == (0 if "is not a setting" in told else 2)
-    assert told in capsys.readouterr().err
+    assert code == (0 if "is not a setting" in output else 2)
+    assert output in capsys.readouterr().err

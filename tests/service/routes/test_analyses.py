@@ -91,26 +91,26 @@ def test_summary_is_made_once_then_immutable(client: httpx.Client, stores: Store
     assert again.json()["id"] == first.json()["id"]
     result = worked(stores, first)
     answer = client.get(path)
-    told = answer.json()
+    payload = answer.json()
     assert answer.status_code == 200
-    assert told == client.get(result).json()
-    assert (told["count"], told["seed"], told["source"], told["notes"]) == (5, 3, "posterior", [])
-    assert {name: array["shape"] for name, array in told["arrays"].items()} == {
+    assert payload == client.get(result).json()
+    assert (payload["count"], payload["seed"], payload["source"], payload["notes"]) == (5, 3, "posterior", [])
+    assert {name: array["shape"] for name, array in payload["arrays"].items()} == {
         "consensus": [N, 2],
         "covariance": [N, 2, 2],
         "spread": [N],
         "stability": [N],
         "local_trust": [N],
     }
-    assert np.shape(told["spectrum"]["eigenvalues"]) == (5, 2)
+    assert np.shape(payload["spectrum"]["eigenvalues"]) == (5, 2)
     arrays = npz(client.get(path, headers=NPZ))
-    assert {*told["arrays"], *told["spectrum"]} == set(arrays)
-    for name, array in told["arrays"].items():
+    assert {*payload["arrays"], *payload["spectrum"]} == set(arrays)
+    for name, array in payload["arrays"].items():
         assert np.array(array["data"]).tobytes() == arrays[name].tobytes()
-    for name, values in told["spectrum"].items():
+    for name, values in payload["spectrum"].items():
         assert values == arrays[name].tolist()
-    levels = told["quantiles"]["levels"]
-    assert told["quantiles"]["spread"] == np.quantile(arrays["spread"], levels).tolist()
+    levels = payload["quantiles"]["levels"]
+    assert payload["quantiles"]["spread"] == np.quantile(arrays["spread"], levels).tolist()
     half = npz(client.get(path + "&dtype=float32", headers=NPZ))
     assert (half["consensus"].dtype, half["eigenvalues"].dtype) == (np.float32, np.float64)
     tags = {
@@ -149,11 +149,11 @@ def test_training_data_transformed_are_the_embedding(client: httpx.Client, store
     """Bit for bit, as npy, npz and JSON; the record of the job says what it is about."""
     dataset = client.get(posterior).json()["dataset"]
     job = client.post(posterior + "/transform", json={"dataset": dataset})
-    told = job.json()
-    assert (told["kind"], told["dataset"]) == ("transform", dataset)
-    assert told["links"]["posterior"] == posterior
-    assert told["links"]["dataset"] == f"/v1/datasets/{dataset}"
-    assert "engine" not in told["request"]
+    payload = job.json()
+    assert (payload["kind"], payload["dataset"]) == ("transform", dataset)
+    assert payload["links"]["posterior"] == posterior
+    assert payload["links"]["dataset"] == f"/v1/datasets/{dataset}"
+    assert "engine" not in payload["request"]
     result = worked(stores, job)
     embedding = client.get(posterior + "/arrays?name=embedding", headers=NPY)
     assert client.get(result, headers=NPY).content == embedding.content
@@ -218,7 +218,7 @@ def test_bad_new_points_are_refused(
 
 
 def test_new_points_of_other_features_or_nowhere(client: httpx.Client, posterior: str) -> None:
-    """A data set that does not fit, or is not there, is told at once; many rows go another way."""
+    """A data set that does not fit or does not exist is refused at once; many rows are uploaded first."""
     other = upload(client, SHEET[:, :2])
     check(client.post(posterior + "/transform", json={"dataset": other}), 422, "invalid-shape")
     check(client.post(posterior + "/transform", json={"dataset": "ds_none"}), 404, "dataset-not-found")
@@ -232,9 +232,9 @@ def test_generated_data(client: httpx.Client, stores: Stores, posterior: str) ->
     data = np.load(io.BytesIO(client.get(result, headers=NPY).content))
     assert data.shape == (3, N, 3)
     assert 0 < np.abs(data - SHEET).max() < np.ptp(SHEET)
-    told = client.get(result).json()
-    assert (told["count"], told["first"], told["scale"]) == (3, 1, 0.01)
-    assert np.array(told["arrays"]["data"]["data"]).tobytes() == data.tobytes()
+    payload = client.get(result).json()
+    assert (payload["count"], payload["first"], payload["scale"]) == (3, 1, 0.01)
+    assert np.array(payload["arrays"]["data"]["data"]).tobytes() == data.tobytes()
     half = np.load(io.BytesIO(client.get(result + "?dtype=float32", headers=NPY).content))
     assert half.tobytes() == data.astype(np.float32).tobytes()
 
@@ -303,9 +303,9 @@ def test_many_draws_at_auto(client: httpx.Client, stores: Stores, posterior: str
     scale = float(arrays["scales"][1])
     assert arrays["embeddings"].shape == (2, 2, N, 2)
     assert arrays["scales"].tolist() == [0.5, scale]
-    told = client.get(result)
-    assert [draw["scale"] for draw in told.json()["draws"]] == [0.5, 0.5, scale, scale]
-    assert told.headers["glle-scale"] == client.get(result, headers=NPY).headers["glle-scale"] == f"0.5, {scale!r}"
+    payload = client.get(result)
+    assert [draw["scale"] for draw in payload.json()["draws"]] == [0.5, 0.5, scale, scale]
+    assert payload.headers["glle-scale"] == client.get(result, headers=NPY).headers["glle-scale"] == f"0.5, {scale!r}"
     single = np.load(io.BytesIO(client.get(f"{posterior}/draws/1?scale={scale!r}&wait=0", headers=NPY).content))
     assert single.tobytes() == arrays["embeddings"][1, 1].tobytes()
     stores.posteriors.delete(stores.posteriors.fetch(posterior.rpartition("/")[2]))
@@ -344,10 +344,10 @@ def test_advice(client: httpx.Client, stores: Stores) -> None:
     assert set(job["links"]) == {"self", "events", "dataset"}
     assert job["request"]["n_neighbors"] == [5, 7, 9]
     result = worked(stores, first)
-    told = client.get(result).json()
-    assert [row["n_neighbors"] for row in told["neighbors_curve"]] == [5, 7, 9]
-    assert told["n_neighbors"] in {5, 7, 9}
-    assert set(told) == {
+    payload = client.get(result).json()
+    assert [row["n_neighbors"] for row in payload["neighbors_curve"]] == [5, 7, 9]
+    assert payload["n_neighbors"] in {5, 7, 9}
+    assert set(payload) == {
         "n_neighbors", "n_components", "intrinsic_dimension", "neighbors_curve", "components_curve",
     }  # fmt: skip
     for headers in (NPY, NPZ):
@@ -360,7 +360,7 @@ def test_advice(client: httpx.Client, stores: Stores) -> None:
 
 
 def test_advice_is_refused_before_it_is_queued(client: httpx.Client, stores: Stores) -> None:
-    """What can be seen at once is told at once."""
+    """Problems that need no computation are reported at once."""
     id_ = upload(client, SHEET)
     cases = [
         ({"dataset": "ds_none"}, 404, "dataset-not-found"),
@@ -485,8 +485,8 @@ def test_failed_analysis_is_told(client: httpx.Client, stores: Stores) -> None:
     job = client.post("/v1/advice", json={"dataset": dataset}).json()
     assert client.delete(f"/v1/datasets/{dataset}").status_code == 204
     tasks.analyse(job["id"], 0)
-    told = client.get(job["links"]["self"]).json()
-    assert (told["status"], told["error"]["type"]) == ("failed", "urn:glle:problem:dataset-not-found")
+    payload = client.get(job["links"]["self"]).json()
+    assert (payload["status"], payload["error"]["type"]) == ("failed", "urn:glle:problem:dataset-not-found")
     check(client.get(job["links"]["self"] + "/result"), 404, "dataset-not-found")
 
 

@@ -82,12 +82,12 @@ def test_embedding_is_the_engines_and_a_resource(client: httpx.Client, stores: S
     result = worked(stores, answer)
     one = method_of("lle")
     direct = one.embed(SHEET.X, one.spec(n_neighbors=12))
-    told = client.get(result).json()
-    assert np.array(told["arrays"]["embedding"]["data"]).tobytes() == direct.Y.tobytes()
-    assert told["eigenvalues"] == pytest.approx(direct.eigenvalues)
-    names = list(told["scores"])
+    payload = client.get(result).json()
+    assert np.array(payload["arrays"]["embedding"]["data"]).tobytes() == direct.Y.tobytes()
+    assert payload["eigenvalues"] == pytest.approx(direct.eigenvalues)
+    names = list(payload["scores"])
     assert {"trustworthiness"} <= set(names)
-    assert told["scores"] == pytest.approx(score(SHEET.X, direct.Y, names, truth=SHEET.coordinates))
+    assert payload["scores"] == pytest.approx(score(SHEET.X, direct.Y, names, truth=SHEET.coordinates))
     alone = client.get(link)
     assert alone.json()["parameters"] == {**one.spec().to_dict(), "n_neighbors": 12}
     assert {"id", "figures", "notes", "seconds"} <= set(alone.json())
@@ -208,9 +208,9 @@ def test_a_score_that_cannot_be_made_is_a_note(client: httpx.Client, stores: Sto
     """The embedding and the other scores are there; of two components there is no residual variance."""
     apart = upload(client, np.concatenate([SHEET.X, SHEET.X + 100]))
     result = worked(stores, embed(client, apart, scores=["trustworthiness", "residual_variance"], n_neighbors=5))
-    told = client.get(result).json()
-    assert set(told["scores"]) == {"trustworthiness"}
-    (note,) = [note for note in told["notes"] if note["code"] == "no-score"]
+    payload = client.get(result).json()
+    assert set(payload["scores"]) == {"trustworthiness"}
+    (note,) = [note for note in payload["notes"] if note["code"] == "no-score"]
     assert "residual_variance" in note["message"]
     assert "components" in note["message"]
 
@@ -237,8 +237,8 @@ def test_labels_are_a_column_or_what_was_uploaded_beside(
     numbers = np.arange(N) % 3 - 1
     worked(stores, embed(client, sheet, "supervised", labels=column(client, numbers), scores=[]))
     words = "\n".join(["x,kind", *(f"{i},{'ab'[i % 2]}" for i in range(N))])
-    told = client.post("/v1/datasets?label=kind", content=words, headers={"content-type": "text/csv"}).json()
-    worked(stores, embed(client, sheet, "supervised", labels=told["id"], scores=[]))
+    payload = client.post("/v1/datasets?label=kind", content=words, headers={"content-type": "text/csv"}).json()
+    worked(stores, embed(client, sheet, "supervised", labels=payload["id"], scores=[]))
     assert [found.tolist() for found in given] == [numbers.tolist(), (np.arange(N) % 2).tolist()]
     check(embed(client, sheet, "supervised"), 422, "invalid-parameter")
     check(embed(client, sheet, "supervised", labels=column(client, [1, 2, 3])), 422, "invalid-shape")
@@ -246,15 +246,15 @@ def test_labels_are_a_column_or_what_was_uploaded_beside(
 
 
 def test_what_would_not_finish_is_refused(client: httpx.Client, sheet: str, one_method: Callable[..., None]) -> None:
-    """With the seconds, the growth, the size that would do, and quicker methods; the same is told by the estimate."""
+    """With seconds, growth, the possible size, and quicker methods; the same is reported by the estimate."""
     one_method("slow", cost=costing(lambda n: n**2), growth="n^2")
     problem = check(embed(client, sheet, "slow"), 422, "too-long")
     facts = problem["details"]
     assert (facts["expected_seconds"], facts["allowed_seconds"], facts["growth"]) == (N**2, 300, "n^2")
     assert (facts["most_points"], facts["quicker"][0]) == (17, "pca")
     assert "at most 17 points" in problem["remedy"]
-    told = client.post("/v1/embeddings/estimate", json={"dataset": sheet, "method": "slow"}).json()
-    assert (told["problem"]["type"], told["most_points"], told["seconds"]) == (problem["type"], 17, N**2)
+    payload = client.post("/v1/embeddings/estimate", json={"dataset": sheet, "method": "slow"}).json()
+    assert (payload["problem"]["type"], payload["most_points"], payload["seconds"]) == (problem["type"], 17, N**2)
     fine = client.post("/v1/embeddings/estimate", json={"n": 17, "d": 3, "method": "slow"}).json()
     assert (fine["problem"], fine["most_points"]) == (None, 17)
     check(embed(client, sheet, "slow", query="?deadline=1000"), 422, "too-long")
@@ -276,8 +276,8 @@ def test_what_takes_too_much_memory_is_refused(
 def test_estimate_tells_what_cannot_be(client: httpx.Client, sheet: str) -> None:
     """A refusal of the method itself is its problem; a request without a size, or with two, is invalid."""
     asked = {"method": "lle", "n": 5, "d": 3, "parameters": {"n_neighbors": 10}}
-    told = client.post("/v1/embeddings/estimate", json=asked).json()
-    assert (told["seconds"], told["problem"]["type"]) == (None, "urn:glle:problem:too-few-points")
+    payload = client.post("/v1/embeddings/estimate", json=asked).json()
+    assert (payload["seconds"], payload["problem"]["type"]) == (None, "urn:glle:problem:too-few-points")
     for body in ({"method": "pca"}, {"method": "pca", "n": 5}, {"method": "pca", "n": 5, "d": 3, "dataset": sheet}):
         check(client.post("/v1/embeddings/estimate", json=body), 422, "invalid-request")
 
@@ -311,8 +311,8 @@ def test_comparison_goes_on_past_what_fails(
             scores=["trustworthiness"],
         ),
     )
-    told = client.get(result).json()
-    made = told["rows"]
+    payload = client.get(result).json()
+    made = payload["rows"]
     assert [row["label"] for row in made] == ["pca", "lle", "gone", "broken", "slow", "twelve", "pca-2"]
     found = [row["problem"] and row["problem"]["type"].rpartition(":")[2] for row in made]
     failed = ["too-few-points", MissingLibraryError.code, "internal-error", "too-long"]
@@ -323,7 +323,7 @@ def test_comparison_goes_on_past_what_fails(
         assert row["seconds"]
         assert client.get(row["links"]["self"]).json()["id"] == row["embedding"]
     assert all((row["embedding"], row["links"]) == (None, {}) for row in made if row["problem"])
-    assert "arrays" not in told
+    assert "arrays" not in payload
 
 
 def test_comparison_aligned_for_display(client: httpx.Client, stores: Stores, sheet: str) -> None:
@@ -336,9 +336,9 @@ def test_comparison_aligned_for_display(client: httpx.Client, stores: Stores, sh
     left = np.linalg.norm(arrays["lle"] - direct) ** 2 / np.linalg.norm(direct) ** 2
     assert left == pytest.approx(disparity(arrays["lle"], direct))
     truth = worked(stores, compare(client, sheet, *methods, scores=[], align="truth", truth=sheet))
-    told = client.get(truth).json()
-    assert (told["aligned_to"], set(told["arrays"])) == ("truth", {"pca", "lle"})
-    centre = np.mean(told["arrays"]["lle"]["data"], axis=0)
+    payload = client.get(truth).json()
+    assert (payload["aligned_to"], set(payload["arrays"])) == ("truth", {"pca", "lle"})
+    centre = np.mean(payload["arrays"]["lle"]["data"], axis=0)
     np.testing.assert_allclose(centre, SHEET.coordinates.mean(axis=0))
     table = rows(client.get(truth + "?points=0:2", headers={"accept": "text/csv"}))
     assert list(table[0]) == ["point", "pca_1", "pca_2", "lle_1", "lle_2"]

@@ -40,9 +40,9 @@ def test_a_browser_gets_the_page(client: httpx.Client) -> None:
 
 def test_a_program_gets_links(client: httpx.Client) -> None:
     """Accept: application/json is answered with where to begin, and what is named there answers."""
-    told = client.get("/", headers={"Accept": "application/json"}).json()
-    assert (told["name"], told["version"]) == ("glle", glle_engine.__version__)
-    assert [client.get(link).status_code for link in told["links"].values()] == [200] * 4
+    payload = client.get("/", headers={"Accept": "application/json"}).json()
+    assert (payload["name"], payload["version"]) == ("glle", glle_engine.__version__)
+    assert [client.get(link).status_code for link in payload["links"].values()] == [200] * 4
 
 
 def test_the_policy_allows_no_other_host_and_no_inline_script(client: httpx.Client) -> None:

@@ -104,8 +104,8 @@ def test_the_colour_is_the_label_where_there_is_one(client: httpx.Client) -> Non
     """A picture by label is another than that by place, and is the one that auto gives."""
     X = manifolds.make("s_curve", 60, seed=2).X
     body = "kind,a,b,c\n" + "\n".join(f"k{i % 3},{x[0]},{x[1]},{x[2]}" for i, x in enumerate(X))
-    told = client.post("/v1/datasets?label=kind", content=body, headers={"content-type": "text/csv"}).json()
-    job = client.post("/v1/posteriors", json={"dataset": told["id"]}).json()
+    payload = client.post("/v1/datasets?label=kind", content=body, headers={"content-type": "text/csv"}).json()
+    job = client.post("/v1/posteriors", json={"dataset": payload["id"]}).json()
     tasks.fit(job["id"])
     path = job["links"]["posterior"] + "/draws/0.png"
     automatic, label, reference = (seen(client, path, color=c).content for c in ("auto", "label", "reference"))

@@ -41,9 +41,9 @@ def test_upload_is_created_once_and_reads_back(client: httpx.Client) -> None:
     assert (first.status_code, again.status_code) == (201, 200)
     assert first.json() == again.json()
     assert first.headers["location"] == first.json()["links"]["self"]
-    told = client.get(first.headers["location"]).json()
-    assert (told["n"], told["d"], told["names"], told["has_labels"]) == (3, 2, ["x", "y"], True)
-    data = told["links"]["data"]
+    payload = client.get(first.headers["location"]).json()
+    assert (payload["n"], payload["d"], payload["names"], payload["has_labels"]) == (3, 2, ["x", "y"], True)
+    data = payload["links"]["data"]
     values = [[1.5, 2], [3, 4], [5, 6]]
     as_json = client.get(data).json()
     assert (as_json["data"], as_json["names"], as_json["labels"]) == (values, ["x", "y"], ["a", "b", "a"])
@@ -105,7 +105,7 @@ def test_bodies_are_cut_off_at_their_caps(client: httpx.Client, stores: Stores) 
 
 
 def test_fit_is_refused_before_it_is_queued(client: httpx.Client, stores: Stores) -> None:
-    """Too large k or p, all points equal and limits are told at once; nothing is queued."""
+    """Too large k or p, all points equal and limits are reported at once; nothing is queued."""
     id_ = upload(client)
     equal = upload(client, np.full((40, 3), 2.5))
     cases = [
@@ -153,12 +153,16 @@ def test_failed_fit_is_told_everywhere(client: httpx.Client, stores: Stores) -> 
     job = client.post("/v1/posteriors", json={"dataset": upload(client)}).json()
     problem = Problem(code="disconnected-graph", status=422, detail="Two.", remedy="k = 12.", details={"k": 12})
     stores.jobs.fail(job["id"], problem)
-    told = client.get(job["links"]["self"])
-    assert (told.status_code, told.json()["status"], told.json()["error"]) == (200, "failed", problem.to_dict())
+    payload = client.get(job["links"]["self"])
+    assert (payload.status_code, payload.json()["status"], payload.json()["error"]) == (
+        200,
+        "failed",
+        problem.to_dict(),
+    )
     posterior = job["links"]["posterior"]
     for answer in (
         client.get(posterior),
-        client.get(told.json()["links"]["self"] + "/result"),
+        client.get(payload.json()["links"]["self"] + "/result"),
         client.get(posterior + "/draws/3"),
         client.post(posterior + "/draws", json={"count": 2}),
     ):
@@ -195,8 +199,8 @@ def test_waiting_ends_with_the_time(client: httpx.Client) -> None:
     """A wait that is over answers with what is: 202, or 200 for the job itself with Retry-After."""
     job = client.post("/v1/posteriors?wait=0.05", json={"dataset": upload(client)})
     assert job.status_code == 202
-    told = client.get(job.json()["links"]["self"] + "?wait=0.05")
-    assert (told.status_code, told.headers["retry-after"]) == (200, "1")
+    payload = client.get(job.json()["links"]["self"] + "?wait=0.05")
+    assert (payload.status_code, payload.headers["retry-after"]) == (200, "1")
 
 
 def test_idempotency_key(client: httpx.Client) -> None:
@@ -234,10 +238,10 @@ def test_delete_posterior_cancels_the_fit_that_would_bring_it_back(
 
 def test_info_tells_limits_and_defaults(client: httpx.Client, stores: Stores) -> None:
     """The limits are the settings; the defaults are those of the engine."""
-    told = client.get("/v1/info").json()
-    assert told["limits"]["max_body"] == stores.settings.max_body
-    assert told["posterior_defaults"]["n_neighbors"] == 10
-    assert "swiss_roll" in told["manifolds"]
+    payload = client.get("/v1/info").json()
+    assert payload["limits"]["max_body"] == stores.settings.max_body
+    assert payload["posterior_defaults"]["n_neighbors"] == 10
+    assert "swiss_roll" in payload["manifolds"]
 
 
 @pytest.mark.parametrize("accept", ["text/html", "application/x-npy;q=0"])

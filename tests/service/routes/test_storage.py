@@ -56,7 +56,7 @@ def away(stored: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_store_that_is_away_is_503_and_then_as_before(
     asked: httpx.Client, stored: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Draws and results that it has are told to come later; what needs it not is answered."""
+    """Requests for its draws and results get 503; other requests are answered."""
     posterior = fitted(asked)
     draws = drawn(stored, asked.post(posterior + "/draws", json={"count": 24}))
     generated = worked(stored, asked.post(posterior + "/reconstructions", json={"count": 60}))
@@ -69,8 +69,8 @@ def test_a_store_that_is_away_is_503_and_then_as_before(
             assert answer.headers["retry-after"] == "5"
         assert asked.get(posterior).status_code == 200
         beating(stored)
-        (told,) = [one for one in asked.get("/readyz").json()["checks"] if one["name"] == "object store"]
-        assert told["state"] == "warning"
+        (payload,) = [one for one in asked.get("/readyz").json()["checks"] if one["name"] == "object store"]
+        assert payload["state"] == "warning"
     assert [asked.get(path, headers=NPY).content for path in (draws, generated)] == before
 
 

@@ -31,9 +31,9 @@ def test_above_the_mark_only_new_work_is_refused(client: httpx.Client, stores: S
             assert "record=true" in answer.json()["remedy"]
         assert not stores.client.keys("glle:idempotency:*new*")
         assert client.post("/v1/posteriors", json=posted, headers=keyed).json()["id"] == job
-        told = client.get("/readyz").json()
-        assert told["status"] == "degraded"
-        assert [check["state"] for check in told["checks"] if check["name"] == "queue server"] == ["warning"]
+        payload = client.get("/readyz").json()
+        assert payload["status"] == "degraded"
+        assert [check["state"] for check in payload["checks"] if check["name"] == "queue server"] == ["warning"]
         assert client.get(f"/v1/jobs/{job}").status_code == 200
         assert client.delete(f"/v1/jobs/{job}").json()["status"] == "cancelled"
         assert client.delete(f"/v1/jobs/{job}?record=true").status_code == 200

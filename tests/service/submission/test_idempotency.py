@@ -133,7 +133,7 @@ def test_a_refused_request_frees_its_key(client: httpx.Client) -> None:
 
 
 def test_two_at_once_create_one(stores: Stores) -> None:
-    """While the first creates, others are told to come back; then they get its answer."""
+    """While the first request creates, others get 409; then they get its answer."""
     begun, go = threading.Event(), threading.Event()
 
     def create() -> str:

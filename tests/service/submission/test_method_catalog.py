@@ -13,7 +13,7 @@ from glle_engine import methods as registry
 from glle_engine.metrics.registry import SCORES
 from service.schemas.embeddings import EmbeddingIn
 from service.schemas.resources import PosteriorIn
-from service.submission.method_catalog import METHODS, PosteriorMethod
+from service.submission.method_catalog import METHODS
 from service.submission.planning import Plan
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def test_list_and_each(client: httpx.Client) -> None:
-    """Every method of the engine is told, alone as in the list; those that make embeddings can be had alone."""
+    """Every method is listed, and described in the same way; a filter selects those that make embeddings."""
     items = client.get("/v1/methods").json()["items"]
     assert [item["name"] for item in items] == ["em", "direct", *registry.METHODS]
     for item in items:
@@ -47,18 +47,17 @@ def test_no_name_is_of_a_posterior_and_of_an_embedding() -> None:
 def test_schema_is_that_of_the_request(name: str) -> None:
     """Its defaults are the engine's, its method is constant, and what it leaves out has no meaning with it."""
     entry = METHODS[name]
-    assert isinstance(entry, PosteriorMethod)
     schema = entry.parameters
-    defaults = {member: told["default"] for member, told in schema["properties"].items() if "default" in told}
+    defaults = {member: payload["default"] for member, payload in schema["properties"].items() if "default" in payload}
     assert schema["properties"]["method"]["const"] == name
     assert schema["required"] == ["dataset", "method"]
     assert schema["additionalProperties"] is False
     engine = asdict(FitSpec())
     assert defaults == {member: engine[member] for member in defaults}
-    assert set(schema["properties"]) | entry.without == set(PosteriorIn.model_fields)
+    assert set(schema["properties"]) | entry.unused == set(PosteriorIn.model_fields)
     given = {member: value for member, value in defaults.items() if member != "method"}
-    spec = PosteriorIn(dataset="ds_x", method=name, **given).fit_spec()
-    assert spec == FitSpec(method=name)  # type: ignore[arg-type] # likewise
+    spec = PosteriorIn(dataset="ds_x", method=name, **given).fit_spec()  # type: ignore[arg-type] # of the registry
+    assert spec == FitSpec(method=name)  # type: ignore[arg-type] # of the registry
 
 
 @pytest.mark.parametrize("name", registry.METHODS)
@@ -66,7 +65,7 @@ def test_schema_of_an_embedding_has_the_methods_own_parameters(name: str) -> Non
     """A request of the schema's defaults is valid by it, and by the service, and means the method's defaults."""
     schema, one = METHODS[name].parameters, registry.method(name)
     own = schema["properties"]["parameters"]
-    given = {member: told["default"] for member, told in own["properties"].items()}
+    given = {member: payload["default"] for member, payload in own["properties"].items()}
     request: dict[str, Any] = {
         "dataset": "ds_x",
         "method": name,
@@ -83,8 +82,8 @@ def test_schema_of_an_embedding_has_the_methods_own_parameters(name: str) -> Non
 def test_a_missing_extra_is_told(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """A method whose library is not installed is listed, with the extra that would bring it."""
     monkeypatch.setitem(METHODS, "pca", replace(METHODS["pca"], libraries=("no_such_library",), extra="tsne"))
-    told = client.get("/v1/methods/pca").json()
-    assert (told["available"], told["missing_extra"]) == (False, "tsne")
+    payload = client.get("/v1/methods/pca").json()
+    assert (payload["available"], payload["missing_extra"]) == (False, "tsne")
     assert client.get("/v1/methods/lle").json()["available"]
 
 

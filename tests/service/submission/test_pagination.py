@@ -37,7 +37,9 @@ def spent(client: httpx.Client, stores: Stores, path: str) -> dict[str, int]:
     """Return how often each command was sent to the queue server while a list was answered."""
     stores.client.config_resetstat()
     client.get(path).raise_for_status()
-    calls = {name.removeprefix("cmdstat_"): told["calls"] for name, told in stores.client.info("commandstats").items()}
+    calls = {
+        name.removeprefix("cmdstat_"): payload["calls"] for name, payload in stores.client.info("commandstats").items()
+    }
     return {name: count for name, count in calls.items() if name not in {"info", "config|resetstat", "subscribe"}}
 
 
@@ -91,11 +93,13 @@ def paged(client: httpx.Client, path: str, limit: int) -> Iterator[dict[str, Any
     """Yield the items of all pages of a list."""
     cursor: dict[str, Any] = {}
     while True:
-        told = client.get(path, params={**dict(httpx_query(path)), "limit": limit, **cursor}).raise_for_status().json()
-        yield from told["items"]
-        if told["next"] is None:
+        payload = (
+            client.get(path, params={**dict(httpx_query(path)), "limit": limit, **cursor}).raise_for_status().json()
+        )
+        yield from payload["items"]
+        if payload["next"] is None:
             return
-        cursor = {"cursor": told["next"]}
+        cursor = {"cursor": payload["next"]}
 
 
 def httpx_query(path: str) -> list[tuple[str, str]]:

@@ -49,7 +49,7 @@ CREATING: list[tuple[str, dict[str, Any]]] = [
 def test_every_job_may_have_a_deadline(
     client: httpx.Client, stores: Stores, posterior: str, path: str, body: dict[str, Any]
 ) -> None:
-    """It is told, and the job fails when it is over: 504, with the remedy, to who waits and who asks."""
+    """The deadline is reported, and the job fails at its end: 504 with the remedy."""
     dataset = stores.posteriors.fetch("post_1").dataset
     asked = {**body, "dataset": dataset} if path in {"/v1/posteriors", "/v1/advice"} else body
     started = time.monotonic()
@@ -111,7 +111,7 @@ def test_the_same_draws_whoever_waits(client: httpx.Client, posterior: str) -> N
 def test_a_long_job_is_not_interactive(
     client: httpx.Client, stores: Stores, posterior: str, body: dict[str, Any]
 ) -> None:
-    """What would keep others waiting is told to take its turn."""
+    """Draws that would delay other jobs cannot be interactive."""
     record = stores.posteriors.fetch("post_1")
     stores.client.delete("glle:posterior:post_1")
     large = {"n": 4000, "spec": {**record.spec, "n_components": 1}}

@@ -23,11 +23,11 @@ SHEET = {"name": "s_curve", "n": 50}
 def exceeded(answer: httpx.Response, quota: str) -> dict[str, Any]:
     """Return the details of a 429, checked to be of the one shape with Retry-After."""
     assert answer.status_code == 429, answer.text
-    told = answer.json()
-    assert told["type"] == "urn:glle:problem:quota-exceeded"
-    assert told["details"]["quota"] == quota
-    assert answer.headers["retry-after"] == str(told["details"]["retry_after"])
-    return dict(told["details"])
+    payload = answer.json()
+    assert payload["type"] == "urn:glle:problem:quota-exceeded"
+    assert payload["details"]["quota"] == quota
+    assert answer.headers["retry-after"] == str(payload["details"]["retry_after"])
+    return dict(payload["details"])
 
 
 def test_without_quotas_nothing_is_counted(client: httpx.Client, stores: Stores) -> None:
@@ -155,7 +155,7 @@ def test_each_tenant_has_its_own_quotas(stores: Stores) -> None:
 
 
 def test_a_tenant_may_have_other_quotas(stores: Stores) -> None:
-    """What is told of it in GLLE_QUOTAS; what is not told is everybody's."""
+    """A tenant's own quotas are those in GLLE_QUOTAS; the others are the defaults."""
     settings = {"auth": "required", "quota_jobs": 1, "quota_requests": 3, "quotas": "alice=requests:5 bob=jobs:0"}
     with served(stores, **settings) as client:
         for tenant, requests in {"alice": 5, "bob": 3, "carol": 3}.items():

@@ -97,7 +97,7 @@ def test_labels_and_truth_of_another_tenant_are_not_there(guarded: httpx.Client,
 
 
 def test_lists_are_disjoint(guarded: httpx.Client, alice: Had, bob: Had) -> None:
-    """Each tenant sees its own, one of each, and whoever has nothing nothing."""
+    """Each tenant sees only its own resources."""
     for path in LISTS:
         seen = [{item["id"] for item in guarded.get(path, headers=by.headers).json()["items"]} for by in (alice, bob)]
         assert [len(ids) for ids in seen] == [1, 1]
@@ -115,21 +115,21 @@ def test_a_third_tenant_sees_empty_lists(guarded: httpx.Client, stores: Stores, 
 def test_the_same_data_have_other_ids_for_each_tenant(guarded: httpx.Client, stores: Stores) -> None:
     """An upload is new to each, and known to itself; only the default tenant's id begins with the digest."""
     table = "x,y\n1,2\n3,4\n5,7\n"
-    told = {}
+    payload = {}
     for tenant in ("default", "alice", "bob"):
         headers = {**bearer(stores, tenant), "Content-Type": "text/csv"}
         first, again = (guarded.post("/v1/datasets", headers=headers, content=table) for _ in range(2))
         assert (first.status_code, again.status_code) == (201, 200)
-        told[tenant] = first.json()
-        assert again.json()["id"] == told[tenant]["id"]
-    assert len({one["sha256"] for one in told.values()}) == 1
-    assert len({one["id"] for one in told.values()}) == 3
-    begins = {tenant: one["sha256"].startswith(one["id"][3:]) for tenant, one in told.items()}
+        payload[tenant] = first.json()
+        assert again.json()["id"] == payload[tenant]["id"]
+    assert len({one["sha256"] for one in payload.values()}) == 1
+    assert len({one["id"] for one in payload.values()}) == 3
+    begins = {tenant: one["sha256"].startswith(one["id"][3:]) for tenant, one in payload.items()}
     assert begins == {"default": True, "alice": False, "bob": False}
 
 
 def test_a_kept_answer_is_its_tenants_alone(guarded: httpx.Client, alice: Had, bob: Had) -> None:
-    """A draw that the API has at hand is given to its owner only, and no shared cache may keep it."""
+    """A draw in the API's memory is sent to its owner only, and no shared cache may keep it."""
     path = f"/v1/posteriors/{alice.posterior}/draws/0"
     for _ in range(2):
         answer = guarded.get(path, headers=alice.headers).raise_for_status()
@@ -163,7 +163,7 @@ def test_what_was_kept_before_there_were_tenants_is_the_default_ones(stores: Sto
 
 
 def test_a_tenants_deletions_leave_the_others(guarded: httpx.Client, stores: Stores, alice: Had, bob: Had) -> None:
-    """With its data set go its posterior, its draws and its calibration, and nobody else's."""
+    """With its data set go its posterior, its draws and its calibration, and no other tenant's."""
     spec = CalibrationSpec()
     for had in (alice, bob):
         stores.posteriors.calibrate(had.posterior, calibration_facts({"scale": 2.0}))

@@ -63,10 +63,10 @@ def ask(small: tuple[httpx.Client, str, str], route: str, **asked: Any) -> httpx
     """Ask a route for draws."""
     client, posterior, dataset = small
     method, path, names = ROUTES[route]
-    told = {names.get(name, name): value for name, value in asked.items()}
+    payload = {names.get(name, name): value for name, value in asked.items()}
     if method == "GET":
-        return client.get(posterior + path, params=told | {"wait": 0})
-    return client.post(posterior + path, json=told | ({"dataset": dataset} if route == "transform" else {}))
+        return client.get(posterior + path, params=payload | {"wait": 0})
+    return client.post(posterior + path, json=payload | ({"dataset": dataset} if route == "transform" else {}))
 
 
 @pytest.mark.parametrize("route", ROUTES)

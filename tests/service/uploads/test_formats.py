@@ -112,7 +112,7 @@ def test_npy_version_2() -> None:
     ],
 )
 def test_bad_npy(body: bytes, code: str) -> None:
-    """Each bad npy body is a 422 of its own kind; nothing is unpickled or allocated."""
+    """Each bad npy body is a 422 with its code; nothing is unpickled or allocated."""
     assert refused(body, "application/x-npy").code == code
 
 
@@ -177,7 +177,7 @@ def test_csv_numeric_labels() -> None:
 )
 @pytest.mark.parametrize("row", [1, 1500])
 def test_bad_csv_cell_is_named(cell: str, code: str, row: int) -> None:
-    """The row of the data, the column and its name are told, in the first block and after."""
+    """The problem names the row of the data, the column and its name, in the first block and after."""
     rows = [["1.5", "2"] for _ in range(1600)]
     rows[row - 1][1] = cell
     problem = refused("x,y\n" + "\n".join(map(",".join, rows)), "text/csv")
@@ -201,7 +201,7 @@ def test_bad_csv_cell_is_named(cell: str, code: str, row: int) -> None:
     ],
 )
 def test_bad_csv(body: str | bytes, code: str) -> None:
-    """Each bad CSV body is a 422 of its own kind."""
+    """Each bad CSV body is a 422 with its code."""
     assert refused(body, "text/csv").code == code
 
 
@@ -234,7 +234,7 @@ def test_json_forms() -> None:
     ],
 )
 def test_bad_json_value_is_named(body: str, code: str) -> None:
-    """The row and the column, from 1, are told."""
+    """The problem names the row and the column, from 1."""
     problem = refused(body, "application/json")
     assert problem.code == code
     assert (problem.details["row"], problem.details["column"]) == (2, 2)
@@ -263,7 +263,7 @@ def test_bad_json_value_is_named(body: str, code: str) -> None:
     ],
 )
 def test_bad_json(body: str | bytes, code: str) -> None:
-    """Each bad JSON body is a 422 of its own kind."""
+    """Each bad JSON body is a 422 with its code."""
     assert refused(body, "application/json").code == code
 
 

@@ -152,7 +152,7 @@ def damaged() -> bytes:
     ],
 )  # fmt: skip
 def test_bad_npz(body: bytes, code: str) -> None:
-    """Each bad npz body is a problem of its own kind; nothing is unpickled."""
+    """Each bad npz body is a problem with its code; nothing is unpickled."""
     assert refused(body, NPZ).code == code
 
 
@@ -204,14 +204,14 @@ def test_a_zip_of_very_many_members_is_refused() -> None:
 
 
 def test_very_many_batches_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch costs time however short it is: it is told to write longer ones."""
+    """A batch costs time even if it is short; the remedy is to write longer ones."""
     monkeypatch.setattr(arrow_stream, "_MOST_BATCHES", 3)
     assert "larger batches" in refused(stream(frame(), rows=1), ARROW).remedy
     np.testing.assert_array_equal(read(stream(frame(), rows=2), ARROW).values, X)
 
 
 def test_compressed_arrow_is_refused() -> None:
-    """It is told how to write it; a dictionary that is compressed is found, too."""
+    """The remedy says how to write it; a compressed dictionary is detected, too."""
     assert refused(stream(frame(), compression="zstd"), ARROW).code == "compressed-arrow"
     labels = pa.array(KINDS * 50).dictionary_encode()
     table = pa.table({"x": np.zeros(300), "kind": labels})
@@ -376,9 +376,9 @@ def test_colour_in_csv_and_json(client: httpx.Client) -> None:
     body = "x,kind,c\n1,a,7\n2,b,8.5\n3,a,9\n"
     first = client.post("/v1/datasets?label=kind&color=c", content=body, headers={"content-type": "text/csv"}).json()
     assert (first["d"], first["names"], first["has_color"]) == (1, ["x"], True)
-    told = client.get(first["links"]["data"]).json()
-    assert (told["labels"], told["color"]) == (["a", "b", "a"], [7, 8.5, 9])
-    same = {name: told[name] for name in ("data", "names", "labels", "color")}
+    payload = client.get(first["links"]["data"]).json()
+    assert (payload["labels"], payload["color"]) == (["a", "b", "a"], [7, 8.5, 9])
+    same = {name: payload[name] for name in ("data", "names", "labels", "color")}
     assert client.post("/v1/datasets", json=same).json()["id"] == first["id"]
     other = client.post("/v1/datasets", json={**same, "color": [7, 8, 9]}).json()
     assert other["id"] != first["id"]

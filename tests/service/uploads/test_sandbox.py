@@ -327,7 +327,7 @@ def test_an_outcome_that_is_not_whole_is_none() -> None:
 
 
 def is_running(process: str) -> bool:
-    """Say whether a process runs, and is not one that nobody has waited for."""
+    """Return whether a process runs and is not a zombie."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:

@@ -135,7 +135,7 @@ def test_a_batch_does_not_go_on_while_someone_waits(stores: Stores) -> None:
 
 
 def test_tenants_take_turns(stores: Stores) -> None:
-    """The first task of a second tenant is the second one to be dequeued, however long the first tenant's line is."""
+    """However many tasks one tenant has in the queue, another's first task is the second one that is taken."""
     for priority in ("batch", "interactive"):
         greedy = [fit_job(stores.of("greedy"), f"g{number}", priority).id for number in range(200)]
         modest = [fit_job(stores.of("modest"), f"m{number}", priority).id for number in range(3)]

@@ -1,4 +1,4 @@
-/** The start: what the service is, what it offers, and what was asked for in the link. */
+/** Start of the page: load the service's info and methods, and open the link. */
 
 import { askJson, Refused } from '../api.js';
 import { readLink } from './link.js';
@@ -6,9 +6,9 @@ import { set, state } from '../store.js';
 import { listDatasets } from './data.js';
 import { openLinked } from './fit.js';
 
-const RETRY = 3000; // milliseconds between looks at a service that is down
+const RETRY = 3000; // milliseconds between retries while the service is down
 
-/** Learn what the service offers; again and again while it is down. */
+/** Load the service's info and methods; retry while it is down. */
 export async function boot() {
   try {
     const [info, methods, contract] = await Promise.all([
@@ -27,7 +27,7 @@ export async function boot() {
   }
 }
 
-/** Look whether a service that went away during the work is back. */
+/** Poll a service that went down during the work until it is back. */
 export function watch() {
   setInterval(async () => {
     if (state.service !== 'down' || !state.info) return;
@@ -35,7 +35,7 @@ export function watch() {
       await askJson('/livez');
       set({ service: 'ready', problem: null });
     } catch {
-      // still down: the banner says so
+      // still down: the banner shows it
     }
   }, RETRY);
 }

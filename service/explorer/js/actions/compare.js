@@ -1,19 +1,19 @@
-/** Methods that make one embedding: alone, several side by side, and what they would take. */
+/** Methods that make one embedding: one, several side by side, and their estimated cost. */
 
 import { askJson, NPZ } from '../api.js';
-import { asFloats } from '../npy.js';
-import { readNpz } from '../npz.js';
+import { asFloats } from '../lib/npy.js';
+import { readNpz } from '../lib/npz.js';
 import { askArray, askMade, follow } from '../jobs.js';
 import { set, state } from '../store.js';
-import { forget, working } from './fit.js';
+import { clearResults, runWork } from './state.js';
 
-const USUAL = ['pca', 'lle', 'isomap', 't-sne']; // what is compared until someone chooses
+const USUAL = ['pca', 'lle', 'isomap', 't-sne']; // compared by default
 const REST = 400; // milliseconds after the last change
 
 /** The methods that make an embedding. */
 export const embedders = () => state.methods.filter((method) => method.makes === 'embedding');
 
-/** Why a method cannot be asked for; empty when it can. */
+/** Reason why a method is unavailable, or an empty string. */
 export function hindrance(method) {
   if (method.available === false) return `needs the extra “${method.missing_extra}” where the service runs`;
   if (method.needs_labels && !state.dataset?.has_labels) return 'needs labels';
@@ -25,7 +25,7 @@ export function compared() {
   return state.compared ?? USUAL.filter((name) => state.methods.some((method) => method.name === name && !hindrance(method)));
 }
 
-/** What the data set brings for methods and scores that need it. */
+/** Labels and truth of the data set, for the methods and scores that need them. */
 function beside() {
   const { id, has_labels: hasLabels, has_coordinates: hasTruth } = state.dataset;
   return { ...(hasLabels && { labels: id }), ...(hasTruth && { truth: id }) };
@@ -35,44 +35,44 @@ const parametersOf = (name) => state.forms[name] ?? {};
 
 /** Embed by the chosen method, and show it. */
 export async function embed(method) {
-  await working(async () => {
+  await runWork(async () => {
     const body = { dataset: state.dataset.id, method: method.name, parameters: parametersOf(method.name), ...beside() };
-    forget();
+    clearResults();
     set({ view: 'draws' });
     const job = await follow(await askJson('/v1/embeddings', { method: 'POST', body }), method.title);
     const path = `${job.links.embedding}/coordinates`;
-    const [found, told] = await Promise.all([
+    const [embedding, result] = await Promise.all([
       askArray(`${path}?dtype=float32`, method.title),
       askMade(`/v1/jobs/${job.id}/result?points=0:1`, 'application/json', method.title).then((answer) => answer.json()),
     ]);
-    set({ single: { title: method.title, path, body, data: found.data, p: found.shape[1], told }, told: `${method.title} is done.` });
+    set({ single: { title: method.title, path, body, data: embedding.data, p: embedding.shape[1], result }, announcement: `${method.title} is done.` });
   });
 }
 
-/** Embed by each of the methods that are to be compared, and judge all by the same scores. */
+/** Embed by each method of the comparison, and judge all by the same scores. */
 export async function compare() {
-  await working(async () => {
+  await runWork(async () => {
     const methods = compared().map((name) => ({ method: name, parameters: parametersOf(name) }));
     const dimensions = new Set(methods.map(({ method, parameters }) => parameters.n_components ?? defaultDimension(method)));
     const body = { dataset: state.dataset.id, methods, ...beside(), ...(dimensions.size === 1 && { align: 'first' }) };
     set({ comparison: null });
     const job = await follow(await askJson('/v1/comparisons', { method: 'POST', body }), `Comparing ${methods.length} methods`);
-    const result = `/v1/jobs/${job.id}/result`;
-    const told = await (await askMade(`${result}?points=0:1`, 'application/json', 'Comparing')).json();
-    const places = await placesOf(told, result);
+    const path = `/v1/jobs/${job.id}/result`;
+    const comparison = await (await askMade(`${path}?points=0:1`, 'application/json', 'Comparing')).json();
+    const places = await placesOf(comparison, path);
     if (!state.scoreList) set({ scoreList: (await askJson('/v1/scores')).items });
-    set({ comparison: { rows: told.rows, places }, told: 'The comparison is ready.' });
+    set({ comparison: { rows: comparison.rows, places }, announcement: 'The comparison is ready.' });
   });
 }
 
-/** The embeddings of the rows by their labels: aligned ones in one answer, others one by one. */
-async function placesOf(told, result) {
-  if (told.aligned_to) {
-    const found = readNpz(await (await askMade(`${result}?dtype=float32`, NPZ, 'Comparing')).arrayBuffer());
-    return Object.fromEntries(Object.entries(found).map(([label, { data, shape }]) => [label, { data: asFloats(data), p: shape[1] }]));
+/** Embeddings of the rows by label: aligned ones in one response, others one by one. */
+async function placesOf(comparison, path) {
+  if (comparison.aligned_to) {
+    const arrays = readNpz(await (await askMade(`${path}?dtype=float32`, NPZ, 'Comparing')).arrayBuffer());
+    return Object.fromEntries(Object.entries(arrays).map(([label, { data, shape }]) => [label, { data: asFloats(data), p: shape[1] }]));
   }
   const places = {};
-  for (const { label, links } of told.rows) {
+  for (const { label, links } of comparison.rows) {
     if (!links.coordinates) continue;
     const { data, shape } = await askArray(`${links.coordinates}?dtype=float32`, label);
     places[label] = { data, p: shape[1] };
@@ -87,7 +87,7 @@ function defaultDimension(name) {
 
 let asked = 0;
 
-/** Ask what the chosen method would take, once the settings rest. */
+/** Estimate the cost of the chosen method after the last change of its settings. */
 export function estimateSoon() {
   clearTimeout(asked);
   asked = setTimeout(async () => {

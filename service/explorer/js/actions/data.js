@@ -1,10 +1,10 @@
-/** Data sets: the ones there are, new ones from a file or by name, and their columns. */
+/** Data sets: list, upload, synthetic data, and their columns. */
 
 import { ask, askArrays, askJson, Refused } from '../api.js';
-import { asFloats } from '../npy.js';
+import { asFloats } from '../lib/npy.js';
 import { set, state } from '../store.js';
 import { estimateSoon } from './compare.js';
-import { forget } from './fit.js';
+import { clearResults } from './state.js';
 
 const TYPES = {
   csv: 'text/csv',
@@ -15,19 +15,19 @@ const TYPES = {
   arrows: 'application/vnd.apache.arrow.stream',
   json: 'application/json',
 };
-const MOST_VALUES = 16e6; // 64 MB as 32-bit floats: what a tab can hold beside the draws
+const MOST_VALUES = 16e6; // 64 MB as 32-bit floats: the rest of a tab's memory is for the draws
 const PREVIEW_ROWS = 4;
 
-/** The media type of a file by its name; undefined for what the service does not read. */
+/** Media type of a file by its name, or undefined. */
 export const typeOf = (name) => TYPES[name.toLowerCase().split('.').pop()];
 
-/** Ask for the data sets there are. */
+/** Load the list of data sets. */
 export async function listDatasets() {
   const { items } = await askJson('/v1/datasets?limit=20');
   set({ recent: items });
 }
 
-/** Send a file, with the columns that are labels or colours. */
+/** Upload a file with its label and color columns. */
 export async function upload(file, { label, color }) {
   const query = new URLSearchParams();
   if (label) query.set('label', label);
@@ -40,7 +40,7 @@ export async function upload(file, { label, color }) {
   }, `Sending ${file.name}`);
 }
 
-/** Have the service sample a sheet. */
+/** Create a synthetic data set. */
 export async function synthesise(values) {
   await created(
     () => askJson('/v1/datasets/synthetic', { method: 'POST', body: values }),
@@ -48,9 +48,9 @@ export async function synthesise(values) {
   );
 }
 
-/** Take a data set that is there. */
+/** Choose an existing data set. */
 export async function choose(dataset) {
-  forget();
+  clearResults();
   set({ dataset, pending: null, columns: null, preview: null, problem: null });
   set({ color: 'auto', selection: null, comparison: null, estimate: null, view: state.view === 'compare' ? 'compare' : 'draws' });
   estimateSoon();
@@ -62,19 +62,19 @@ export async function choose(dataset) {
   }
 }
 
-/** Call a data set as its file is called, which is no part of its content. */
+/** Name a data set after its file; the name is not part of its content. */
 async function askNamed(dataset, name) {
   const body = new Blob([JSON.stringify({ name })]);
   const type = 'application/merge-patch+json';
   return (await ask(`/v1/datasets/${dataset.id}`, { method: 'PATCH', body, type })).json();
 }
 
-/** Make a data set, then take it. */
+/** Create a data set, then choose it. */
 async function created(make, label) {
   set({ work: { label, stage: '', done: 0, total: 0 }, problem: null });
   try {
     const dataset = await make();
-    set({ work: null, told: `Data set with ${dataset.n} rows is ready.` });
+    set({ work: null, announcement: `Data set with ${dataset.n} rows is ready.` });
     await choose(dataset);
     await listDatasets();
   } catch (error) {
@@ -84,14 +84,14 @@ async function created(make, label) {
   }
 }
 
-/** Ask for the first rows. */
+/** Load the first rows. */
 async function loadPreview(dataset) {
   const rows = Math.min(PREVIEW_ROWS, dataset.n);
   const preview = await askJson(`/v1/datasets/${dataset.id}/data?points=0:${rows}`);
   if (state.dataset === dataset) set({ preview });
 }
 
-/** Ask for all columns, to colour by them and to show a row; the values only where a tab can hold them. */
+/** Load all columns, for colors and rows; the values only if a tab can hold them. */
 async function loadColumns(dataset) {
   const hasMore = dataset.has_labels || dataset.has_color || dataset.has_coordinates;
   if (dataset.n * dataset.d > MOST_VALUES && !hasMore) {

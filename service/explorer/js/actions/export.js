@@ -1,10 +1,10 @@
-/** Files made of what is on the stage, and of the arrays behind it. */
+/** Files of the shown picture and of its arrays. */
 
 import { askMade } from '../jobs.js';
 import { titleOf } from '../lib/frames.js';
 import { paint } from '../lib/paint.js';
 import { colors } from '../lib/theme.js';
-import { working } from './fit.js';
+import { runWork } from './state.js';
 import { drawOverlay } from '../plot/overlay.js';
 import { sizeOf } from '../plot/size.js';
 import { onStage } from '../views/stage.js';
@@ -12,7 +12,7 @@ import { state } from '../store.js';
 
 const SIDE = 1200; // pixels of a saved picture
 
-/** Save the picture: the points as they are on the screen, on the colour of the page. */
+/** Save the picture as PNG, with the points as on the screen. */
 export async function savePng() {
   const picture = document.createElement('canvas');
   const context = painted(picture);
@@ -22,7 +22,7 @@ export async function savePng() {
   return 'Saved';
 }
 
-/** Paint the frame and what lies over it onto a canvas of its own. */
+/** Paint the frame and its overlay onto a separate canvas. */
 function painted(picture) {
   const { plot, xy, look, box, overlay } = onStage;
   if (!plot || !xy) return null;
@@ -50,7 +50,7 @@ function painted(picture) {
   return context;
 }
 
-/** Save the points as circles. */
+/** Save the points as circles of an SVG. */
 export function saveSvg() {
   const { xy, look, plot, overlay } = onStage;
   if (!plot || !xy) return 'Show a draw first';
@@ -74,15 +74,15 @@ export function saveSvg() {
   return 'Saved';
 }
 
-/** Save the embedding with all its digits, as the service has it. */
+/** Save the embedding in full precision as npy. */
 export const saveNpy = () => saveArray('application/x-npy', 'npy');
 
-/** Save the embedding as a table. */
+/** Save the embedding as CSV. */
 export const saveCsv = () => saveArray('text/csv', 'csv');
 
 async function saveArray(type, ending) {
   let said = '';
-  await working(async () => {
+  await runWork(async () => {
     const answer = await askMade(arrayPath(), type, 'Preparing the file');
     save(await answer.blob(), `${fileName()}.${ending}`);
     said = 'Saved';
@@ -90,18 +90,18 @@ async function saveArray(type, ending) {
   return said;
 }
 
-/** Where the embedding that is shown can be had. */
+/** Path of the shown embedding. */
 function arrayPath() {
   const { posterior, draws, frame, single } = state;
   if (single) return single.path;
   const here = `/v1/posteriors/${posterior.id}`;
   if (frame > 0) return `${here}/draws/${draws.first + frame - 1}?seed=${draws.seed}&scale=${draws.scale}`;
-  return `${here}/draws/0?scale=0`; // without any spread a draw is the reference
+  return `${here}/draws/0?scale=0`; // a draw at scale 0 is the reference
 }
 
 const fileName = () => (state.single ? state.single.title : titleOf(state.frame)).toLowerCase().replaceAll(/[^a-z0-9]+/g, '-');
 
-/** Hand a file to the browser. */
+/** Download a file. */
 function save(blob, name) {
   const link = document.createElement('a');
   link.href = URL.createObjectURL(blob);
@@ -110,7 +110,7 @@ function save(blob, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
 
-/** Put text where it can be pasted. */
+/** Copy text to the clipboard. */
 export async function copy(text, said) {
   try {
     await navigator.clipboard.writeText(text);

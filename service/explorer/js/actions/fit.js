@@ -1,51 +1,32 @@
-/** The way from a data set to its draws: fit, reference, draws, what they say together. */
+/** From a data set to its draws: fit, reference embedding, draws and their summary. */
 
-import { askJson, Cancelled, NPZ, Refused } from '../api.js';
-import { asFloats } from '../npy.js';
-import { readNpz } from '../npz.js';
+import { askJson, NPZ } from '../api.js';
+import { asFloats } from '../lib/npy.js';
+import { readNpz } from '../lib/npz.js';
 import { askArray, askMade, follow } from '../jobs.js';
 import { set, state } from '../store.js';
 import { embed } from './compare.js';
 import { choose } from './data.js';
 import { writeLink } from './link.js';
+import { clearResults, runWork } from './state.js';
 
-/** The scales of the paper's figure 4, and how many draws of each stand side by side. */
+/** The scales of the paper's figure 4, and the number of draws at each. */
 export const SCALES = [0.01, 0.1, 1, 5, 10];
 export const DRAWS_A_SCALE = 4;
 const MOST_FLOATS = 24e6; // of draws, so that a tab stays under 100 MB
-
-const NOTHING = {
-  posterior: null,
-  reference: null,
-  neighbors: null,
-  draws: null,
-  summary: null,
-  scales: null,
-  single: null,
-  frame: 0,
-  playing: false,
-  hover: -1,
-  selection: null,
-  axes: [0, 1],
-};
-
-/** Forget what was made, but not the data set. */
-export function forget() {
-  set({ ...NOTHING, trails: false, shape: 'none' });
-}
 
 /** The entry of the chosen method. */
 export const chosenMethod = () => chosen(state.method);
 
 const chosen = (name) => state.methods.find((method) => method.name === name);
 
-/** How many draws are asked for at first: so many that a tab can hold them. */
+/** Default number of draws, within the memory of a tab. */
 export function defaultCount() {
   const floats = (state.dataset?.n ?? 1) * 2;
   return Math.max(2, Math.min(24, Math.floor(MOST_FLOATS / floats)));
 }
 
-/** What the form of draws says, with its defaults. */
+/** Values of the form of draws, with its defaults. */
 export function drawsAsked() {
   return { count: defaultCount(), seed: 0, scale: 1, ...state.forms.draws };
 }
@@ -53,10 +34,10 @@ export function drawsAsked() {
 /** Fit the chosen method to the data set, and draw. */
 export async function fit() {
   if (chosenMethod().makes === 'embedding') return embed(chosenMethod());
-  return working(async () => {
+  return runWork(async () => {
     const method = chosenMethod();
     const body = { ...state.forms[method.name], dataset: state.dataset.id, method: method.name };
-    forget();
+    clearResults();
     set({ view: 'draws' });
     let answer = await askJson(method.links.create, { method: 'POST', body });
     if (answer.kind) {
@@ -68,14 +49,14 @@ export async function fit() {
   });
 }
 
-/** Draw again from the posterior that is there. */
+/** Draw again from the current posterior. */
 export async function drawAgain() {
-  await working(draw);
+  await runWork(draw);
 }
 
-/** Open what a link names. */
+/** Open the posterior and the view of a link. */
 export async function openLinked(link) {
-  await working(async () => {
+  await runWork(async () => {
     const posterior = await askJson(`/v1/posteriors/${link.posterior}`);
     const dataset = await askJson(`/v1/datasets/${posterior.dataset}`);
     await choose(dataset);
@@ -89,7 +70,7 @@ export async function openLinked(link) {
   });
 }
 
-/** The settings that are not what the method's schema says anyway. */
+/** The settings that differ from the defaults of the method's schema. */
 function changedFrom(method, spec) {
   const { properties } = chosen(method).parameters;
   const isOwn = ([name, value]) => name !== 'method' && name in properties && properties[name].default !== value;
@@ -99,7 +80,7 @@ function changedFrom(method, spec) {
 /** Draw at each scale of the grid. */
 export async function drawScales() {
   if (state.scales || !state.posterior) return;
-  await working(async () => {
+  await runWork(async () => {
     const { id } = state.posterior;
     const { seed } = drawsAsked();
     const body = { count: DRAWS_A_SCALE, seed, scales: SCALES };
@@ -108,28 +89,28 @@ export async function drawScales() {
   });
 }
 
-/** Show a posterior: its reference embedding, and who is whose neighbour. */
+/** Show a posterior: its reference embedding and its neighbors. */
 async function open(posterior) {
   const here = `/v1/posteriors/${posterior.id}/arrays`;
   const embedding = await askArray(`${here}?name=embedding&dtype=float32`, 'Fitting again');
-  set({ posterior, reference: embedding.data, told: 'The fit is done.' });
+  set({ posterior, reference: embedding.data, announcement: 'The fit is done.' });
   const neighbors = await askArray(`${here}?name=neighbors`, 'Fitting again', { floats: false });
   if (state.posterior === posterior) set({ neighbors: { k: neighbors.shape[1], data: neighbors.data } });
 }
 
-/** Draw, then ask what the draws say together. */
+/** Draw, then request the summary of the draws. */
 async function draw() {
   const { id } = state.posterior;
   const { count, seed, scale } = drawsAsked();
   set({ draws: null, summary: null, playing: false, frame: 0 });
   const made = await drawn(id, { count, seed, scale }, `Drawing ${count} embeddings`);
   if (state.posterior?.id !== id) return;
-  set({ draws: { ...made, count, seed, first: 0, scale: made.scales[0] }, told: `${count} draws are ready.` });
+  set({ draws: { ...made, count, seed, first: 0, scale: made.scales[0] }, announcement: `${count} draws are ready.` });
   writeLink();
   if (count > 1) await summarise(id, made.scales[0]);
 }
 
-/** Make draws as one job, and fetch them in one answer. */
+/** Create the draws as one job, and fetch them in one response. */
 async function drawn(id, body, label) {
   const job = await follow(await askJson(`/v1/posteriors/${id}/draws`, { method: 'POST', body }), label);
   const { shape, data, headers } = await askArray(`/v1/jobs/${job.id}/result?dtype=float32`, label);
@@ -138,7 +119,7 @@ async function drawn(id, body, label) {
   return { n, p, data, scales };
 }
 
-/** Ask for spread, stability, consensus and spectrum of the draws that are shown. */
+/** Fetch spread, stability, consensus and spectrum of the shown draws. */
 async function summarise(id, scale) {
   const { count, seed } = drawsAsked();
   const query = new URLSearchParams({ count, seed, scale, dtype: 'float32' });
@@ -147,20 +128,5 @@ async function summarise(id, scale) {
   const found = readNpz(await answer.arrayBuffer());
   if (state.posterior?.id !== id) return;
   const summary = Object.fromEntries(Object.entries(found).map(([name, { data }]) => [name, asFloats(data)]));
-  set({ summary: { ...summary, count }, told: 'The spread of every point is known.' });
+  set({ summary: { ...summary, count }, announcement: 'The spread of every point is known.' });
 }
-
-/** Do some work: what goes wrong is shown, a cancelled one leaves what was there. */
-export async function working(work) {
-  set({ problem: null, work: { label: 'Starting', stage: '', done: 0, total: 0 } });
-  try {
-    await work();
-  } catch (error) {
-    if (error instanceof Cancelled) set({ told: 'Cancelled.' });
-    else if (error instanceof Refused) set({ problem: error.problem });
-    else throw error;
-  } finally {
-    set({ work: null });
-  }
-}
-

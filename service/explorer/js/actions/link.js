@@ -1,33 +1,33 @@
-/** The link that reproduces the view: the part of the address behind the #. */
+/** Link that reproduces the view, in the fragment of the address. */
 
 import { state } from '../store.js';
 
 const VIEWS = new Set(['draws', 'grid', 'scales']);
 const SHAPES = new Set(['none', 'halo', 'ellipse']);
 
-/** Read the address; null when it names nothing. */
+/** Read the link of the address, or null. */
 export function readLink() {
-  const told = new URLSearchParams(location.hash.slice(1));
-  const posterior = told.get('posterior');
+  const query = new URLSearchParams(location.hash.slice(1));
+  const posterior = query.get('posterior');
   if (!posterior) return null;
-  const scale = told.get('scale') ?? '1';
+  const scale = query.get('scale') ?? '1';
   return {
     posterior,
-    seed: whole(told.get('seed'), 0),
-    count: Math.max(1, whole(told.get('count'), 24)),
+    seed: whole(query.get('seed'), 0),
+    count: Math.max(1, whole(query.get('count'), 24)),
     scale: scale === 'auto' ? scale : Number(scale) || 0,
-    frame: whole(told.get('frame'), 0),
-    view: VIEWS.has(told.get('view')) ? told.get('view') : 'draws',
-    color: told.get('color') ?? 'auto',
-    shape: SHAPES.has(told.get('shape')) ? told.get('shape') : 'none',
+    frame: whole(query.get('frame'), 0),
+    view: VIEWS.has(query.get('view')) ? query.get('view') : 'draws',
+    color: query.get('color') ?? 'auto',
+    shape: SHAPES.has(query.get('shape')) ? query.get('shape') : 'none',
   };
 }
 
-/** The address of what is shown. */
+/** Address of the current view. */
 export function linkHere() {
   const { posterior, draws } = state;
   if (!posterior || !draws) return `${location.origin}${location.pathname}`;
-  const told = new URLSearchParams({
+  const query = new URLSearchParams({
     posterior: posterior.id,
     seed: draws.seed,
     count: draws.count,
@@ -37,10 +37,10 @@ export function linkHere() {
     color: state.color,
     shape: state.shape,
   });
-  return `${location.origin}${location.pathname}#${told}`;
+  return `${location.origin}${location.pathname}#${query}`;
 }
 
-/** Put the view into the address, without a step in the browser's history. */
+/** Write the view to the address, without an entry in the browser's history. */
 export function writeLink() {
   if (state.posterior && state.draws) history.replaceState(null, '', linkHere());
 }

@@ -1,9 +1,9 @@
-/** The points that are chosen, in every view at once. */
+/** Selection of points, shared by all views. */
 
 import { points } from '../lib/frames.js';
 import { set, state } from '../store.js';
 
-/** Choose points by their rows; none clears the choice. */
+/** Select points by their rows; an empty list clears the selection. */
 export function choosePoints(rows) {
   if (!rows.length) {
     if (state.selection) set({ selection: null });
@@ -11,10 +11,10 @@ export function choosePoints(rows) {
   }
   const mask = new Uint8Array(points());
   for (const row of rows) mask[row] = 1;
-  set({ selection: { list: Int32Array.from(rows), mask }, told: `${rows.length} points are selected.` });
+  set({ selection: { list: Int32Array.from(rows), mask }, announcement: `${rows.length} points are selected.` });
 }
 
-/** The rows of the neighbours of a point. */
+/** Rows of the neighbors of a point. */
 export function neighborsOf(row) {
   const { neighbors } = state;
   if (!neighbors || row < 0) return [];

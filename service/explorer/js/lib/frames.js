@@ -1,9 +1,9 @@
-/** Embeddings as places on the page: one box for all frames, so that points move and the view does not. */
+/** Embeddings in one box for all frames, so that the points move and the view does not. */
 
 import { state } from '../store.js';
 
 export const MARGIN = 0.94;
-const OUTSIDE = 0.004; // the share of places at each end that may lie outside the first view
+const OUTSIDE = 0.004; // share of points at each end that may lie outside the first view
 const LOOKED_AT = 50000;
 
 /** The embedding behind a frame: 0 the reference, i the draw i - 1, -1 the consensus. */
@@ -16,21 +16,21 @@ export function embeddingOf(frame) {
   return draws.data.subarray((frame - 1) * size, frame * size);
 }
 
-/** What a frame is called. */
+/** Title of a frame. */
 export function titleOf(frame) {
   if (frame === -1) return 'Consensus';
   return frame === 0 ? 'Reference' : `Draw ${state.draws.first + frame - 1}`;
 }
 
-/** Dimension of the embedding that is shown. */
+/** Dimension of the shown embedding. */
 export const dimension = () => state.single?.p ?? state.posterior?.spec.n_components ?? 2;
 
-/** Number of points that are shown. */
+/** Number of shown points. */
 export const points = () => state.dataset?.n ?? 0;
 
 /**
- * The box around embeddings of n points: centre and half of its longer side. A few draws that fly far off would make all
- * else small: the first embedding is inside as a whole, of the others all but the outermost places.
+ * Box around embeddings of n points: center and half of its longer side. It holds the whole first embedding, but not the
+ * outermost points of the others, because a few far draws would make all else small.
  * @param {Float32Array[]} embeddings
  */
 export function boxOf([first, ...others], n, p, axes) {
@@ -60,7 +60,7 @@ function range(embedding, axis, p) {
   return [low, high];
 }
 
-/** The range of a coordinate without its outermost values, by evenly many of them. */
+/** The range of a coordinate without its outermost values, from an even sample. */
 function inner(embedding, axis, p) {
   const count = embedding.length / p;
   const step = Math.max(1, Math.ceil(count / LOOKED_AT));
@@ -70,7 +70,7 @@ function inner(embedding, axis, p) {
   return [values[cut], values[values.length - 1 - cut]];
 }
 
-/** Put an embedding into its box: x and y of each point in [-1, 1], into an array that is there. */
+/** Put an embedding into its box: x and y of each point in [-1, 1], into an existing array. */
 export function placed(embedding, n, p, axes, box, into = new Float32Array(2 * n)) {
   const [x, y] = axes;
   const [cx, cy] = box.center;

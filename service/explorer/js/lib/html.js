@@ -1,8 +1,8 @@
-/** Components and small things that many of them use. */
+/** Preact, and formats that several components use. */
 
 export { html, useEffect, useMemo, useRef, useState } from '../../vendor/htm-preact-3.1.1.min.js';
 
-/** A number for people: few digits, thousands apart. */
+/** Format a number: few digits, thousands separated. */
 export function number(value, digits = 3) {
   if (value === null || value === undefined || Number.isNaN(value)) return '–';
   if (Number.isInteger(value)) return value.toLocaleString('en');
@@ -11,10 +11,10 @@ export function number(value, digits = 3) {
   return Number(value.toPrecision(digits)).toLocaleString('en', { maximumFractionDigits: 6 });
 }
 
-/** A share in per cent. */
+/** Format a share in per cent. */
 export const percent = (share) => (Number.isNaN(share) ? '–' : `${Math.round(share * 100)}%`);
 
-/** Bytes for people. */
+/** Format bytes. */
 export function bytes(count) {
   for (const [unit, size] of [['GB', 1e9], ['MB', 1e6], ['kB', 1e3]]) {
     if (count >= size) return `${number(count / size, 2)} ${unit}`;
@@ -22,7 +22,7 @@ export function bytes(count) {
   return `${count} bytes`;
 }
 
-/** Seconds for people. */
+/** Format seconds. */
 export function seconds(count) {
   if (count === null || count === undefined) return '';
   if (count < 0.095) return 'under 0.1 s';

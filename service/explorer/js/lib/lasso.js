@@ -1,6 +1,6 @@
-/** A line drawn around points by hand. */
+/** Lasso around points. */
 
-/** Say whether a place is inside a polygon of [x, y]. */
+/** Return whether a position is inside a polygon of [x, y]. */
 export function inside(polygon, x, y) {
   let found = false;
   for (let i = 0, j = polygon.length - 1; i < polygon.length; j = i++) {
@@ -20,7 +20,7 @@ export function caught(polygon, xy, { x, y, sx, sy }) {
   return found;
 }
 
-/** The point nearest to a pixel, within `reach`; -1 when there is none. */
+/** The point nearest to a pixel, within `reach`; or -1. */
 export function nearest(px, py, xy, { x, y, sx, sy }, reach) {
   let [best, found] = [reach * reach, -1];
   for (let i = 0; i < xy.length / 2; i++) {
@@ -33,10 +33,10 @@ export function nearest(px, py, xy, { x, y, sx, sy }, reach) {
 }
 
 /**
- * Follow a pointer over a canvas: a short touch is a click, a longer way a lasso.
+ * Follow a pointer over a canvas: a short one is a click, a longer one a lasso.
  * @param {HTMLElement} element
  * @param {{start?: (event: PointerEvent) => boolean, draw: (line: number[][]) => void,
- *   end: (line: number[][], event: PointerEvent) => void}} heard - start says whether a lasso begins
+ *   end: (line: number[][], event: PointerEvent) => void}} on - start says whether a lasso begins
  */
 export function followLasso(element, { start = () => true, draw, end }) {
   let line = null;

@@ -1,9 +1,9 @@
-/** The colour of each point: a step of a palette, and the legend that explains it. */
+/** Color of each point, as a step of a palette, and its legend. */
 
 import { classes, gradient, PLAIN, STEPS } from './palettes.js';
 import { theme } from './theme.js';
 
-/** What the points can be coloured by, in words, with what is there. */
+/** Available choices of the color, with their labels. */
 export function choices({ dataset, columns, summary }) {
   const found = [];
   if (columns?.labels) found.push(['labels', 'Labels']);
@@ -22,7 +22,7 @@ export function choices({ dataset, columns, summary }) {
   return found;
 }
 
-/** The choice that `auto` stands for: what the data set brought for the purpose. */
+/** The choice that `auto` stands for: a column of the data set, if it has one. */
 export function resolved(state) {
   const there = choices(state).map(([name]) => name);
   if (state.color !== 'auto' && there.includes(state.color)) return state.color;
@@ -42,7 +42,7 @@ export function lookOf(state, n) {
   return byValue(valuesOf(state, name, n), name, title, gradient(kind, theme()));
 }
 
-/** The numbers behind a choice. */
+/** The numbers of a choice. */
 function valuesOf(state, name, n) {
   const { columns, dataset, summary } = state;
   const [kind, place] = name.split(':');
@@ -55,7 +55,7 @@ function valuesOf(state, name, n) {
 
 const strided = (values, from, step, n) => Float32Array.from({ length: n }, (_, i) => values[from + i * step]);
 
-/** Colour by a number: its place between the smallest and the largest. */
+/** Color by a number, from the smallest to the largest. */
 function byValue(values, name, title, palette) {
   let [low, high] = [Infinity, -Infinity];
   for (const value of values) {
@@ -67,7 +67,7 @@ function byValue(values, name, title, palette) {
   return { name, index, palette, legend: { kind: 'value', title, low, high, palette } };
 }
 
-/** Colour by a class, the most frequent first where there are more than colours. */
+/** Color by a class; if there are too many, the most frequent classes have colors. */
 function byClass(labels, title) {
   const counts = new Map();
   for (const label of labels) counts.set(label, (counts.get(label) ?? 0) + 1);

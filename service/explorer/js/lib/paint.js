@@ -1,8 +1,8 @@
-/** Points on a two-dimensional canvas: circles while they are few, pixels where they are many. */
+/** Points on a two-dimensional canvas: circles for few, pixels for many. */
 
 import { rgb } from './palettes.js';
 
-const CIRCLES = 4000; // more than so many are put down pixel by pixel
+const CIRCLES = 4000; // more points are painted as pixels
 
 /**
  * Paint points.
@@ -18,7 +18,7 @@ export function paint(context, xy, screen, look, { radius, mask = null, opacity 
   else circles(context, xy, screen, look, radius, mask, opacity);
 }
 
-/** Paint circles, those of one colour together. */
+/** Paint circles, grouped by color. */
 function circles(context, xy, { x, y, sx, sy }, { index, palette }, radius, mask, opacity) {
   const n = xy.length / 2;
   for (const chosen of mask ? [0, 1] : [1]) {
@@ -40,9 +40,9 @@ function circles(context, xy, { x, y, sx, sy }, { index, palette }, radius, mask
   context.globalAlpha = 1;
 }
 
-let kept = null; // the last image: most are of one size, and a new one a frame would be a megabyte a frame
+let kept = null; // the last image, reused because a new one costs a megabyte for each frame
 
-/** An image of so many pixels, none of them painted. */
+/** An empty image of this size. */
 function emptyImage(width, height) {
   if (kept?.image.width === width && kept.image.height === height) kept.words.fill(0);
   else {
@@ -52,7 +52,7 @@ function emptyImage(width, height) {
   return kept;
 }
 
-/** Paint squares into the pixels of a canvas on which nothing is painted yet. */
+/** Paint squares into the pixels of an empty canvas. */
 function pixels(context, xy, { x, y, sx, sy }, { index, palette }, radius, mask) {
   const { width, height } = context.canvas;
   const { image, words } = emptyImage(width, height);
@@ -79,7 +79,7 @@ function pixels(context, xy, { x, y, sx, sy }, { index, palette }, radius, mask)
 
 const packed = ([red, green, blue], alpha) => ((alpha << 24) | (blue << 16) | (green << 8) | red) >>> 0;
 
-/** Give a canvas the pixels of its place on the page; returns its context, cleared. */
+/** Fit a canvas to its size on the page; return its cleared context. */
 export function fitted(canvas, width, height) {
   const ratio = window.devicePixelRatio || 1;
   const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)];
@@ -89,7 +89,7 @@ export function fitted(canvas, width, height) {
   return context;
 }
 
-/** The screen of a canvas of so many pixels: the box in its middle, upright. */
+/** The screen of a canvas of this size, with the box in its middle. */
 export function centered(width, height) {
   const unit = Math.min(width, height) / 2;
   return { x: width / 2, y: height / 2, sx: unit, sy: -unit };

@@ -1,4 +1,4 @@
-/** Palettes that people with any colour vision tell apart. */
+/** Palettes for all kinds of color vision. */
 
 /** viridis (matplotlib, CC0), at equal steps. */
 const VIRIDIS = [
@@ -10,36 +10,36 @@ const CIVIDIS = [
   '#00224e', '#002e6a', '#1a386f', '#32436d', '#434e6c', '#535a6d', '#61656f', '#6f7073', '#7d7c78',
   '#8c8878', '#9b9476', '#aba072', '#bcae6c', '#cdbb63', '#dec958', '#f0d846', '#fee838',
 ];
-/** Okabe and Ito's eight; the first, black, is a grey that is seen on light and on dark. */
+/** Okabe and Ito's eight; the first, black, is replaced by a grey that is visible on light and dark. */
 const OKABE_ITO = ['#0072b2', '#e69f00', '#009e73', '#cc79a7', '#56b4e9', '#d55e00', '#8c8c8c', '#c8b900'];
 /** Paul Tol's muted ten, for more classes. */
 const TOL = [
   '#cc6677', '#5566c8', '#ddcc77', '#117733', '#88ccee', '#a3476b', '#44aa99', '#999933', '#aa4499', '#b0b0b0',
 ];
 
-/** Colour of what has no value, and of the classes beyond a palette. */
+/** Color of missing values, and of the classes beyond a palette. */
 export const PLAIN = '#0072b2';
 export const OTHER = '#9a9a9a';
 export const STEPS = 64;
 
-/** The part of a palette that is seen well on a light and on a dark page. */
+/** The part of a palette that is visible on a light and on a dark page. */
 const SEEN = { light: [0, 0.95], dark: [0.16, 1] };
 
-/** A palette of values, of so many steps: those of the data, or how sure a point is. */
+/** A palette of `steps` values, of the data or of the spread. */
 export function gradient(kind, theme = 'light') {
   const stops = kind === 'spread' ? CIVIDIS : VIRIDIS;
   const [from, to] = SEEN[theme];
   return Array.from({ length: STEPS }, (_, i) => between(stops, from + ((to - from) * i) / (STEPS - 1)));
 }
 
-/** A palette of classes; those beyond its end share the last colour, and the legend says so. */
+/** A palette of classes; classes beyond its end share the last color, as the legend shows. */
 export function classes(count) {
   if (count <= OKABE_ITO.length) return OKABE_ITO.slice(0, Math.max(1, count));
   if (count <= TOL.length) return TOL.slice(0, count);
   return [...TOL.slice(0, TOL.length - 1), OTHER];
 }
 
-/** Mix the stops next to a place in [0, 1]. */
+/** Interpolate the stops at a position in [0, 1]. */
 function between(stops, place) {
   const at = place * (stops.length - 1);
   const low = Math.min(stops.length - 2, Math.floor(at));

@@ -1,6 +1,6 @@
 /** The first rows of a file, read in the browser before it is sent, so that its columns can be chosen. */
 
-import { npyHeader, readNpy } from '../npy.js';
+import { npyHeader, readNpy } from './npy.js';
 
 const HEAD_BYTES = 256 * 1024;
 const ROWS = 5;
@@ -8,10 +8,10 @@ const MISSING = /^\s*([+-]?(nan|inf|infinity)|n\/?a|null|none|\?|-)?\s*$/i;
 const NUMBER = /^\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*$/i;
 
 /**
- * Look into a file.
+ * Preview a file.
  * @param {File} file
  * @returns {Promise<{names: string[] | null, rows: any[][], text: string[], total: number | null} | null>}
- *   text: names of the columns that hold words; total: the number of rows where the head tells it; null: cannot tell
+ *   text: names of the text columns; total: number of rows, if the head contains it; null: no preview
  */
 export async function previewOf(file) {
   const kind = file.name.toLowerCase().split('.').pop();
@@ -30,14 +30,14 @@ function ofCsv(text) {
   const names = hasHeader ? rows.shift() : rows[0].map((_, i) => String(i));
   const body = rows.slice(0, ROWS);
   const isWords = (i) => {
-    const told = body.map((row) => row[i] ?? '').filter((cell) => !MISSING.test(cell));
-    return told.length > 0 && !told.some((cell) => NUMBER.test(cell));
+    const cells = body.map((row) => row[i] ?? '').filter((cell) => !MISSING.test(cell));
+    return cells.length > 0 && !cells.some((cell) => NUMBER.test(cell));
   };
-  const words = names.filter((_, i) => isWords(i)); // a gap among numbers is no word: the service says where it is
+  const words = names.filter((_, i) => isWords(i)); // a missing number is not text; the service reports its position
   return { names, rows: body, text: words, total: null, numbered: !hasHeader };
 }
 
-/** Split a line at its commas; cells may stand in quotes. */
+/** Split a line at its commas; cells may be quoted. */
 function cells(line) {
   const found = [];
   let cell = '';
@@ -65,11 +65,11 @@ async function ofNpy(file) {
   const bytes = Number(dtype.slice(2));
   const rows = Math.min(ROWS, n, Math.floor((head.byteLength - start) / (bytes * d)));
   const { data } = readNpy(renamed(head.slice(0, start + rows * d * bytes), [n, d], [rows, d]));
-  const told = Array.from({ length: rows }, (_, i) => Array.from(data.subarray(i * d, (i + 1) * d), Number));
-  return { names: null, rows: told, text: [], total: n };
+  const first = Array.from({ length: rows }, (_, i) => Array.from(data.subarray(i * d, (i + 1) * d), Number));
+  return { names: null, rows: first, text: [], total: n };
 }
 
-/** Give an npy whose body was cut the shape of what is left; its header keeps its length. */
+/** Set the shape of a truncated npy to its remaining rows; the header keeps its length. */
 function renamed(buffer, from, to) {
   const bytes = new Uint8Array(buffer);
   const { start } = npyHeader(buffer);
@@ -83,7 +83,7 @@ function renamed(buffer, from, to) {
   return buffer;
 }
 
-/** Read the first rows of a Parquet file; its reader is fetched when it is needed. */
+/** Read the first rows of a Parquet file; the reader is loaded on demand. */
 async function ofParquet(file) {
   const { parquetReadObjects, parquetMetadata, parquetSchema } = await import('../../vendor/hyparquet-1.31.5.min.js');
   const buffer = await file.arrayBuffer();

@@ -1,4 +1,4 @@
-/** What can be done about a problem or a note, as one step. */
+/** Remedies of problems and notes, each as one step. */
 
 import { number } from './html.js';
 
@@ -7,7 +7,7 @@ const WORDS = { n_neighbors: 'neighbours', n_components: 'dimensions' };
 /**
  * Return the steps that a problem of the service allows.
  * @param {object} problem - problem+json: type, details
- * @param {object} spec - what was asked for
+ * @param {object} spec - the specification of the request
  * @returns {{label: string, values: object}[]} values of the method's form
  */
 export function stepsOf(problem, spec = {}) {
@@ -32,7 +32,7 @@ export function stepsOf(problem, spec = {}) {
   return steps.filter(({ values }) => Object.entries(values).some(([name, value]) => spec[name] !== value));
 }
 
-/** In plain words what a note of the fit means; the service's own sentence where there is none. */
+/** Notes of the fit in plain words; a note that is not listed keeps the service's sentence. */
 const PLAIN = {
   'small-gap': ({ p }) => [
     'The last direction is not settled',
@@ -92,7 +92,7 @@ const PLAIN = {
   ],
 };
 
-/** In plain words what a refusal means, where the service's own are those of the field. */
+/** Refusals in plain words, if the service's sentence uses technical terms. */
 const REFUSED = {
   'disconnected-graph': ({ n_neighbors: k, components, sizes, smallest_connecting_k: enough }) => [
     `The data fall into ${components} separate pieces`,
@@ -102,7 +102,7 @@ const REFUSED = {
   ],
 };
 
-/** Say a refusal in plain words: a title, a sentence, what helps; `own` are the service's words where these are others. */
+/** A refusal in plain words: title, sentence and remedy; `own` is the service's text if it differs. */
 export function plainProblem({ type, title, detail, remedy, details }) {
   const plain = REFUSED[(type ?? '').split(':').pop()];
   if (!plain || !details) return { title, text: detail, remedy, own: '' };
@@ -110,7 +110,7 @@ export function plainProblem({ type, title, detail, remedy, details }) {
   return { title: plainTitle, text, remedy: help, own: `${title}. ${detail} ${remedy}` };
 }
 
-/** Say a note in plain words: a title, a sentence, and the step that helps where there is one. */
+/** A note in plain words: title, sentence, and the step that helps, if any. */
 export function plainNote({ code, message }, spec) {
   const [title, text, step] = PLAIN[code]?.({ p: spec.n_components, k: spec.n_neighbors }) ?? [
     code.charAt(0).toUpperCase() + code.slice(1).replaceAll('-', ' '),

@@ -1,6 +1,6 @@
-/** The lines of a shell or of Python that do what the page did. */
+/** Shell and Python code that reproduces the view. */
 
-/** What was asked for, without what the service would take anyway. */
+/** The settings that differ from the service's defaults. */
 function asked({ posterior, forms, method, draws, frame }) {
   const changed = { ...forms[method] };
   const index = frame > 0 ? draws.first + frame - 1 : 0;
@@ -8,16 +8,16 @@ function asked({ posterior, forms, method, draws, frame }) {
   return { fit: { dataset: posterior.dataset, method, ...changed }, index, seed: draws?.seed ?? 0, scale };
 }
 
-/** The lines that make one embedding. */
+/** Code that makes one embedding. */
 function singleLines({ single }, language) {
   const { dataset, method, parameters } = single.body;
   if (language === 'python') {
-    const told = Object.entries(parameters).map(([name, value]) => `, ${name}=${literal(value)}`);
+    const keywords = Object.entries(parameters).map(([name, value]) => `, ${name}=${literal(value)}`);
     return [
       'from glle import Client',
       '',
       `client = Client("${location.origin}")`,
-      `result = client.embed(client.dataset("${dataset}"), "${method}"${told.join('')})`,
+      `result = client.embed(client.dataset("${dataset}"), "${method}"${keywords.join('')})`,
       'embedding = result.embedding',
     ].join('\n');
   }
@@ -30,7 +30,7 @@ function singleLines({ single }, language) {
   ].join('\n');
 }
 
-/** The lines of a shell. */
+/** Shell commands. */
 export function curlLines(state) {
   if (state.single) return singleLines(state, 'curl');
   const { fit, index, seed, scale } = asked(state);
@@ -46,18 +46,18 @@ export function curlLines(state) {
   ].join('\n');
 }
 
-/** The lines of Python. */
+/** Python code. */
 export function pythonLines(state) {
   if (state.single) return singleLines(state, 'python');
   const { fit, index, seed, scale } = asked(state);
   const { dataset, ...parameters } = fit;
-  const told = Object.entries(parameters).map(([name, value]) => `${name}=${literal(value)}`);
+  const keywords = Object.entries(parameters).map(([name, value]) => `${name}=${literal(value)}`);
   const count = state.draws?.count ?? 24;
   return [
     'from glle import Client',
     '',
     `client = Client("${location.origin}")`,
-    `posterior = client.fit(client.dataset("${dataset}"), ${told.join(', ')})`,
+    `posterior = client.fit(client.dataset("${dataset}"), ${keywords.join(', ')})`,
     `embedding = posterior.draw(${index}, seed=${seed}, scale=${literal(scale)})`,
     `draws = posterior.draws(${count}, seed=${seed}, scale=${literal(state.draws?.scale ?? 1)})`,
     `summary = posterior.summary(${count}, seed=${seed}, scale=${literal(state.draws?.scale ?? 1)})`,

@@ -1,20 +1,20 @@
-/** Light or dark: as the system says, until the switch says otherwise. */
+/** Light or dark theme: that of the system until the switch is used. */
 
 const KEPT = 'glle-theme';
 const system = matchMedia('(prefers-color-scheme: dark)');
 const listeners = new Set();
 
-/** The theme that is shown. */
+/** The current theme. */
 export const theme = () => document.documentElement.dataset.theme ?? (system.matches ? 'dark' : 'light');
 
-/** The colours that drawings need, of the theme that is shown. */
+/** Colors of the current theme for drawings. */
 export function colors() {
   const style = getComputedStyle(document.documentElement);
   const read = (name) => style.getPropertyValue(name).trim();
   return { ink: read('--ink'), muted: read('--muted'), surface: read('--stage'), accent: read('--select'), line: read('--line') };
 }
 
-/** Change to the other theme, and keep it. */
+/** Switch to the other theme, and store it. */
 export function switchTheme() {
   const other = theme() === 'dark' ? 'light' : 'dark';
   document.documentElement.dataset.theme = other;
@@ -22,7 +22,7 @@ export function switchTheme() {
   for (const listener of listeners) listener();
 }
 
-/** Hear of a change of the theme. */
+/** Subscribe to changes of the theme. */
 export function onTheme(listener) {
   listeners.add(listener);
   return () => listeners.delete(listener);

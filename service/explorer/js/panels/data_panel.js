@@ -1,13 +1,13 @@
 /** Step one: the data. */
 
 import { choose, synthesise, typeOf, upload } from '../actions/data.js';
-import { forget } from '../actions/fit.js';
+import { clearResults } from '../actions/state.js';
 import { html, number, useState } from '../lib/html.js';
 import { previewOf } from '../lib/preview.js';
 import { set, state, useStore } from '../store.js';
 import { labelOf, SchemaForm } from './schema_form.js';
 
-/** Look into a file that was chosen or dropped; it is sent when its columns are settled. */
+/** Preview a chosen or dropped file; the upload follows the choice of its columns. */
 export async function take(file) {
   if (!typeOf(file.name)) {
     set({
@@ -20,7 +20,7 @@ export async function take(file) {
     });
     return;
   }
-  forget();
+  clearResults();
   set({ problem: null, dataset: null, preview: null, columns: null });
   let preview = null;
   try {
@@ -37,7 +37,7 @@ export async function take(file) {
     return;
   }
   const label = preview?.text.length === 1 ? preview.text[0] : '';
-  set({ pending: { file, preview, label, color: '' }, told: `${file.name} is ready to be sent.` });
+  set({ pending: { file, preview, label, color: '' }, announcement: `${file.name} is ready to be sent.` });
 }
 
 /** The panel. */
@@ -65,7 +65,7 @@ export function DataPanel() {
   </section>`;
 }
 
-/** The place for a file. */
+/** Drop zone for a file. */
 function Drop({ onTaken }) {
   const heard = (event) => {
     const [file] = event.target.files;
@@ -83,7 +83,7 @@ function Drop({ onTaken }) {
   </label>`;
 }
 
-/** A sheet by its name. */
+/** Form of a synthetic data set. */
 function Synthetic({ onMade }) {
   const { info, contract, forms, work } = useStore('info', 'contract', 'forms', 'work');
   const schema = contract?.components.schemas.SyntheticIn;
@@ -109,7 +109,7 @@ function Synthetic({ onMade }) {
   </details>`;
 }
 
-/** The data sets there are. */
+/** List of the existing data sets. */
 function Recent({ items, onPick }) {
   return html`<details class="more" data-testid="recent" open=${items.length < 6}>
     <summary>Used before (${items.length})</summary>
@@ -122,14 +122,14 @@ function Recent({ items, onPick }) {
   </details>`;
 }
 
-/** What a data set is called. */
+/** Name of a data set. */
 export function nameOf(dataset) {
   if (dataset.name) return dataset.name;
   if (dataset.source?.kind === 'synthetic') return labelOf(dataset.source.name);
   return `Data set ${dataset.id.slice(3, 9)}`;
 }
 
-/** A file that is not sent yet: its head, and what its columns are. */
+/** A file before its upload: its first rows and its columns. */
 function Pending() {
   const { pending, work } = useStore('pending', 'work');
   const { file, preview, label, color } = pending;
@@ -163,7 +163,7 @@ function Pending() {
   </div>`;
 }
 
-/** What was chosen. */
+/** The chosen data set. */
 function Chosen() {
   const { dataset, preview } = useStore('dataset', 'preview');
   const rows = preview?.data;
@@ -175,7 +175,7 @@ function Chosen() {
   </div>`;
 }
 
-/** The first rows; only so many columns as there is room for are there to be scrolled to. */
+/** The first rows, with a limited number of columns. */
 function Table({ names, rows, label, color, more = {} }) {
   const most = 30;
   const count = Math.min(most, rows[0].length);

@@ -1,4 +1,4 @@
-/** What can be taken away: pictures, numbers, the link, and the lines that would do the same. */
+/** Export: pictures, arrays, the link, and equivalent commands. */
 
 import { copy, saveCsv, saveNpy, savePng, saveSvg } from '../actions/export.js';
 import { linkHere } from '../actions/link.js';
@@ -27,7 +27,7 @@ export function ExportBar() {
   return html`<section class="export" aria-label="Take it with you" data-testid="export">
     <div class="export-row">
       <span class="quiet">Save</span>
-      ${BUTTONS.map(([name, title, act, told]) => html`<button type="button" data-testid=${`export-${name}`} title=${told}
+      ${BUTTONS.map(([name, title, act, hint]) => html`<button type="button" data-testid=${`export-${name}`} title=${hint}
         onClick=${() => done(name, act)}>${title}</button>`)}
       <span class="gap"></span>
       <button type="button" data-testid="copy-link" disabled=${!draws} title="An address that shows this again"

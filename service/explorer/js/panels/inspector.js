@@ -1,4 +1,4 @@
-/** How the points look, and what is known of the one that is looked at. */
+/** Appearance of the points, and facts about the point under the pointer. */
 
 import { MOST_SHAPES, MOST_TRAILS } from '../plot/overlay.js';
 import { choosePoints, neighborsOf } from '../actions/selection.js';
@@ -22,10 +22,10 @@ export function Inspector() {
   </aside>`;
 }
 
-/** By what the embedding that is shown was judged. */
+/** Scores of the shown embedding. */
 function Scores() {
   const { single } = useStore('single');
-  const scores = Object.entries(single.told.scores ?? {});
+  const scores = Object.entries(single.result.scores ?? {});
   const words = (name) => name.charAt(0).toUpperCase() + name.slice(1).replaceAll('_', ' ');
   return scores.length > 0 && html`<section class="panel" data-testid="single-scores"><h2>Scores</h2>
     <dl class="facts">${scores.map(([name, value]) => html`<dt>${words(name)}</dt><dd>${number(value)}</dd>`)}</dl></section>`;
@@ -33,9 +33,9 @@ function Scores() {
 
 /** Colour, shape of the spread, trails, axes. */
 function Appearance() {
-  const told = useStore('color', 'shape', 'trails', 'columns', 'summary', 'dataset', 'axes', 'draws', 'selection', 'posterior', 'theme');
-  const { shape, trails, summary, draws, axes, selection } = told;
-  const look = useMemo(() => lookOf(told, points()), [told.color, told.columns, summary, told.dataset, told.theme]);
+  const state = useStore('color', 'shape', 'trails', 'columns', 'summary', 'dataset', 'axes', 'draws', 'selection', 'posterior', 'theme');
+  const { shape, trails, summary, draws, axes, selection } = state;
+  const look = useMemo(() => lookOf(state, points()), [state.color, state.columns, summary, state.dataset, state.theme]);
   const p = dimension();
   const count = selection?.list.length ?? points();
   const pick = (color) => {
@@ -45,11 +45,11 @@ function Appearance() {
   return html`<section class="panel">
     <h2>Look</h2>
     <div class="field wide"><label for="color">Colour by</label>
-      <select id="color" data-testid="color" value=${resolved(told)} onChange=${(event) => pick(event.target.value)}>
-        ${choices(told).map(([name, title]) => html`<option value=${name} selected=${name === resolved(told)}>${title}</option>`)}
+      <select id="color" data-testid="color" value=${resolved(state)} onChange=${(event) => pick(event.target.value)}>
+        ${choices(state).map(([name, title]) => html`<option value=${name} selected=${name === resolved(state)}>${title}</option>`)}
       </select></div>
     <${Legend} legend=${look.legend} index=${look.index} />
-    ${told.posterior && html`<div class="field wide"><span class="label" id="spread-label">Spread as</span>
+    ${state.posterior && html`<div class="field wide"><span class="label" id="spread-label">Spread as</span>
       <div class="segmented" role="group" aria-labelledby="spread-label">
         ${SHAPES.map(([name, title]) => html`<button type="button" data-testid=${`shape-${name}`} disabled=${!summary}
           aria-pressed=${shape === name} onClick=${() => {
@@ -60,7 +60,7 @@ function Appearance() {
     ${shape === 'ellipse' && html`<p class="help">Around the average place of a point: half of the draws put it inside.</p>`}
     ${shape === 'halo' && html`<p class="help">Around the average place of a point, as wide as it moves from draw to draw.</p>`}
     ${shape !== 'none' && count > MOST_SHAPES && html`<p class="help">Shown for ${MOST_SHAPES} evenly chosen points; select fewer to see theirs.</p>`}
-    ${told.posterior && html`<label class="check"><input type="checkbox" data-testid="trails" disabled=${!draws} checked=${trails}
+    ${state.posterior && html`<label class="check"><input type="checkbox" data-testid="trails" disabled=${!draws} checked=${trails}
       onChange=${(event) => set({ trails: event.target.checked })} /> Trails: the way of points through the draws</label>`}
     ${trails && count > MOST_TRAILS && html`<p class="help">Shown for ${MOST_TRAILS} evenly chosen points; select fewer, or point at one.</p>`}
     ${p === 1 && html`<p class="help">One dimension runs from left to right; upwards are the rows in their order.</p>`}
@@ -75,7 +75,7 @@ function Appearance() {
   </section>`;
 }
 
-/** What the colours mean; a class is selected by its entry. */
+/** Legend of the colors; a click on an entry selects its class. */
 function Legend({ legend, index }) {
   if (legend.kind === 'value') {
     const stops = legend.palette.filter((_, i) => i % 7 === 0).join(', ');
@@ -95,10 +95,10 @@ function Legend({ legend, index }) {
       <span class="quiet">${number(entry.count)}</span></button></li>`)}</ul>`;
 }
 
-/** The point under the pointer, or the only one that is selected; or how many are. */
+/** The point under the pointer, or the only selected one, or the number of selected points. */
 function Point() {
-  const told = useStore('hover', 'selection', 'columns', 'summary', 'neighbors', 'dataset');
-  const { hover, selection, columns, summary, dataset } = told;
+  const state = useStore('hover', 'selection', 'columns', 'summary', 'neighbors', 'dataset');
+  const { hover, selection, columns, summary, dataset } = state;
   const row = hover >= 0 ? hover : selection?.list.length === 1 ? selection.list[0] : -1;
   const find = (event) => {
     const wanted = event.target.valueAsNumber;
@@ -118,14 +118,14 @@ function Point() {
       ${columns?.color && html`<dt>Colour</dt><dd>${number(columns.color[row])}</dd>`}
       ${summary && html`<dt>Stability</dt><dd data-testid="point-stability">${percent(summary.stability[row])} of its neighbours stay</dd>
         <dt>Spread</dt><dd>${number(summary.spread[row])}${' '}<span class="quiet">${rank(summary.spread, row)}</span></dd>`}
-      ${told.neighbors && html`<dt>Neighbours</dt><dd class="neighbors" data-testid="point-neighbors">
+      ${state.neighbors && html`<dt>Neighbours</dt><dd class="neighbors" data-testid="point-neighbors">
         <${NeighborChips} rows=${neighborsOf(row)} /></dd>`}
       ${columns?.values && html`<dt>Values</dt><dd class="values">${valuesOf(columns, dataset.d, row)}</dd>`}
     </dl>`}
   </section>`;
 }
 
-/** The nearest of the neighbours, each leading to its row. */
+/** The nearest neighbors, each a link to its row. */
 function NeighborChips({ rows }) {
   return html`${rows.slice(0, NEIGHBORS).map((other) => html`<button type="button" class="chip small"
     onClick=${() => choosePoints([other])}>${other + 1}</button>`)}
@@ -134,7 +134,7 @@ function NeighborChips({ rows }) {
 
 const mean = (values, rows) => rows.reduce((sum, row) => sum + values[row], 0) / rows.length;
 
-/** How a spread compares with the others. */
+/** Rank of a spread among all points. */
 function rank(spread, row) {
   let below = 0;
   for (const value of spread) if (value < spread[row]) below++;

@@ -1,4 +1,4 @@
-/** Steps two and three: the method with its settings, and how much to draw. */
+/** Steps two and three: the method with its settings, and the draws. */
 
 import { defaultCount, drawAgain, drawsAsked, fit } from '../actions/fit.js';
 import { estimateSoon, hindrance } from '../actions/compare.js';
@@ -37,7 +37,7 @@ export function MethodPanel() {
   </section>`;
 }
 
-/** The methods by what they have in common; those with draws first. */
+/** The methods by family; those with draws first. */
 function families(methods) {
   const found = new Map();
   for (const method of methods) {
@@ -47,15 +47,15 @@ function families(methods) {
   return [...found];
 }
 
-/** What is asked for in draws, what it costs, and the button. */
+/** Settings of the draws, their cost, and the button. */
 export function FitPanel() {
-  const told = useStore('dataset', 'forms', 'work', 'posterior', 'contract', 'draws', 'service', 'method', 'methods');
-  const { dataset, work, posterior, contract } = told;
-  const isEmbedding = told.methods.find(({ name }) => name === told.method)?.makes === 'embedding';
+  const state = useStore('dataset', 'forms', 'work', 'posterior', 'contract', 'draws', 'service', 'method', 'methods');
+  const { dataset, work, posterior, contract } = state;
+  const isEmbedding = state.methods.find(({ name }) => name === state.method)?.makes === 'embedding';
   const schema = isEmbedding ? null : contract?.components.schemas.DrawsIn;
-  const values = told.forms.draws ?? {};
+  const values = state.forms.draws ?? {};
   const change = (changed) => set({ forms: { ...state.forms, draws: changed } });
-  const ready = Boolean(dataset) && !work && told.service === 'ready';
+  const ready = Boolean(dataset) && !work && state.service === 'ready';
   const go = (event) => {
     event.preventDefault();
     if (ready) fit();
@@ -76,7 +76,7 @@ export function FitPanel() {
   </section>`;
 }
 
-/** The size of what is asked for, and the time the last fit took. */
+/** Size of the result, and the time of the last fit. */
 function Cost() {
   const { dataset, posterior, info, forms, method } = useStore('dataset', 'posterior', 'info', 'forms', 'method');
   if (!dataset) return null;
@@ -91,7 +91,7 @@ function Cost() {
   </p>`;
 }
 
-/** What the service expects the method to take. */
+/** Estimated cost of the method. */
 function Estimate() {
   const { estimate, dataset, method } = useStore('estimate', 'dataset', 'method');
   if (!dataset) return html`<p class="hint">Choose data first.</p>`;

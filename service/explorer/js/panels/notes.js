@@ -1,4 +1,4 @@
-/** What the fit noticed, in plain words, with the step that helps. */
+/** Notes of the fit in plain words, with the step that helps. */
 
 import { html, seconds } from '../lib/html.js';
 import { plainNote } from '../lib/remedies.js';
@@ -9,9 +9,9 @@ import { tryWith } from './problem.js';
 export function Notes() {
   const { posterior, single } = useStore('posterior', 'single');
   if (!posterior && !single) return null;
-  const notes = single ? single.told.notes : posterior.diagnostics.notes;
-  const spec = single ? single.told.parameters : posterior.spec;
-  const took = single ? Object.values(single.told.seconds).reduce((sum, one) => sum + one, 0) : posterior.seconds;
+  const notes = single ? single.result.notes : posterior.diagnostics.notes;
+  const spec = single ? single.result.parameters : posterior.spec;
+  const took = single ? Object.values(single.result.seconds).reduce((sum, one) => sum + one, 0) : posterior.seconds;
   return html`<section class="panel" data-testid="notes">
     <h2>What the fit noticed</h2>
     ${notes.length === 0 && html`<p class="quiet">Nothing remarkable. It took ${seconds(took)}.</p>`}

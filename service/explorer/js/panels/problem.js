@@ -1,4 +1,4 @@
-/** What went wrong, in a person's words, with the remedy as a button. */
+/** Problems in plain words, with the remedy as a button. */
 
 import { boot } from '../actions/boot.js';
 import { fit } from '../actions/fit.js';
@@ -7,14 +7,14 @@ import { html } from '../lib/html.js';
 import { plainProblem, stepsOf } from '../lib/remedies.js';
 import { set, state, useStore } from '../store.js';
 
-/** Take over settings of the method, and fit again. */
+/** Apply settings of the method, and fit again. */
 export function tryWith(values) {
   const form = { ...state.forms[state.method], ...values };
   set({ forms: { ...state.forms, [state.method]: form }, problem: null });
   if (state.dataset) fit();
 }
 
-/** The banner on top: the service is away, or wants a key. */
+/** Banner: the service is down, or needs a key. */
 export function Banner() {
   const { service } = useStore('service');
   if (service === 'down') {
@@ -26,7 +26,7 @@ export function Banner() {
   return null;
 }
 
-/** The form of the key. */
+/** Form for the API key. */
 function KeyForm() {
   const { problem } = useStore('problem');
   const enter = (event) => {
@@ -44,7 +44,7 @@ function KeyForm() {
   </form>`;
 }
 
-/** A refusal. */
+/** The problem of a refused request. */
 export function Problem() {
   const { problem, service, method, forms } = useStore('problem', 'service', 'method', 'forms');
   if (!problem || service === 'down' || service === 'locked') return null;

@@ -1,4 +1,4 @@
-/** What is being done, how far it is, and how to stop it. */
+/** Progress of the work, and the button that cancels it. */
 
 import { cancel } from '../jobs.js';
 import { html, seconds } from '../lib/html.js';
@@ -13,8 +13,8 @@ const STAGES = {
 };
 
 /**
- * The bar; its place is kept when there is nothing to tell, so that nothing jumps. Its key changes with whether the end
- * is known: Preact leaves the value of a `progress` that has none any more.
+ * The bar; it keeps its height without work, so that the layout does not move. Its key depends on whether the total is
+ * known, because Preact does not remove the value of a `progress`.
  */
 export function Progress() {
   const { work } = useStore('work');

@@ -1,13 +1,13 @@
-/** A form made of the JSON Schema that the service publishes: nothing of it is written here. */
+/** Form generated from the JSON Schema that the service publishes. */
 
 import { html } from '../lib/html.js';
 
 const FIRST = ['variant', 'n_neighbors', 'n_components', 'perplexity'];
-const FEW = 4; // fields that need no “More”
+const FEW = 4; // fields shown without “More”
 
 const PLAIN = { n: 'Rows', n_neighbors: 'Neighbours', n_components: 'Dimensions' };
 
-/** What a field is called: `max_iter` is “Max iter”. */
+/** Label of a field: `max_iter` is “Max iter”. */
 export const labelOf = (name) => {
   const words = name.replace(/^n_/, '').replaceAll('_', ' ');
   return PLAIN[name] ?? words.charAt(0).toUpperCase() + words.slice(1);
@@ -17,7 +17,7 @@ export const labelOf = (name) => {
 const whole = (field, schema) =>
   field.$ref ? { ...schema.$defs?.[field.$ref.split('/').pop()], ...field, $ref: undefined } : field;
 
-/** What a field allows: one of its choices where it has several, words beside numbers as extras. */
+/** Kind of a field: its choices, and words allowed beside numbers. */
 function kindOf(given, schema) {
   const field = whole(given, schema);
   const choices = (field.anyOf ?? field.oneOf ?? [field]).map((choice) => whole(choice, schema));
@@ -32,7 +32,7 @@ function kindOf(given, schema) {
   return { kind: 'other', field };
 }
 
-/** Split the fields into those that are seen at once and those behind “More”. */
+/** Split the fields into the visible ones and those behind “More”. */
 export function fieldsOf(schema, without) {
   const all = Object.entries(schema?.properties ?? {}).filter(([name, field]) => {
     return !without.includes(name) && field.const === undefined && kindOf(field, schema).kind !== 'other';
@@ -45,7 +45,7 @@ export function fieldsOf(schema, without) {
 /**
  * The form.
  * @param {{id: string, schema: object, values: object, without?: string[], onChange: (values: object) => void,
- *   defaults?: object, notes?: object}} told - values that are not in `values` are the schema's defaults
+ *   defaults?: object, notes?: object}} props - a value that is not in `values` is the schema's default
  */
 export function SchemaForm({ id, schema, values, without = [], defaults = {}, notes = {}, more = true, onChange }) {
   const { first, more: rest } = fieldsOf(schema, without);
@@ -55,7 +55,7 @@ export function SchemaForm({ id, schema, values, without = [], defaults = {}, no
     onChange(changed);
   };
   const row = ([name, field]) => html`<${Field} key=${name} id=${`${id}-${name}`} name=${name} note=${notes[name]}
-    told=${kindOf(field, schema)} value=${values[name] ?? defaults[name]} onChange=${(value) => change(name, value)} />`;
+    control=${kindOf(field, schema)} value=${values[name] ?? defaults[name]} onChange=${(value) => change(name, value)} />`;
   const changed = rest.filter(([name]) => values[name] !== undefined).length;
   return html`
     <div class="form" data-testid=${id}>
@@ -69,15 +69,15 @@ export function SchemaForm({ id, schema, values, without = [], defaults = {}, no
   `;
 }
 
-/** One field, with what the service says of it. */
-function Field({ id, name, told, value, note, onChange }) {
-  const { field } = told;
+/** One field, with its description. */
+function Field({ id, name, control, value, note, onChange }) {
+  const { field } = control;
   const shown = value ?? field.default ?? '';
   const help = `${id}-help`;
   return html`
-    <div class=${`field ${told.kind}`}>
+    <div class=${`field ${control.kind}`}>
       <label for=${id}>${labelOf(name)}</label>
-      ${input(id, help, told, shown, onChange)}
+      ${input(id, help, control, shown, onChange)}
       <p class="help" id=${help}>${field.description}${note ? ` ${note}` : ''}</p>
     </div>
   `;

@@ -1,4 +1,4 @@
-/** How clearly the data ask for just so many directions: the spectrum and its gap. */
+/** Spectrum and its gap, which show how many dimensions the data support. */
 
 import { html, number, percent } from '../lib/html.js';
 import { useStore } from '../store.js';
@@ -29,7 +29,7 @@ export function Spectrum() {
   </section>`;
 }
 
-/** A bar an eigenvalue: those of the embedding, then the first that is left out. */
+/** One bar for each eigenvalue of the embedding, and for the next one. */
 function Bars({ values, p }) {
   const shown = values.slice(0, 12);
   const most = Math.max(...shown, Number.MIN_VALUE);
@@ -48,7 +48,7 @@ function Bars({ values, p }) {
   </svg>`;
 }
 
-/** A tick a draw: the gap of each. */
+/** One tick for the gap of each draw. */
 function Strip({ gaps, reference }) {
   const place = (value) => 4 + Math.min(1, Math.max(0, value)) * (WIDTH - 8);
   return html`<svg class="chart strip" viewBox=${`0 0 ${WIDTH} 34`} role="img"

@@ -1,21 +1,21 @@
-/** The large plot on a two-dimensional canvas, where there is no WebGL: the same to the page, with the same gestures. */
+/** The large plot on a two-dimensional canvas, without WebGL, with the same interface and gestures. */
 
 import { caught, followLasso, nearest } from '../lib/lasso.js';
 import { fitted, paint } from '../lib/paint.js';
 import { sizeOf } from './size.js';
 
-const REACH = 12; // pixels from a point at which it is meant
-const CLICK = 4; // a way shorter than so many pixels is a click
+const REACH = 12; // pixels within which a point is under the pointer
+const CLICK = 4; // pixels; a shorter movement is a click
 
 /** Make the plot; see `createGlPlot`. */
-export function createFlatPlot(canvas, heard) {
-  canvas.getContext('2d', { willReadFrequently: true }); // its pixels are written here, not on the graphics card
+export function createFlatPlot(canvas, on) {
+  canvas.getContext('2d', { willReadFrequently: true }); // the processor writes its pixels
   let [width, height] = [1, 1];
   let camera = { x: 0, y: 0, zoom: 1 };
-  let from = null; // places at the start of a movement, and at its end: kept, not made anew
+  let from = null; // positions at the start of a movement, and at its end: buffers that are reused
   let to = null;
-  let arrived = null; // ends the wait for a movement, also when another takes its place
-  let now = null; // places that are on the screen
+  let arrived = null; // ends the wait for a movement, also for a replaced one
+  let now = null; // positions on the screen
   let look = null;
   let mask = null;
   let line = [];
@@ -51,7 +51,7 @@ export function createFlatPlot(canvas, heard) {
   const soon = () => (frame ||= requestAnimationFrame(draw));
   const moved = () => {
     soon();
-    heard.view();
+    on.view();
   };
 
   canvas.addEventListener('wheel', (event) => {
@@ -65,10 +65,10 @@ export function createFlatPlot(canvas, heard) {
       camera.x = grabbed.x + (event.clientX - grabbed.px) / unit;
       camera.y = grabbed.y - (event.clientY - grabbed.py) / unit;
       moved();
-    } else if (now && !line.length) heard.hover(nearest(event.offsetX, event.offsetY, now, screen(), REACH));
+    } else if (now && !line.length) on.hover(nearest(event.offsetX, event.offsetY, now, screen(), REACH));
   });
-  canvas.addEventListener('pointerleave', () => heard.hover(-1));
-  canvas.addEventListener('dblclick', () => heard.select([]));
+  canvas.addEventListener('pointerleave', () => on.hover(-1));
+  canvas.addEventListener('dblclick', () => on.select([]));
   followLasso(canvas, {
     start: (event) => {
       if (!lassoing && !event.shiftKey) grabbed = { x: camera.x, y: camera.y, px: event.clientX, py: event.clientY };
@@ -83,8 +83,8 @@ export function createFlatPlot(canvas, heard) {
       const isClick = Math.hypot(first[0] - last[0], first[1] - last[1]) < CLICK && points.length < 20;
       if (isClick && now) {
         const row = nearest(event.offsetX, event.offsetY, now, screen(), REACH);
-        if (row >= 0) heard.select([row]);
-      } else if (!grabbed && now) heard.select(caught(points, now, screen()));
+        if (row >= 0) on.select([row]);
+      } else if (!grabbed && now) on.select(caught(points, now, screen()));
       grabbed = null;
       line = [];
       soon();
@@ -102,7 +102,7 @@ export function createFlatPlot(canvas, heard) {
         if (now?.length !== xy.length) [now, from, to] = [1, 2, 3].map(() => new Float32Array(xy.length));
         now.set(xy);
         draw();
-        heard.view();
+        on.view();
         return Promise.resolve();
       }
       from.set(now);
@@ -117,7 +117,7 @@ export function createFlatPlot(canvas, heard) {
           draw();
           if (share < 1) move = requestAnimationFrame(step);
           else {
-            heard.view();
+            on.view();
             resolve();
           }
         };

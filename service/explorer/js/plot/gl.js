@@ -3,14 +3,14 @@
 import createScatterplot from '../../vendor/regl-scatterplot-1.16.0.min.js';
 import { sizeOf } from './size.js';
 
-const UNSEEN = 0.12; // opacity of what is not selected
+const UNSEEN = 0.12; // opacity of unselected points
 
 /**
  * Make the plot.
  * @param {HTMLCanvasElement} canvas
- * @param {{hover: (row: number) => void, select: (rows: number[]) => void, view: () => void}} heard
+ * @param {{hover: (row: number) => void, select: (rows: number[]) => void, view: () => void}} on
  */
-export function createGlPlot(canvas, heard) {
+export function createGlPlot(canvas, on) {
   const plot = createScatterplot({
     canvas,
     width: canvas.clientWidth || 300,
@@ -23,24 +23,24 @@ export function createGlPlot(canvas, heard) {
     lassoColor: '#d55e00',
     lassoMinDelay: 5,
     lassoMinDist: 2,
-    spatialIndexUseWorker: false, // its worker would be made of text, which the page's policy forbids
-    deselectOnEscape: false, // the page's own keys do
+    spatialIndexUseWorker: false, // its worker is created from text, which the page's policy forbids
+    deselectOnEscape: false, // the page handles the key
     actionKeyMap: { merge: 'cmd', remove: 'alt', lasso: 'shift' },
   });
-  let rows = []; // kept between frames: what changes is written into it
-  let shown = null; // what is drawn, or is to be drawn next
+  let rows = []; // reused between frames
+  let shown = null; // the current or the next frame
   let drawing = false;
   let palette = null;
-  let told = false; // the selection came from the page, and is not told back
+  let isSelecting = false; // the page makes the selection, so that no event is sent back
   let [width, height] = [1, 1];
 
-  plot.subscribe('pointover', (row) => heard.hover(row));
-  plot.subscribe('pointout', () => heard.hover(-1));
-  plot.subscribe('select', ({ points }) => told || heard.select(points));
-  plot.subscribe('deselect', () => told || heard.select([]));
-  plot.subscribe('view', () => heard.view());
+  plot.subscribe('pointover', (row) => on.hover(row));
+  plot.subscribe('pointout', () => on.hover(-1));
+  plot.subscribe('select', ({ points }) => isSelecting || on.select(points));
+  plot.subscribe('deselect', () => isSelecting || on.select([]));
+  plot.subscribe('view', () => on.view());
 
-  /** Write the places and colours into the rows. */
+  /** Write positions and colors into the rows. */
   function write({ xy, look }) {
     const n = xy.length / 2;
     if (rows.length !== n) rows = Array.from({ length: n }, () => [0, 0, 0, 0]);
@@ -52,7 +52,7 @@ export function createGlPlot(canvas, heard) {
     }
   }
 
-  /** Draw what is wanted; what was wanted meanwhile follows, the latest alone. */
+  /** Draw the requested frame; of further requests meanwhile only the latest follows. */
   async function drawNext() {
     if (drawing || !shown) return;
     drawing = true;
@@ -80,13 +80,13 @@ export function createGlPlot(canvas, heard) {
       drawing = false;
     }
     wanted.done?.();
-    heard.view();
+    on.view();
     drawNext();
   }
 
   return {
     kind: 'webgl',
-    /** Show places and colours; over `ms` when they are to move, `quick` when others follow at once. */
+    /** Show positions and colors; `ms` is the time of a movement, `quick` means that more frames follow. */
     show(xy, look, { ms = 0, quick = false } = {}) {
       return new Promise((resolve) => {
         shown?.done?.();
@@ -95,10 +95,10 @@ export function createGlPlot(canvas, heard) {
       });
     },
     select(list) {
-      told = true;
+      isSelecting = true;
       if (list) plot.select(Array.from(list), { preventEvent: true });
       else plot.deselect({ preventEvent: true });
-      setTimeout(() => (told = false));
+      setTimeout(() => (isSelecting = false));
     },
     colors({ ink, accent }) {
       plot.set({ pointColorActive: accent, pointColorHover: ink });
@@ -124,11 +124,11 @@ export function createGlPlot(canvas, heard) {
     },
     zoom(factor) {
       plot.set({ cameraDistance: plot.get('cameraDistance') / factor });
-      heard.view();
+      on.view();
     },
     reset() {
       plot.set({ cameraTarget: [0, 0], cameraDistance: Math.max(1, height / width) });
-      heard.view();
+      on.view();
     },
     redraw: () => plot.redraw(),
     destroy() {

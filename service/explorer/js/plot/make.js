@@ -1,10 +1,10 @@
-/** The plot that this browser can draw. */
+/** The plot for this browser. */
 
 import { createFlatPlot } from './flat.js';
 
 const SOFTWARE = /swiftshader|llvmpipe|softpipe|software|basic render/i;
 
-/** Return a plot on the graphics card, or where that fails, a flat one; the library is fetched when it is needed. */
+/** Return a plot on the graphics card, or a flat one if that fails; the library is loaded on demand. */
 export async function createPlot(host, heard) {
   const wanted = new URLSearchParams(location.search).get('plot');
   if (wanted === 'webgl' || (wanted !== 'flat' && hasFastWebGl())) {
@@ -19,19 +19,19 @@ export async function createPlot(host, heard) {
 }
 
 /**
- * Say whether a graphics card draws WebGL, with the floating-point textures that the library needs. Where WebGL is
- * computed by software the flat plot is several times faster.
+ * Return whether a graphics card draws WebGL, with the floating-point textures that the library needs. With
+ * WebGL in software the flat plot is several times faster.
  */
 function hasFastWebGl() {
   const context = document.createElement('canvas').getContext('webgl');
   if (!context?.getExtension('OES_texture_float')) return false;
-  const told = context.getExtension('WEBGL_debug_renderer_info');
-  const card = context.getParameter(told ? told.UNMASKED_RENDERER_WEBGL : context.RENDERER);
+  const info = context.getExtension('WEBGL_debug_renderer_info');
+  const card = context.getParameter(info ? info.UNMASKED_RENDERER_WEBGL : context.RENDERER);
   context.getExtension('WEBGL_lose_context')?.loseContext();
   return !SOFTWARE.test(card);
 }
 
-/** Make a plot on a canvas of its own. */
+/** Create a plot on a separate canvas. */
 function withCanvas(host, make) {
   const canvas = document.createElement('canvas');
   canvas.className = 'plot-canvas';

@@ -1,4 +1,4 @@
-/** What is drawn over the points: how far each moves, the way it takes, and the one that is looked at. */
+/** Overlay of the points: spread, trails, and the point under the pointer. */
 
 import { dimension, embeddingOf, MARGIN, points, zoomOf } from '../lib/frames.js';
 import { neighborsOf } from '../actions/selection.js';
@@ -10,7 +10,7 @@ export const MOST_TRAILS = 150;
 const TAU = 2 * Math.PI;
 const DEVIATIONS = Math.sqrt(-2 * Math.log(1 - 0.5)); // the ellipse that holds half of a normal law's draws
 
-/** The rows of which something is drawn: of the selected ones or of all, evenly chosen where they are more than `most`. */
+/** The rows with an overlay: of the selected points or of all, an even sample of at most `most`. */
 function shapedPoints(n, selection, most) {
   const count = selection ? selection.list.length : n;
   const step = Math.max(1, count / most);
@@ -20,7 +20,7 @@ function shapedPoints(n, selection, most) {
   });
 }
 
-/** Draw it all: `xy` are the places in the box, `screen` puts the box on the page. */
+/** Draw the overlay: `xy` are positions in the box, `screen` maps the box to the page. */
 export function drawOverlay(canvas, { width, height }, xy, screen, box, look, colors) {
   const context = fitted(canvas, width, height);
   if (!xy) return;
@@ -34,7 +34,7 @@ export function drawOverlay(canvas, { width, height }, xy, screen, box, look, co
   context.setTransform(1, 0, 0, 1, 0, 0);
 }
 
-/** Where an embedding puts a point on the screen. */
+/** Position of a point on the screen. */
 function onScreen(embedding, row, screen, box) {
   const p = dimension();
   const [i, j] = state.axes;
@@ -43,7 +43,7 @@ function onScreen(embedding, row, screen, box) {
   return [screen.x + screen.sx * x, screen.y + screen.sy * y];
 }
 
-/** A halo as wide as the spread, or the ellipse of the covariance, around the consensus: draws move within. */
+/** A halo as wide as the spread, or the ellipse of the covariance, around the consensus. */
 function drawShapes(context, middle, screen, box, look) {
   const rows = shapedPoints(points(), state.selection, MOST_SHAPES);
   const unit = Math.abs(screen.sx) * zoomOf(box);
@@ -83,7 +83,7 @@ function ellipse(context, x, y, row, p, unit) {
   context.ellipse(x, y, long, short, -0.5 * Math.atan2(2 * b, a - c), 0, TAU);
 }
 
-/** The way of a point through all draws. */
+/** The path of a point through all draws. */
 function drawTrails(context, screen, box, look) {
   const rows = shapedPoints(points(), state.selection, MOST_TRAILS);
   const wanted = !state.selection && state.hover >= 0 ? [state.hover] : rows;
@@ -100,7 +100,7 @@ function drawTrails(context, screen, box, look) {
   context.globalAlpha = 1;
 }
 
-/** A ring around the point that is looked at, and lines to its neighbours. */
+/** A ring around the point under the pointer, and lines to its neighbors. */
 function drawHover(context, at, { ink }) {
   const [x, y] = at(state.hover);
   context.strokeStyle = ink;

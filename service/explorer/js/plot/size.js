@@ -1,4 +1,4 @@
-/** Size and opacity of a point: many points are small, and let others shine through. */
+/** Size and opacity of a point: many points are small and translucent. */
 export function sizeOf(n) {
   if (n <= 300) return { size: 9, opacity: 0.9 };
   if (n <= 3000) return { size: 6.5, opacity: 0.85 };

@@ -1,4 +1,4 @@
-/** Methods side by side, with what is known of each. */
+/** Methods side by side, with their scores. */
 
 import { compare, compared, embedders, hindrance } from '../actions/compare.js';
 import { boxOf, placed } from '../lib/frames.js';
@@ -43,12 +43,12 @@ function Choice({ names, isOpen }) {
   </details>`;
 }
 
-/** A picture a method. */
+/** One picture for each method. */
 function Cards() {
-  const told = useStore('comparison', 'selection', 'color', 'columns', 'summary', 'dataset', 'theme');
-  const { comparison, selection, dataset } = told;
+  const state = useStore('comparison', 'selection', 'color', 'columns', 'summary', 'dataset', 'theme');
+  const { comparison, selection, dataset } = state;
   const n = dataset.n;
-  const look = useMemo(() => lookOf(told, n), [comparison, told.color, told.columns, told.summary, told.theme]);
+  const look = useMemo(() => lookOf(state, n), [comparison, state.color, state.columns, state.summary, state.theme]);
   const places = useMemo(() => Object.fromEntries(Object.entries(comparison.places).map(([label, { data, p }]) => {
     const axes = [0, Math.min(1, p - 1)];
     return [label, placed(data, n, p, axes, boxOf([data], n, p, p === 1 ? [0, 1] : axes))];
@@ -67,7 +67,7 @@ const titleOf = (row) => embedders().find(({ name }) => name === row.method)?.ti
 function open(row) {
   const place = state.comparison.places[row.label];
   set({
-    single: { title: titleOf(row), path: row.links.coordinates, data: place.data, p: place.p, told: row,
+    single: { title: titleOf(row), path: row.links.coordinates, data: place.data, p: place.p, result: row,
       body: { dataset: state.dataset.id, method: row.method, parameters: row.parameters } },
     view: 'draws',
     playing: false,
@@ -75,7 +75,7 @@ function open(row) {
   });
 }
 
-/** Why there is no picture. */
+/** Reason why a method has no picture. */
 function Failed({ row }) {
   const steps = stepsOf(row.problem, row.parameters);
   const { text, remedy, own } = plainProblem(row.problem);
@@ -89,7 +89,7 @@ function Failed({ row }) {
       <button type="button" onClick=${() => again(values)}>${label}</button>`)}</div>`;
 }
 
-/** A row a score, the best of it marked. */
+/** One row for each score, with the best value marked. */
 function Scores() {
   const { comparison, scoreList } = useStore('comparison', 'scoreList');
   const rows = comparison.rows.filter((row) => row.scores);

@@ -1,4 +1,4 @@
-/** What stands where there is nothing to see yet: what to do next. */
+/** The empty stage, with the next steps. */
 
 import { html } from '../lib/html.js';
 import { synthesise } from '../actions/data.js';

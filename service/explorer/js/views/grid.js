@@ -35,7 +35,7 @@ export function Grid() {
   `;
 }
 
-/** A row a scale, from nearly none of the spread to ten times its variance. */
+/** One row for each scale, from nearly no spread to ten times its variance. */
 export function Scales() {
   const state = useStore('scales', 'posterior', 'selection', 'axes', 'work', ...LOOK);
   const { scales, posterior, selection, axes } = state;

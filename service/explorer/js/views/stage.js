@@ -9,11 +9,11 @@ import { colors, onTheme } from '../lib/theme.js';
 import { choosePoints } from '../actions/selection.js';
 import { set, state, subscribe, useStore } from '../store.js';
 
-const STEP = 700; // milliseconds a draw is on its way to the next, at speed 1
+const STEP = 700; // milliseconds from one draw to the next, at speed 1
 const SETTLE = 350;
-const calm = matchMedia('(prefers-reduced-motion: reduce)'); // then draws follow each other without a way between
+const calm = matchMedia('(prefers-reduced-motion: reduce)'); // then draws change without movement
 
-/** What is on the stage, for the export. */
+/** Plot and frame on the stage, for the export. */
 export const onStage = { plot: null, overlay: null, xy: null, look: null, box: null };
 
 /** The stage. */
@@ -55,7 +55,7 @@ function Tools() {
   `;
 }
 
-/** What is said next to the pointer. */
+/** Label next to the pointer. */
 function Tip() {
   const { hover, columns } = useStore('hover', 'columns');
   if (hover < 0 || !onStage.xy || hover >= points()) return null;
@@ -70,7 +70,7 @@ function Tip() {
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** Keep the plot as the state says; returns how to stop. */
+/** Keep the plot in step with the state; return the function that stops it. */
 function direct(host, overlay) {
   let plot = null;
   let ended = false;
@@ -86,7 +86,7 @@ function direct(host, overlay) {
   };
   const soon = () => (wanted ||= requestAnimationFrame(redraw));
 
-  /** Find the box of everything that this posterior has to show. */
+  /** Compute the box of all frames of this posterior. */
   function measure() {
     const { reference, draws, single } = state;
     const all = single ? [single.data] : [reference, draws?.data].filter(Boolean);
@@ -94,7 +94,7 @@ function direct(host, overlay) {
     onStage.look = all.length ? lookOf(state, points()) : null;
   }
 
-  /** Show the frame that the state names. */
+  /** Show the frame of the state. */
   async function show(wantedMs, quick = false) {
     if (!plot || !onStage.box) return;
     const ms = calm.matches ? 0 : wantedMs;
@@ -109,7 +109,7 @@ function direct(host, overlay) {
     soon();
   }
 
-  /** Play: each draw on its way to the next, until someone says stop. */
+  /** Play: move from draw to draw until playing is false. */
   async function play() {
     const turn = ++playing;
     while (!ended && turn === playing && state.playing && state.draws) {
@@ -120,9 +120,9 @@ function direct(host, overlay) {
       following = false;
       await Promise.all([show(STEP / state.speed, true), pause(calm.matches ? STEP / state.speed : 0)]);
     }
-    if (!ended && !state.playing) show(0); // with places that can be found under the pointer
+    if (!ended && !state.playing) show(0); // now the index under the pointer is current
   }
-  let following = false; // the frame was changed by the play itself
+  let following = false; // the playback itself changed the frame
 
   const stopListening = subscribe((changes) => {
     if (!plot) return;

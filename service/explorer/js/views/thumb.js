@@ -1,4 +1,4 @@
-/** A small picture of an embedding, on which points can be drawn around. */
+/** Small picture of an embedding, with a lasso. */
 
 import { choosePoints } from '../actions/selection.js';
 import { caught, followLasso } from '../lib/lasso.js';
@@ -10,7 +10,7 @@ const CLICK = 5;
 
 /**
  * The picture.
- * @param {{xy: Float32Array, look: object, selection: object, title: string, note?: string, onOpen?: () => void}} told
+ * @param {{xy: Float32Array, look: object, selection: object, title: string, note?: string, onOpen?: () => void}} props
  */
 export function Thumb({ xy, look, selection, title, note, current, onOpen }) {
   const canvas = useRef(null);

@@ -1,11 +1,11 @@
-/** Play, pause, and the way through the draws. */
+/** Playback controls of the draws. */
 
 import { html } from '../lib/html.js';
 import { titleOf } from '../lib/frames.js';
 import { writeLink } from '../actions/link.js';
 import { set, state, useStore } from '../store.js';
 
-/** Go to a frame, moving the points there. */
+/** Go to a frame, and move the points to it. */
 export function goTo(frame, { gliding = true } = {}) {
   if (!state.draws) return;
   const count = state.draws.count;

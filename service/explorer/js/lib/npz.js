@@ -1,4 +1,4 @@
-/** npz as the service writes it: a zip whose members are stored, each an npy. */
+/** Reader of npz files with stored members, as the service writes them. */
 
 import { readNpy } from './npy.js';
 

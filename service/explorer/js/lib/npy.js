@@ -41,7 +41,7 @@ export function npyHeader(buffer) {
 
 /**
  * Read an array whose values are in C order, as the service writes it.
- * @returns {{shape: number[], data: any}} data is a typed array, or a list of words
+ * @returns {{shape: number[], data: any}} data is a typed array, or a list of strings
  */
 export function readNpy(buffer) {
   const { dtype, shape, start } = npyHeader(buffer);
@@ -55,7 +55,7 @@ export function readNpy(buffer) {
   return { shape, data: new Typed(whole, offset, count) };
 }
 
-/** Read words of a fixed length in UTF-32. */
+/** Read UTF-32 strings of a fixed length. */
 function words(buffer, start, count, length) {
   const points = new Uint32Array(buffer.slice(start, start + count * length * 4));
   const found = new Array(count);
@@ -67,7 +67,7 @@ function words(buffer, start, count, length) {
   return found;
 }
 
-/** Return numbers as 32-bit floats, whatever they were. */
+/** Convert numbers of any type to 32-bit floats. */
 export function asFloats(data) {
   if (data instanceof Float32Array) return data;
   return Float32Array.from(data, Number);

@@ -1,0 +1,38 @@
+/** State transitions that several actions share. */
+
+import { Cancelled, Refused } from '../api.js';
+import { set } from '../store.js';
+
+const NO_RESULTS = {
+  posterior: null,
+  reference: null,
+  neighbors: null,
+  draws: null,
+  summary: null,
+  scales: null,
+  single: null,
+  frame: 0,
+  playing: false,
+  hover: -1,
+  selection: null,
+  axes: [0, 1],
+  trails: false,
+  shape: 'none',
+};
+
+/** Clear the results, but not the data set. */
+export const clearResults = () => set(NO_RESULTS);
+
+/** Run some work with a progress bar; show its problem, or announce its cancellation. */
+export async function runWork(work) {
+  set({ problem: null, work: { label: 'Starting', stage: '', done: 0, total: 0 } });
+  try {
+    await work();
+  } catch (error) {
+    if (error instanceof Cancelled) set({ announcement: 'Cancelled.' });
+    else if (error instanceof Refused) set({ problem: error.problem });
+    else throw error;
+  } finally {
+    set({ work: null });
+  }
+}
