@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.service.conftest import beating
+from tests.service.conftest import register_worker
 from worker.jobs.queue import STALE_SECONDS
 from worker.jobs.shards import Shards
 from worker.jobs.store import job_key
@@ -115,7 +115,7 @@ def test_nothing_is_opened_of_what_does_not_run(stores: Stores, ending: str) -> 
 def test_workers_that_come_share_a_job_that_runs(stores: Stores) -> None:
     """A sweep opens as many more as there are workers now, once, after the first shard; it takes none back."""
     for name in "abcde":
-        beating(stores, name)
+        register_worker(stores, name)
     job = running(stores, 20)
     stores.queue.enqueue(job)
     stores.queue.sweep()
@@ -126,7 +126,7 @@ def test_workers_that_come_share_a_job_that_runs(stores: Stores) -> None:
         stores.queue.sweep()
         assert waiting(stores) == [0, 1, 2, 3, 4, 5]
         assert stores.jobs.fetch(job.id).chains == 5
-    beating(stores, "f")
+    register_worker(stores, "f")
     stores.queue.sweep()
     end(stores, job, 3)
     assert waiting(stores) == [0, 1, 2, 3, 4, 5, 6, 7]
@@ -139,7 +139,7 @@ def test_workers_that_come_share_a_job_that_runs(stores: Stores) -> None:
 def test_no_more_than_two_shards_each(stores: Stores) -> None:
     """Of a short job no more are opened, however many workers there are."""
     for name in "abcdefghij":
-        beating(stores, name)
+        register_worker(stores, name)
     job = running(stores, 12)
     end(stores, job, 0)
     stores.queue.sweep()
