@@ -36,7 +36,7 @@ from service.routes import (
 from service.schemas import problems
 from service.schemas.openapi import complete
 from service.server.metrics import Metrics
-from service.server.shutdown import Shutdown
+from service.server.uvicorn_server import Shutdown
 from service.uploads.sandbox.processes import ReaderProcesses
 from worker.observability.logging import has_access_log
 from worker.observability.tracing import TRACING
