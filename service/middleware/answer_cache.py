@@ -62,15 +62,9 @@ class CachedAnswer:
 
 
 class AnswerCache:
-    """Least recently used responses, within a budget of bytes.
+    """LRU cache of responses, within a budget of bytes for bodies, headers, keys and containers.
 
-    Parameters
-    ----------
-    budget
-        Bytes of memory for everything: bodies, headers, keys and containers.
-    state
-        Returns the state of a posterior by its id (`PosteriorRecord.state`), None if it does not exist; may block.
-
+    `state` returns the state of a posterior by its id (`PosteriorRecord.state`), or None; it may block.
     """
 
     def __init__(self, budget: int, state: Callable[[str], str | None]) -> None:

@@ -70,14 +70,8 @@ class Shutdown:
 class Server(uvicorn.Server):
     """Uvicorn server with graceful shutdown.
 
-    Parameters
-    ----------
-    drain
-        Seconds to keep serving after the signal, until load balancers notice; 0 if another process accepts connections
-        on the same socket.
-    started
-        Called once the server accepts requests.
-
+    It serves `drain` seconds after the signal, until load balancers notice; 0 suffices if another process accepts
+    connections on the same socket. It calls `started` once it accepts requests.
     """
 
     def __init__(self, app: FastAPI, settings: Settings, *, drain: float, started: Callable[[], object]) -> None:
