@@ -35,15 +35,12 @@ from service.routes import (
 from service.schemas import problems
 from service.schemas.openapi import complete
 from service.server.metrics import Metrics
-from service.server.shutdown import Shutdown
+from service.server.uvicorn_server import Shutdown
 from service.uploads.sandbox.processes import ReaderProcesses
 from worker.observability.logging import has_access_log
 from worker.observability.tracing import TRACING
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
-    from typing import Any
-
     from fastapi.telemetry import TelemetryConfig
 
     from worker.stores import Stores
@@ -76,11 +73,7 @@ Authorization: Bearer; on loopback no key is needed until the first exists."""
 def create_app(stores: Stores) -> FastAPI:
     """Return the application on these stores; it connects to Redis at the first request.
 
-    Raises
-    ------
-    SettingsError
-        If other machines could connect without a key.
-
+    Raise `SettingsError` if other machines could connect without a key.
     """
     settings = stores.settings
     app = FastAPI(
@@ -132,13 +125,9 @@ def _telemetry() -> TelemetryConfig:
     return {
         "tracing": TRACING.is_on,
         "tracer_provider": TRACING.provider,
-        "exclude": _is_untraced,
+        "exclude": lambda scope: scope["path"] in UNTRACED,
         "operation_spans": False,
         "metrics": False,
         "logs": False,
         "auto_configure": False,
     }
-
-
-def _is_untraced(scope: MutableMapping[str, Any]) -> bool:
-    return scope["path"] in UNTRACED

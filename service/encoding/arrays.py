@@ -41,19 +41,8 @@ _JSON_VALUES = 2**12
 class Stack:
     """Array of shape ``lead + trail`` as an iterable of matrices, so that it is never in memory as a whole.
 
-    Parameters
-    ----------
-    lead
-        Leading axes; () for a single matrix.
-    trail
-        Shape of each matrix.
-    dtype
-        Target dtype; the matrices are converted.
-    matrices
-        All matrices, in C order.
-    matrices_from
-        Returns the matrices from a number on, if that is cheaper than skipping.
-
+    The matrices have the shape `trail`, come in C order, and are converted to `dtype`. `matrices_from` returns them
+    from a number on, if that is cheaper than skipping.
     """
 
     lead: tuple[int, ...]
@@ -127,15 +116,9 @@ class Stack:
 
 
 def negotiate(request: Request, offered: tuple[str, ...]) -> str:
-    """Return the offered media type that the Accept header prefers; the first one breaks ties.
+    """Return the offered media type that the Accept header prefers, or raise ``not-acceptable``.
 
-    Arrow streams need pyarrow.
-
-    Raises
-    ------
-    ProblemError
-        ``not-acceptable``, with the available types.
-
+    The first one offered breaks ties. Arrow streams need pyarrow.
     """
     accepted: list[tuple[float, str]] = []
     for part in request.headers.get("accept", "*/*").split(","):

@@ -101,9 +101,10 @@ def gzip_tag(etag: bytes) -> bytes:
     return etag[:-1] + _SUFFIX
 
 
-def plain_tag(etag: str) -> str:
-    """Return the ETag of the plain representation."""
-    return etag[: -len(_SUFFIX)] + '"' if etag.endswith(_SUFFIX.decode()) else etag
+def matches_tag(if_none_match: bytes, etag: bytes) -> bool:
+    """Return whether If-None-Match names the content with this plain ETag, compressed or not."""
+    tags = {part.strip().removeprefix(b"W/") for part in if_none_match.split(b",")}
+    return not tags.isdisjoint({b"*", etag, gzip_tag(etag)})
 
 
 def gzipped(body: bytes) -> bytes:

@@ -45,15 +45,10 @@ def header(scope: Scope, name: bytes) -> bytes:
 
 
 def requested_range(scope: Scope, headers: Headers, size: int) -> ByteRange | None:
-    """Return the range a request asks for of a response with these headers, or None for the whole.
+    """Return the requested range of a response with these headers, or None for the whole.
 
-    A Range that is malformed, has several parts, or whose If-Range is not the ETag, is ignored.
-
-    Raises
-    ------
-    ProblemError
-        ``range-not-satisfiable``: it starts beyond the last byte.
-
+    A Range that is malformed, has several parts, or whose If-Range is not the ETag, is ignored. One that starts beyond
+    the last byte raises ``range-not-satisfiable``.
     """
     value = header(scope, b"range")
     if not value or (match := _SINGLE.fullmatch(value.strip().lower())) is None:

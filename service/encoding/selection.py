@@ -38,14 +38,7 @@ class Selection:
 
     @classmethod
     def of(cls, text: str | None, size: int, name: str) -> Self:
-        """Return the positions of a query parameter with this name.
-
-        Raises
-        ------
-        ProblemError
-            ``invalid-slice``, ``slice-out-of-range``.
-
-        """
+        """Return the positions of a query parameter, or raise ``invalid-slice`` or ``slice-out-of-range``."""
         if text is None:
             return cls(size, range(size), "")
         if (bounds := _SLICE.fullmatch(text)) is not None:

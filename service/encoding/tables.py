@@ -22,16 +22,7 @@ _CSV_VALUES = 2**11  # written at a time; the writer holds the interpreter, 3 ms
 
 @dataclass(frozen=True)
 class Table:
-    """Named columns as an iterable of parts, each a list of equally long vectors.
-
-    Parameters
-    ----------
-    columns
-        Name and target dtype of each column; the vectors are converted.
-    parts
-        Consecutive rows.
-
-    """
+    """Named columns with their dtypes, as an iterable of row blocks, each a list of equally long vectors."""
 
     columns: Sequence[tuple[str, np.dtype[Any]]]
     parts: Iterable[Sequence[Array]]

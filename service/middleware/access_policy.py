@@ -37,47 +37,33 @@ def required_scope(path: str, method: str) -> api_keys.Scope | None:
 class AccessPolicy:
     """Authentication of requests by API key, or by origin while no key exists.
 
-    Parameters
-    ----------
-    store
-        The API keys.
-    auth
-        The setting `auth`: auto, required or off.
-    proxies
-        The trusted proxies.
-    loopback
-        Whether only this machine reaches the service.
-
+    `auth` is the setting: auto, required or off. `is_local` means that only this machine reaches the service.
     """
 
-    def __init__(self, store: KeyStore, auth: str, proxies: Proxies, *, loopback: bool) -> None:
+    def __init__(self, store: KeyStore, auth: str, proxies: Proxies, *, is_local: bool) -> None:
         self._store = store
         self._proxies = proxies
-        self._required = auth == "required" or (auth == "auto" and not loopback)
-        self._off = auth == "off"
+        self._is_required = auth == "required" or (auth == "auto" and not is_local)
+        self._is_off = auth == "off"
 
     @classmethod
     def of(cls, settings: Settings, store: KeyStore | None = None) -> Self:
         """Return the policy of these settings.
 
-        Raises
-        ------
-        SettingsError
-            If other machines could connect without a key, or `trusted_proxies` is malformed.
-
+        Raise `SettingsError` if other machines could connect without a key, or `trusted_proxies` is malformed.
         """
         host = settings.published or settings.host
-        loopback = is_loopback(host)
-        if settings.auth == "off" and not loopback:
+        is_local = is_loopback(host)
+        if settings.auth == "off" and not is_local:
             remedy = "Leave GLLE_AUTH out and make a key with `glle keys create`, or listen on 127.0.0.1."
             raise SettingsError(f"GLLE_AUTH=off would admit every client that reaches {host}. {remedy}")
         proxies = Proxies(settings.trusted_proxies)
-        return cls(store or KeyStore.under(settings.data_dir), settings.auth, proxies, loopback=loopback)
+        return cls(store or KeyStore.under(settings.data_dir), settings.auth, proxies, is_local=is_local)
 
     @property
     def is_open(self) -> bool:
         """Whether requests need no key: on loopback, until the first key is created."""
-        return self._off or not (self._required or self._store.has_key_file())
+        return self._is_off or not (self._is_required or self._store.any_was_made())
 
     @property
     def is_shut(self) -> bool:
@@ -95,13 +81,9 @@ class AccessPolicy:
     def authenticate(self, scope: Scope) -> str:
         """Return the tenant of a request; the default tenant if no key is needed.
 
-        Raises
-        ------
-        ProblemError
-            ``key-required``, ``invalid-key``, ``scope-missing``, ``foreign-host``, ``keys-unreadable``.
-
+        Raise ``key-required``, ``invalid-key``, ``scope-missing``, ``foreign-host`` or ``keys-unreadable``.
         """
-        if self._off:
+        if self._is_off:
             return DEFAULT
         if self.is_open:
             _require_local_name(scope)

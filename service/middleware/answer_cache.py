@@ -20,7 +20,7 @@ import redis
 from opentelemetry.trace import get_current_span
 from starlette.concurrency import run_in_threadpool
 
-from service.encoding.compression import LEAST, VARY, accepts_gzip, gzip_tag, gzipped
+from service.encoding.compression import LEAST, VARY, accepts_gzip, gzip_tag, gzipped, matches_tag
 from service.encoding.ranges import header, send_body
 from service.middleware.authentication import tenant_of
 from service.schemas.problems import problem_response, redis_problem
@@ -45,7 +45,10 @@ _PLAIN_QUERY = re.compile(rb"[A-Za-z0-9_.~=&:,-]*")
 
 @dataclass(frozen=True, slots=True)
 class CachedAnswer:
-    """A complete response with its tenant, its posterior, the posterior's state, and its route for the metrics."""
+    """A complete response with its tenant, its posterior, the posterior's state, and its route for the metrics.
+
+    `etag` is that of the plain representation.
+    """
 
     tenant: str
     posterior: str
@@ -57,23 +60,11 @@ class CachedAnswer:
     is_compressible: bool = False
     has_ranges: bool = False
 
-    def matches(self, if_none_match: bytes) -> bool:
-        """Return whether If-None-Match names this content, compressed or not."""
-        tags = {part.strip().removeprefix(b"W/") for part in if_none_match.split(b",")}
-        plain = self.etag.replace(b'-gzip"', b'"')
-        return not tags.isdisjoint({b"*", plain, gzip_tag(plain)})
-
 
 class AnswerCache:
-    """Least recently used responses, within a budget of bytes.
+    """LRU cache of responses, within a budget of bytes for bodies, headers, keys and containers.
 
-    Parameters
-    ----------
-    budget
-        Bytes of memory for everything: bodies, headers, keys and containers.
-    state
-        Returns the state of a posterior by its id (`PosteriorRecord.state`), None if it does not exist; may block.
-
+    `state` returns the state of a posterior by its id (`PosteriorRecord.state`), or None; it may block.
     """
 
     def __init__(self, budget: int, state: Callable[[str], str | None]) -> None:
@@ -151,10 +142,13 @@ class AnswerCache:
             self._answers.move_to_end(key)
             return cached
         body = await run_in_threadpool(gzipped, plain.body)
-        tag = gzip_tag(plain.etag)
-        changed = {b"content-length": b"%d" % len(body), b"etag": tag, b"content-encoding": b"gzip"}
+        changed = {
+            b"content-length": b"%d" % len(body),
+            b"etag": gzip_tag(plain.etag),
+            b"content-encoding": b"gzip",
+        }
         headers = list((dict(plain.headers) | changed).items())
-        answer = replace(plain, headers=headers, body=body, etag=tag, is_compressible=False)
+        answer = replace(plain, headers=headers, body=body, is_compressible=False)
         if key not in self._answers and plain.posterior in self._alive:  # neither cached nor deleted meanwhile
             self._put(key, answer)
         return answer
@@ -208,7 +202,7 @@ async def _send(answer: CachedAnswer, scope: Scope, receive: Receive, send: Send
     """Send a cached response, the requested range of it, or 304."""
     status, headers, body = 200, list(answer.headers), answer.body
     if_none_match = header(scope, b"if-none-match")
-    if if_none_match and answer.matches(if_none_match):
+    if if_none_match and matches_tag(if_none_match, answer.etag):
         status, headers, body = 304, [(name, value) for name, value in headers if name != b"content-length"], b""
     elif answer.has_ranges:
         await send_body(scope, receive, send, headers, body)

@@ -26,14 +26,7 @@ _PREFLIGHT_SECONDS = 3600  # browsers cap it at two hours
 
 
 def install(app: FastAPI, origins: str) -> None:
-    """Allow these origins, separated by commas, or all with `*`.
-
-    Raises
-    ------
-    SettingsError
-        If a part is no origin.
-
-    """
+    """Allow these origins, separated by commas, or all with `*`; raise `SettingsError` for other text."""
     allowed = [origin.strip() for origin in origins.split(",") if origin.strip()]
     for origin in allowed:
         if origin != "*" and not _ORIGIN.fullmatch(origin):

@@ -33,13 +33,8 @@ access_log = logging.getLogger("glle.access")
 class ObservabilityMiddleware:
     """X-Request-Id and Server-Timing headers, request metrics by route template, and the optional access log.
 
-    Parameters
-    ----------
-    observe
-        Counts a response; called with method, route template, status, and start by `time.perf_counter`.
-    is_draining
-        Returns whether the process is shutting down; its responses then close their connection.
-
+    `observe` gets method, route template, status, and start by `time.perf_counter`. While `is_draining` returns true,
+    responses close their connection.
     """
 
     def __init__(

@@ -33,19 +33,7 @@ def proxy_trace(scope: Scope) -> str | None:
 
 
 class Proxies:
-    """Trusted proxies, whose X-Forwarded-For the service believes.
-
-    Parameters
-    ----------
-    networks
-        Addresses and networks, separated by commas; may be empty.
-
-    Raises
-    ------
-    SettingsError
-        If a part is neither.
-
-    """
+    """Trusted proxies, whose X-Forwarded-For the service believes: addresses and networks, separated by commas."""
 
     def __init__(self, networks: str) -> None:
         try:

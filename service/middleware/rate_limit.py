@@ -36,16 +36,7 @@ return {taken, math.ceil((1 - left) * 60000 / most)}
 
 
 class RateLimiter:
-    """Rate limiter of all tenants, in requests per minute.
-
-    Parameters
-    ----------
-    client
-        The queue's Redis.
-    quotas
-        The limit of each tenant; 0 means unlimited.
-
-    """
+    """Rate limiter of all tenants, in requests per minute; a quota of 0 is unlimited."""
 
     def __init__(self, client: redis.Redis, quotas: Quotas) -> None:
         self._script = client.register_script(_TAKE)
@@ -54,14 +45,7 @@ class RateLimiter:
         self._empty_until: dict[str, float] = {}
 
     async def count(self, tenant: str) -> None:
-        """Count one request.
-
-        Raises
-        ------
-        ProblemError
-            ``quota-exceeded``.
-
-        """
+        """Count one request, or raise ``quota-exceeded``."""
         limit = self._quotas.of(tenant).requests
         if not limit:
             return

@@ -34,13 +34,7 @@ MAX_PROBES, MAX_ADDRESS_PROBES, PROBE_SECONDS = 100, 10, 2.0
 class SlowBodyMiddleware:
     """Response 408 to a body that arrives too slowly.
 
-    Parameters
-    ----------
-    seconds
-        Timeout for the first byte, and the longest stall that the minimum speed permits.
-    speed
-        Minimum speed in bytes per second; 0 disables the check.
-
+    After `size` bytes the deadline is ``seconds + size / speed``, in seconds and bytes per second; speed 0 disables it.
     """
 
     def __init__(self, app: ASGIApp, seconds: float, speed: int) -> None:

@@ -57,11 +57,7 @@ def offered(spec: AnalysisSpec, entry: Entry) -> tuple[str, ...]:
 def result_response(spec: AnalysisSpec, entry: Entry, query: ResultQuery) -> Response:
     """Return a result or the requested slice of it in the negotiated media type, or 304.
 
-    Raises
-    ------
-    ProblemError
-        For example ``not-acceptable``, ``float32-overflow``, ``slice-out-of-range``.
-
+    Raise `ProblemError`, for example ``not-acceptable``, ``float32-overflow`` or ``slice-out-of-range``.
     """
     media = negotiate(query.request, offered(spec, entry))
     spectrum = {name: entry.arrays[name] for name in _SPECTRUM if name in entry.arrays}

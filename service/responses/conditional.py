@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-from service.encoding.compression import plain_tag
+from service.encoding.compression import matches_tag
 
 if TYPE_CHECKING:
     from fastapi import Request
@@ -39,5 +39,4 @@ SCALE_DOCUMENTED = {SCALE_HEADER: {"description": "The scale, a number.", "schem
 
 def is_not_modified(request: Request, headers: dict[str, str]) -> bool:
     """Return whether If-None-Match names the ETag of these headers."""
-    tags = [plain_tag(part.strip().removeprefix("W/")) for part in request.headers.get("if-none-match", "").split(",")]
-    return headers["ETag"] in tags or "*" in tags
+    return matches_tag(request.headers.get("if-none-match", "").encode("latin-1"), headers["ETag"].encode())

@@ -46,18 +46,8 @@ def draws_response(
 ) -> Response | None:
     """Return the requested embeddings of a draws job with numeric scales, or None if some were evicted.
 
-    Parameters
-    ----------
-    posterior
-        Name of its arrays: `PosteriorRecord.arrays_id`.
-    restore
-        Computes draws again that are evicted while the response is sent.
-
-    Raises
-    ------
-    ProblemError
-        For example ``not-acceptable``, ``slice-out-of-range``.
-
+    `posterior` is `PosteriorRecord.drawn_from`. `restore` computes draws again that are evicted while the response is
+    sent. Raise `ProblemError`, for example ``not-acceptable`` or ``slice-out-of-range``.
     """
     media = negotiate(query.request, MEDIA)
     points = Selection.of(query.points, spec.n, "points")

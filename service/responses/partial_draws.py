@@ -32,14 +32,7 @@ _ATTEMPTS = 5  # at draws that are evicted before they are sent
 def partial_npy_response(
     here: Stores, limiter: StreamLimiter, job: Job, spec: DrawsSpec, dtype: Dtype, headers: dict[str, str]
 ) -> LimitedStreamingResponse:
-    """Return the embeddings as npy; the response starts now and ends with the job.
-
-    Raises
-    ------
-    ProblemError
-        ``too-many-streams``.
-
-    """
+    """Return the embeddings as npy in a response that ends with the job, or raise ``too-many-streams``."""
     stack = Stack(spec.shape[:-2], (spec.n, spec.p), np.dtype(dtype), ())
     header = stack.npy_header()
 
@@ -53,20 +46,10 @@ def partial_npy_response(
 
 
 async def _completed_draws(here: Stores, limiter: StreamLimiter, job: Job, spec: DrawsSpec) -> AsyncIterator[Entry]:
-    """Yield all draws of a job in order, each as soon as it and those before it are complete.
+    """Yield all draws of a job with numeric scales in order, each as soon as it and those before it are complete.
 
-    A draw evicted before it is sent is computed again. No thread waits meanwhile.
-
-    Parameters
-    ----------
-    spec
-        The draws of the job, with numeric scales.
-
-    Raises
-    ------
-    ResponseAbortedError
-        If the job fails or is cancelled, draws are evicted faster than they are sent, or the process shuts down.
-
+    A draw evicted before it is sent is computed again. No thread waits meanwhile. Raise `ResponseAbortedError` if the
+    job fails or is cancelled, draws are evicted faster than they are sent, or the process shuts down.
     """
     arrays_id = await run_in_threadpool(here.posteriors.arrays_id, job.subject)
     keys = [key.cache_key(arrays_id) for key in spec.draws()]

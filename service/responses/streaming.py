@@ -30,15 +30,9 @@ LOOK_SECONDS = 1.0  # notifications may get lost, and looking at a job detects a
 
 
 class StreamLimiter:
-    """Limits on the open streams of a process.
+    """Limits on the open streams of a process and of each tenant.
 
-    Parameters
-    ----------
-    limit
-        Open streams of the process; each costs a connection and one look at its job per second.
-    tenant_limit
-        Open streams of one tenant.
-
+    A stream costs a connection and one look at its job per second.
     """
 
     def __init__(self, limit: int, tenant_limit: int) -> None:
@@ -49,14 +43,7 @@ class StreamLimiter:
         self.is_stopped = False
 
     def enter(self, tenant: str) -> contextlib.ExitStack:
-        """Count a new stream; return the context that releases it, once.
-
-        Raises
-        ------
-        ProblemError
-            ``too-many-streams``.
-
-        """
+        """Count a new stream and return the context that releases it once, or raise ``too-many-streams``."""
         for count, limit, owner, setting in (
             (self.open, self._limit, "", "GLLE_MAX_STREAMS"),
             (self._of_tenant[tenant], self._tenant_limit, " of this tenant", "GLLE_MAX_TENANT_STREAMS"),
@@ -84,20 +71,9 @@ class StreamLimiter:
 
 
 class LimitedStreamingResponse(AbortableResponse):
-    """Streaming response that counts as an open stream until it ends or its client disconnects.
+    """Streaming response that counts as an open stream from its creation until it ends or its client disconnects.
 
-    Parameters
-    ----------
-    limiter
-        Counts the stream from now on.
-    content
-        Returns the parts; called after the limits are checked.
-
-    Raises
-    ------
-    ProblemError
-        ``too-many-streams``.
-
+    Beyond a limit it raises ``too-many-streams``, before it calls `content`.
     """
 
     def __init__(
@@ -120,11 +96,7 @@ class LimitedStreamingResponse(AbortableResponse):
 async def job_states(here: Stores, limiter: StreamLimiter, job: Job) -> AsyncIterator[Job]:
     """Yield the job after each notification or second, until it has ended or the process shuts down.
 
-    Raises
-    ------
-    ResponseAbortedError
-        If Redis does not answer for a minute.
-
+    Raise `ResponseAbortedError` if Redis does not answer for a minute.
     """
     sequence, answered = -1, time.monotonic()
     with here.changes.of(job.id) as changed:

@@ -77,11 +77,7 @@ _SECURITY = {
 def complete(contract: dict[str, Any], scope_of: Callable[[str, str], str | None]) -> dict[str, Any]:
     """Return FastAPI's contract completed in place; a second call changes nothing.
 
-    Parameters
-    ----------
-    scope_of
-        Returns the scope that a path and a method need, or None if they are open.
-
+    `scope_of` returns the scope that a path and a method need, or None if they are open.
     """
     _document_problems(contract)
     _document_security(contract, scope_of)

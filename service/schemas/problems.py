@@ -21,7 +21,7 @@ from worker.base.problems import Problem, ProblemError
 from worker.observability.logging import redacted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 MEDIA_TYPE = "application/problem+json"
 CLIENT_GONE = 499  # for logs and metrics only, as in nginx
@@ -85,18 +85,19 @@ def plain_problem(status: int, detail: str) -> Problem:
 
 def install(app: FastAPI) -> None:
     """Register handlers of the expected exceptions; `service.middleware.errors` handles the others."""
+    problems: dict[type[Exception], Callable[[Any], Problem]] = {
+        ProblemError: lambda error: error.problem,
+        GlleError: Problem.from_engine,
+        RequestValidationError: _validation_problem,
+        ClientDisconnect: lambda _: plain_problem(CLIENT_GONE, "The client disconnected before its request ended."),
+        redis.RedisError: redis_problem,
+    }
 
-    @app.exception_handler(ProblemError)
-    def _problem(_: Request, error: ProblemError) -> Response:
-        return problem_response(error.problem)
+    def handle(_: Request, error: Exception) -> Response:
+        return problem_response(next(problems[kind] for kind in type(error).__mro__ if kind in problems)(error))
 
-    @app.exception_handler(GlleError)
-    def _engine(_: Request, error: GlleError) -> Response:
-        return problem_response(Problem.from_engine(error))
-
-    @app.exception_handler(RequestValidationError)
-    def _invalid(_: Request, error: RequestValidationError) -> Response:
-        return problem_response(_validation_problem(error))
+    for kind in problems:
+        app.add_exception_handler(kind, handle)
 
     @app.exception_handler(HTTPException)
     def _http(request: Request, error: HTTPException) -> Response:
@@ -104,27 +105,13 @@ def install(app: FastAPI) -> None:
         headers = error.headers if error.status_code != http.HTTPStatus.METHOD_NOT_ALLOWED else _allow(request)
         return problem_response(plain_problem(error.status_code, detail), headers)
 
-    @app.exception_handler(ClientDisconnect)
-    def _gone(_: Request, __: ClientDisconnect) -> Response:
-        detail = "The client closed the connection before its request was complete."
-        return problem_response(plain_problem(CLIENT_GONE, detail))
-
-    @app.exception_handler(redis.RedisError)
-    def _redis(_: Request, error: redis.RedisError) -> Response:
-        return problem_response(redis_problem(error))
-
     @app.exception_handler(OSError)
     def _disk(_: Request, error: OSError) -> Response:
         if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
             return internal_error(error)
-        return problem_response(
-            Problem(
-                code="storage-full",
-                status=507,
-                detail="There is no space left in the data folder.",
-                remedy="Delete data sets that are no longer needed, or enlarge the disk of GLLE_DATA_DIR.",
-            )
-        )
+        detail = "The data folder is full."
+        remedy = "Delete data sets that are no longer needed, or enlarge the disk of GLLE_DATA_DIR."
+        return problem_response(Problem(code="storage-full", status=507, detail=detail, remedy=remedy))
 
 
 def redis_problem(error: redis.RedisError) -> Problem:

@@ -1,4 +1,4 @@
-"""HTTP server of one API process: uvicorn, graceful shutdown, Prometheus metrics.
+"""HTTP server of one API process: uvicorn with graceful shutdown, Prometheus metrics.
 
 May import `responses` and `middleware`. Start with `uvicorn_server`.
 """

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from service.middleware.slow_clients import limited_protocol
+from worker.base.problems import refuse
 
 if TYPE_CHECKING:
     import socket
@@ -22,24 +23,55 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
 
+    from service.responses.streaming import StreamLimiter
     from worker.base.settings import Settings
+    from worker.stores import Stores
 
 KEEP_ALIVE_SECONDS = 75  # longer than usual clients and proxies, so that they close idle connections first
 SETTLE_SECONDS = 0.5  # for connections that were accepted just before the shutdown
 TICK_SECONDS = 0.05
 
 
+class Shutdown:
+    """Shutdown state of one API process.
+
+    Once it drains, /readyz is 503 and every response closes its connection, so clients reconnect to another process.
+    """
+
+    def __init__(self, stores: Stores, stream_limiter: StreamLimiter) -> None:
+        self._stores = stores
+        self._stream_limiter = stream_limiter
+        self._is_draining = False
+
+    def is_draining(self) -> bool:
+        """Return whether the process is shutting down."""
+        return self._is_draining
+
+    def begin(self) -> None:
+        """Start to drain."""
+        self._is_draining = True
+
+    def end_waits(self) -> None:
+        """Answer all requests that wait for a job with the job's current state, and end every stream."""
+        self._stores.endings.end()
+        self._stream_limiter.stop(self._stores.changes)
+
+    def require_not_draining(self) -> None:
+        """Raise ``draining`` if the process is shutting down."""
+        if self._is_draining:
+            raise refuse(
+                "draining",
+                503,
+                "This process is shutting down; it still answers requests.",
+                "Send the next requests to another process, or to this address again in some seconds.",
+            )
+
+
 class Server(uvicorn.Server):
     """Uvicorn server with graceful shutdown.
 
-    Parameters
-    ----------
-    drain
-        Seconds to keep serving after the signal, until load balancers notice; 0 if another process accepts connections
-        on the same socket.
-    started
-        Called once the server accepts requests.
-
+    It serves `drain` seconds after the signal, until load balancers notice; 0 suffices if another process accepts
+    connections on the same socket. It calls `started` once it accepts requests.
     """
 
     def __init__(self, app: FastAPI, settings: Settings, *, drain: float, started: Callable[[], object]) -> None:

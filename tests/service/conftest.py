@@ -1,4 +1,4 @@
-"""The app on real servers and real HTTP, without workers."""
+"""Fixtures of the app with real servers and real HTTP, without workers."""
 
 from __future__ import annotations
 
@@ -53,17 +53,17 @@ def serving(app: FastAPI) -> Iterator[httpx.Client]:
             thread.join()
 
 
-def beating(stores: Stores, name: str = "one", seconds: float = 0.0, **told: str) -> None:
-    """Enter a worker as it enters itself, its last sign of life so many seconds ago."""
-    beat = (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat()
-    fields: dict[Any, Any] = {"state": "idle", "engine": glle_engine.__version__, "threads": "1", **told}
+def register_worker(stores: Stores, name: str = "one", seconds: float = 0.0, **members: str) -> None:
+    """Register a worker as RQ does, with its last heartbeat `seconds` ago."""
+    heartbeat = (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat()
+    fields: dict[Any, Any] = {"state": "idle", "engine": glle_engine.__version__, "threads": "1", **members}
     stores.client.sadd(f"rq:workers:{queue_name()}", f"rq:worker:{name}")
-    stores.client.hset(f"rq:worker:{name}", mapping={**fields, "last_heartbeat": beat})
+    stores.client.hset(f"rq:worker:{name}", mapping={**fields, "last_heartbeat": heartbeat})
 
 
 @pytest.fixture(autouse=True)
 def _root() -> Iterator[None]:
-    """Leave the root logger as it was: commands configure it."""
+    """Restore the root logger, because commands configure it."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     yield
@@ -76,7 +76,7 @@ def _root() -> Iterator[None]:
 def _served(
     server_settings: Settings, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Stores, FastAPI, httpx.Client]]:
-    """One app for the session: starting and stopping it takes longer than most tests."""
+    """App of the session; starting and stopping it takes longer than most tests."""
     stores = Stores.connect(replace(server_settings, data_dir=str(tmp_path_factory.mktemp("data"))))
     app = create_app(stores)
     with serving(app) as client:
@@ -106,7 +106,7 @@ def client(stores: Stores, _served: tuple[Stores, FastAPI, httpx.Client]) -> htt
 
 @pytest.fixture(scope="session")
 def _guarded(_served: tuple[Stores, FastAPI, httpx.Client]) -> Iterator[tuple[FastAPI, httpx.Client]]:
-    """An app on the same data that asks for keys, one for the session."""
+    """App of the session on the same data that requires keys."""
     connected = Stores.connect(replace(_served[0].settings, auth="required"))
     app = create_app(connected)
     with serving(app) as client:
@@ -116,7 +116,7 @@ def _guarded(_served: tuple[Stores, FastAPI, httpx.Client]) -> Iterator[tuple[Fa
 
 @pytest.fixture
 def guarded(stores: Stores, _guarded: tuple[FastAPI, httpx.Client]) -> httpx.Client:
-    """A client of an app that asks for keys."""
+    """A client of an app that requires keys."""
     _guarded[0].state.answer_cache.clear()
     return _guarded[1]
 
@@ -129,7 +129,7 @@ def app(stores: Stores, _served: tuple[Stores, FastAPI, httpx.Client]) -> FastAP
 
 @pytest.fixture
 def drawn(stores: Stores) -> str:
-    """The path of a posterior with draws 0 to 3 in the cache, as a worker leaves it."""
+    """The path of a posterior with draws 0 to 3 in the cache, as from a worker."""
     X = manifolds.make("s_curve", 150, seed=1).X
     posterior = glle_engine.fit(X)
     dataset, _ = stores.datasets.add(Table(values=X, source={"kind": "test"}))

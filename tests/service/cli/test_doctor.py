@@ -16,7 +16,7 @@ import pytest
 
 from service.app import create_app
 from service.cli import doctor, main
-from tests.service.conftest import beating, serving
+from tests.service.conftest import register_worker, serving
 from worker.base.versions import queue_name
 from worker.operations import doctor as inside
 from worker.operations.embedded_redis import Server
@@ -54,7 +54,7 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def test_a_good_deployment_is_all_ok(stores: Stores) -> None:
     """Servers as they should be, a live worker, space: nothing to say, and the command ends with 0."""
-    beating(stores)
+    register_worker(stores)
     checks = found(inside.deployment(stores.settings))
     bad = {name: check.detail for name, check in checks.items() if check.state != "ok" and name != "disk space"}
     assert bad == {}
@@ -112,8 +112,8 @@ def test_servers_that_are_not_named(settings: Settings) -> None:
 def test_workers_that_do_not_match_are_reported(stores: Stores) -> None:
     """Another engine version, threads that are not pinned, a queue that waits; and no worker at all."""
     assert found(inside.deployment(stores.settings))[f"workers of {QUEUE}"].state == "problem"
-    beating(stores)
-    beating(stores, "old", engine="0.0.1", threads="")
+    register_worker(stores)
+    register_worker(stores, "old", engine="0.0.1", threads="")
     stores.client.rpush(f"rq:queue:{QUEUE}", "waits")
     since = datetime.now(UTC) - timedelta(minutes=5)
     stores.client.hset("rq:job:waits", "enqueued_at", since.isoformat())
@@ -190,7 +190,7 @@ def test_report_as_text_and_as_json(
     stores: Stores, broken: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A line a check, remedies below, a summary; or an object. A problem makes it end with 1, a misspelling not."""
-    beating(stores)
+    register_worker(stores)
     for name, value in replace(stores.settings, port=0).to_env().items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("GLLE_WORKER", "3")

@@ -1,4 +1,4 @@
-"""Arrays on the way out."""
+"""Arrays in responses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def stacked(whole: np.ndarray[Any, Any], axes: int, dtype: str = "float64") -> S
 @pytest.mark.parametrize("axes", [0, 1, 2])
 @pytest.mark.parametrize("shape", [(2, 3, 7, 2), (1, 1, 1, 1), (2, 1, 5, 3), (3, 2, 0, 2)])
 def test_every_representation_is_the_array(axes: int, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    """npy, npz and JSON of a stack are those of the whole array, in however small pieces."""
+    """npy, npz and JSON of a stack equal those of the array, for any size of pieces."""
     monkeypatch.setattr(arrays, "_PIECE_BYTES", 40)
     monkeypatch.setattr(arrays, "_JSON_VALUES", 5)
     whole = np.random.default_rng(0).normal(size=shape[-axes - 2 :])
@@ -42,7 +42,7 @@ def test_every_representation_is_the_array(axes: int, shape: tuple[int, ...], mo
 
 
 def test_float32_is_rounded_once() -> None:
-    """float32 of a float64 array is its nearest float32; integers stay what they are."""
+    """float32 of float64 is the nearest one; integers stay."""
     values = np.array([[0.1, 1 / 3]])
     stack = Stack.of(values, "float32")
     assert b"".join(stack.pieces()) == values.astype(np.float32).tobytes()
@@ -51,7 +51,7 @@ def test_float32_is_rounded_once() -> None:
 
 
 def test_text_labels_travel_without_pickle() -> None:
-    """An array of strings is written so that it loads with pickles forbidden."""
+    """An array of strings loads without pickle."""
     labels = np.array(["ü", "bb"])
     packed = b"".join(arrays._npz({"labels": Stack.of(labels)}))
     with np.load(io.BytesIO(packed), allow_pickle=False) as loaded:
@@ -59,13 +59,13 @@ def test_text_labels_travel_without_pickle() -> None:
 
 
 def test_json_of_nan_is_an_error_never_null() -> None:
-    """A value that is not finite breaks the answer off."""
+    """A non-finite value aborts the response."""
     with pytest.raises(ValueError, match="JSON compliant"):
         "".join(Stack.of(np.array([[np.nan]])).json())
 
 
 def test_float32_overflow_is_refused() -> None:
-    """A value that float32 cannot hold is a problem, not an infinity."""
+    """A value beyond float32 is a problem, not an infinity."""
     check_float32(np.array([[3e38]]))
     with pytest.raises(ProblemError, match="float32"):
         check_float32(np.array([[0.0], [1e39]]))
@@ -85,13 +85,13 @@ def test_float32_overflow_is_refused() -> None:
     ],
 )
 def test_negotiation(accept: str | None, expected: str) -> None:
-    """The best accepted type wins; the first offered when it is free."""
+    """The best accepted type wins; the first offered type breaks ties."""
     assert negotiate(request(accept), (JSON, NPY, NPZ)) == expected
 
 
 @pytest.mark.parametrize("accept", ["text/html", "application/json;q=0", "", "image/*"])
 def test_nothing_acceptable_is_406_with_the_list(accept: str) -> None:
-    """What is offered is told."""
+    """The problem lists the offered types."""
     with pytest.raises(ProblemError) as caught:
         negotiate(request(accept), (JSON, NPY))
     assert caught.value.problem.status == 406

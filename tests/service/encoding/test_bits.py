@@ -1,4 +1,4 @@
-"""An ETag stands for one content, whatever made it; an answer never has parts of two."""
+"""An ETag identifies one content; a response never mixes two."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from service.encoding.aborted import ResponseAbortedError
 from service.encoding.selection import Selection
 from service.responses.draws import _DrawReader
 from tests.conftest import evict, until
-from tests.service.conftest import beating, serving
+from tests.service.conftest import register_worker, serving
 from worker.base.numerics import numbers_of
 from worker.base.versions import queue_name
 from worker.execution.draws import store_draws
@@ -51,12 +51,12 @@ def as_it_is(draw: Draw) -> Draw:
 
 
 def with_other_eigenvalues(draw: Draw) -> Draw:
-    """Return a draw that differs in the last bit of its eigenvalues alone."""
+    """Return a draw that differs in the last bit of its eigenvalues only."""
     return replace(draw, eigenvalues=np.nextafter(draw.eigenvalues, 1))
 
 
 def with_other_diagnostics(draw: Draw) -> Draw:
-    """Return a draw that another solver made."""
+    """Return a draw of another solver."""
     return replace(draw, diagnostics={**draw.diagnostics, "solver": "lu-repinned"})
 
 
@@ -65,7 +65,7 @@ def with_other_diagnostics(draw: Draw) -> Draw:
 def test_an_etag_is_of_all_of_the_answer(
     client: httpx.Client, stores: Stores, app: Any, drawn: str, align: str, change: Callable[[Draw], Draw]
 ) -> None:
-    """The same embedding with other eigenvalues or diagnostics is another JSON, so it has another tag."""
+    """Equal embeddings with other eigenvalues or diagnostics have another JSON and another ETag."""
     key = DrawKey(0, 9, 1.0, "posterior", align)
     found = []
     for made in (as_it_is, change, as_it_is):
@@ -83,7 +83,7 @@ def test_an_etag_is_of_all_of_the_answer(
 
 
 def test_two_api_processes_agree_on_every_tag(client: httpx.Client, stores: Stores, drawn: str) -> None:
-    """Nothing of a process is in a tag: an older answer is as good at the other, a 304 and a part included."""
+    """ETags are equal in all processes, for 304 and for ranges."""
     with_other = Stores.connect(stores.settings)
     try:
         with serving(create_app(with_other)) as other:
@@ -101,7 +101,7 @@ def test_two_api_processes_agree_on_every_tag(client: httpx.Client, stores: Stor
 def test_the_memory_of_an_api_process_follows_the_posterior(
     client: httpx.Client, stores: Stores, app: Any, drawn: str
 ) -> None:
-    """Deleted and fitted again with other bits, by way of other processes: what it answered before is forgotten."""
+    """After a deletion and a fit with other bits in other processes, cached responses are dropped."""
     id_ = drawn.rpartition("/")[2]
     before = client.get(f"{drawn}/draws/1", headers=NPY).raise_for_status()
     record = stores.posteriors.fetch(id_)
@@ -123,7 +123,7 @@ def test_the_memory_of_an_api_process_follows_the_posterior(
 
 
 def put(stores: Stores, draws: np.ndarray[Any, Any], prefix: str) -> None:
-    """Have all draws of the job in the cache, their digests beginning so."""
+    """Cache all draws of the job; their digests start with `prefix`."""
     for position, embedding in enumerate(draws):
         arrays = {"embedding": embedding, "eigenvalues": np.zeros(2)}
         meta = {"index": position, "scale": 1.0, "diagnostics": {}, "sha256": f"{prefix}{position}"}
@@ -132,7 +132,7 @@ def put(stores: Stores, draws: np.ndarray[Any, Any], prefix: str) -> None:
 
 @pytest.fixture
 def job(stores: Stores) -> Job:
-    """A draws job that has succeeded, its result in the cache."""
+    """A draws job that has succeeded, with its cached result."""
     made, _ = stores.jobs.create(kind="draws", claim="c", posterior="post_1", spec=SPEC.to_dict(), total=SPEC.total)
     stores.jobs.start(made.id)
     stores.jobs.succeed(made.id)
@@ -140,8 +140,8 @@ def job(stores: Stores) -> Job:
     return stores.jobs.fetch(made.id)
 
 
-def reopened(stores: Stores, job: Job, draws: np.ndarray[Any, Any], prefix: str) -> threading.Thread:
-    """Make the evicted result again as soon as somebody needs it, as a worker does."""
+def made_again(stores: Stores, job: Job, draws: np.ndarray[Any, Any], prefix: str) -> threading.Thread:
+    """Compute the evicted result again as soon as it is needed, as a worker does."""
 
     def make() -> None:
         until(lambda: stores.jobs.fetch(job.id).round > 0)
@@ -159,7 +159,7 @@ def reopened(stores: Stores, job: Job, draws: np.ndarray[Any, Any], prefix: str)
 def test_a_download_whose_rest_has_other_bits_is_broken_off(
     client: httpx.Client, stores: Stores, job: Job, media: str, asked: dict[str, str]
 ) -> None:
-    """The client sees an error, never a whole answer; asked again, it gets the new content whole, by another tag."""
+    """The client sees an error; the next request gets the new content with another ETag."""
     path, headers = f"/v1/jobs/{job.id}/result", {"accept": media, "accept-encoding": "identity", **asked}
     got = b""
     with client.stream("GET", path, headers=headers) as answer:
@@ -180,7 +180,7 @@ def test_a_download_whose_rest_has_other_bits_is_broken_off(
 
 
 def test_a_download_whose_rest_has_the_same_bits_goes_on(client: httpx.Client, stores: Stores, job: Job) -> None:
-    """Evicted and made again as it was."""
+    """Evicted and computed again with the same bits."""
     with client.stream("GET", f"/v1/jobs/{job.id}/result", headers=NPY) as answer:
         pieces = answer.iter_raw(2**16)
         got = next(pieces)
@@ -193,7 +193,7 @@ def test_a_download_whose_rest_has_the_same_bits_goes_on(client: httpx.Client, s
 
 @pytest.mark.parametrize("start", [0, 3])
 def test_each_draw_is_compared_with_what_was_announced(stores: Stores, job: Job, start: int) -> None:
-    """From the beginning or from a part on, one draw of other bits is enough."""
+    """From the start or from a range, one draw with other bits aborts."""
     assert job.status == "succeeded"
     keys = [SPEC.key(position) for position in range(8)]
     result = _DrawReader(stores.cache, "post_1", keys, Selection.of(None, 3000, "points"), 2, lambda: None)
@@ -208,8 +208,8 @@ def test_each_draw_is_compared_with_what_was_announced(stores: Stores, job: Job,
 
 
 def of_a_kind(stores: Stores, numbers: str, name: str) -> None:
-    """Enter a live worker of a numerics kind."""
-    beating(stores, name)
+    """Register a live worker of a numerics kind."""
+    register_worker(stores, name)
     if numbers != numbers_of(""):
         queue = queue_name(numbers)
         stores.client.smove(f"rq:workers:{queue_name()}", f"rq:workers:{queue}", f"rq:worker:{name}")
@@ -217,7 +217,7 @@ def of_a_kind(stores: Stores, numbers: str, name: str) -> None:
 
 
 def test_operators_see_that_workers_differ(client: httpx.Client, stores: Stores) -> None:
-    """Doctor says what to do, info and metrics count; a fleet of one kind, not the pinned one, is served."""
+    """Doctor has the remedy, info and metrics count; a uniform fleet of another kind is served."""
     assert client.get("/v1/info").json()["numerics"] == []
     of_a_kind(stores, OTHER, "odd")
     assert client.get("/readyz").status_code == 200
@@ -228,10 +228,10 @@ def test_operators_see_that_workers_differ(client: httpx.Client, stores: Stores)
         {"numbers": numbers_of(""), "pinned": True, "workers": 1},
         {"numbers": OTHER, "pinned": False, "workers": 1},
     ]
-    told = client.get("/metrics").text
-    assert f'glle_numerics_workers{{numbers="{OTHER}",pinned="no"}} 1.0' in told
-    assert f'glle_numerics_workers{{numbers="{numbers_of("")}",pinned="yes"}} 1.0' in told
-    assert "glle_workers 2.0" in told
+    text = client.get("/metrics").text
+    assert f'glle_numerics_workers{{numbers="{OTHER}",pinned="no"}} 1.0' in text
+    assert f'glle_numerics_workers{{numbers="{numbers_of("")}",pinned="yes"}} 1.0' in text
+    assert "glle_workers 2.0" in text
     checks = {check.name: check for check in inside.deployment(stores.settings)}
     assert checks["numerics kinds"].state == "problem"
     assert OTHER in checks["numerics kinds"].detail
@@ -240,7 +240,7 @@ def test_operators_see_that_workers_differ(client: httpx.Client, stores: Stores)
 
 
 def test_a_fit_is_of_a_live_kind_and_its_work_stays_there(client: httpx.Client, stores: Stores, drawn: str) -> None:
-    """Only another kind lives: a fit has an id of that kind; what is asked of a pinned posterior waits for its kind."""
+    """With workers of another kind only, a fit has that kind's id, and a pinned posterior waits."""
     dataset = stores.posteriors.fetch(drawn.rpartition("/")[2]).dataset
     asked = {"dataset": dataset, "n_neighbors": 9}
     pinned = client.post("/v1/posteriors", json=asked).json()
@@ -273,7 +273,7 @@ def test_a_fit_is_of_a_live_kind_and_its_work_stays_there(client: httpx.Client, 
 def test_arrays_that_come_meanwhile_have_their_tag(
     client: httpx.Client, drawn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Evicted when their digest was looked up, and there when they are read."""
+    """Evicted during the lookup of the digest, cached again for the read."""
     path = f"{drawn}/arrays?name=embedding"
     before = client.get(path, headers=NPY).raise_for_status()
     monkeypatch.setattr(PosteriorStore, "entry_sha256", lambda *_: None)

@@ -1,4 +1,4 @@
-"""Tables on the way out, CSV and Arrow, and slices of points and draws."""
+"""Tables in responses, CSV and Arrow, and slices of points and draws."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ X = np.random.default_rng(3).normal(size=(7, 3)) * 10.0 ** np.array([-150, 0, 15
 
 
 def get(client: httpx.Client, path: str, media: str) -> httpx.Response:
-    """Return an answer of this media type."""
+    """Return a response of this media type."""
     answer = client.get(path, headers={"accept": media})
     assert answer.status_code == 200, answer.text
     assert answer.headers["content-type"].partition(";")[0] == media
@@ -38,12 +38,12 @@ def get(client: httpx.Client, path: str, media: str) -> httpx.Response:
 
 
 def rows(answer: httpx.Response) -> list[dict[str, str]]:
-    """Return the rows of a CSV answer."""
+    """Return the rows of a CSV response."""
     return list(csv.DictReader(io.StringIO(answer.text, newline="")))
 
 
 def arrow_of(answer: httpx.Response) -> Any:
-    """Return the table of an Arrow answer."""
+    """Return the table of an Arrow response."""
     return pa.ipc.open_stream(answer.content).read_all()
 
 
@@ -55,8 +55,8 @@ def npy_of(client: httpx.Client, path: str) -> np.ndarray[Any, Any]:
 
 @pytest.fixture
 def result(client: httpx.Client, stores: Stores, drawn: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The path of the result of a job of 4 draws at 2 scales."""
-    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
+    """The path of the result of a job with 4 draws at 2 scales."""
+    monkeypatch.setattr(tasks, "stores", lambda: stores)
     answer = client.post(f"{drawn}/draws", json={"count": 4, "scales": [1, 2]})
     job = stores.jobs.fetch(answer.json()["id"])
     for shard in range(DrawsSpec.from_dict(job.spec).shards):
@@ -66,7 +66,7 @@ def result(client: httpx.Client, stores: Stores, drawn: str, monkeypatch: pytest
 
 @pytest.mark.parametrize("dtype", [None, "float32"])
 def test_blocks_do_not_show(dtype: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A table in small blocks is the table."""
+    """The blocks of a table join to the table."""
     monkeypatch.setattr(tables, "_CSV_VALUES", 6)
     monkeypatch.setattr(tables, "_ARROW_VALUES", 8)
     values = np.random.default_rng(0).normal(size=(7, 3))
@@ -81,7 +81,7 @@ def test_blocks_do_not_show(dtype: str | None, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_csv_of_a_data_set_is_the_same_data_set(client: httpx.Client) -> None:
-    """What is sent as CSV, label and all, is by its content the data set it came from."""
+    """A data set exported as CSV with its label has the same content."""
     body = 'x,"y, z",label\n' + "".join(f"{float(a)!r},{float(b)!r},k{i % 2}\n" for i, (a, b, _) in enumerate(X))
     headers = {"content-type": "text/csv"}
     first = client.post("/v1/datasets?label=label", content=body, headers=headers).json()
@@ -92,7 +92,7 @@ def test_csv_of_a_data_set_is_the_same_data_set(client: httpx.Client) -> None:
 
 
 def test_columns_beside_get_names_that_are_free(client: httpx.Client) -> None:
-    """A feature may be called label, too; no column takes the place of another."""
+    """A feature may be called label without a clash."""
     body = "label,label_,kind,c\n1.5,2,a,7\n3,4,b,8\n"
     made = client.post("/v1/datasets?label=kind&color=c", content=body, headers={"content-type": "text/csv"}).json()
     lines = get(client, made["links"]["data"], CSV).text.splitlines()
@@ -100,7 +100,7 @@ def test_columns_beside_get_names_that_are_free(client: httpx.Client) -> None:
 
 
 def test_dtype_is_of_the_values_alone(client: httpx.Client) -> None:
-    """Labels and colours that are numbers keep every bit beside float32 values."""
+    """Numeric labels and colors keep every bit beside float32 values."""
     body = {"data": [[1.5], [2.5]], "labels": [16777217, 1], "color": [0.1, 0.2]}
     path = client.post("/v1/datasets", json=body).json()["links"]["data"] + "?dtype=float32"
     table = arrow_of(get(client, path, ARROW))
@@ -109,7 +109,7 @@ def test_dtype_is_of_the_values_alone(client: httpx.Client) -> None:
 
 
 def test_arrow_of_a_data_set_is_its_values(client: httpx.Client) -> None:
-    """Columns x1 to xd where there are no names; float32 on request."""
+    """Columns are x1 to xd without names; float32 on request."""
     path = f"/v1/datasets/{upload(client, X)}/data"
     table = arrow_of(get(client, path, ARROW))
     assert table.column_names == ["x1", "x2", "x3"]
@@ -119,7 +119,7 @@ def test_arrow_of_a_data_set_is_its_values(client: httpx.Client) -> None:
 
 
 def test_one_draw_as_a_table(client: httpx.Client, drawn: str) -> None:
-    """A row a point, columns y1 to yp, the bits of npy."""
+    """A row per point, columns y1 to yp, with the bits of npy."""
     expected = npy_of(client, f"{drawn}/draws/1")
     told = rows(get(client, f"{drawn}/draws/1", CSV))
     np.testing.assert_array_equal([[float(row["y1"]), float(row["y2"])] for row in told], expected)
@@ -129,7 +129,7 @@ def test_one_draw_as_a_table(client: httpx.Client, drawn: str) -> None:
 
 @pytest.mark.parametrize("query", ["", "?points=3:6&draws=1:3", "?points=-1,0&draws=2"])
 def test_draws_of_a_job_as_a_table(client: httpx.Client, result: str, query: str) -> None:
-    """A row for each point of each draw, which says whose it is."""
+    """A row per point of each draw, with the draw's index."""
     whole = npy_of(client, result)
     table = arrow_of(get(client, result + query, ARROW))
     assert table.column_names == ["draw", "scale", "point", "y1", "y2"]
@@ -142,7 +142,7 @@ def test_draws_of_a_job_as_a_table(client: httpx.Client, result: str, query: str
 
 
 def test_slices_of_a_job_in_every_form(client: httpx.Client, result: str) -> None:
-    """npy, npz and JSON have the chosen draws and points, and what belongs to the draws."""
+    """npy, npz and JSON have the selected draws and points."""
     whole = npy_of(client, result)
     query = "?points=10:-2&draws=3,1"
     expected = whole[:, [3, 1], 10:-2]
@@ -159,8 +159,8 @@ def test_slices_of_a_job_in_every_form(client: httpx.Client, result: str) -> Non
 def test_summary_and_generated_data_as_tables(
     client: httpx.Client, stores: Stores, drawn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A summary has a row a point; generated data a row for each point of each data set."""
-    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
+    """A summary has a row per point; generated data a row per point of each data set."""
+    monkeypatch.setattr(tasks, "stores", lambda: stores)
     job = client.get(f"{drawn}/summary?count=4&wait=0").json()
     tasks.analyse(job["id"], 0)
     path = f"{drawn}/summary?count=4&points=20:23"
@@ -182,7 +182,7 @@ def test_summary_and_generated_data_as_tables(
 
 
 def test_a_slice_of_a_data_set_takes_what_is_beside(client: httpx.Client) -> None:
-    """Labels and coordinates are those of the chosen points."""
+    """Labels and coordinates belong to the selected points."""
     made = client.post("/v1/datasets/synthetic", json={"name": "s_curve", "n": 30}).json()["links"]["data"]
     whole, part = get(client, made, JSON).json(), get(client, made + "?points=4:7", JSON).json()
     assert (part["shape"], part["data"]) == ([3, 3], whole["data"][4:7])
@@ -201,7 +201,7 @@ def test_a_slice_of_a_data_set_takes_what_is_beside(client: httpx.Client) -> Non
     ],
 )
 def test_slices_are_those_of_python(text: str | None, expected: Any) -> None:
-    """Half open, negative from the end, lists in their order; the whole has no tag."""
+    """Half open, negative from the end, lists in order; the whole axis has no tag."""
     chosen = Selection.of(text, 5, "points")
     assert list(chosen.positions) == list(expected)
     values = np.arange(20).reshape(2, 5, 2)
@@ -218,7 +218,7 @@ def test_slices_are_those_of_python(text: str | None, expected: Any) -> None:
     ],
 )  # fmt: skip
 def test_slices_out_of_range_are_refused(text: str, code: str) -> None:
-    """Nothing is clipped: the range that is allowed is told."""
+    """The problem has the allowed range."""
     with pytest.raises(ProblemError) as caught:
         Selection.of(text, 5, "points")
     assert (caught.value.problem.code, caught.value.problem.status) == (code, 422)
@@ -227,14 +227,14 @@ def test_slices_out_of_range_are_refused(text: str, code: str) -> None:
 
 
 def test_slices_where_there_is_nothing_to_slice(client: httpx.Client, result: str, drawn: str) -> None:
-    """Out of range, and a slice of an axis that a result has not, are refused over HTTP, too."""
+    """A slice out of range, or of a missing axis, is refused over HTTP, too."""
     for path in (f"{result}?points=0:151", f"{result}?draws=4", f"{drawn}/draws/0?points=150"):
         answer = client.get(path)
         assert (answer.status_code, answer.json()["type"]) == (422, "urn:glle:problem:slice-out-of-range")
 
 
 def test_arrow_without_pyarrow_is_406_with_the_remedy(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is not offered, and who wants nothing else is told what to install; CSV needs nothing."""
+    """Arrow is not offered, and 406 names the extra; CSV works."""
     monkeypatch.setattr("service.encoding.arrays.has_arrow", lambda: False)
     path = f"/v1/datasets/{upload(client, X)}/data"
     answer = client.get(path, headers={"accept": ARROW})

@@ -1,4 +1,4 @@
-"""Who is let in, and what each key may do."""
+"""Access policy: authentication of requests and the scope of each key."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from service.cli import main
 from service.middleware.access_policy import METRICS, OPEN_PATHS, AccessPolicy, is_loopback
 from service.schemas.problems import MEDIA_TYPE
-from tests.service.keyed import bearer, served
+from tests.service.tenants import bearer, served
 from worker.base.settings import Settings, SettingsError
 from worker.tenancy import api_keys
 
@@ -27,15 +27,16 @@ OPERATIONS = [(method, path) for path, methods in CONTRACT["paths"].items() for 
 
 
 def filled(path: str) -> str:
-    """Return a path with something in place of its parameters."""
+    """Return a path with its parameters filled in."""
     return path.replace("{id}", "x").replace("{index}", "0")
 
 
 def test_every_route_but_the_open_ones_asks_for_a_key(guarded: httpx.Client) -> None:
-    """401 of the one shape with WWW-Authenticate, whatever the method and also where there is no route."""
-    asked = [(method, path) for method, path in OPERATIONS if path not in OPEN_PATHS]
-    assert len(asked) > 20
-    for method, path in [*asked, ("get", "/nowhere"), ("put", "/v1/datasets"), ("get", "/docs/"), ("head", "/v1/info")]:
+    """401 with WWW-Authenticate and problem+json, for every method and unknown routes."""
+    operations = [(method, path) for method, path in OPERATIONS if path not in OPEN_PATHS]
+    assert len(operations) > 20
+    unknown = [("get", "/nowhere"), ("put", "/v1/datasets"), ("get", "/docs/"), ("head", "/v1/info")]
+    for method, path in [*operations, *unknown]:
         answer = guarded.request(method, filled(path))
         assert answer.status_code == 401, (method, path)
         assert answer.headers["www-authenticate"] == 'Bearer realm="glle"'
@@ -44,13 +45,13 @@ def test_every_route_but_the_open_ones_asks_for_a_key(guarded: httpx.Client) -> 
 
 
 def test_probes_and_the_documentation_are_open(guarded: httpx.Client) -> None:
-    """They tell nothing of anyone's data; /readyz is 503 for want of workers, not for want of a key."""
-    found = {path: guarded.get(path).status_code for path in OPEN_PATHS}
-    assert found == {"/": 200, "/docs": 200, "/openapi.json": 200, "/livez": 200, "/readyz": 503}
+    """Open paths reveal no data; /readyz is 503 for lack of workers, not of a key."""
+    statuses = {path: guarded.get(path).status_code for path in OPEN_PATHS}
+    assert statuses == {"/": 200, "/docs": 200, "/openapi.json": 200, "/livez": 200, "/readyz": 503}
 
 
 def test_a_bad_key_is_told_from_none(guarded: httpx.Client, stores: Stores) -> None:
-    """The challenge says that the token is invalid; another scheme counts as none."""
+    """The challenge reports an invalid token; another scheme counts as a missing key."""
     good = bearer(stores, "alice")["Authorization"]
     for wrong in (good[:-1], "Bearer x", "Bearer glle_0_1", "bearer ü"):
         answer = guarded.get("/v1/info", headers={b"Authorization": wrong.encode("latin-1")})
@@ -63,7 +64,7 @@ def test_a_bad_key_is_told_from_none(guarded: httpx.Client, stores: Stores) -> N
 
 @pytest.mark.parametrize("scope", api_keys.SCOPES)
 def test_a_key_may_what_its_scope_says(guarded: httpx.Client, stores: Stores, scope: Scope) -> None:
-    """Read is GET, write everything but; beyond it is 403 with the scope that is missing."""
+    """Read allows GET, write all other methods; a missing scope is 403."""
     headers = bearer(stores, "alice", scope)
     for method, path in OPERATIONS:
         if path in OPEN_PATHS | {METRICS}:
@@ -79,7 +80,7 @@ def test_a_key_may_what_its_scope_says(guarded: httpx.Client, stores: Stores, sc
 
 
 def test_metrics_are_the_administrators(stores: Stores, client: httpx.Client) -> None:
-    """They are of all tenants together; as long as no key was made, a client of the machine has them."""
+    """They cover all tenants; until a key exists, a client of this machine may read them."""
     assert client.get("/metrics").status_code == 200
     for settings in ({"published": "192.0.2.1"}, {"auth": "required"}, {}):
         with served(stores, **settings) as keyed:
@@ -103,22 +104,22 @@ def test_a_revoked_key_is_refused_by_an_api_that_knew_it(
 
 
 def test_on_loopback_the_first_key_shuts_the_door(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without one everybody is the default tenant; revoking it does not open the door again."""
+    """Without keys every request is the default tenant's; revoking the last key keeps authentication on."""
     monkeypatch.setattr(api_keys, "LOOK_SECONDS", 0.0)
     with served(stores) as client:
-        made = client.post("/v1/datasets/synthetic", json={"name": "s_curve", "n": 20}).json()["id"]
+        id_ = client.post("/v1/datasets/synthetic", json={"name": "s_curve", "n": 20}).json()["id"]
         headers = bearer(stores, "default")
-        assert client.get(f"/v1/datasets/{made}").status_code == 401
-        assert client.get(f"/v1/datasets/{made}", headers=headers).json()["id"] == made
+        assert client.get(f"/v1/datasets/{id_}").status_code == 401
+        assert client.get(f"/v1/datasets/{id_}", headers=headers).json()["id"] == id_
         stores.keys.revoke(stores.keys.all()[0].id)
-        assert client.get(f"/v1/datasets/{made}").status_code == 401
+        assert client.get(f"/v1/datasets/{id_}").status_code == 401
 
 
 @pytest.mark.parametrize(
     "name", ["evil.example", "192.0.2.1:8000", "localhost.evil.example", "127.0.0.1.evil.example", "x@y"]
 )
 def test_without_keys_it_answers_to_this_machines_names_only(client: httpx.Client, stores: Stores, name: str) -> None:
-    """A web page cannot have its own name lead here, nor a proxy let everyone in; with a key any name will do."""
+    """Neither DNS rebinding nor a proxy gains access; with a key any name works."""
     answer = client.get("/v1/datasets", headers={"Host": name})
     assert (answer.status_code, answer.json()["type"]) == (403, "urn:glle:problem:foreign-host")
     assert answer.json()["details"] == {"host": name}
@@ -134,19 +135,19 @@ def test_without_keys_it_answers_to_this_machines_names_only(client: httpx.Clien
     ["127.0.0.1", "127.0.0.1:8000", "localhost:80", "LOCALHOST", "localhost.", "glle.localhost", "[::1]", "[::1]:8000"],
 )
 def test_this_machines_names_are_known_in_all_their_spellings(client: httpx.Client, name: str) -> None:
-    """With a port or without, of both protocols, and those that end in localhost."""
+    """With or without a port, for IPv4 and IPv6, and for subdomains of localhost."""
     assert client.get("/v1/datasets", headers={"Host": name}).status_code == 200
 
 
 def test_off_lets_everyone_in_though_there_are_keys(stores: Stores) -> None:
-    """That is what off is for, and why it is for loopback."""
+    """GLLE_AUTH=off ignores keys, which is why it needs loopback."""
     headers = bearer(stores, "alice")
     with served(stores, auth="off") as client:
         assert client.get("/v1/datasets").status_code == client.get("/v1/datasets", headers=headers).status_code == 200
 
 
 def test_keys_that_cannot_be_read_let_nobody_in(stores: Stores, tmp_path: Path) -> None:
-    """A broken file is 503, on loopback too; what is open stays open."""
+    """A broken file is 503, on loopback too; open paths stay open."""
     (tmp_path / "keys.json").write_text("{")
     with served(stores, data_dir=str(tmp_path)) as client:
         answer = client.get("/v1/info")
@@ -174,7 +175,7 @@ def test_keys_that_cannot_be_read_let_nobody_in(stores: Stores, tmp_path: Path) 
 def test_who_can_reach_it_decides_whether_a_key_is_needed(
     tmp_path: Path, auth: str, host: str, published: str, *, is_open: bool
 ) -> None:
-    """As long as no key was made, only what this machine alone reaches is open."""
+    """Until a key exists, only a service on loopback is open."""
     settings = Settings(auth=auth, host=host, published=published, data_dir=str(tmp_path))
     assert AccessPolicy.of(settings).is_open == is_open
 
@@ -183,7 +184,7 @@ def test_who_can_reach_it_decides_whether_a_key_is_needed(
 def test_it_does_not_start_open_to_other_machines(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, host: str, published: str
 ) -> None:
-    """GLLE_AUTH=off is refused there with the remedy, before anything listens."""
+    """GLLE_AUTH=off is refused with the remedy before anything listens."""
     with pytest.raises(SettingsError, match="glle keys create"):
         AccessPolicy.of(Settings(auth="off", host=host, published=published))
     for name, value in {"AUTH": "off", "PUBLISHED": published, "DATA_DIR": str(tmp_path / "data")}.items():
@@ -195,12 +196,12 @@ def test_it_does_not_start_open_to_other_machines(
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
 def test_loopback_is_known_in_all_its_spellings(host: str) -> None:
-    """Every 127 address, the one of IPv6, and the name."""
+    """Every 127 address, ::1, and the name."""
     assert is_loopback(host)
 
 
 def test_the_contract_tells_how_each_route_refuses() -> None:
-    """Guarded operations name the bearer scheme, 401, 403 and 429; the open ones need nothing."""
+    """Guarded operations document the bearer scheme, 401, 403 and 429; open ones need nothing."""
     assert CONTRACT["components"]["securitySchemes"]["bearer"]["scheme"] == "bearer"
     for method, path in OPERATIONS:
         operation = CONTRACT["paths"][path][method]

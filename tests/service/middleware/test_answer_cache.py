@@ -1,4 +1,4 @@
-"""Draws that the API gives from its own memory."""
+"""Draws served from the API's memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NPY = {"Accept": "application/x-npy"}
 
 
 def test_the_second_answer_is_the_first_without_the_cache(client: httpx.Client, stores: Stores, drawn: str) -> None:
-    """Same status, bytes and headers, though the array cache has lost the draw; other addresses are others."""
+    """A hit has the same status, bytes and headers after the array cache lost the draw."""
     for accept in ("application/x-npy", "application/json", "application/zip"):
         first = client.get(f"{drawn}/draws/1", headers={"Accept": accept}).raise_for_status()
         halved = client.get(f"{drawn}/draws/1?dtype=float32", headers={"Accept": accept}).raise_for_status()
@@ -50,7 +50,7 @@ def test_the_second_answer_is_the_first_without_the_cache(client: httpx.Client, 
 def test_while_nobody_can_tell_whether_it_exists_it_is_503(
     client: httpx.Client, app: FastAPI, drawn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The queue's Redis is away: the answer is a problem as everywhere, and the draw comes when it is back."""
+    """Without the queue's Redis the response is a 503 problem; the draw returns afterwards."""
     first = client.get(f"{drawn}/draws/1", headers=NPY).raise_for_status()
     app.state.answer_cache.invalidate()
 
@@ -66,18 +66,18 @@ def test_while_nobody_can_tell_whether_it_exists_it_is_503(
 
 
 def test_a_client_that_has_it_gets_304(client: httpx.Client, drawn: str) -> None:
-    """By the ETag, weak or among others, or a star; another ETag gets the bytes."""
+    """A strong or weak ETag, a list, and `*` are matched; another ETag gets the bytes."""
     first = client.get(f"{drawn}/draws/2", headers=NPY).raise_for_status()
     tag = first.headers["etag"]
-    for given in (tag, f"W/{tag}", f'"other", {tag}', "*"):
-        answer = client.get(f"{drawn}/draws/2", headers={**NPY, "If-None-Match": given})
+    for if_none_match in (tag, f"W/{tag}", f'"other", {tag}', "*"):
+        answer = client.get(f"{drawn}/draws/2", headers={**NPY, "If-None-Match": if_none_match})
         assert (answer.status_code, answer.content) == (304, b"")
         assert answer.headers["etag"] == tag
     assert client.get(f"{drawn}/draws/2", headers={**NPY, "If-None-Match": '"other"'}).content == first.content
 
 
 def test_a_deletion_is_seen_at_once(client: httpx.Client, drawn: str) -> None:
-    """What this process deleted it does not give any more."""
+    """A posterior deleted by this process is 404 at once."""
     for _ in range(2):
         client.get(f"{drawn}/draws/0", headers=NPY).raise_for_status()
     client.delete(drawn).raise_for_status()
@@ -85,7 +85,7 @@ def test_a_deletion_is_seen_at_once(client: httpx.Client, drawn: str) -> None:
 
 
 def test_a_deletion_elsewhere_is_seen_within_a_second(client: httpx.Client, stores: Stores, drawn: str) -> None:
-    """Another process may have deleted it: whether it exists is asked for each second."""
+    """A deletion by another process is noticed within a second."""
     client.get(f"{drawn}/draws/0", headers=NPY).raise_for_status()
     stores.posteriors.delete(stores.posteriors.fetch(drawn.rpartition("/")[2]))
     time.sleep(answer_cache.ALIVE_SECONDS + 0.05)
@@ -93,12 +93,12 @@ def test_a_deletion_elsewhere_is_seen_within_a_second(client: httpx.Client, stor
 
 
 def test_they_are_counted_by_their_route(client: httpx.Client, drawn: str) -> None:
-    """The metrics know them like every other answer, and how many came from memory."""
+    """Metrics count hits by route, and the hits in memory."""
     line = 'glle_http_requests_total{method="GET",route="/v1/posteriors/{id}/draws/{index}",status="200"}'
 
     def count() -> float:
-        found = [text for text in client.get("/metrics").text.splitlines() if text.startswith(line)]
-        return float(found[0].rpartition(" ")[2]) if found else 0.0
+        lines = [text for text in client.get("/metrics").text.splitlines() if text.startswith(line)]
+        return float(lines[0].rpartition(" ")[2]) if lines else 0.0
 
     before = count()
     for _ in range(3):
@@ -112,16 +112,16 @@ def test_they_are_counted_by_their_route(client: httpx.Client, drawn: str) -> No
 
 def scope_of(path: str) -> Scope:
     """Return the scope of a GET."""
-    asked = {"type": "http", "method": "GET", "path": path, "query_string": b"", "headers": []}
-    return {**asked, "glle.tenant": "default"}
+    scope = {"type": "http", "method": "GET", "path": path, "query_string": b"", "headers": []}
+    return {**scope, "glle.tenant": "default"}
 
 
 @pytest.mark.parametrize("most", [0, 2, 10])
 def test_the_budget_holds(most: int) -> None:
-    """The answers given last are kept, no more bytes than allowed, and what is larger not at all."""
-    one = AnswerCache(10**6, lambda _: "state")
-    one.keep(scope_of("/10"), "post_1", "state", Response(bytes(100)))
-    budget = most * one._bytes
+    """The most recent responses stay within the budget; a larger one is not cached."""
+    unlimited = AnswerCache(10**6, lambda _: "state")
+    unlimited.keep(scope_of("/10"), "post_1", "state", Response(bytes(100)))
+    budget = most * unlimited._bytes
     memory = AnswerCache(budget, lambda _: "state")
     for number in range(10, 30):
         memory.keep(scope_of(f"/{number}"), "post_1", "state", Response(bytes(100)))
@@ -136,10 +136,10 @@ def test_the_budget_holds(most: int) -> None:
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="resident memory is read from /proc")
 @pytest.mark.parametrize(("body", "query"), [(144, 0), (144, 12_000), (100_000, 20)])
 def test_the_budget_is_of_resident_memory(body: int, query: int) -> None:
-    """Within a tenth, however small the answers and long the queries; headers, keys and overhead count."""
-    command = [sys.executable, "-m", "tests.service.resident", str(body), str(query)]
-    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    full, churned = map(float, told.split())
+    """Resident memory is within a tenth of the budget for small bodies and long queries."""
+    command = [sys.executable, "-m", "tests.service.middleware.answer_cache_memory", str(body), str(query)]
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    full, churned = map(float, output.split())
     assert 0.8 < full < 1.1
     assert 0.8 < churned < 1.1
 
@@ -156,7 +156,7 @@ def test_the_budget_is_of_resident_memory(body: int, query: int) -> None:
 def test_one_request_in_other_words_is_one_answer(
     client: httpx.Client, app: FastAPI, drawn: str, query: str, same: str
 ) -> None:
-    """The order of parameters and their encoding make no other entry."""
+    """The order and encoding of parameters do not create another entry."""
     first = client.get(f"{drawn}/draws/1?{query}", headers=NPY).raise_for_status()
     entries, hits = len(app.state.answer_cache._answers), app.state.answer_cache.hits
     assert client.get(f"{drawn}/draws/1?{same}", headers=NPY).content == first.content
@@ -164,7 +164,7 @@ def test_one_request_in_other_words_is_one_answer(
 
 
 def test_a_query_that_is_too_long_is_414(client: httpx.Client, drawn: str) -> None:
-    """With the limit and the remedy; a list of as many positions as are allowed is none."""
+    """414 has the limit and the remedy; a list of the maximum length passes."""
     answer = client.get(f"{drawn}/draws/1?points=" + "1," * 20_000 + "1", headers=NPY)
     assert (answer.status_code, answer.json()["type"]) == (414, "urn:glle:problem:query-too-long")
     assert "a:b" in answer.json()["remedy"]

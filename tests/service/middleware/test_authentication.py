@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from service.middleware import authentication
 from service.middleware.authentication import NOT_FOUND_STEP_SECONDS, pad_not_found
-from tests.service.keyed import bearer, had_by
+from tests.service.tenants import bearer, resources_of
 
 if TYPE_CHECKING:
     import httpx
@@ -52,7 +52,7 @@ def test_every_404_to_a_key_is_held_back(
     guarded: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Unknown ids and those of another tenant, of every kind of resource."""
-    other, mine = had_by("bob", stores), bearer(stores, "alice")
+    other, mine = resources_of("bob", stores), bearer(stores, "alice")
     held: list[str] = []
 
     def counted(send: Any) -> Any:

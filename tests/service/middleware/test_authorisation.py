@@ -1,4 +1,4 @@
-"""Every route, every scope, one's own and another tenant's: the rule holds, and its page is of today."""
+"""Every route with every scope, for its owner and another tenant; the page is up to date."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from fastapi.routing import APIRoute
 
 from service.app import ROUTERS
 from tests.docs.authorisation import OPERATIONS, PAGE, outcome, page
-from tests.service.keyed import bearer, had_by
 from tests.service.submission.test_tenants import BODIES
+from tests.service.tenants import bearer, resources_of
 from worker.tenancy.api_keys import SCOPES
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ BAD = {"Authorization": "Bearer glle_0_1"}
 
 
 def seen(answer: httpx.Response, expected: str) -> str:
-    """Return an answer in the words of the rule; what is open or allowed is whatever is not refused for who asks."""
+    """Return the outcome of a response in the words of the rule."""
     if answer.status_code in {401, 403}:
         return str(answer.status_code)
     if answer.status_code == 404 and expected == "404":
@@ -30,8 +30,8 @@ def seen(answer: httpx.Response, expected: str) -> str:
 
 
 def test_every_route_keeps_the_rule(guarded: httpx.Client, stores: Stores) -> None:
-    """Without a key, with a bad one, and with each scope, the owner's and another tenant's."""
-    alice = had_by("alice", stores)
+    """Without a key, with a bad one, and with each scope, for the owner and another tenant."""
+    alice = resources_of("alice", stores)
     keys = {tenant: {scope: bearer(stores, tenant, scope) for scope in SCOPES} for tenant in ("bob", "alice")}
     callers: list[tuple[str | None, bool, dict[str, str]]] = [(None, True, {}), (None, True, BAD)]
     callers += [(scope, tenant == "alice", keys[tenant][scope]) for tenant in keys for scope in SCOPES]
@@ -48,7 +48,7 @@ def test_every_route_keeps_the_rule(guarded: httpx.Client, stores: Stores) -> No
 
 
 def test_no_route_is_outside_of_the_contract() -> None:
-    """What the matrix walks is everything that the app routes, but for the page and its files."""
+    """The matrix covers every route of the app except the page and its files."""
     routed = {
         (method, route.path)
         for room in ROUTERS
@@ -62,5 +62,5 @@ def test_no_route_is_outside_of_the_contract() -> None:
 
 
 def test_the_page_is_what_the_rule_says() -> None:
-    """Also after a route was added: `python -m tests.docs.authorisation` writes it."""
+    """`python -m tests.docs.authorisation` writes the page."""
     assert PAGE.read_text(encoding="utf-8") == page()

@@ -1,4 +1,4 @@
-"""Pages of other origins."""
+"""CORS."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def allowing(settings: Settings, origins: str) -> Iterator[httpx.Client]:
 
 
 def test_none_may_unless_they_are_named(client: httpx.Client) -> None:
-    """Without the setting no answer has a header of CORS, and a preflight is an unknown method."""
+    """Without the setting no response has a CORS header, and a preflight is 405."""
     assert not [name for name in client.get("/livez", headers={"origin": LAB}).headers if "access-control" in name]
     preflight = {"origin": LAB, "access-control-request-method": "POST"}
     assert client.options("/v1/datasets", headers=preflight).status_code == 405
 
 
 def test_named_origins_read_the_headers_that_matter(stores: Stores) -> None:
-    """Errors and 304 as well as answers; a page may read ETag, Location and the like; another origin nothing."""
+    """Errors and 304 have the headers, too; other origins get none."""
     with allowing(stores.settings, f"{LAB}, http://localhost:3000") as client:
         for path, status in (("/v1/info", 200), ("/nowhere", 404)):
             answer = client.get(path, headers={"origin": LAB})
@@ -47,16 +47,16 @@ def test_named_origins_read_the_headers_that_matter(stores: Stores) -> None:
             assert exposed >= {
                 "ETag", "Location", "Retry-After", "X-Request-Id", "Glle-Scale", "Server-Timing", "Content-Range",
             }  # fmt: skip
-        asked = {"access-control-request-method": "PATCH", "access-control-request-headers": "content-type"}
-        preflight = client.options("/v1/datasets/x", headers={"origin": LAB, **asked})
+        preflight_headers = {"access-control-request-method": "PATCH", "access-control-request-headers": "content-type"}
+        preflight = client.options("/v1/datasets/x", headers={"origin": LAB, **preflight_headers})
         assert (preflight.status_code, "PATCH" in preflight.headers["access-control-allow-methods"]) == (200, True)
         other = client.get("/v1/info", headers={"origin": "https://other.example.org"})
         assert "access-control-allow-origin" not in other.headers
-        assert client.options("/v1/datasets/x", headers={"origin": "null", **asked}).status_code == 400
+        assert client.options("/v1/datasets/x", headers={"origin": "null", **preflight_headers}).status_code == 400
 
 
 def test_a_star_is_everyone(stores: Stores) -> None:
-    """Any page may read, without cookies, of which there are none."""
+    """`*` allows every origin, without credentials."""
     with allowing(stores.settings, "*") as client:
         answer = client.get("/livez", headers={"origin": LAB})
         assert answer.headers["access-control-allow-origin"] == "*"
@@ -65,6 +65,6 @@ def test_a_star_is_everyone(stores: Stores) -> None:
 
 @pytest.mark.parametrize("origins", ["localhost:3000", "https://a.org/page", "https://*.a.org", f"{LAB},x"])
 def test_what_is_no_origin_is_refused_at_the_start(stores: Stores, origins: str) -> None:
-    """The message says what one looks like."""
+    """The message shows a valid origin."""
     with pytest.raises(SettingsError, match="Give scheme, host and port"):
         create_app(Stores.connect(replace(stores.settings, cors_origins=origins)))

@@ -1,4 +1,4 @@
-"""Errors that nobody expected: answers like all others, and a connection that goes on."""
+"""Unexpected errors: problem+json on a connection that stays open."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _bug(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_unexpected_error_tells_no_secrets(client: httpx.Client, caplog: pytest.LogCaptureFixture) -> None:
-    """A bug is a 500 of the one shape, without its message, logged once under the id that the answer has."""
+    """The 500 has no message of the exception; the log has it once, under the response's id."""
     answer = client.get("/v1/jobs", headers={"x-request-id": "abc"})
     assert (answer.status_code, answer.json()["type"]) == (500, "urn:glle:problem:internal-error")
     assert "password" not in answer.text
@@ -47,7 +47,7 @@ def test_unexpected_error_tells_no_secrets(client: httpx.Client, caplog: pytest.
 
 
 def test_the_connection_goes_on(client: httpx.Client) -> None:
-    """What is asked on it afterwards is answered: nobody had said that it would be closed."""
+    """Later requests on the same connection succeed."""
     connection = http.client.HTTPConnection(client.base_url.host, client.base_url.port or 80, timeout=10)
     for path, status in [("/v1/jobs", 500), ("/livez", 200), ("/v1/jobs", 500), ("/livez", 200)]:
         connection.request("GET", path)
@@ -59,7 +59,7 @@ def test_the_connection_goes_on(client: httpx.Client) -> None:
 
 
 def test_pages_of_other_origins_read_it(stores: Stores) -> None:
-    """A page that is allowed to ask is told what went wrong, too."""
+    """A page of an allowed origin can read the problem."""
     allowing = Stores.connect(replace(stores.settings, cors_origins=LAB))
     with serving(create_app(allowing)) as client:
         answer = client.get("/v1/jobs", headers={"origin": LAB})
@@ -68,7 +68,7 @@ def test_pages_of_other_origins_read_it(stores: Stores) -> None:
 
 
 def test_an_answer_that_has_begun_is_broken_off() -> None:
-    """Nothing follows what was sent, and the server is told: the client sees that the rest is missing."""
+    """The error reaches the server, so that the client sees an incomplete response."""
 
     async def half(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -93,7 +93,7 @@ def test_an_answer_that_has_begun_is_broken_off() -> None:
 def test_a_client_that_hangs_up_in_an_upload_is_no_error(
     app: FastAPI, client: httpx.Client, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is counted as the client's doing, nothing is logged as a bug, and no file is left."""
+    """It counts as 499, logs no error, and leaves no file."""
     monkeypatch.setattr(app.state.metrics, "_due", math.inf)  # else a flush could take the count
     counted: list[tuple[str, str, int]] = []
 

@@ -1,4 +1,4 @@
-"""The craft of HTTP: ETags, Range, HEAD, compression, the same for every array."""
+"""HTTP for all arrays: ETags, ranges, HEAD and compression."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ PLAIN = {"accept": NPY}
 
 @pytest.fixture
 def paths(client: httpx.Client, stores: Stores, drawn: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """The paths of four arrays: a data set, a draw, a posterior's array, the result of a draws job."""
-    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
+    """Paths of four arrays: a data set, a draw, a posterior's array, the result of a draws job."""
+    monkeypatch.setattr(tasks, "stores", lambda: stores)
     job = stores.jobs.fetch(client.post(f"{drawn}/draws", json={"count": 4}).json()["id"])
     for shard in range(DrawsSpec.from_dict(job.spec).shards):
         tasks.draw(job.id, job.round, shard)
@@ -56,7 +56,7 @@ ARRAYS = pytest.mark.parametrize("which", ["data set", "draw", "array", "result"
 @ARRAYS
 @pytest.mark.parametrize("given", ["bytes=0-0", "bytes=3-1200", "bytes=128-", "bytes=-17", "bytes=100-99999999"])
 def test_a_range_is_that_part_of_the_whole(client: httpx.Client, paths: dict[str, str], which: str, given: str) -> None:
-    """206, with Content-Range and length, first and when the API has it in memory."""
+    """206 with Content-Range and length, from the store and from memory."""
     for _ in range(2):
         part = client.get(paths[which], headers={**PLAIN, "range": given})
         whole = client.get(paths[which], headers=PLAIN)
@@ -73,7 +73,7 @@ def test_a_range_is_that_part_of_the_whole(client: httpx.Client, paths: dict[str
 
 @ARRAYS
 def test_a_range_behind_the_end_is_416_with_the_size(client: httpx.Client, paths: dict[str, str], which: str) -> None:
-    """The problem says how many bytes there are."""
+    """The problem has the size."""
     for _ in range(2):
         size = len(client.get(paths[which], headers=PLAIN).content)
         answer = client.get(paths[which], headers={**PLAIN, "range": f"bytes={size}-"})
@@ -83,7 +83,7 @@ def test_a_range_behind_the_end_is_416_with_the_size(client: httpx.Client, paths
 
 @ARRAYS
 def test_a_range_of_another_version_is_the_whole(client: httpx.Client, paths: dict[str, str], which: str) -> None:
-    """If-Range with this ETag gives the part; with another, a weak one or a date, the whole. So do odd ranges."""
+    """If-Range with this ETag gets the range; another, a weak one or a date gets the whole, like malformed ranges."""
     whole = client.get(paths[which], headers=PLAIN)
     part = {**PLAIN, "range": "bytes=0-9"}
     tag = whole.headers["etag"]
@@ -96,21 +96,21 @@ def test_a_range_of_another_version_is_the_whole(client: httpx.Client, paths: di
 
 
 def test_only_npy_answers_ranges(client: httpx.Client, paths: dict[str, str]) -> None:
-    """JSON, whose bytes are not known beforehand, is sent whole and offers no ranges."""
+    """JSON has no known length, so it offers no ranges."""
     answer = client.get(paths["draw"], headers={"range": "bytes=0-1", "accept": "application/json"})
     assert (answer.status_code, "accept-ranges" in answer.headers) == (200, False)
 
 
 @pytest.mark.parametrize("shape", [(4, 3, 2), (5, 7), (9,)])
 def test_a_window_is_those_bytes(shape: tuple[int, ...]) -> None:
-    """Every window of a stack's values is that part of its bytes, and matrices before it are not asked for."""
+    """Every window is that part of the bytes, and earlier matrices are not read."""
     whole = np.random.default_rng(0).normal(size=shape)
     matrices = list(whole) if len(shape) == 3 else [whole]
     lead = shape[:1] if len(shape) == 3 else ()
-    asked: list[int] = []
+    numbers: list[int] = []
 
     def later(number: int) -> list[np.ndarray[Any, Any]]:
-        asked.append(number)
+        numbers.append(number)
         return matrices[number:]
 
     stack = Stack(lead, shape[len(lead) :], np.dtype("float64"), matrices, later)
@@ -118,13 +118,13 @@ def test_a_window_is_those_bytes(shape: tuple[int, ...]) -> None:
     for start in range(0, len(raw), 5):
         for stop in (start, start + 1, start + 60, len(raw)):
             assert b"".join(stack.window(start, min(stop, len(raw)))) == raw[start:stop]
-    assert (max(asked) > 0) == (len(shape) == 3)
+    assert (max(numbers) > 0) == (len(shape) == 3)
 
 
 @ARRAYS
 @pytest.mark.parametrize("media", [NPY, "application/json"])
 def test_who_has_it_gets_304(client: httpx.Client, paths: dict[str, str], which: str, media: str) -> None:
-    """The ETag is strong, that of the representation and slice, and is honoured compressed or not."""
+    """The ETag identifies representation and slice, and matches compressed or not."""
     tags = set()
     for encoding in ("gzip", "identity"):
         headers = {"accept": media, "accept-encoding": encoding}
@@ -146,30 +146,30 @@ def test_who_has_it_gets_304(client: httpx.Client, paths: dict[str, str], which:
 @pytest.mark.parametrize("media", ["application/x-npy", "application/json", "application/zip", "text/csv"])
 @ARRAYS
 def test_head_is_get_without_the_body(client: httpx.Client, paths: dict[str, str], which: str, media: str) -> None:
-    """Status and headers are those of the GET, Range and all."""
+    """Status and headers equal those of GET, with ranges."""
     if which == "array" and media in {"application/zip", "text/csv"}:
         media = "application/x-npy"
     for more in ({}, {"range": "bytes=1-9"}, {"accept-encoding": "identity"}):
         headers = {"accept": media, **more}
-        got, told = client.get(paths[which], headers=headers), client.head(paths[which], headers=headers)
-        assert (told.status_code, told.content) == (got.status_code, b"")
+        get, head = client.get(paths[which], headers=headers), client.head(paths[which], headers=headers)
+        assert (head.status_code, head.content) == (get.status_code, b"")
         changing = {"x-request-id", "server-timing", "date", "transfer-encoding"}
-        assert {name: value for name, value in told.headers.items() if name not in changing} == {
-            name: value for name, value in got.headers.items() if name not in changing
+        assert {name: value for name, value in head.headers.items() if name not in changing} == {
+            name: value for name, value in get.headers.items() if name not in changing
         }
 
 
 def test_head_of_every_kind_of_route(client: httpx.Client, drawn: str) -> None:
-    """Also of errors, pages and lists; it is counted as HEAD of its route."""
+    """Errors, pages and lists, too; metrics count HEAD of the route."""
     for path in ("/livez", "/v1/info", "/v1/datasets", drawn, "/docs", "/nowhere", "/v1/jobs/none", "/metrics"):
-        got, told = client.get(path), client.head(path)
-        assert (told.status_code, told.content) == (got.status_code, b"")
-        assert told.headers["content-type"] == got.headers["content-type"]
+        get, head = client.get(path), client.head(path)
+        assert (head.status_code, head.content) == (get.status_code, b"")
+        assert head.headers["content-type"] == get.headers["content-type"]
     assert 'method="HEAD",route="/v1/info",status="200"' in client.get("/metrics").text
 
 
 def test_head_of_what_never_ends() -> None:
-    """A stream is left once its headers are there, and is told so."""
+    """A stream is cancelled after its headers."""
     left: list[bool] = []
 
     async def ticks() -> AsyncIterator[bytes]:
@@ -194,7 +194,7 @@ def test_head_of_what_never_ends() -> None:
 def test_head_does_not_read_the_draws(
     client: httpx.Client, stores: Stores, paths: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The headers of a large result cost its digests, not its arrays."""
+    """The headers of a large result need its digests only."""
     length = client.get(paths["result"], headers=PLAIN).headers["content-length"]
     monkeypatch.setattr("service.responses.draws._READ_BYTES", 1)
     read: list[list[str]] = []
@@ -218,12 +218,12 @@ def test_head_does_not_read_the_draws(
     ],
 )  # fmt: skip
 def test_gzip_is_for_those_who_accept_it(accepted: bytes, expected: bool) -> None:  # noqa: FBT001 # a case's outcome
-    """By name or star, unless its quality is 0."""
+    """By name or `*`, unless the quality is 0."""
     assert accepts_gzip(accepted) is expected
 
 
 def test_json_is_compressed_and_nothing_else(client: httpx.Client, paths: dict[str, str]) -> None:
-    """JSON above a kilobyte, whole or streamed; no array, no table, no small answer. Vary tells the caches."""
+    """JSON above 1 KiB, whole or streamed, and nothing else; Vary has Accept-Encoding."""
     for path in (paths["data set"], paths["draw"], paths["draw"], "/openapi.json"):
         with client.stream("GET", path, headers={"accept-encoding": "gzip"}) as answer:
             raw = b"".join(answer.iter_raw())
@@ -244,14 +244,14 @@ def test_json_is_compressed_and_nothing_else(client: httpx.Client, paths: dict[s
 
 
 def test_evicted_draws_are_a_202_not_a_part(client: httpx.Client, stores: Stores, paths: dict[str, str]) -> None:
-    """A result of which draws were evicted is made again, also for who asks for a Range."""
+    """Evicted draws are computed again, for a range request too."""
     evict(stores, "draw:")
     assert client.get(paths["result"], headers={**PLAIN, "range": "bytes=0-9"}).status_code == 202
 
 
 def test_a_fit_has_an_etag(client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The result of a fit is told again only when it changed."""
-    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
+    """The result of a fit is sent again only after a change."""
+    monkeypatch.setattr(tasks, "stores", lambda: stores)
     job = client.post("/v1/posteriors", json={"dataset": upload(client, X[:60])}).json()
     tasks.fit(job["id"])
     first = client.get(f"/v1/jobs/{job['id']}/result")
@@ -262,7 +262,7 @@ def test_a_fit_has_an_etag(client: httpx.Client, stores: Stores, monkeypatch: py
 
 
 def test_ranges_put_together_are_the_array(client: httpx.Client, paths: dict[str, str]) -> None:
-    """A download that is resumed is the download."""
+    """A resumed download equals the whole."""
     size = int(client.head(paths["result"], headers=PLAIN).headers["content-length"])
     parts = [
         client.get(paths["result"], headers={**PLAIN, "range": f"bytes={start}-{start + 998}"}).content

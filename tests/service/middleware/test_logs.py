@@ -1,4 +1,4 @@
-"""Log lines of the API, and what of them reaches the workers."""
+"""Log lines of the API and of its workers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
 
 
 def test_json_line_has_who_and_for_whom(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
-    """Time, level, logger, message, the ids that are known, a traceback in the same line."""
+    """Time, level, logger, message, ids, and a traceback in the same line."""
     logs.configure(replace(settings, log_format="json"))
     with on_behalf({"request_id": "abc"}, "job_1"):
         try:
@@ -44,7 +44,7 @@ def test_json_line_has_who_and_for_whom(settings: Settings, capsys: pytest.Captu
 
 
 def test_text_line_is_for_people(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
-    """The same in words; where nothing is known of where it comes from, nothing is said of it."""
+    """The text format has the same fields, and omits unknown ids."""
     logs.configure(replace(settings, log_format="text", log_level="warning"))
     logging.getLogger("one").warning("plain")
     logging.getLogger("one").info("below the level")
@@ -56,18 +56,18 @@ def test_text_line_is_for_people(settings: Settings, capsys: pytest.CaptureFixtu
 
 
 def test_request_id_travels_with_the_task(stores: Stores, capsys: pytest.CaptureFixture[str]) -> None:
-    """A request's id is in its access line, in the line that tells of its job, and in the task a worker gets."""
+    """A request's id is in its access line, its job's line, and its worker's task."""
     settings = replace(stores.settings, log_format="json")
     logs.configure(settings)
     with serving(create_app(replace_settings(stores, settings))) as client:
         dataset = client.post("/v1/datasets/synthetic", json={"name": "s_curve", "n": 100}).json()["id"]
-        asked = client.post("/v1/posteriors?secret=1", json={"dataset": dataset}, headers={"X-Request-Id": "grepme"})
-    job = asked.json()["id"]
+        response = client.post("/v1/posteriors?secret=1", json={"dataset": dataset}, headers={"X-Request-Id": "grepme"})
+    job = response.json()["id"]
     enqueued, access = [line for line in lines(capsys) if line.get("request_id") == "grepme"]
     assert (enqueued["message"], enqueued["job_id"]) == ("Enqueued: fit job", job)
     assert (access["logger"], access["message"]) == ("glle.access", "POST /v1/posteriors")
     assert (access["route"], access["status"]) == ("/v1/posteriors", 202)
-    assert access["bytes"] == len(asked.content)
+    assert access["bytes"] == len(response.content)
     assert access["ms"] > 0
     task = SafeJob.fetch(job, connection=stores.client, serializer=SERIALIZER)
     assert task.meta == {"request_id": "grepme"}
@@ -86,12 +86,12 @@ def replace_settings(stores: Stores, settings: Settings) -> Stores:
 def test_access_log_is_on_where_machines_read(
     settings: Settings, log_format: str, access_log: str, *, is_on: bool
 ) -> None:
-    """By default lines for people leave requests out; the setting decides otherwise."""
+    """The text format omits requests by default; the setting overrides it."""
     assert logs.has_access_log(replace(settings, log_format=log_format, access_log=access_log)) is is_on
 
 
 def test_announcement_is_an_object_among_objects(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
-    """What a program says when it starts does not break a log of JSON lines."""
+    """Start messages do not break a log of JSON lines."""
     logs.announce("ready at http://x", replace(settings, log_format="json"))
     logs.announce("ready at http://x", replace(settings, log_format="text"))
     first, second = capsys.readouterr().err.splitlines()
@@ -102,7 +102,7 @@ def test_announcement_is_an_object_among_objects(settings: Settings, capsys: pyt
 def test_a_key_out_of_place_is_in_no_line_and_no_answer(
     stores: Stores, capsys: pytest.CaptureFixture[str], log_format: str
 ) -> None:
-    """In a path, a query, a body or a traceback: its id is there, what lets in is not."""
+    """In a path, a query, a body or a traceback, the key's id replaces its secret."""
     key, spoken = stores.keys.create("alice", ("write",), "", None)
     settings = replace(stores.settings, log_format=log_format, access_log="on", log_level="debug")
     logs.configure(settings)
@@ -120,24 +120,24 @@ def test_a_key_out_of_place_is_in_no_line_and_no_answer(
         int(spoken)
     except ValueError:
         logging.getLogger("any.logger").exception("It failed")
-    told = capsys.readouterr().err
-    assert f"GET /v1/datasets/glle_{key.id}_***" in told
-    assert f"base 10: 'glle_{key.id}_***'" in told
-    assert spoken.split("_", 2)[2] not in told
+    output = capsys.readouterr().err
+    assert f"GET /v1/datasets/glle_{key.id}_***" in output
+    assert f"base 10: 'glle_{key.id}_***'" in output
+    assert spoken.split("_", 2)[2] not in output
 
 
 @pytest.mark.parametrize(
     "path", ["/x%0a2026-01-01T00:00:00.000Z%20info%20forged", "/x%0d%1b[2J", "/x%c2%85y", "/%e2%80%ae"]
 )
 def test_a_path_is_one_line_of_the_access_log(stores: Stores, capsys: pytest.CaptureFixture[str], path: str) -> None:
-    """No client writes a line of its own, commands the terminal, or turns the text around."""
+    """Control characters of a path are escaped."""
     settings = replace(stores.settings, log_format="text", access_log="on")
     logs.configure(settings)
     connected = Stores.connect(settings)
     with serving(create_app(connected)) as client:
         assert client.get(path).status_code == 404
     connected.close()
-    told = capsys.readouterr().err
-    (line,) = [line for line in told.split("\n") if " glle.access: GET /" in line]
+    output = capsys.readouterr().err
+    (line,) = [line for line in output.split("\n") if " glle.access: GET /" in line]
     assert all(character.isprintable() for character in line)
-    assert not [other for other in told.split("\n") if other.startswith("2026-01-01")]
+    assert not [other for other in output.split("\n") if other.startswith("2026-01-01")]

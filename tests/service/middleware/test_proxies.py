@@ -1,4 +1,4 @@
-"""A service on loopback without keys, behind proxies as they are by default."""
+"""A service on loopback without keys behind common proxies."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from service.middleware.access_policy import AccessPolicy
 from service.middleware.proxies import Proxies
-from tests.service.conftest import beating
-from tests.service.keyed import bearer, served
+from tests.service.conftest import register_worker
+from tests.service.tenants import bearer, served
 from worker.base.settings import Settings, SettingsError
 from worker.jobs.rq_types import NAME
 
@@ -60,18 +60,18 @@ PATHS = ("/v1/datasets", "/v1/info", "/metrics")
 
 
 def raw(client: httpx.Client, request: bytes) -> bytes:
-    """Send bytes and return all that comes back."""
+    """Send bytes and return the whole response."""
     with socket.create_connection((client.base_url.host, client.base_url.port or 80), timeout=30) as sock:
         sock.sendall(request)
-        found = b""
+        response = b""
         while piece := sock.recv(2**16):
-            found += piece
-    return found
+            response += piece
+    return response
 
 
 @pytest.mark.parametrize("proxy", HEADERS)
 def test_a_request_through_a_proxy_needs_a_key(client: httpx.Client, stores: Stores, proxy: str) -> None:
-    """Also where the proxy passes on a name of this machine; a client of the machine needs none."""
+    """Even if the proxy passes a loopback name on; a client of the machine needs no key."""
     for path in PATHS:
         assert client.get(path).status_code == 200
         answer = client.get(path, headers=HEADERS[proxy])
@@ -86,30 +86,30 @@ def test_a_request_through_a_proxy_needs_a_key(client: httpx.Client, stores: Sto
 
 @pytest.mark.parametrize("proxy", NAMED)
 def test_a_request_for_a_public_name_is_refused(client: httpx.Client, proxy: str) -> None:
-    """With whatever else it comes."""
+    """Whatever other headers the request has."""
     for path in PATHS:
         answer = client.get(path, headers=NAMED[proxy])
         assert (answer.status_code, answer.json()["type"]) == (403, "urn:glle:problem:foreign-host")
 
 
 def test_nginx_without_a_header_is_known_by_its_version_of_http(client: httpx.Client) -> None:
-    """Before 1.29.7 `proxy_pass http://127.0.0.1:8000;` sends this and nothing else of itself."""
+    """HTTP/1.0 is a trace: nginx before 1.29.7 uses it by default."""
     for path in PATHS:
         head = f"GET {path} HTTP/1.0\r\nHost: {OWN}\r\nConnection: close\r\nUser-Agent: Mozilla/5.0\r\n\r\n"
-        found = raw(client, head.encode())
-        assert b" 401 " in found.partition(b"\r\n")[0]
-        assert b"HTTP/1.0" in found.partition(b"\r\n\r\n")[2]
+        response = raw(client, head.encode())
+        assert b" 401 " in response.partition(b"\r\n")[0]
+        assert b"HTTP/1.0" in response.partition(b"\r\n\r\n")[2]
 
 
 def test_off_is_for_those_who_want_it_open(stores: Stores) -> None:
-    """Behind a proxy, too: that is said where the setting is."""
+    """Behind a proxy, too, as the setting documents."""
     with served(stores, auth="off") as client:
         assert client.get("/v1/datasets", headers=HEADERS["Apache httpd"]).status_code == 200
 
 
 def test_ready_tells_its_state_alone_to_those_without_a_key(client: httpx.Client, stores: Stores) -> None:
-    """Memory, workers and paths are for clients of the machine, and for keys."""
-    beating(stores)
+    """Memory, workers and paths need a key or a client of this machine."""
+    register_worker(stores)
     proxied = HEADERS["Apache httpd"]
     assert set(client.get("/readyz").json()) == {"status", "workers", "queue_length", "checks"}
     assert client.get("/readyz", headers=proxied).json() == {"status": "ok"}
@@ -126,7 +126,7 @@ def test_ready_tells_its_state_alone_to_those_without_a_key(client: httpx.Client
 
 
 def scope(peer: str, *told: str) -> dict[str, Any]:
-    """Return a request of a peer with these X-Forwarded-For."""
+    """Return a request of a peer with these X-Forwarded-For headers."""
     headers = [(b"host", b"127.0.0.1"), *((b"x-forwarded-for", value.encode()) for value in told)]
     return {"type": "http", "method": "GET", "path": "/v1/info", "client": (peer, 1), "headers": headers}
 
@@ -150,12 +150,12 @@ def scope(peer: str, *told: str) -> dict[str, Any]:
     ],
 )
 def test_a_trusted_proxy_names_the_client(peer: str, told: list[str], client: str | None) -> None:
-    """By the last address that is no trusted proxy; nobody else is believed."""
+    """The last address that is no trusted proxy; other claims are ignored."""
     assert Proxies("10.0.0.0/8, 192.168.0.1").client(scope(peer, *told)) == client
 
 
 def test_naming_this_machine_as_a_proxy_asks_everyone_for_a_key(stores: Stores) -> None:
-    """That shuts the door to a proxy that leaves no sign."""
+    """The setting covers a proxy without traces."""
     with served(stores, trusted_proxies="127.0.0.1") as client:
         answer = client.get("/v1/info")
         assert (answer.status_code, answer.json()["type"]) == (401, "urn:glle:problem:key-required")
@@ -163,7 +163,7 @@ def test_naming_this_machine_as_a_proxy_asks_everyone_for_a_key(stores: Stores) 
 
 
 def test_a_client_of_this_machine_may_come_through_a_trusted_proxy() -> None:
-    """It is one all the same; another's word for that is not believed."""
+    """A client beyond a trusted proxy needs a key; its own claims are ignored."""
     door = AccessPolicy.of(Settings(trusted_proxies="172.17.0.2", data_dir="/nowhere"))
     assert door.is_authenticated(scope("172.17.0.2", "127.0.0.1"))
     assert not door.is_authenticated(scope("172.17.0.2", "127.0.0.1, 192.0.2.1"))
@@ -172,6 +172,6 @@ def test_a_client_of_this_machine_may_come_through_a_trusted_proxy() -> None:
 
 @pytest.mark.parametrize("networks", ["proxy.example", "10.0.0.1/99", "10.0.0.1 10.0.0.2"])
 def test_a_proxy_is_named_by_its_address(networks: str) -> None:
-    """A name could become another's."""
+    """A name could resolve to another address."""
     with pytest.raises(SettingsError, match="GLLE_TRUSTED_PROXIES"):
         AccessPolicy.of(Settings(trusted_proxies=networks))

@@ -1,4 +1,4 @@
-"""Requests that come a byte at a time, and connections that bring none."""
+"""Slow requests and idle connections."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ UPLOAD = b"POST /v1/datasets HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/c
 
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """Little patience."""
+    """Short timeouts."""
     folder = str(tmp_path_factory.mktemp("slow"))
     return Settings(redis_url=NOWHERE, cache_url=NOWHERE, data_dir=folder, patience=0.4, least_speed=1000)
 
@@ -55,13 +55,13 @@ def listening(settings: Settings) -> Iterator[int]:
 
 @pytest.fixture(scope="module")
 def port(settings: Settings) -> Iterator[int]:
-    """The port of a service with little patience."""
-    with listening(settings) as found:
-        yield found
+    """The port of a service with short timeouts."""
+    with listening(settings) as number:
+        yield number
 
 
 def dripped(port: int, first: bytes, drop: bytes = b"") -> tuple[int, dict[str, Any]]:
-    """Send bytes, then a drop at a time until the service hangs up; return its answer."""
+    """Send bytes, then a byte at a time until the service closes; return its response."""
     with socket.create_connection(("127.0.0.1", port), timeout=20) as sock:
         sock.sendall(first)
         sock.settimeout(0.05)
@@ -84,7 +84,7 @@ def dripped(port: int, first: bytes, drop: bytes = b"") -> tuple[int, dict[str, 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /livez HTT", b"GET /livez HTTP/1.1\r\nX-Slow: "])
 def test_a_head_that_does_not_come_is_408(port: int, sent: bytes) -> None:
-    """Whether nothing comes or a byte at a time, also when each byte comes in time."""
+    """With nothing, or with a byte at a time."""
     status, problem = dripped(port, sent, b"x" if sent else b"")
     assert (status, problem["type"]) == (408, "urn:glle:problem:request-timeout")
     assert "GLLE_PATIENCE" in problem["remedy"]
@@ -92,7 +92,7 @@ def test_a_head_that_does_not_come_is_408(port: int, sent: bytes) -> None:
 
 @pytest.mark.parametrize("how", [b"Content-Length: 100000\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n"])
 def test_a_body_that_drips_is_408_and_leaves_nothing(port: int, settings: Settings, how: bytes) -> None:
-    """A drop in every moment is more than nothing, and less than the least speed; others are served meanwhile."""
+    """A steady drip is below the minimum speed; other requests are served meanwhile."""
     drop = b"1" if b"Length" in how else b"1\r\n1\r\n"
     status, problem = dripped(port, UPLOAD + how, drop)
     assert (status, problem["type"]) == (408, "urn:glle:problem:request-timeout")
@@ -104,7 +104,7 @@ def test_a_body_that_drips_is_408_and_leaves_nothing(port: int, settings: Settin
 
 
 def test_a_body_that_is_slow_but_steady_is_taken(port: int) -> None:
-    """It may take longer than the patience, as long as it brings its bytes."""
+    """A body may take longer than the timeout at the minimum speed."""
 
     def rows() -> Iterator[bytes]:
         for _ in range(8):
@@ -116,7 +116,7 @@ def test_a_body_that_is_slow_but_steady_is_taken(port: int) -> None:
 
 
 def test_what_is_no_http_is_a_problem(port: int) -> None:
-    """Not a line of text, as the server would have it."""
+    """A problem, not uvicorn's line of text."""
     for sent in (
         b"\x16\x03\x01\x02\x00\x01\r\n\r\n",
         b"GET / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
@@ -126,7 +126,7 @@ def test_what_is_no_http_is_a_problem(port: int) -> None:
 
 
 def test_connections_beyond_the_most_are_503(settings: Settings) -> None:
-    """And when one ends, the next is served."""
+    """A slot is free again once a connection ends."""
     with listening(replace(settings, max_connections=2, patience=5.0)) as port:
         held = [socket.create_connection(("127.0.0.1", port)) for _ in range(2)]
         time.sleep(0.1)
@@ -140,7 +140,7 @@ def test_connections_beyond_the_most_are_503(settings: Settings) -> None:
 
 
 def idle(port: int, count: int, address: str = "127.0.0.1") -> list[socket.socket]:
-    """Return connections that bring nothing, from an address of this machine."""
+    """Return idle connections from an address of this machine."""
     return [socket.create_connection(("127.0.0.1", port), source_address=(address, 0)) for _ in range(count)]
 
 
@@ -150,8 +150,8 @@ def closed(socks: list[socket.socket]) -> None:
         sock.close()
 
 
-def asked(port: int, path: str, address: str) -> int:
-    """Return the status of an answer to a client of an address; 0 for none."""
+def status_of(port: int, path: str, address: str) -> int:
+    """Return the status of a response to a client of an address; 0 for none."""
     with httpx.Client(transport=httpx.HTTPTransport(local_address=address), timeout=10) as client:
         try:
             return client.get(f"http://127.0.0.1:{port}{path}").status_code
@@ -160,35 +160,35 @@ def asked(port: int, path: str, address: str) -> int:
 
 
 def test_probes_are_answered_though_all_connections_are_held(settings: Settings) -> None:
-    """An orchestrator would kill a process that is only full; idle connections hold a probe's place for two seconds."""
+    """A busy process answers probes; an idle connection holds a probe's slot for two seconds."""
     with listening(replace(settings, max_connections=20, max_address=0, patience=30.0)) as port:
         held = idle(port, 20)
         time.sleep(0.1)
-        assert asked(port, "/livez", "127.0.0.1") == 200
-        assert asked(port, "/v1/info", "127.0.0.1") == 503
+        assert status_of(port, "/livez", "127.0.0.1") == 200
+        assert status_of(port, "/v1/info", "127.0.0.1") == 503
         held += idle(port, 40)  # of this address no more probes have a place
         time.sleep(0.1)
-        assert asked(port, "/livez", "127.0.0.2") == 200
-        assert asked(port, "/v1/info", "127.0.0.2") == 503
-        until(lambda: asked(port, "/livez", "127.0.0.1") == 200, 20)
+        assert status_of(port, "/livez", "127.0.0.2") == 200
+        assert status_of(port, "/v1/info", "127.0.0.2") == 503
+        until(lambda: status_of(port, "/livez", "127.0.0.1") == 200, 20)
         closed(held)
-        until(lambda: asked(port, "/v1/info", "127.0.0.1") == 200)
+        until(lambda: status_of(port, "/v1/info", "127.0.0.1") == 200)
 
 
 def test_one_address_cannot_hold_all_connections(settings: Settings) -> None:
-    """Others are served on; a proxy that is named may hold more, for it has many clients."""
+    """Other addresses are served, and a trusted proxy may hold more."""
     with listening(replace(settings, max_connections=100, max_address=10, patience=30.0)) as port:
         held = idle(port, 40)
         time.sleep(0.1)
-        assert asked(port, "/v1/info", "127.0.0.1") in {0, 503}
-        assert asked(port, "/v1/info", "127.0.0.2") == 200
+        assert status_of(port, "/v1/info", "127.0.0.1") in {0, 503}
+        assert status_of(port, "/v1/info", "127.0.0.2") == 200
         closed(held)
-        until(lambda: asked(port, "/v1/info", "127.0.0.1") == 200)
+        until(lambda: status_of(port, "/v1/info", "127.0.0.1") == 200)
     proxied = replace(
         settings, max_connections=100, max_address=10, patience=30.0, trusted_proxies="127.0.0.3", auth="off"
     )
     with listening(proxied) as port:
         held = idle(port, 40, "127.0.0.3")
         time.sleep(0.1)
-        assert asked(port, "/v1/info", "127.0.0.3") == 200
+        assert status_of(port, "/v1/info", "127.0.0.3") == 200
         closed(held)

@@ -35,45 +35,45 @@ TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
 @pytest.fixture
 def exporter() -> Iterator[InMemorySpanExporter]:
-    """Where the spans go while a test runs."""
-    made = InMemorySpanExporter()
-    TRACING.start("glle-test", exporter=made)
-    yield made
+    """Exporter that holds the spans of a test."""
+    memory = InMemorySpanExporter()
+    TRACING.start("glle-test", exporter=memory)
+    yield memory
     TRACING.stop()
 
 
 def spans(exporter: InMemorySpanExporter) -> dict[str, ReadableSpan]:
-    """Return the spans that are over, by name."""
+    """Return the finished spans by name."""
     TRACING.flush()
     return {span.name: span for span in exporter.get_finished_spans()}
 
 
 def test_request_is_a_span_of_the_clients_trace(stores: Stores, exporter: InMemorySpanExporter) -> None:
-    """Its name is the route's template; a header that is no traceparent begins a new trace; health is left out."""
+    """The name is the route's template; a malformed traceparent starts a trace; probes have no span."""
     with serving(create_app(stores)) as client:
         client.get("/v1/jobs/job_1", headers={"traceparent": f"00-{TRACE}-{PARENT}-01"})
         client.get("/v1/jobs?limit=1", headers={"traceparent": "nonsense"})
         client.get("/nowhere/at/all")
         client.get("/livez")
-    found = spans(exporter)
-    assert set(found) == {"GET /v1/jobs/{id}", "GET /v1/jobs", "GET"}
-    nowhere = found["GET"].attributes
+    by_name = spans(exporter)
+    assert set(by_name) == {"GET /v1/jobs/{id}", "GET /v1/jobs", "GET"}
+    nowhere = by_name["GET"].attributes
     assert nowhere is not None
     assert nowhere["http.response.status_code"] == 404
-    span = found["GET /v1/jobs/{id}"]
+    span = by_name["GET /v1/jobs/{id}"]
     assert span.attributes is not None
     assert span.attributes["http.response.status_code"] == 404
     assert span.attributes["http.route"] == "/v1/jobs/{id}"
     assert span.parent is not None
     assert (f"{span.context.trace_id:032x}", f"{span.parent.span_id:016x}") == (TRACE, PARENT)
-    assert found["GET /v1/jobs"].parent is None
+    assert by_name["GET /v1/jobs"].parent is None
 
 
 def test_trace_goes_on_in_the_task(
     stores: Stores, exporter: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The task is a child of the request, the fit's stages and the draws with their solver are children of tasks."""
-    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
+    """The task is a child of the request; stages and draws are children of the task."""
+    monkeypatch.setattr(tasks, "stores", lambda: stores)
     handed: list[dict[str, str]] = []
     monkeypatch.setattr(
         "worker.execution.telemetry.get_current_job",
@@ -91,30 +91,30 @@ def test_trace_goes_on_in_the_task(
         handed.append(stores.queue._queue.fetch_job(f"{draws}-r0-s0").meta)  # type: ignore[union-attr] # it is there
         tasks.draw(draws, 0, 0)
     assert stores.jobs.fetch(draws).status == "succeeded"
-    found = spans(exporter)
-    request, task = found["POST /v1/posteriors"], found["task fit"]
+    by_name = spans(exporter)
+    request, task = by_name["POST /v1/posteriors"], by_name["task fit"]
     assert task.parent is not None
     assert task.parent.span_id == request.context.span_id
     assert task.attributes is not None
     assert task.attributes["glle.job"] == fit
     for name in ("neighbors", "weights", "embedding", "posterior", "diagnostics"):
-        parent = found[name].parent
+        parent = by_name[name].parent
         assert parent is not None
         assert parent.span_id == task.context.span_id
-        assert f"{found[name].context.trace_id:032x}" == TRACE
-    drawing = found["drawing"]
+        assert f"{by_name[name].context.trace_id:032x}" == TRACE
+    drawing = by_name["drawing"]
     assert drawing.attributes is not None
     assert drawing.attributes["glle.draws"] == 3
     assert drawing.attributes["glle.solver"] in {("lanes",), ("lu",), ("lanes-repinned",)}
     assert drawing.parent is not None
-    assert drawing.parent.span_id == found["task draws"].context.span_id
+    assert drawing.parent.span_id == by_name["task draws"].context.span_id
 
 
 def test_failed_task_is_a_failed_span(
     stores: Stores, exporter: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A job that ends with a problem leaves its code and its words in the span."""
-    monkeypatch.setattr(tasks, "process_stores", lambda: stores)
+    """The span of a failed job has its code and detail."""
+    monkeypatch.setattr(tasks, "stores", lambda: stores)
     with serving(create_app(stores)) as client:
         dataset = client.post("/v1/datasets/synthetic", json={"name": "s_curve", "n": 60}).json()["id"]
         job = client.post("/v1/posteriors", json={"dataset": dataset}).json()["id"]
@@ -130,7 +130,7 @@ def test_failed_task_is_a_failed_span(
 
 
 def test_collector_that_is_away_costs_a_task_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spans that nobody takes are given up after the time that a work-horse has for them."""
+    """Spans that cannot be exported are dropped within the time of a work-horse."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
     TRACING.start("glle-test", seconds=0.2)
     try:
@@ -144,28 +144,28 @@ def test_collector_that_is_away_costs_a_task_little(monkeypatch: pytest.MonkeyPa
 
 
 def test_answer_from_memory_has_its_route(stores: Stores, exporter: InMemorySpanExporter) -> None:
-    """What no router looked at is named like what one did."""
+    """Cached responses have the same span name."""
     app = create_app(stores)
     app.state.answer_cache._state = lambda _: "state"
     path = "/v1/posteriors/post_1/draws/0"
     kept = SimpleNamespace(path="/v1/posteriors/{id}/draws/{index}")
     scope = {"type": "http", "path": path, "query_string": b"", "headers": [(b"accept", b"*/*")]}
-    asked: dict[str, Any] = {**scope, "route": kept, "glle.tenant": "default"}
-    app.state.answer_cache.keep(asked, "post_1", "state", Response(b"body"))
+    request_scope: dict[str, Any] = {**scope, "route": kept, "glle.tenant": "default"}
+    app.state.answer_cache.keep(request_scope, "post_1", "state", Response(b"body"))
     with serving(app) as client:
         assert client.get(path).content == b"body"
     assert set(spans(exporter)) == {"GET /v1/posteriors/{id}/draws/{index}"}
 
 
 def test_log_lines_have_the_trace(exporter: InMemorySpanExporter) -> None:
-    """Within a span its trace is known, outside there is none."""
+    """Log lines have the trace id within a span, and none outside."""
     with TRACING.span("one") as span:
         assert trace_id() == f"{span.get_span_context().trace_id:032x}"
     assert trace_id() == ""
 
 
 def test_off_is_off(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is wanted unless the setting or the standard variable says so; and the setting has the last word."""
+    """Tracing is off by default; the setting overrides the standard variable."""
     for name in tracing._ENDPOINTS:
         monkeypatch.delenv(name, raising=False)
     assert not tracing.wanted(settings)
@@ -179,14 +179,14 @@ def test_off_is_off(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_wanted_but_not_installed_says_what_to_install(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the extra, traces that are switched on are a clear error."""
+    """Without the extra, tracing is a clear error."""
     monkeypatch.setattr(tracing, "_EXPORTER", "opentelemetry.nowhere.exporter")
     with pytest.raises(SettingsError, match=r"glle\[otel\]"):
         tracing.wanted(replace(settings, traces="on"))
 
 
 def test_no_exporter_is_imported_where_traces_are_off() -> None:
-    """API and worker load no exporter; what else there is FastAPI and the Redis client load by themselves."""
+    """API and worker load no exporter."""
     code = "import sys, service.app, worker.execution.telemetry; print('opentelemetry.exporter' in sys.modules)"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
     ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""Draws over HTTP while they are made, the work being played by the test."""
+"""Draws over HTTP while their job runs; the tests play the worker."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ SPEC = DrawsSpec(
 
 @pytest.fixture
 def job(stores: Stores) -> Job:
-    """A draws job at work, in shards of one lane group."""
-    made, _ = stores.jobs.create(kind="draws", claim="c", posterior="post_1", spec=SPEC.to_dict(), total=SPEC.total)
-    return stores.jobs.start(made.id)
+    """A running draws job, in shards of one lane group."""
+    created, _ = stores.jobs.create(kind="draws", claim="c", posterior="post_1", spec=SPEC.to_dict(), total=SPEC.total)
+    return stores.jobs.start(created.id)
 
 
 def make(stores: Stores, job: Job, shard: int, count: int | None = None) -> None:
-    """Make a shard, or its first draws, as a worker does: cached before it is told."""
+    """Complete a shard or its first draws as a worker does: cached before it is counted."""
     count = SPEC.shard_size(shard) if count is None else count
     start = shard * SPEC.per_shard
     for position in range(start, start + count):
@@ -52,7 +52,7 @@ def make(stores: Stores, job: Job, shard: int, count: int | None = None) -> None
 
 @contextmanager
 def reading(client: httpx.Client, job: Job, **query: Any) -> Iterator[tuple[httpx.Response, Iterator[bytes]]]:
-    """Read a partial result; yield the answer and its bytes as they come."""
+    """Read a partial result; yield the response and its bytes."""
     path = f"/v1/jobs/{job.id}/result"
     with client.stream("GET", path, params={"partial": True, **query}, headers=NPY) as answer:
         assert answer.status_code == 200
@@ -60,12 +60,12 @@ def reading(client: httpx.Client, job: Job, **query: Any) -> Iterator[tuple[http
 
 
 def take(raw: Iterator[bytes], size: int) -> bytes:
-    """Take so many bytes."""
+    """Read this many bytes."""
     return b"".join(next(raw) for _ in range(size))
 
 
 def test_draws_come_in_order_as_they_are_made(client: httpx.Client, stores: Stores, job: Job) -> None:
-    """The header tells the shape at once; a later shard waits for the earlier; the whole is the result."""
+    """The header has the shape at once; a later shard waits for the earlier; the sum is the result."""
     each = DRAWS[0].nbytes
     assert SPEC.shards == 10
     with reading(client, job) as (answer, raw):
@@ -88,7 +88,7 @@ def test_draws_come_in_order_as_they_are_made(client: httpx.Client, stores: Stor
 
 
 def test_float32_and_a_grid(client: httpx.Client, stores: Stores) -> None:
-    """The shape has the scales' axis, the numbers the type that was asked for."""
+    """The shape has the axis of the scales, the numbers the requested dtype."""
     spec = DrawsSpec(**{**SPEC.to_dict(), "count": COUNT // 2, "scales": (0.5, 2.0), "grid": True})
     job, _ = stores.jobs.create(kind="draws", claim="g", posterior="post_1", spec=spec.to_dict(), total=spec.total)
     stores.jobs.start(job.id)
@@ -108,7 +108,7 @@ def test_float32_and_a_grid(client: httpx.Client, stores: Stores) -> None:
 def test_what_will_not_come_breaks_the_answer_off(
     client: httpx.Client, stores: Stores, job: Job, app: FastAPI, caplog: pytest.LogCaptureFixture, end: str
 ) -> None:
-    """A client is not left with half a result that looks whole."""
+    """A client sees that an aborted result is incomplete."""
     make(stores, job, 0)
     with reading(client, job) as (_, raw):
         take(raw, 4 * DRAWS[0].nbytes)
@@ -122,12 +122,12 @@ def test_what_will_not_come_breaks_the_answer_off(
             list(raw)
     app.state.stream_limiter.is_stopped = False
     until(lambda: app.state.stream_limiter.open == 0, 5)
-    (told,) = [record.getMessage() for record in caplog.records if record.name == "service.encoding.aborted"]
-    assert told.startswith("A response was aborted: ")
+    (message,) = [record.getMessage() for record in caplog.records if record.name == "service.encoding.aborted"]
+    assert message.startswith("A response was aborted: ")
 
 
 def test_what_was_evicted_before_it_was_sent_is_made_again(client: httpx.Client, stores: Stores, job: Job) -> None:
-    """The job is opened again when it has ended, and the answer goes on where it was."""
+    """The job is reopened after its end, and the response continues."""
     make(stores, job, 0)
     with reading(client, job) as (_, raw):
         take(raw, 4 * DRAWS[0].nbytes)
@@ -144,7 +144,7 @@ def test_what_was_evicted_before_it_was_sent_is_made_again(client: httpx.Client,
 def test_what_is_evicted_again_and_again_breaks_the_answer_off(
     client: httpx.Client, stores: Stores, job: Job, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A cache that keeps nothing is not asked for ever."""
+    """A cache that keeps nothing aborts the response."""
     make(stores, job, 0)
     with reading(client, job) as (_, raw):
         for round_ in range(5):
@@ -158,7 +158,7 @@ def test_what_is_evicted_again_and_again_breaks_the_answer_off(
 
 
 def test_a_reader_that_goes_away_frees_everything(client: httpx.Client, stores: Stores, job: Job, app: FastAPI) -> None:
-    """Its place and its wait are given up, and no other may have its place meanwhile."""
+    """A client that disconnects frees its slot and its wait."""
     app.state.stream_limiter._limit = 1
     try:
         with reading(client, job) as (_, raw):
@@ -173,7 +173,7 @@ def test_a_reader_that_goes_away_frees_everything(client: httpx.Client, stores: 
 
 
 def test_what_has_no_parts(client: httpx.Client, stores: Stores, job: Job) -> None:
-    """Only npy of draws comes in parts; draws at a scale that is not known yet are not begun."""
+    """Only draws in npy have a partial result; an unknown scale waits for its calibration."""
     other, _ = stores.jobs.create(kind="advice", claim="a", posterior=None, spec={"dataset": "ds_1"}, total=1)
     answer = client.get(f"/v1/jobs/{other.id}/result?partial=true", headers=NPY)
     assert (answer.status_code, answer.json()["type"]) == (422, "urn:glle:problem:no-partial-result")

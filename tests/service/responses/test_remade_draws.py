@@ -1,4 +1,4 @@
-"""Draws that are evicted while a result is sent are made again, and the answer goes on."""
+"""Draws evicted while a result is sent are computed again, and the response continues."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ DRAWS = np.random.default_rng(0).normal(size=(5, 10, 2))
 
 
 def put(stores: Stores) -> None:
-    """Have all draws in the cache."""
+    """Cache all draws."""
     for key, embedding in zip(KEYS, DRAWS, strict=True):
         arrays = {"embedding": embedding, "eigenvalues": np.zeros(2)}
         stores.cache.put(key.cache_key("post_1"), {"sha256": f"{key.index}"}, arrays)
 
 
 def result(stores: Stores, again: Callable[[], None]) -> _DrawReader:
-    """Return a result, announced by its digest, of which two draws are read at once."""
+    """Return a reader with its digests announced and two draws per round trip."""
     made = _DrawReader(stores.cache, "post_1", KEYS, Selection.of(None, 10, "points"), 2, again)
     made.sha256()
     return made
 
 
 def test_what_is_evicted_while_it_is_sent_is_made_again(stores: Stores) -> None:
-    """It is asked for once, and each draw comes once, in order, with the same bits."""
+    """One request restores the draws; each is sent once, in order, with the same bits."""
     asked: list[None] = []
 
     def again() -> None:
@@ -59,7 +59,7 @@ def test_what_is_evicted_while_it_is_sent_is_made_again(stores: Stores) -> None:
 
 
 def test_not_for_ever(stores: Stores) -> None:
-    """Draws that do not stay break the answer off."""
+    """Draws that are evicted again and again abort the response."""
     put(stores)
     made = result(stores, lambda: None).start()
     evict(stores, "draw:")
@@ -68,7 +68,7 @@ def test_not_for_ever(stores: Stores) -> None:
 
 
 def test_a_cache_that_is_away_is_told_before_the_answer_begins(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first draws are read by then: what fails later has been begun."""
+    """The first read precedes the response; later failures abort it."""
 
     def away(_: list[str]) -> Any:
         raise redis.ConnectionError("gone")
@@ -90,7 +90,7 @@ def done(stores: Stores) -> Job:
 
 @pytest.mark.parametrize("end", ["succeed", "cancel"])
 def test_the_wait_ends_with_the_job(stores: Stores, done: Job, end: str) -> None:
-    """The job is opened again; the answer goes on when it has succeeded, and is broken off otherwise."""
+    """The job is reopened; the response continues on success and aborts otherwise."""
     caught: list[BaseException | None] = []
 
     def wait() -> None:
@@ -115,9 +115,9 @@ def test_the_wait_ends_with_the_job(stores: Stores, done: Job, end: str) -> None
 
 
 def test_few_threads_wait(stores: Stores, done: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where too many wait already the answer is broken off, and the job is left alone."""
-    monkeypatch.setattr(jobs, "_WAITING", threading.BoundedSemaphore(1))
-    assert jobs._WAITING.acquire()
+    """With too many waits the response aborts, and the job stays closed."""
+    monkeypatch.setattr(dependencies, "_WAITING", threading.BoundedSemaphore(1))
+    assert dependencies._WAITING.acquire()
     with pytest.raises(ResponseAbortedError, match="too many"):
         wait_for_evicted(stores, done)
     assert stores.jobs.fetch(done.id).round == 0

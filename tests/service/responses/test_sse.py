@@ -1,4 +1,4 @@
-"""Server-sent events of a job, over HTTP, the work being played by the test."""
+"""Server-sent events of a job over HTTP; the tests play the worker."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PROBLEM = refuse("internal-error", 500, "no", "none").problem
 
 
 def running(stores: Stores) -> Job:
-    """Return a job at work."""
+    """Return a running job."""
     spec = {"dataset": "ds_1"}
     job, _ = stores.jobs.create(kind="advice", claim="c", posterior=None, spec=spec, total=9)
     return stores.jobs.start(job.id)
@@ -36,7 +36,7 @@ def running(stores: Stores) -> Job:
 
 @contextmanager
 def following(client: httpx.Client, job: Job, seen: int | None = None) -> Iterator[Iterator[Event]]:
-    """Follow a job; yield its events as they come."""
+    """Follow a job; yield its events."""
     headers = {"accept": "text/event-stream", **({} if seen is None else {"last-event-id": str(seen)})}
     with client.stream("GET", f"/v1/jobs/{job.id}/events", headers=headers) as answer:
         assert answer.status_code == 200
@@ -46,7 +46,7 @@ def following(client: httpx.Client, job: Job, seen: int | None = None) -> Iterat
 
 
 def parsed(lines: Iterator[str]) -> Iterator[Event]:
-    """Yield (id, event, data) of a stream of lines, comments left out."""
+    """Yield (id, event, data) of a stream of lines without comments."""
     event: dict[str, str] = {}
     for line in lines:
         name, _, value = line.partition(": ")
@@ -58,21 +58,21 @@ def parsed(lines: Iterator[str]) -> Iterator[Event]:
 
 
 def test_events_tell_progress_and_the_end(client: httpx.Client, stores: Stores) -> None:
-    """First what is the case, then each change, ids growing, last the whole job; then the server hangs up."""
+    """The current state, then each change with growing ids, then the whole job; then the stream closes."""
     job = running(stores)
-    with following(client, job) as told:
-        first = next(told)
+    with following(client, job) as stream:
+        first = next(stream)
         assert first[1:] == (
             "progress", {"status": "running", "done": 0, "total": 9, "stage": "started", "eta": None},
         )  # fmt: skip
         stores.jobs.progress(job.id, 2, 4, "weights")
-        second = next(told)
+        second = next(stream)
         assert second[1:] == ("progress", {"status": "running", "done": 2, "total": 4, "stage": "weights", "eta": None})
         stores.jobs.progress(job.id, 3, 4, "weights")
-        third = next(told)
+        third = next(stream)
         assert third[2]["eta"] > 0
         stores.jobs.succeed(job.id)
-        (last,) = list(told)
+        (last,) = list(stream)
     assert last[1] == "end"
     assert last[2] == client.get(f"/v1/jobs/{job.id}").json()
     assert last[2]["status"] == "succeeded"
@@ -81,42 +81,42 @@ def test_events_tell_progress_and_the_end(client: httpx.Client, stores: Stores) 
 
 
 def test_events_come_at_once(client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are pushed: with no look in between, a change comes within a second."""
+    """Notifications deliver a change within a second, without a look."""
     monkeypatch.setattr(streaming, "LOOK_SECONDS", 60.0)
     job = running(stores)
-    with following(client, job) as told:
-        next(told)
+    with following(client, job) as stream:
+        next(stream)
         until(lambda: stores.client.pubsub_numsub("glle:changed")[0][1])
         started = time.monotonic()
         stores.jobs.fail(job.id, PROBLEM)
-        assert next(told)[2]["error"]["type"] == PROBLEM.to_dict()["type"]
+        assert next(stream)[2]["error"]["type"] == PROBLEM.to_dict()["type"]
         assert time.monotonic() - started < 1
 
 
 def test_news_that_gets_lost_is_made_up_for(client: httpx.Client, stores: Stores) -> None:
-    """What was not published is found by the look a second."""
+    """The look once a second finds an unpublished change."""
     job = running(stores)
-    with following(client, job) as told:
-        next(told)
+    with following(client, job) as stream:
+        next(stream)
         stores.client.hset(f"glle:job:{job.id}", mapping={"stage": "unheard", "sequence": 77})
-        assert next(told)[2]["stage"] == "unheard"
+        assert next(stream)[2]["stage"] == "unheard"
         stores.jobs.succeed(job.id)
-        assert next(told)[0] == 78
+        assert next(stream)[0] == 78
 
 
 def test_last_event_id_resumes_without_repeating(client: httpx.Client, stores: Stores) -> None:
-    """Who comes back hears only of what is new; the end that came meanwhile is not lost, nor told twice."""
+    """A client that reconnects gets only changes, and the end exactly once."""
     job = running(stores)
-    with following(client, job) as told:
-        seen = next(told)[0]
-    with following(client, job, seen) as told:
+    with following(client, job) as stream:
+        seen = next(stream)[0]
+    with following(client, job, seen) as stream:
         stores.jobs.progress(job.id, 2, 4, "weights")
-        again = next(told)
+        again = next(stream)
         assert (again[0], again[2]["stage"]) == (seen + 1, "weights")
     stores.jobs.progress(job.id, 3, 4, "weights")
     stores.jobs.succeed(job.id)
-    with following(client, job, again[0]) as told:
-        ((number, name, end),) = list(told)
+    with following(client, job, again[0]) as stream:
+        ((number, name, end),) = list(stream)
     assert (name, end["status"]) == ("end", "succeeded")
     headers = {"last-event-id": str(number)}
     answer = client.get(f"/v1/jobs/{job.id}/events", headers=headers)
@@ -124,7 +124,7 @@ def test_last_event_id_resumes_without_repeating(client: httpx.Client, stores: S
 
 
 def test_silence_is_broken_by_heartbeats(client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While nothing changes a comment comes now and then, so that no proxy hangs up."""
+    """Comments keep a silent stream open."""
     monkeypatch.setattr(sse, "HEARTBEAT_SECONDS", 0.1)
     monkeypatch.setattr(streaming, "LOOK_SECONDS", 0.05)
     job = running(stores)
@@ -134,42 +134,42 @@ def test_silence_is_broken_by_heartbeats(client: httpx.Client, stores: Stores, m
 
 
 def test_a_client_that_goes_away_frees_everything(client: httpx.Client, stores: Stores, app: FastAPI) -> None:
-    """Its place and its wait are given up within moments, though the job runs on in silence."""
+    """A client that disconnects frees its slot while the job runs."""
     job = running(stores)
     for _ in range(3):
-        with following(client, job) as told:
-            next(told)
+        with following(client, job) as stream:
+            next(stream)
             assert app.state.stream_limiter.open == 1
         until(lambda: app.state.stream_limiter.open == 0, 5)
     assert not stores.changes._waiters
 
 
 def test_streams_end_when_the_service_stops(client: httpx.Client, stores: Stores, app: FastAPI) -> None:
-    """A stream ends as it should, so that its client comes back, to another process, with the last id."""
+    """A stream ends regularly, so that its client reconnects with the last id."""
     job = running(stores)
-    with following(client, job) as told:
-        next(told)
+    with following(client, job) as stream:
+        next(stream)
         app.state.stream_limiter.stop(stores.changes)
         try:
-            assert list(told) == []
+            assert list(stream) == []
         finally:
             app.state.stream_limiter.is_stopped = False
     assert stores.jobs.fetch(job.id).is_open
 
 
 def test_streams_are_limited(client: httpx.Client, stores: Stores, app: FastAPI) -> None:
-    """One more than is allowed is told to come later; when one ends there is room again."""
+    """A stream beyond the limit is 503 until another ends."""
     job = running(stores)
     app.state.stream_limiter._limit = 1
     try:
-        with following(client, job) as told:
-            next(told)
+        with following(client, job) as stream:
+            next(stream)
             answer = client.get(f"/v1/jobs/{job.id}/events")
             assert (answer.status_code, answer.json()["type"]) == (503, "urn:glle:problem:too-many-streams")
             assert int(answer.headers["retry-after"]) > 0
         until(lambda: app.state.stream_limiter.open == 0, 5)
-        with following(client, job) as told:
-            assert next(told)[1] == "progress"
+        with following(client, job) as stream:
+            assert next(stream)[1] == "progress"
     finally:
         app.state.stream_limiter._limit = stores.settings.max_streams
 
@@ -191,7 +191,7 @@ def test_a_tenant_has_so_many_streams() -> None:
 
 
 def test_a_burst_of_streams_stays_within_the_limit(stores: Stores, app: FastAPI) -> None:
-    """Of forty that begin at once, to clients that are slow to take the head, as many get a stream as are allowed."""
+    """Of forty simultaneous requests by slow clients, exactly the allowed number get a stream."""
     job = running(stores)
     statuses: list[int] = []
 
@@ -244,13 +244,13 @@ def test_a_burst_of_streams_stays_within_the_limit(stores: Stores, app: FastAPI)
 def test_what_cannot_be_followed(
     client: httpx.Client, path: str, headers: dict[str, str], status: int, code: str
 ) -> None:
-    """No such job, no such type, no such id: the one shape of errors."""
+    """Unknown jobs, types and ids are problems."""
     answer = client.get(f"/v1/jobs/{path}/events", headers=headers)
     assert (answer.status_code, answer.json()["type"]) == (status, f"urn:glle:problem:{code}")
 
 
 def test_sixty_followers_hold_no_thread(client: httpx.Client, stores: Stores, app: FastAPI) -> None:
-    """More streams than there are threads to serve requests are open, and a request is answered at once."""
+    """With more open streams than threads a request is served at once."""
     job = running(stores)
     opened = [client.stream("GET", f"/v1/jobs/{job.id}/events") for _ in range(60)]
     try:

@@ -12,7 +12,7 @@ import pytest
 
 from service.app import create_app
 from service.cli import main
-from tests.service.conftest import beating, serving
+from tests.service.conftest import register_worker, serving
 from tests.service.routes.test_analyses import NPY, check, drawn, fitted, worked
 from worker.execution import tasks
 from worker.operations import doctor
@@ -68,9 +68,9 @@ def test_a_store_that_is_away_is_503_and_then_as_before(
             assert "geheim" not in str(check(answer, 503, "store-unavailable"))
             assert answer.headers["retry-after"] == "5"
         assert asked.get(posterior).status_code == 200
-        beating(stored)
-        (payload,) = [one for one in asked.get("/readyz").json()["checks"] if one["name"] == "object store"]
-        assert payload["state"] == "warning"
+        register_worker(stored)
+        (told,) = [one for one in asked.get("/readyz").json()["checks"] if one["name"] == "object store"]
+        assert told["state"] == "warning"
     assert [asked.get(path, headers=NPY).content for path in (draws, generated)] == before
 
 

@@ -1,4 +1,4 @@
-"""The contract: every route and model documented, the export up to date, one error shape."""
+"""The contract: documented routes and models, an export that is up to date, one shape of errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OPERATIONS = [
 
 
 def test_export_is_up_to_date() -> None:
-    """openapi/openapi.json is what the app says; `glle openapi` writes it."""
+    """`glle openapi` writes openapi/openapi.json."""
     assert main.CONTRACT.read_text(encoding="utf-8") == main.contract_text(main._contract_app())
     assert main.main(["openapi", "--check"]) == 0
 
@@ -34,7 +34,7 @@ def test_export_is_up_to_date() -> None:
 def test_check_notices_a_difference(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A contract that differs, or is not there, fails and says what to run; writing repairs it."""
+    """A stale or missing contract fails with the remedy; writing repairs it."""
     monkeypatch.setattr(main, "CONTRACT", tmp_path / "openapi.json")
     assert main.main(["openapi", "--check"]) == 1
     assert "run `glle openapi`" in capsys.readouterr().err
@@ -44,7 +44,7 @@ def test_check_notices_a_difference(
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_every_route_is_documented(operation: dict[str, Any]) -> None:
-    """Each has a summary, a description and documented problems, each parameter a description."""
+    """Each operation has a summary, a description and problems, each parameter a description."""
     assert operation["summary"]
     assert len(operation["description"]) > 10
     problems = {
@@ -57,19 +57,19 @@ def test_every_route_is_documented(operation: dict[str, Any]) -> None:
             assert list(answer["content"]) == [MEDIA_TYPE], status
             assert answer["content"][MEDIA_TYPE]["schema"] == {"$ref": "#/components/schemas/ProblemOut"}
     for parameter in operation.get("parameters", []):
-        told = parameter.get("description") or parameter["schema"].get("description")
-        assert told or parameter["name"] == "id", parameter["name"]
+        description = parameter.get("description") or parameter["schema"].get("description")
+        assert description or parameter["name"] == "id", parameter["name"]
 
 
 def test_every_reference_leads_somewhere() -> None:
-    """No schema is referred to that is not there, and none is there for nothing."""
+    """Every reference resolves, and every schema is used."""
     text = main.contract_text(main._contract_app())
     referred = set(re.findall(r"#/components/schemas/(\w+)", text))
     assert referred == set(CONTRACT["components"]["schemas"])
 
 
 def test_docs_page_shows_every_route_and_loads_nothing(client: httpx.Client) -> None:
-    """The page has each path and model, and no address of another host."""
+    """The page has each path and model, and no external address."""
     answer = client.get("/docs")
     assert answer.status_code == 200
     for path in CONTRACT["paths"]:
@@ -191,14 +191,14 @@ def test_every_error_has_the_one_shape(
 
 
 def test_method_not_allowed_names_what_is(client: httpx.Client) -> None:
-    """405 has the Allow header: every method of the path."""
+    """405 has the Allow header with every method of the path."""
     assert client.put("/v1/info").headers["allow"] == "GET, HEAD"
     assert client.put("/v1/datasets").headers["allow"] == "GET, HEAD, POST"
     assert client.head("/v1/advice").headers["allow"] == "POST"
 
 
 def test_every_answer_has_an_id_and_its_time(client: httpx.Client) -> None:
-    """X-Request-Id is the client's if it is a plain one, and Server-Timing is there."""
+    """X-Request-Id is the client's if it is alphanumeric; Server-Timing is set."""
     given = client.get("/livez", headers={"x-request-id": "abc123"})
     assert given.headers["x-request-id"] == "abc123"
     made = client.get("/nowhere", headers={"x-request-id": "a b\tc"})

@@ -1,4 +1,4 @@
-"""The contract as others read it: valid OpenAPI 3.1, with ids, examples and links that work."""
+"""The contract for other tools: valid OpenAPI 3.1, with working ids, examples and links."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ BY_ID = {operation["operationId"]: operation for operation in OPERATIONS.values(
 
 
 def validator(schema: dict[str, Any]) -> OAS31Validator:
-    """Return a validator that knows the contract's models."""
+    """Return a validator with the contract's models."""
     registry = Registry[Any]().with_resource("urn:contract", DRAFT202012.create_resource(CONTRACT))
     text = json.dumps(schema).replace("#/components", "urn:contract#/components")
     return OAS31Validator(json.loads(text), registry=registry)
 
 
 def test_contract_is_valid_openapi() -> None:
-    """Of version 3.1, without a single finding."""
+    """Version 3.1 without findings."""
     assert CONTRACT["openapi"].startswith("3.1.")
     assert [error.message for error in OpenAPIV31SpecValidator(CONTRACT).iter_errors()] == []
 
 
 def test_operations_have_names_of_their_own() -> None:
-    """Short ones, which generated clients name their methods by."""
+    """Short names for the methods of generated clients."""
     assert len(BY_ID) == len(OPERATIONS)
     assert all(name.isidentifier() and len(name) <= 30 for name in BY_ID)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
 def test_operations_say_what_they_are(operation: dict[str, Any]) -> None:
-    """Summary, one tag, and a documented 4xx wherever a request can be wrong."""
+    """Summary, one tag, and a documented 4xx wherever a request can be invalid."""
     assert operation["summary"]
     assert len(operation["tags"]) == 1
     if operation.get("parameters") or "requestBody" in operation:
@@ -65,13 +65,13 @@ def test_operations_say_what_they_are(operation: dict[str, Any]) -> None:
     ],
 )
 def test_bodies_have_an_example_that_is_valid(media: str, body: dict[str, Any]) -> None:
-    """What can be written down is shown, and is what its schema says."""
+    """Examples are present and match their schemas."""
     assert body["example"], media
     assert list(validator(body["schema"]).iter_errors(body["example"])) == []
 
 
 def test_bounds_of_integers_are_exact() -> None:
-    """A seed may be 2^64 - 1, and not 2^64, which is what a float makes of it."""
+    """A seed may be 2^64 - 1 and not 2^64, its nearest float."""
     seed = CONTRACT["components"]["schemas"]["SyntheticIn"]["properties"]["seed"]
     assert (seed["minimum"], seed["maximum"]) == (0, 2**64 - 1)
     assert isinstance(seed["maximum"], int)
@@ -80,7 +80,7 @@ def test_bounds_of_integers_are_exact() -> None:
 
 
 def test_links_lead_to_operations() -> None:
-    """Each to one that takes what the link gives, and each is used."""
+    """Each link leads to an operation that takes its values, and each is used."""
     links = CONTRACT["components"]["links"]
     for link in links.values():
         target = BY_ID[link["operationId"]]
@@ -96,13 +96,13 @@ def test_links_lead_to_operations() -> None:
 
 
 def test_examples_are_for_operations_there_are() -> None:
-    """None is left of an operation that went."""
+    """No example belongs to a removed operation."""
     assert set(EXAMPLES) <= set(BY_ID)
 
 
 @pytest.mark.parametrize("media", ["text/csv", "application/json"])
 def test_examples_of_an_upload_work(client: httpx.Client, media: str) -> None:
-    """As they stand."""
+    """The examples are valid requests."""
     example = BY_ID["upload"]["requestBody"]["content"][media]["example"]
     content = example if isinstance(example, str) else json.dumps(example)
     assert client.post("/v1/datasets", content=content, headers={"content-type": media}).status_code == 201
@@ -110,7 +110,7 @@ def test_examples_of_an_upload_work(client: httpx.Client, media: str) -> None:
 
 @pytest.mark.parametrize("path", sorted(CONTRACT["paths"]))
 def test_405_names_every_method_of_the_path(client: httpx.Client, path: str) -> None:
-    """Those of all its routes, as the contract has them."""
+    """The methods of all routes of a path, as in the contract."""
     answer = client.request("TRACE", path.replace("{id}", "x").replace("{index}", "0"))
     assert answer.status_code == 405
     allowed = {method.strip() for method in answer.headers["allow"].split(",")}

@@ -17,12 +17,12 @@ MERGE_PATCH = {"content-type": "application/merge-patch+json"}
 
 @pytest.fixture(params=["data set", "posterior"])
 def path(client: httpx.Client, drawn: str, request: pytest.FixtureRequest) -> str:
-    """The path of a data set, or of a posterior."""
+    """The path of a data set or a posterior."""
     return drawn if request.param == "posterior" else f"/v1/datasets/{upload(client)}"
 
 
 def patched(client: httpx.Client, path: str, body: Any) -> tuple[str | None, list[str]]:
-    """Return name and tags after a PATCH, which GET tells, too."""
+    """Return name and tags after a PATCH, which GET returns, too."""
     answer = client.patch(path, json=body)
     assert answer.status_code == 200, answer.text
     assert client.get(path).json() == answer.json()
@@ -30,7 +30,7 @@ def patched(client: httpx.Client, path: str, body: Any) -> tuple[str | None, lis
 
 
 def test_a_merge_patch_sets_keeps_and_takes_away(client: httpx.Client, path: str) -> None:
-    """What is absent stays, null takes away, tags are replaced as a whole; all else stays as it was."""
+    """Absent members stay, null removes, tags are replaced as a whole."""
     before = client.get(path).json()
     assert (before["name"], before["tags"]) == (None, [])
     assert patched(client, path, {"name": "Köln 7"}) == ("Köln 7", [])
@@ -42,7 +42,7 @@ def test_a_merge_patch_sets_keeps_and_takes_away(client: httpx.Client, path: str
 
 
 def test_the_media_type_of_merge_patches(client: httpx.Client, path: str) -> None:
-    """application/merge-patch+json is read as JSON is; elsewhere it is 415, and so is another type here."""
+    """PATCH accepts application/merge-patch+json and JSON; other types and routes are 415."""
     answer = client.patch(path, content=b'{"name": "x"}', headers=MERGE_PATCH)
     assert (answer.status_code, answer.json()["name"]) == (200, "x")
     assert client.patch(path, content=b"{}", headers={"content-type": "text/plain"}).status_code == 415
@@ -58,7 +58,7 @@ def test_the_media_type_of_merge_patches(client: httpx.Client, path: str) -> Non
     ],
 )  # fmt: skip
 def test_what_is_no_name_is_refused(client: httpx.Client, path: str, body: Any) -> None:
-    """Too long, too many, twice, not on one line, not known: nothing is changed."""
+    """An invalid name or tag changes nothing."""
     patched(client, path, {"name": "x" * 200, "tags": [f"{i:050}" for i in range(20)]})
     before = client.get(path).json()
     answer = client.patch(path, json=body)
@@ -67,7 +67,7 @@ def test_what_is_no_name_is_refused(client: httpx.Client, path: str, body: Any) 
 
 
 def test_names_are_no_content(client: httpx.Client) -> None:
-    """The same upload is the same data set, and keeps its name; its values keep their ETag."""
+    """A repeated upload keeps the name, and its values keep their ETag."""
     path = f"/v1/datasets/{upload(client)}"
     tag = client.get(path + "/data").headers["etag"]
     patched(client, path, {"name": "mine", "tags": ["a"]})
@@ -76,20 +76,20 @@ def test_names_are_no_content(client: httpx.Client) -> None:
 
 
 def test_lists_by_name_and_tags(client: httpx.Client, drawn: str) -> None:
-    """By name, by a tag, by several: those that have all; over pages."""
+    """By name, by one tag, or by several, over pages."""
     ids = [upload(client, X + shift) for shift in range(4)]
     for id_, tags in zip(ids, (["a"], ["a", "b"], ["b"], []), strict=True):
         patched(client, f"/v1/datasets/{id_}", {"name": "even" if id_ in ids[::2] else "odd", "tags": tags})
 
     def listed(**query: Any) -> set[str]:
-        found: set[str] = set()
+        ids: set[str] = set()
         cursor: str | None = ""
         while cursor is not None:
             query |= {"cursor": cursor} if cursor else {}
             page = client.get("/v1/datasets", params={"limit": 1, **query}).json()
-            found |= {item["id"] for item in page["items"]}
+            ids |= {item["id"] for item in page["items"]}
             cursor = page["next"]
-        return found
+        return ids
 
     assert listed(tag="a") == set(ids[:2])
     assert listed(tag=["a", "b"]) == {ids[1]}
@@ -101,13 +101,13 @@ def test_lists_by_name_and_tags(client: httpx.Client, drawn: str) -> None:
 
 
 def test_two_changes_at_once_are_both_kept(client: httpx.Client, path: str) -> None:
-    """One sets the name while others set the tags: neither is lost."""
+    """Concurrent changes of name and tags are both kept."""
     with ThreadPoolExecutor(4) as threads:
         bodies = [{"name": "n"}, {"tags": ["t"]}] * 10
         answers = list(threads.map(lambda body: client.patch(path, json=body).status_code, bodies))
     assert set(answers) == {200}
-    told = client.get(path).json()
-    assert (told["name"], told["tags"]) == ("n", ["t"])
+    dataset = client.get(path).json()
+    assert (dataset["name"], dataset["tags"]) == ("n", ["t"])
 
 
 @pytest.mark.parametrize("path", ["/v1/datasets/ds_none", "/v1/posteriors/post_none"], indirect=False)

@@ -1,4 +1,4 @@
-"""What is installed with the project: pinned by hashes, under licences that let anyone use it, also to sell."""
+"""Installed packages: pinned by hashes, under permissive licences."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ALLOWED = re.compile(
 
 
 def licences(name: str) -> list[str]:
-    """Return the licences of an installed package: the parts of its expression, its classifiers, or its own words."""
+    """Return the licences of an installed package."""
     told = metadata.metadata(name)
     if "License-Expression" in told:
         expression = told["License-Expression"]
@@ -33,15 +33,15 @@ def licences(name: str) -> list[str]:
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
 def test_every_package_is_pinned_by_its_hashes(lock: Path) -> None:
-    """So that what is installed is what was looked at, wherever it comes from."""
+    """Each entry has a version and a hash."""
     entries = [entry for entry in lock.read_text(encoding="utf-8").replace("\\\n", " ").splitlines() if entry.strip()]
     assert entries
     assert [entry for entry in entries if not re.match(r"\S+==\S+ .*--hash=sha256:[0-9a-f]{64}", entry)] == []
 
 
 def test_every_licence_lets_anyone_use_it() -> None:
-    """Of what is locked for the service, the tests and the development, as far as this platform installs it."""
-    lock = (ROOT / "requirements/dev.lock").read_text(encoding="utf-8")
+    """All packages locked for service, tests and development, as far as this platform installs them."""
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
     names = set(re.findall(r"^([\w.-]+)(?:\[.*\])?==", lock, re.MULTILINE))
     installed = {re.sub(r"[-_.]+", "-", found.metadata["Name"]).lower() for found in metadata.distributions()}
     assert len(names & installed) > 60
@@ -53,5 +53,5 @@ def test_every_licence_lets_anyone_use_it() -> None:
     "licence", ["GPL-3.0-only", "AGPL-3.0-or-later", "CC-BY-NC-4.0", "BUSL-1.1", "", "Proprietary"]
 )
 def test_other_licences_are_not_allowed(licence: str) -> None:
-    """Nor is a package that says nothing."""
+    """Nor is a package without a licence."""
     assert not ALLOWED.fullmatch(licence)

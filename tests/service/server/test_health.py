@@ -1,4 +1,4 @@
-"""Health and metrics, with Redis there and away."""
+"""Health and metrics, with and without Redis."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from service.app import create_app
-from tests.service.conftest import beating, serving
+from tests.service.conftest import register_worker, serving
 from worker.base.versions import queue_name
 from worker.operations import health
 from worker.stores import Stores
@@ -30,16 +30,16 @@ QUEUE = queue_name()
 
 @pytest.fixture
 def away(settings: Settings) -> Iterator[httpx.Client]:
-    """A client of an app whose Redis is not there."""
+    """A client of an app without Redis."""
     nowhere = "redis://127.0.0.1:1/0"
     stores = Stores.connect(replace(settings, redis_url=nowhere, cache_url=nowhere))
-    with serving(create_app(stores)) as made:
-        yield made
+    with serving(create_app(stores)) as client:
+        yield client
     stores.close()
 
 
 def test_redis_away_is_503_and_the_process_lives(away: httpx.Client) -> None:
-    """What needs Redis says so and how to go on; livez and the documentation answer."""
+    """Routes that need Redis are 503 with the remedy; livez and the documentation answer."""
     for path in ("/v1/jobs", "/v1/posteriors/post_1", "/readyz", "/v1/jobs/x?wait=5"):
         answer = away.get(path)
         assert (answer.status_code, answer.json()["type"]) == (503, "urn:glle:problem:redis-unavailable")
@@ -51,7 +51,7 @@ def test_redis_away_is_503_and_the_process_lives(away: httpx.Client) -> None:
 
 
 def test_a_server_that_loads_is_503(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was started again and has a long log: it says LOADING until it has it."""
+    """A restarted server replies LOADING until its log is read."""
 
     def loading(*_: object, **_options: object) -> None:
         raise redis.BusyLoadingError("Redis is loading the dataset in memory")
@@ -70,7 +70,7 @@ def test_a_server_that_loads_is_503(settings: Settings, monkeypatch: pytest.Monk
 
 
 def test_a_full_queue_server_refuses_what_is_new(client: httpx.Client, stores: Stores) -> None:
-    """Without memory it answers 503 with the remedy, keeps what was asked, and is read as ever."""
+    """Without memory Redis rejects writes: 503 with the remedy, while reads work."""
     dataset = client.post("/v1/datasets/synthetic", json={"name": "s_curve", "n": 60}).json()["id"]
     job = client.post("/v1/posteriors", json={"dataset": dataset}).json()["id"]
     expired = client.post("/v1/posteriors", json={"dataset": dataset, "reg": 0.5}).json()["id"]
@@ -90,55 +90,55 @@ def test_a_full_queue_server_refuses_what_is_new(client: httpx.Client, stores: S
 
 
 def test_ready_names_each_check(client: httpx.Client, stores: Stores) -> None:
-    """With all well: 200, and what was looked at."""
-    beating(stores)
+    """200 with all checks."""
+    register_worker(stores)
     answer = client.get("/readyz")
-    told = answer.json()
-    assert (answer.status_code, told["workers"], told["queue_length"]) == (200, 1, 0)
-    assert [(check["name"], check["state"]) for check in told["checks"]] == [
+    body = answer.json()
+    assert (answer.status_code, body["workers"], body["queue_length"]) == (200, 1, 0)
+    assert [(check["name"], check["state"]) for check in body["checks"]] == [
         ("queue server", "ok"), ("cache server", "ok"), (f"workers of {QUEUE}", "ok"), ("data folder", "ok"),
         ("disk space", "ok"),
     ]  # fmt: skip
 
 
 def test_not_ready_without_a_live_worker(client: httpx.Client, stores: Stores) -> None:
-    """No worker, or one that has been silent for too long, is a 503 that names the queue and the remedy."""
+    """Without a worker, or with a silent one, 503 names the queue and the remedy."""
     for silent in (None, 3600.0, -3600.0):  # the last: before the clock was set back by an hour
         if silent is not None:
-            beating(stores, seconds=silent)
+            register_worker(stores, seconds=silent)
         answer = client.get("/readyz")
-        told = answer.json()
-        assert (answer.status_code, told["type"]) == (503, "urn:glle:problem:no-workers")
-        assert told["details"]["failed"] == [f"workers of {QUEUE}"]
-        assert "glle worker" in told["remedy"]
+        body = answer.json()
+        assert (answer.status_code, body["type"]) == (503, "urn:glle:problem:no-workers")
+        assert body["details"]["failed"] == [f"workers of {QUEUE}"]
+        assert "glle worker" in body["remedy"]
 
 
 def test_not_ready_while_a_queue_of_several_has_no_worker(
     client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each queue is looked at: a worker of one does not make the other ready."""
+    """A worker of one queue does not make the other ready."""
     monkeypatch.setattr(health, "QUEUES", (QUEUE, "other"))
-    beating(stores)
-    told = client.get("/readyz").json()
-    assert told["details"]["failed"] == ["workers of other"]
+    register_worker(stores)
+    body = client.get("/readyz").json()
+    assert body["details"]["failed"] == ["workers of other"]
     assert 'glle_queue_length{queue="other"} 0.0' in client.get("/metrics").text
 
 
 def test_not_ready_when_the_queue_may_be_evicted(client: httpx.Client, stores: Stores) -> None:
-    """A policy under which Redis drops tasks is told before it does."""
-    beating(stores)
+    """A policy that evicts tasks is a failed check."""
+    register_worker(stores)
     stores.client.config_set("maxmemory-policy", "allkeys-lru")
     try:
-        told = client.get("/readyz").json()
+        body = client.get("/readyz").json()
     finally:
         stores.client.config_set("maxmemory-policy", "noeviction")
-    assert (told["type"], told["details"]["failed"]) == ("urn:glle:problem:queue-evicts", ["queue server"])
-    assert "noeviction" in told["remedy"]
-    assert {check["state"] for check in told["details"]["checks"]} == {"ok", "problem"}
+    assert (body["type"], body["details"]["failed"]) == ("urn:glle:problem:queue-evicts", ["queue server"])
+    assert "noeviction" in body["remedy"]
+    assert {check["state"] for check in body["details"]["checks"]} == {"ok", "problem"}
 
 
 def test_not_ready_when_data_cannot_be_written(stores: Stores, tmp_path: Path) -> None:
-    """A data folder that is no folder, or below one, is named; one that is not there yet can be made."""
+    """A data folder that cannot be created is a failed check; a missing one can."""
     (tmp_path / "file").touch()
     assert health.data_folder(tmp_path / "new" / "folder").state == "ok"
     for folder in (tmp_path / "file", tmp_path / "file" / "below"):
@@ -148,12 +148,12 @@ def test_not_ready_when_data_cannot_be_written(stores: Stores, tmp_path: Path) -
 
 
 def test_oldest_task_tells_how_long_the_queue_waits(client: httpx.Client, stores: Stores) -> None:
-    """The age is that of the task that waits longest, not of the one at the front."""
+    """The age is that of the longest wait, not of the first task."""
     now = datetime.now(UTC)
     for name, seconds in (("front", 1), ("old", 90), ("new", 5)):
         stores.client.rpush(f"rq:queue:{QUEUE}", name)
         stores.client.hset(f"rq:job:{name}", "enqueued_at", (now - timedelta(seconds=seconds)).isoformat())
-    beating(stores, state="busy")
+    register_worker(stores, state="busy")
     text = client.get("/metrics").text
     (age,) = re.findall(rf'glle_queue_oldest_seconds{{queue="{QUEUE}"}} (\S+)', text)
     assert 90 <= float(age) < 100
@@ -163,7 +163,7 @@ def test_oldest_task_tells_how_long_the_queue_waits(client: httpx.Client, stores
 
 
 def test_metrics_count_by_route_template(stores: Stores) -> None:
-    """However many ids are asked for, there is one series a route and status; unknown paths share one."""
+    """The number of series does not grow with ids or unknown paths."""
     with serving(create_app(stores)) as client:
         for number in range(30):
             client.get(f"/v1/jobs/job_{number}")
@@ -187,7 +187,7 @@ def test_metrics_count_jobs(client: httpx.Client, stores: Stores) -> None:
 
 
 def test_what_two_processes_count_is_added_up(client: httpx.Client, stores: Stores, settings: Settings) -> None:
-    """Whichever of several API processes is asked, it tells of them all."""
+    """Each of several API processes reports all of them."""
     client.get("/livez")
     client.get("/metrics")  # adds up what it has counted
     beside = Stores.connect(replace(settings, redis_url=stores.settings.redis_url))
@@ -200,7 +200,7 @@ def test_what_two_processes_count_is_added_up(client: httpx.Client, stores: Stor
 
 
 def test_methods_that_nobody_knows_share_a_series(client: httpx.Client) -> None:
-    """A client cannot make series by inventing methods."""
+    """Invented methods do not create series."""
     for number in range(3):
         client.request(f"ODD{number}", "/livez")
     assert 'glle_http_requests_total{method="(other)",route="/livez",status="405"} 3.0' in client.get("/metrics").text

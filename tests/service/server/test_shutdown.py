@@ -1,4 +1,4 @@
-"""How an API process stops: everyone is answered, and told to go elsewhere."""
+"""Graceful shutdown of an API process."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def serving(stores: Stores, drain: float) -> Iterator[tuple[Server, httpx.Client
 
 
 def queued(stores: Stores) -> str:
-    """Return a job that nobody works on."""
+    """Return a job without a worker."""
     return stores.jobs.create(kind="fit", claim="c", posterior="post_1", spec={}, total=1)[0].id
 
 
 def test_draining_answers_everything_and_is_not_ready(stores: Stores) -> None:
-    """After the signal: 503 on /readyz, good answers on the rest, each the last of its connection; then none."""
+    """After the signal /readyz is 503 and other responses close their connection; then the server exits."""
     with serving(stores, drain=0.6) as (server, client, thread):
         assert "connection" not in client.get("/livez").headers
         server.handle_exit(15, None)
@@ -69,35 +69,35 @@ def test_draining_answers_everything_and_is_not_ready(stores: Stores) -> None:
 
 
 def test_who_waits_is_answered_with_the_job_as_it_is(stores: Stores) -> None:
-    """A long poll ends with the job's state and a stream of events with its end, long before their time."""
+    """A long poll ends with the job's state and a stream with its end, before their timeouts."""
     job = queued(stores)
-    told: dict[str, object] = {}
+    results: dict[str, object] = {}
     with serving(stores, drain=0.0) as (server, client, thread):
 
         def poll() -> None:
-            told["poll"] = client.get(f"/v1/jobs/{job}?wait=9")
+            results["poll"] = client.get(f"/v1/jobs/{job}?wait=9")
 
         def follow() -> None:
             with client.stream("GET", f"/v1/jobs/{job}/events") as answer:
-                told["events"] = [name for _, name, _ in parsed(answer.iter_lines())]
+                results["events"] = [name for _, name, _ in parsed(answer.iter_lines())]
 
         threads = [threading.Thread(target=poll), threading.Thread(target=follow)]
-        for one in threads:
-            one.start()
+        for each in threads:
+            each.start()
         until(lambda: len(server.server_state.tasks) == 2)
         began = time.monotonic()
         server.handle_exit(15, None)
-        for one in (*threads, thread):
-            one.join(5)
+        for each in (*threads, thread):
+            each.join(5)
         assert time.monotonic() - began < 3
-    answer = told["poll"]
+    answer = results["poll"]
     assert isinstance(answer, httpx.Response)
     assert (answer.status_code, answer.json()["status"], answer.headers["connection"]) == (200, "queued", "close")
-    assert told["events"] == ["progress"]
+    assert results["events"] == ["progress"]
 
 
 def test_a_connection_of_a_moment_ago_is_heard(stores: Stores) -> None:
-    """Who connected before the process stopped to accept, and asks after it, is answered still."""
+    """A connection accepted before the shutdown is served."""
     with serving(stores, drain=0.0) as (server, client, _):
         client.get("/livez")  # the connection stays open
         server.handle_exit(15, None)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.service.conftest import beating
-from tests.service.keyed import had_by, served
+from tests.service.conftest import register_worker
 from tests.service.routes.test_resources import upload
-from tests.worker.storage.test_free_space import used
+from tests.service.tenants import resources_of, served
+from tests.worker.storage.test_queue_space import used
 
 if TYPE_CHECKING:
     import httpx
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def test_above_the_mark_only_new_work_is_refused(client: httpx.Client, stores: Stores) -> None:
     """New jobs and new keys get 503 with Retry-After; jobs are read, cancelled and removed; /readyz is degraded."""
-    beating(stores)
+    register_worker(stores)
     dataset = upload(client)
     posted = {"dataset": dataset, "n_neighbors": 3}
     keyed = {"Idempotency-Key": "known"}
@@ -61,7 +61,7 @@ def test_jobs_of_all_tenants_are_bounded(stores: Stores) -> None:
 
 def test_posteriors_of_a_tenant_are_bounded(stores: Stores) -> None:
     """A fit beyond the quota is 429 with the remedy; a known posterior is answered, and a deletion makes room."""
-    had = had_by("default", stores)
+    had = resources_of("default", stores)
     with served(stores, auth="off", quota_posteriors=1) as client:
         asked = {"dataset": had.dataset}
         refused = client.post("/v1/posteriors", json={**asked, "reg": 0.5})

@@ -9,7 +9,7 @@ import pytest
 
 from glle_engine import FitSpec
 from tests.conftest import in_turn
-from tests.service.conftest import beating
+from tests.service.conftest import register_worker
 from tests.service.routes.test_resources import upload
 from worker.base.clock import now_iso
 from worker.storage.posteriors import PosteriorRecord
@@ -124,11 +124,11 @@ def test_a_long_job_is_not_interactive(
 def test_a_job_is_shared_by_the_workers_at_work(client: httpx.Client, stores: Stores, posterior: str) -> None:
     """By as many as there are when it is posted, where it is long enough; it is the same job when more have come."""
     for name in "abcdef":
-        beating(stores, name)
-    beating(stores, "gone", seconds=3600)
+        register_worker(stores, name)
+    register_worker(stores, "gone", seconds=3600)
     job = client.post(posterior + "/draws", json={"count": 5000}).json()["id"]
     assert stores.jobs.fetch(job).chains == 6
-    beating(stores, "g")
+    register_worker(stores, "g")
     assert client.post(posterior + "/draws", json={"count": 5000}).json()["id"] == job
     short = client.post(posterior + "/draws", json={"count": 8}).json()["id"]
     assert stores.jobs.fetch(short).chains == 4

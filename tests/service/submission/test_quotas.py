@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import redis
 
 from service.middleware import rate_limit
-from tests.service.keyed import bearer, had_by, served
+from tests.service.tenants import bearer, resources_of, served
 
 if TYPE_CHECKING:
     import httpx
@@ -72,7 +72,7 @@ def test_jobs_in_flight(stores: Stores) -> None:
 
 def test_a_draw_by_get_is_a_job_too(stores: Stores) -> None:
     """Where it has to be drawn it takes a place, and 429 at once where there is none; one that is cached takes none."""
-    had = had_by("default", stores)
+    had = resources_of("default", stores)
     draws = f"/v1/posteriors/{had.posterior}/draws"
     with served(stores, auth="off", quota_jobs=1) as client:
         assert client.get(f"{draws}/1?wait=0").status_code == 202

@@ -10,7 +10,7 @@ import pytest
 
 from service.cli import main
 from service.middleware.access_policy import OPEN_PATHS
-from tests.service.keyed import Had, bearer, had_by
+from tests.service.tenants import TenantResources, bearer, resources_of
 from worker.analyses.posterior_analyses import CalibrationSpec, calibration_facts
 from worker.records.cache_entry import Entry
 from worker.storage.posteriors import PosteriorRecord
@@ -34,25 +34,25 @@ BODIES: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture
-def alice(stores: Stores) -> Had:
+def alice(stores: Stores) -> TenantResources:
     """What the tenant alice has."""
-    return had_by("alice", stores)
+    return resources_of("alice", stores)
 
 
 @pytest.fixture
-def bob(stores: Stores) -> Had:
+def bob(stores: Stores) -> TenantResources:
     """What the tenant bob has."""
-    return had_by("bob", stores)
+    return resources_of("bob", stores)
 
 
 @pytest.mark.parametrize(("method", "path"), WITH_ID, ids=[f"{method} {path}" for method, path in WITH_ID])
 def test_by_no_route_is_there_what_another_tenant_has(
-    guarded: httpx.Client, alice: Had, bob: Had, method: str, path: str
+    guarded: httpx.Client, alice: TenantResources, bob: TenantResources, method: str, path: str
 ) -> None:
     """Each route that takes an id is 404 for the other tenant, before and after it has answered the owner."""
     more: dict[str, Any] = {"json": BODIES[path]} if method in {"post", "patch", "put"} else {}
 
-    def asked(by: Had) -> httpx.Response:
+    def asked(by: TenantResources) -> httpx.Response:
         return guarded.request(method, alice.path(path), params={"wait": 0}, headers=by.headers, **more)
 
     for answer in (asked(bob), asked(alice), asked(bob)):
@@ -73,7 +73,9 @@ def test_every_route_is_walked_or_has_no_id() -> None:
     assert {path for method, path in WITH_ID if method in {"post", "patch"}} == set(BODIES)
 
 
-def test_a_body_does_not_reach_another_tenants_data_set(guarded: httpx.Client, alice: Had, bob: Had) -> None:
+def test_a_body_does_not_reach_another_tenants_data_set(
+    guarded: httpx.Client, alice: TenantResources, bob: TenantResources
+) -> None:
     """To fit, to embed, to advise on, or as points to place; nor as labels or truth."""
     for path, body in (
         ("/v1/posteriors", {"dataset": alice.dataset}),
@@ -88,7 +90,9 @@ def test_a_body_does_not_reach_another_tenants_data_set(guarded: httpx.Client, a
         assert guarded.post(path.replace(bob.posterior, alice.posterior), json=body, headers=alice.headers).is_success
 
 
-def test_labels_and_truth_of_another_tenant_are_not_there(guarded: httpx.Client, alice: Had, bob: Had) -> None:
+def test_labels_and_truth_of_another_tenant_are_not_there(
+    guarded: httpx.Client, alice: TenantResources, bob: TenantResources
+) -> None:
     """Neither tells an embedding of one's own data anything."""
     for what in ("labels", "truth"):
         body = {"dataset": bob.dataset, "method": "pca", what: alice.dataset}
@@ -96,8 +100,8 @@ def test_labels_and_truth_of_another_tenant_are_not_there(guarded: httpx.Client,
         assert (answer.status_code, answer.json()["type"]) == (404, "urn:glle:problem:dataset-not-found")
 
 
-def test_lists_are_disjoint(guarded: httpx.Client, alice: Had, bob: Had) -> None:
-    """Each tenant sees only its own resources."""
+def test_lists_are_disjoint(guarded: httpx.Client, alice: TenantResources, bob: TenantResources) -> None:
+    """Each tenant sees its own, one of each, and whoever has nothing nothing."""
     for path in LISTS:
         seen = [{item["id"] for item in guarded.get(path, headers=by.headers).json()["items"]} for by in (alice, bob)]
         assert [len(ids) for ids in seen] == [1, 1]
@@ -105,7 +109,7 @@ def test_lists_are_disjoint(guarded: httpx.Client, alice: Had, bob: Had) -> None
     assert alice.job != bob.job
 
 
-def test_a_third_tenant_sees_empty_lists(guarded: httpx.Client, stores: Stores, alice: Had) -> None:
+def test_a_third_tenant_sees_empty_lists(guarded: httpx.Client, stores: Stores, alice: TenantResources) -> None:
     """Also the default one, which has records of before there were tenants."""
     for tenant in ("carol", "default"):
         headers = bearer(stores, tenant)
@@ -128,8 +132,10 @@ def test_the_same_data_have_other_ids_for_each_tenant(guarded: httpx.Client, sto
     assert begins == {"default": True, "alice": False, "bob": False}
 
 
-def test_a_kept_answer_is_its_tenants_alone(guarded: httpx.Client, alice: Had, bob: Had) -> None:
-    """A draw in the API's memory is sent to its owner only, and no shared cache may keep it."""
+def test_a_kept_answer_is_its_tenants_alone(
+    guarded: httpx.Client, alice: TenantResources, bob: TenantResources
+) -> None:
+    """A draw that the API has at hand is given to its owner only, and no shared cache may keep it."""
     path = f"/v1/posteriors/{alice.posterior}/draws/0"
     for _ in range(2):
         answer = guarded.get(path, headers=alice.headers).raise_for_status()
@@ -139,7 +145,9 @@ def test_a_kept_answer_is_its_tenants_alone(guarded: httpx.Client, alice: Had, b
             assert guarded.get(path, headers=given).status_code == 401
 
 
-def test_an_idempotency_key_is_its_tenants_alone(guarded: httpx.Client, alice: Had, bob: Had) -> None:
+def test_an_idempotency_key_is_its_tenants_alone(
+    guarded: httpx.Client, alice: TenantResources, bob: TenantResources
+) -> None:
     """Two tenants that choose the same one do not meet; a tenant that uses it twice does meet itself."""
     for by in (alice, bob):
         headers = {**by.headers, "Idempotency-Key": "monday"}
@@ -152,7 +160,7 @@ def test_an_idempotency_key_is_its_tenants_alone(guarded: httpx.Client, alice: H
 
 def test_what_was_kept_before_there_were_tenants_is_the_default_ones(stores: Stores) -> None:
     """Records without the field are read as they were meant."""
-    had = had_by("default", stores)
+    had = resources_of("default", stores)
     record = stores.posteriors.fetch(had.posterior).to_dict()
     del record["tenant"]
     assert PosteriorRecord(**record).tenant == "default"
@@ -162,8 +170,10 @@ def test_what_was_kept_before_there_were_tenants_is_the_default_ones(stores: Sto
     assert stores.client.zcard("glle:jobs") == stores.client.zcard("glle:posteriors") == 1
 
 
-def test_a_tenants_deletions_leave_the_others(guarded: httpx.Client, stores: Stores, alice: Had, bob: Had) -> None:
-    """With its data set go its posterior, its draws and its calibration, and no other tenant's."""
+def test_a_tenants_deletions_leave_the_others(
+    guarded: httpx.Client, stores: Stores, alice: TenantResources, bob: TenantResources
+) -> None:
+    """With its data set go its posterior, its draws and its calibration, and nobody else's."""
     spec = CalibrationSpec()
     for had in (alice, bob):
         stores.posteriors.calibrate(had.posterior, calibration_facts({"scale": 2.0}))

@@ -9,7 +9,7 @@ import pytest
 
 import glle_engine
 from glle_engine import FitSpec
-from tests.service.keyed import served
+from tests.service.tenants import served
 from worker.records.ids import posterior_id
 from worker.storage.datasets import Table
 from worker.storage.posteriors import PosteriorRecord

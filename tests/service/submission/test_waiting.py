@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from service.submission import waiting
 from service.submission.waiting import Waits
-from tests.service.keyed import served
 from tests.service.routes.test_resources import upload
+from tests.service.tenants import served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.service.conftest import beating
-from tests.service.keyed import served
+from tests.service.conftest import register_worker
+from tests.service.tenants import served
 from worker.operations import health
 from worker.storage.free_space import ADDRESSES, DiskReserve
 
@@ -31,7 +31,7 @@ def code(answer: httpx.Response) -> tuple[int, str]:
 
 def test_uploads_leave_the_reserve_free(client: httpx.Client, stores: Stores) -> None:
     """507 with the numbers and the remedy, and nothing left; the rest goes on where the queue's log is elsewhere."""
-    beating(stores)
+    register_worker(stores)
     known = client.post("/v1/datasets/synthetic", json=SHEET).json()["id"]
     with served(stores, disk_reserve=ALL) as full:
         for answer in (
@@ -53,7 +53,7 @@ def test_uploads_leave_the_reserve_free(client: httpx.Client, stores: Stores) ->
 
 def test_beside_the_queues_log_new_work_is_refused(client: httpx.Client, stores: Stores) -> None:
     """Under `glle up` its server would end: records are shared, read, cancelled and deleted; nothing is begun."""
-    beating(stores)
+    register_worker(stores)
     known = client.post("/v1/datasets/synthetic", json=SHEET).json()["id"]
     job = client.post("/v1/posteriors", json={"dataset": known}).json()["links"]["self"]
     (Path(stores.settings.data_dir) / ADDRESSES).write_text("{}")
@@ -70,7 +70,7 @@ def test_beside_the_queues_log_new_work_is_refused(client: httpx.Client, stores:
 
 def test_ready_tests_a_write(client: httpx.Client, stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that is full to the last byte has all its rights."""
-    beating(stores)
+    register_worker(stores)
 
     def full(_: Path) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.service.conftest import beating
-from worker.jobs.recovery import STALE_SECONDS
+from tests.service.conftest import register_worker
+from worker.jobs.queue import STALE_SECONDS
 from worker.jobs.shards import Shards
 from worker.jobs.store import job_key
 from worker.records.draws import CHAINS, DrawsSpec
@@ -115,7 +115,7 @@ def test_nothing_is_opened_of_what_does_not_run(stores: Stores, ending: str) -> 
 def test_workers_that_come_share_a_job_that_runs(stores: Stores) -> None:
     """After the first shard, a sweep opens one chain per live worker, once; it never closes one."""
     for name in "abcde":
-        beating(stores, name)
+        register_worker(stores, name)
     job = running(stores, 20)
     stores.queue.enqueue(job)
     stores.recovery.sweep()
@@ -126,8 +126,8 @@ def test_workers_that_come_share_a_job_that_runs(stores: Stores) -> None:
         stores.recovery.sweep()
         assert waiting(stores) == [0, 1, 2, 3, 4, 5]
         assert stores.jobs.fetch(job.id).chains == 5
-    beating(stores, "f")
-    stores.recovery.sweep()
+    register_worker(stores, "f")
+    stores.queue.sweep()
     end(stores, job, 3)
     assert waiting(stores) == [0, 1, 2, 3, 4, 5, 6, 7]
     for name in "abcdef":
@@ -139,7 +139,7 @@ def test_workers_that_come_share_a_job_that_runs(stores: Stores) -> None:
 def test_no_more_than_two_shards_each(stores: Stores) -> None:
     """A short job gets at most one chain per two shards."""
     for name in "abcdefghij":
-        beating(stores, name)
+        register_worker(stores, name)
     job = running(stores, 12)
     end(stores, job, 0)
     stores.recovery.sweep()

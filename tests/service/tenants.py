@@ -1,4 +1,4 @@
-"""Apps with settings of their own, keys for them, and tenants that have something."""
+"""Apps with other settings, API keys, and tenants with resources."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ POSTERIOR = glle_engine.fit(X)
 @contextmanager
 def served(stores: Stores, **settings: Any) -> Iterator[httpx.Client]:
     """Serve the same data under other settings; yield a client."""
-    changed = Stores.connect(replace(stores.settings, **settings))
-    with serving(create_app(changed)) as client:
+    connected = Stores.connect(replace(stores.settings, **settings))
+    with serving(create_app(connected)) as client:
         yield client
-    changed.close()
+    connected.close()
 
 
 def bearer(stores: Stores, tenant: str, scope: Scope = "write") -> dict[str, str]:
-    """Make a key and return the header that lets in with it."""
+    """Create a key and return its header."""
     return {"Authorization": f"Bearer {stores.keys.create(tenant, (scope,), '', None)[1]}"}
 
 
 @dataclass(frozen=True)
-class Had:
-    """What a tenant has."""
+class TenantResources:
+    """Key and resources of a tenant."""
 
     headers: dict[str, str]
     dataset: str
@@ -59,25 +59,25 @@ class Had:
     embedding: str
 
     def path(self, template: str) -> str:
-        """Return a path of the contract with the id that belongs there."""
+        """Return a path of the contract with its id filled in."""
         ids = {
             "datasets": self.dataset,
             "posteriors": self.posterior,
             "jobs": self.job,
             "embeddings": self.embedding,
         }
-        named = template.replace("{id}", ids[template.split("/")[2]])
-        return named.replace("{index}", "0").replace("{format}", "png")
+        path = template.replace("{id}", ids[template.split("/")[2]])
+        return path.replace("{index}", "0").replace("{format}", "png")
 
 
-def had_by(tenant: str, stores: Stores) -> Had:
-    """Give a tenant a data set, a posterior with a draw, as a worker leaves it, and a job."""
+def resources_of(tenant: str, stores: Stores) -> TenantResources:
+    """Create a data set, a posterior with a cached draw, a job and an embedding of a tenant."""
     here = stores.of(tenant)
     dataset, _ = here.datasets.add(Table(values=X, source={"kind": "test"}))
     spec = FitSpec().to_dict()
     id_ = posterior_id(dataset.id, spec, NUMBERS)
-    asked = {"dataset": dataset.id, "spec": spec}
-    job, _ = here.jobs.create(kind="fit", claim=id_, posterior=id_, spec=asked, total=1)
+    request = {"dataset": dataset.id, "spec": spec}
+    job, _ = here.jobs.create(kind="fit", claim=id_, posterior=id_, spec=request, total=1)
     stores.jobs.start(job.id)
     stores.posteriors.cache(id_, POSTERIOR)
     stores.posteriors.record(
@@ -91,5 +91,5 @@ def had_by(tenant: str, stores: Stores) -> Had:
     draw_and_cache(stores.cache, id_, POSTERIOR, [DrawKey(0, 0, 1.0, "posterior", "procrustes")])
     recipe = Recipe(dataset=dataset.id, method="pca", parameters=METHODS["pca"].spec().to_dict())
     here.embeddings.note(recipe, job.id)
-    recipe.load_or_compute(TaskContext(stores, job), silent)
-    return Had(bearer(stores, tenant), dataset.id, id_, job.id, recipe.id)
+    recipe.kept(WorkerDesk(stores, job), silent)
+    return TenantResources(bearer(stores, tenant), dataset.id, id_, job.id, recipe.id)
