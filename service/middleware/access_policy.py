@@ -63,7 +63,7 @@ class AccessPolicy:
     @property
     def is_open(self) -> bool:
         """Whether requests need no key: on loopback, until the first key is created."""
-        return self._is_off or not (self._is_required or self._store.any_was_made())
+        return self._is_off or not (self._is_required or self._store.has_key_file())
 
     @property
     def is_shut(self) -> bool:

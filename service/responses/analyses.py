@@ -55,7 +55,7 @@ def offered(spec: AnalysisSpec, entry: Entry) -> tuple[str, ...]:
 
 
 def result_response(spec: AnalysisSpec, entry: Entry, query: ResultQuery) -> Response:
-    """Return a result or the requested slice of it in the negotiated media type, or 304.
+    """Return a result or the requested slice of it in the negotiate media type, or 304.
 
     Raise `ProblemError`, for example ``not-acceptable``, ``float32-overflow`` or ``slice-out-of-range``.
     """

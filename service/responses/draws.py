@@ -46,7 +46,7 @@ def draws_response(
 ) -> Response | None:
     """Return the requested embeddings of a draws job with numeric scales, or None if some were evicted.
 
-    `posterior` is `PosteriorRecord.drawn_from`. `restore` computes draws again that are evicted while the response is
+    `posterior` is `PosteriorRecord.arrays_id`. `restore` computes draws again that are evicted while the response is
     sent. Raise `ProblemError`, for example ``not-acceptable`` or ``slice-out-of-range``.
     """
     media = negotiate(query.request, MEDIA)

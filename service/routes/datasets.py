@@ -29,7 +29,7 @@ from service.encoding.arrow import ARROW, PARQUET
 from service.encoding.selection import Points, Selection
 from service.encoding.tables import Table as Columns
 from service.encoding.tables import matrix_columns, table_response
-from service.responses.conditional import PARTS, client_has_it, immutable_headers
+from service.responses.conditional import RANGE_RESPONSES, immutable_headers, is_not_modified
 from service.routes.params import RENAME, Id, TenantStores, content
 from service.schemas.labels import NameFilter, NamingIn, TagFilter
 from service.schemas.problems import documented
@@ -154,7 +154,7 @@ async def list_datasets(
     A page reads at most 1,000 records. With a filter it may be short or empty, and `next` continues.
     """
     records = stores.datasets.newest(position(cursor))
-    matching = ((at, record if is_called(record, name, tag) else None) for at, record in records)
+    matching = ((at, record if matches_labels(record, name, tag) else None) for at, record in records)
     return await listed(request, matching, limit, DatasetPage, DatasetOut.of)
 
 
@@ -170,7 +170,7 @@ def get_dataset(id_: Id, stores: TenantStores) -> DatasetOut:
     response_class=Response,
     responses={
         **content("The values.", _MEDIA),
-        **PARTS,
+        **RANGE_RESPONSES,
         **documented(
             _404="No such data set.",
             _406="No offered type is accepted.",

@@ -91,7 +91,7 @@ async def draw_many(id_: Id, body: DrawsIn, stores: TenantStores, command: Comma
     response_class=Response,
     responses={
         **content("The embedding (n, p).", MEDIA, headers=SCALE_DOCUMENTED),
-        **PARTS,
+        **RANGE_RESPONSES,
         **ACCEPTED,
         **documented(**NOT_FITTED, _406="No offered type is accepted.", _416="Range too far.", _422="Out of range."),
     },

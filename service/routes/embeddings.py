@@ -130,7 +130,7 @@ async def get_embedding(id_: Id, request: Request, stores: TenantStores, wait: W
     response_class=Response,
     responses={
         **content("The coordinates.", MEDIA),
-        **PARTS,
+        **RANGE_RESPONSES,
         **ACCEPTED,
         **documented(
             **_MISSING,

@@ -10,12 +10,11 @@ from starlette.concurrency import run_in_threadpool
 from service.encoding.arrays import JSON, NPY, Dtype, negotiate
 from service.encoding.selection import Draws, Points, reject_slice
 from service.responses import draws as drawn
-from service.responses.analyses import Wanted, result_response
-from service.responses.conditional import PARTS, SCALE_DOCUMENTED, body_headers, client_has_it, scale_header
-from service.responses.partial_draws import npy_as_they_come
-from service.responses.pictures import picture_response
-from service.responses.sse import EVENTS, events, has_seen_the_end
-from service.responses.streaming import Stream
+from service.responses.analyses import ResultQuery, picture_response, result_response
+from service.responses.conditional import RANGE_RESPONSES, SCALE_DOCUMENTED, body_headers, is_not_modified, scale_header
+from service.responses.partial_draws import partial_npy_response
+from service.responses.sse import EVENTS, events, has_seen_end
+from service.responses.streaming import LimitedStreamingResponse
 from service.routes.params import ACCEPTED, LATE, DtypeQuery, Id, TenantStores, Wait, content
 from service.schemas.problems import documented
 from service.schemas.resources import JobOut, JobPage, PosteriorOut
@@ -105,7 +104,7 @@ async def follow(
             drawn.MEDIA,
             headers=SCALE_DOCUMENTED,
         ),
-        **PARTS,
+        **RANGE_RESPONSES,
         **ACCEPTED,
         **documented(
             _404="No such job.",

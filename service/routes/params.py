@@ -10,7 +10,7 @@ from service.encoding.arrays import Dtype
 from service.middleware.authentication import tenant_of
 from service.schemas.labels import PATCH_BODY
 from service.schemas.problems import documented
-from service.schemas.resources import COUNTER, JobOut
+from service.schemas.resources import MAX_COUNTER, JobOut
 from service.submission.idempotency import IN_USE, Key
 from worker.stores import Stores
 

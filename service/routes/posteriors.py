@@ -6,8 +6,8 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from glle_engine.base.validation import require_enough_points
-from service.encoding.arrays import JSON, NPY, NPZ, Dtype, Stack, json_response, negotiated, npy_response, npz_response
-from service.responses.conditional import PARTS, client_has_it, immutable_headers
+from service.encoding.arrays import JSON, NPY, NPZ, Dtype, NpyResponse, Stack, json_response, negotiate, npz_response
+from service.responses.conditional import RANGE_RESPONSES, immutable_headers, is_not_modified
 from service.routes.params import ACCEPTED, ON_DATASET, RENAME, Command, CommandOptions, Id, TenantStores, content
 from service.schemas.labels import NameFilter, NamingIn, TagFilter
 from service.schemas.problems import documented
@@ -81,7 +81,7 @@ async def list_posteriors(
     A page reads at most 1,000 records. With a filter it may be short or empty, and `next` continues.
     """
     records = stores.posteriors.listed(position(cursor))
-    matching = ((at, r if r is not None and is_called(r, name, tag) else None) for at, r in records)
+    matching = ((at, r if r is not None and matches_labels(r, name, tag) else None) for at, r in records)
     return await listed(request, matching, limit, PosteriorPage, PosteriorOut.of)
 
 
@@ -110,7 +110,7 @@ def get_posterior(id_: Id, stores: TenantStores) -> Response:
     response_class=Response,
     responses={
         **content("The arrays.", (NPZ, NPY, JSON)),
-        **PARTS,
+        **RANGE_RESPONSES,
         **ACCEPTED,
         **documented(
             _404="No such posterior.",

@@ -91,5 +91,5 @@ def resources_of(tenant: str, stores: Stores) -> TenantResources:
     draw_and_cache(stores.cache, id_, POSTERIOR, [DrawKey(0, 0, 1.0, "posterior", "procrustes")])
     recipe = Recipe(dataset=dataset.id, method="pca", parameters=METHODS["pca"].spec().to_dict())
     here.embeddings.note(recipe, job.id)
-    recipe.kept(WorkerDesk(stores, job), silent)
+    recipe.load_or_compute(TaskContext(stores, job), silent)
     return TenantResources(bearer(stores, tenant), dataset.id, id_, job.id, recipe.id)

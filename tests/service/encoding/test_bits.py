@@ -167,7 +167,7 @@ def test_a_download_whose_rest_has_other_bits_is_broken_off(
         pieces = answer.iter_raw(2**16)
         got += next(pieces)
         evict(stores, "draw:")
-        again = reopened(stores, job, DRAWS * 2, "other ")
+        again = made_again(stores, job, DRAWS * 2, "other ")
         with pytest.raises(httpx.RemoteProtocolError):
             got += b"".join(pieces)
         tag = answer.headers["etag"]
@@ -185,7 +185,7 @@ def test_a_download_whose_rest_has_the_same_bits_goes_on(client: httpx.Client, s
         pieces = answer.iter_raw(2**16)
         got = next(pieces)
         evict(stores, "draw:")
-        again = reopened(stores, job, DRAWS, "first ")
+        again = made_again(stores, job, DRAWS, "first ")
         got += b"".join(pieces)
     again.join()
     assert got.endswith(DRAWS.tobytes())

@@ -116,8 +116,8 @@ def test_the_wait_ends_with_the_job(stores: Stores, done: Job, end: str) -> None
 
 def test_few_threads_wait(stores: Stores, done: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     """With too many waits the response aborts, and the job stays closed."""
-    monkeypatch.setattr(dependencies, "_WAITING", threading.BoundedSemaphore(1))
-    assert dependencies._WAITING.acquire()
+    monkeypatch.setattr(jobs, "_WAITING", threading.BoundedSemaphore(1))
+    assert jobs._WAITING.acquire()
     with pytest.raises(ResponseAbortedError, match="too many"):
         wait_for_evicted(stores, done)
     assert stores.jobs.fetch(done.id).round == 0

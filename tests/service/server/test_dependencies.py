@@ -41,7 +41,7 @@ def test_every_package_is_pinned_by_its_hashes(lock: Path) -> None:
 
 def test_every_licence_lets_anyone_use_it() -> None:
     """All packages locked for service, tests and development, as far as this platform installs them."""
-    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    lock = (ROOT / "requirements/dev.lock").read_text(encoding="utf-8")
     names = set(re.findall(r"^([\w.-]+)(?:\[.*\])?==", lock, re.MULTILINE))
     installed = {re.sub(r"[-_.]+", "-", found.metadata["Name"]).lower() for found in metadata.distributions()}
     assert len(names & installed) > 60

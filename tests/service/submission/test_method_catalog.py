@@ -56,7 +56,7 @@ def test_schema_is_that_of_the_request(name: str) -> None:
     assert defaults == {member: engine[member] for member in defaults}
     assert set(schema["properties"]) | entry.unused == set(PosteriorIn.model_fields)
     given = {member: value for member, value in defaults.items() if member != "method"}
-    spec = PosteriorIn(dataset="ds_x", method=name, **given).fit_spec()  # type: ignore[arg-type] # of the registry
+    spec = PosteriorIn(dataset="ds_x", method=name, **given).fit_spec()
     assert spec == FitSpec(method=name)  # type: ignore[arg-type] # of the registry
 
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.service.conftest import register_worker
-from worker.jobs.queue import STALE_SECONDS
+from worker.jobs.recovery import STALE_SECONDS
 from worker.jobs.shards import Shards
 from worker.jobs.store import job_key
 from worker.records.draws import CHAINS, DrawsSpec
@@ -127,7 +127,7 @@ def test_workers_that_come_share_a_job_that_runs(stores: Stores) -> None:
         assert waiting(stores) == [0, 1, 2, 3, 4, 5]
         assert stores.jobs.fetch(job.id).chains == 5
     register_worker(stores, "f")
-    stores.queue.sweep()
+    stores.recovery.sweep()
     end(stores, job, 3)
     assert waiting(stores) == [0, 1, 2, 3, 4, 5, 6, 7]
     for name in "abcdef":

@@ -309,7 +309,7 @@ def test_the_store_has_an_end(settings: Settings, tmp_path: Path, stores: Stores
     [
         ("nonsense://x", "no fsspec URL"),
         ("s3://key:pass@bucket", "has a password"),
-        ("smb://host/x", "docs/storage.md"),
+        ("smb://host/x", "docs/how-to/storage.md"),
     ],
 )
 def test_a_url_that_cannot_be_used_is_refused_at_the_start(url: str, told: str) -> None:

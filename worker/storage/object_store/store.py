@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from worker.observability.counters import Counters
     from worker.records.cache_entry import Array
 
-# Model of a read from a store across a network; docs/storage.md has the measurements.
+# Model of a read from a store across a network; docs/how-to/storage.md has the measurements.
 READ_BYTES_PER_SECOND = 50e6
 READ_SECONDS = 0.1
 
