@@ -1,1 +1,5 @@
-"""Jobs: what a job is, the queue and its workers, and the stores they share with the HTTP service."""
+"""Jobs, their queue and workers, and the stores that they share with the HTTP service.
+
+May import `glle_engine`. `base`, `records`, `tenancy`, `observability`, `connections` and `storage` come first, each
+importing only packages before it; then `jobs`, `analyses`, `stores`, `execution` and `operations`. Start with `stores`.
+"""
