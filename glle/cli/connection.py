@@ -71,7 +71,7 @@ def report_all(args: argparse.Namespace, items: Sequence[Any], row: Callable[[An
 
     console = Console()
     if not console.is_terminal:
-        console = Console(width=200)  # a pipe gets the whole table
+        console = Console(width=10_000)  # a pipe gets the whole table, no wider than its cells
     table = Table(box=None, pad_edge=False)
     rows = [row(item) for item in items]
     for name in rows[0] if rows else ():
