@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from glle import cli
+from glle.cli.connection import report_all
 from glle.cli.options import add_options, selected
 from glle.types import DrawsOptions, FitOptions, SyntheticOptions
 from glle_engine.methods import METHODS
@@ -134,6 +135,13 @@ def test_commands_without_httpx_name_the_extra(glle: Glle, monkeypatch: pytest.M
     code, out, err = glle("jobs", "list")
     assert (code, out) == (2, "")
     assert "pip install 'glle[client]'" in err
+
+
+def test_table_in_a_pipe_has_every_cell_in_full(capsys: pytest.CaptureFixture[str]) -> None:
+    """No width of a terminal cuts it."""
+    cells = {"first": "a" * 300, "second": "[b]"}
+    report_all(argparse.Namespace(json=False), [cells], dict)
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [[*cells], [*cells.values()]]
 
 
 def test_broken_server_leaves_the_commands_of_the_client(
