@@ -42,12 +42,16 @@ Deadline = Annotated[
 class CommandOptions:
     """Options of a request that creates a job."""
 
-    wait: Wait = 0.0
-    deadline: Deadline = None
-    key: Key = None
+    wait: float
+    deadline: float | None
+    key: str | None
 
 
-Command = Annotated[CommandOptions, Depends()]
+async def _command(wait: Wait = 0.0, deadline: Deadline = None, key: Key = None) -> CommandOptions:
+    return CommandOptions(wait, deadline, key)  # async, because FastAPI calls a class in a thread
+
+
+Command = Annotated[CommandOptions, Depends(_command)]
 
 IndexPath = Annotated[int, Path(ge=0, le=MAX_COUNTER, description="Index of the draw in the stream.")]
 FirstQuery = Annotated[int, Query(ge=0, le=MAX_COUNTER, description="Index of the first draw.")]
