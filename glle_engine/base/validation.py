@@ -112,14 +112,7 @@ def in_unit(data: NDArray[np.float64], spec: FitSpec) -> NDArray[np.float64]:
 def require_resolved(data: NDArray[np.float64], nearest: NDArray[np.int32], distances: NDArray[np.float64]) -> None:
     """Raise `OutOfRangeError` if the squared distances of a whole neighborhood underflow.
 
-    Parameters
-    ----------
-    data : (n, d) float64
-        In their unit (`Unit`).
-    nearest : (n, k) int32
-    distances : (n, k) float64
-        Nearest first; 0 where they underflow.
-
+    `data` (n, d) are in their unit (`Unit`); `distances` (n, k) to `nearest` (n, k) are 0 where they underflow.
     """
     close = np.flatnonzero(distances[:, -1] < RESOLVED)
     for column in nearest[close].T:

@@ -53,17 +53,8 @@ def refusal(
 ) -> str | None:
     """Return the reason to reject eigenpairs, or None.
 
-    Parameters
-    ----------
-    deviation : float
-    steps : int
-    accepted : float
-        The largest accepted deviation, exclusive.
-    rounding : float
-        The deviation that rounding of the weights alone can cause.
-    most : int
-        The number of steps after which Lanczos stops without convergence.
-
+    `accepted` is the largest accepted deviation, exclusive; `rounding` is the deviation that rounding of the weights
+    alone can cause; `most` is the number of steps after which Lanczos stops without convergence.
     """
     if deviation < max(accepted, rounding) and steps < most:
         return None

@@ -31,22 +31,8 @@ def shift_invert(
     """Return the bottom eigenpairs by the inverse of M + s I, for a B that is singular to rounding.
 
     M squares the condition number of B, so that vectors are accurate to some 1e-7 in angle. Singular vectors of B
-    restricted to their span separate near-null vectors.
-
-    Parameters
-    ----------
-    pattern : Pattern
-    weights : (n, k) float64
-    wanted : int
-    tried : list of str
-        The rejections of the other solvers, for the error.
-    constrained : bool
-        Whether the constant is a null vector to leave out; otherwise the first eigenvector is.
-
-    Raises
-    ------
-    ConvergenceError
-
+    restricted to their span separate near-null vectors. With `constrained` the constant is a null vector to leave out;
+    otherwise the first eigenvector is. `tried` are the rejections of the other solvers, for the `ConvergenceError`.
     """
     n, k = pattern.neighbors.shape
     indptr = np.arange(0, n * k + 1, k)
@@ -127,16 +113,9 @@ def _factor(matrix: csc_array) -> Callable[[NDArray[np.float64]], NDArray[np.flo
 
 
 def few_points(neighbors: NDArray[np.int32], weights: NDArray[np.float64], wanted: int, n_classes: int) -> Eigenpairs:
-    """Return singular vectors of B by dense linear algebra.
+    """Return singular vectors of B by dense linear algebra, for weights (n, k) on neighbors (n, k).
 
-    Parameters
-    ----------
-    neighbors : (n, k) int32
-    weights : (n, k) float64
-    wanted : int
-    n_classes : int
-        Closed classes of the graph, each of which has a null vector; 0 for published weights.
-
+    `n_classes` is the number of closed classes, each of which has a null vector; 0 for published weights.
     """
     n = len(weights)
     residual = np.eye(n)

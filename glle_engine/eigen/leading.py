@@ -26,24 +26,11 @@ ACCEPTED_GAIN = 1e-8  # relative: Lanczos missed an eigenvalue that exceeds the 
 def leading_eigenpairs(
     matrix: NDArray[np.float64], count: int, on_progress: OnProgress
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the `count` largest eigenvalues, descending, and their vectors, of a nearly positive semidefinite matrix.
+    """Return the `count` largest eigenvalues and their vectors of a nearly positive semidefinite matrix (m, m).
 
     Lanczos cannot see the copies of a multiple eigenvalue, so that a second run searches for missed ones. LAPACK
-    computes the result if one was missed, and if Lanczos is slow.
-
-    Parameters
-    ----------
-    matrix : (m, m) float64, symmetric
-    count : int
-        At most m.
-    on_progress
-        Called with the stage "eigenvectors".
-
-    Returns
-    -------
-    values : (count,) float64
-    vectors : (m, count) float64, orthonormal
-
+    computes the result if one was missed, and if Lanczos is slow. `on_progress` is called with the stage
+    "eigenvectors".
     """
     m = len(matrix)
     on_progress(0, 1, "eigenvectors")

@@ -83,23 +83,11 @@ class Pattern:
 def fill_reducing_order(
     indptr: NDArray[np.int32], rows: NDArray[np.int32], permutation: str
 ) -> NDArray[np.integer[Any]]:
-    """Return SuperLU's fill-reducing order of a square matrix with a full diagonal.
+    """Return SuperLU's fill-reducing order (n,) of a square matrix with a full diagonal; column order[j] becomes j.
 
     The order depends on the pattern alone: the incomplete factorisation of an identity with explicit zeros does no
-    numerical work.
-
-    Parameters
-    ----------
-    indptr : (n + 1,) int32
-    rows : (entries,) int32
-        Row numbers by columns.
-    permutation : {"MMD_AT_PLUS_A", "COLAMD"}
-
-    Returns
-    -------
-    (n,) int
-        Column j of the reordered matrix is column order[j].
-
+    numerical work. `indptr` (n + 1,) and `rows` are those of the compressed column format; `permutation` is
+    "MMD_AT_PLUS_A" or "COLAMD".
     """
     n = len(indptr) - 1
     values = (rows == np.repeat(np.arange(n), np.diff(indptr))).astype(np.float64)

@@ -82,17 +82,7 @@ def kept_of_new(
 ) -> NDArray[np.bool_]:
     """Select the neighbors (m, k) of new points (m, d) among their candidates, each point independently.
 
-    Parameters
-    ----------
-    points : (m, d) float64
-    X : (n, d) float64
-        The data of the thresholds.
-    nearest : (m, k) int32
-        Rows of X, nearest first.
-    thresholds : (k + 1,) float64
-        From `kept_candidates`.
-    n_components : int
-
+    `nearest` (m, k) are rows of X (n, d), nearest first; `thresholds` (k + 1,) are those of `kept_candidates` for X.
     """
     m, k = nearest.shape
     least = _least(k, n_components)

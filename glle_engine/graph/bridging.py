@@ -33,10 +33,8 @@ def bridge(
 
     Returns
     -------
-    nearest : (n, k) int32
-        A copy; bridges are at the end of their rows, or in the place of a candidate with the same end.
-    kept : (n, k) bool or None
-        A copy, bridges included.
+    nearest, kept
+        Copies with bridges at the end of their rows, or in the place of a candidate with the same end.
     bridges : list of (from, to)
         Empty if the graph was connected.
 

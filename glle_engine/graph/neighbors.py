@@ -62,24 +62,10 @@ def kneighbors_of(
 def kneighbors_to(
     data: NDArray[np.float64], points: NDArray[np.float64], n_neighbors: int, on_progress: OnProgress = silent
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Return the k rows of data nearest to each of some other points, each point by itself.
+    """Return the k <= n rows of data (n, d) nearest to each of some other points (m, d), each point independently.
 
-    Parameters
-    ----------
-    data : (n, d) float64
-    points : (m, d) float64
-        The distance of a point to an identical row of data is exactly 0.
-    n_neighbors : int
-        k <= n.
-    on_progress
-        Called with (points done, m, "neighbors").
-
-    Returns
-    -------
-    indices : (m, k) int32
-        The k smallest (distance, index), in this order, as `kneighbors` has them.
-    distances : (m, k) float64
-
+    The results (m, k) are those of `kneighbors`, but for identical rows of data, whose distance is exactly 0.
+    `on_progress` is called with (points done, m, "neighbors").
     """
     return _search(data, points, np.full(len(points), -1), n_neighbors, on_progress)
 

@@ -1,9 +1,9 @@
-"""Linear algebra whose bits do not depend on the processor.
+"""Linear algebra with the same bits on every processor.
 
-`glle_engine.linalg.dense` holds the batched operations on small matrices, in compiled code of fixed order if numba
-is installed (the extra ``fast``) and by numpy's LAPACK if not; read it first. Imports nothing else of the engine.
+Start with `glle_engine.linalg.dense`: batched operations on small matrices, in compiled code of fixed order with numba
+(the extra ``fast``) and by numpy's LAPACK without. Imports no other package of the engine.
 """
 
-# Draws per batch of the compiled solver. With AVX-512 eight were no faster (the factors come from the outer caches either
-# way), took twice the memory, and waited for the slowest of eight.
+# Draws per batch of the compiled solver. With AVX-512 eight were no faster, because the factors come from the outer
+# caches, took twice the memory, and waited for the slowest of eight.
 LANES = 4

@@ -1,8 +1,8 @@
 """Compiler of the engine: numba, with the compiled code cached on disk.
 
-A compiled function rounds as it is written on every processor: no fast-math, no contraction to fused operations except
-the explicit ones of `glle_engine.linalg.vectors`, and no call into BLAS, LAPACK or libm. All compiled code is in the
-packages `glle_engine.linalg` and `glle_engine.eigen.batched`.
+A compiled function rounds in the order of its source on every processor: no fast-math, no contraction to fused
+operations except the explicit ones of `glle_engine.linalg.vectors`, and no call into BLAS, LAPACK or libm. All
+compiled code is in the packages `linalg`, `weights` and `eigen.batched`.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _PACKAGES = tuple(_ENGINE / name for name in ("linalg", "weights", *_BATCHED))
 
 
 def _forget_other_sources() -> None:
-    """Drop code that was compiled from other sources: numba checks a function's own file, not its callees.
+    """Delete code compiled from other sources, because numba checks a function's file, but not its callees.
 
-    A cache folder of the user's choice gets one subfolder for each state of the sources.
+    A cache folder chosen by the user gets one subfolder for each state of the sources.
     """
     sources = sorted(path for package in _PACKAGES for path in package.glob("*.py"))
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
@@ -37,7 +37,7 @@ def _forget_other_sources() -> None:
         return
     for package in _PACKAGES:
         stamp = package / "__pycache__" / "compiled.sha256"
-        with contextlib.suppress(OSError):  # a read-only installation caches nothing here either
+        with contextlib.suppress(OSError):  # a read-only installation has no cache
             if stamp.exists() and stamp.read_text() == digest:
                 continue
             stamp.parent.mkdir(exist_ok=True)
@@ -50,22 +50,22 @@ _forget_other_sources()
 
 
 def instruction(code: Callable[..., Any]) -> Any:
-    """Make a function of compiled code out of a writer of its instructions (numba's `intrinsic`)."""
+    """Make a compiled function from a writer of its instructions (numba's `intrinsic`)."""
     return intrinsic(code)
 
 
 def operation(operator: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
-    """Give an operator a meaning for types of ours (numba's `overload`)."""
+    """Define an operator for the types of the engine (numba's `overload`)."""
     return cast("Callable[[Callable[..., Any]], Any]", overload(operator, strict=False))
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile a function on its first call; it releases the GIL, and does arithmetic in the order written.
+    """Compile a function on its first call; it releases the GIL, and computes in the order of its source.
 
-    The code is kept in NUMBA_CACHE_DIR if that is set, else beside the source, in the user's cache, or not at all.
+    The code is kept in NUMBA_CACHE_DIR, if set, else beside the source, in the user's cache, or not at all.
     """
     try:
-        made = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+        dispatcher = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
     except RuntimeError:  # no place to write to
-        made = numba.njit(nogil=True, error_model="numpy")(function)
-    return cast("Callable[P, R]", made)
+        dispatcher = numba.njit(nogil=True, error_model="numpy")(function)
+    return cast("Callable[P, R]", dispatcher)

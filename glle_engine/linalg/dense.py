@@ -1,7 +1,7 @@
-r"""Batched operations on small dense matrices.
+"""Batched operations on small dense matrices.
 
-With numba every function is compiled code of fixed order (`glle_engine.linalg.dense_kernels`), so that its bits are the same
-on every processor. Without numba numpy's BLAS and LAPACK compute the same to rounding.
+With numba every function is compiled code of fixed order (`glle_engine.linalg.dense_kernels`), with the same bits on
+every processor. Without numba numpy's BLAS and LAPACK compute the same to rounding.
 """
 
 from __future__ import annotations
@@ -33,17 +33,7 @@ def _kernels() -> Any:
 
 
 def gram(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return A A^T of each matrix.
-
-    Parameters
-    ----------
-    rows : (m, k, d) float64
-
-    Returns
-    -------
-    (m, k, k) float64, symmetric.
-
-    """
+    """Return A A^T (m, k, k) of each matrix A of (m, k, d)."""
     if not has_compiler():
         return np.asarray(rows @ rows.transpose(0, 2, 1))
     out = np.empty((len(rows), rows.shape[1], rows.shape[1]))
@@ -81,7 +71,7 @@ def _products(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[
 
 
 def dot(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
-    """Return the sum of the products of the entries, added pairwise by numpy in an order of its own, not by BLAS."""
+    """Return the sum of the products of the entries, added pairwise in numpy's order, not by BLAS."""
     return float((a * b).sum())
 
 
@@ -91,15 +81,7 @@ def norm(a: NDArray[np.float64]) -> float:
 
 
 def inverse_factor(precision: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return L^-T of each precision matrix P = L L^T, so that P^-1 = L^-T L^-1.
-
-    Parameters
-    ----------
-    precision : (m, k, k) float64, symmetric positive definite.
-
-    Returns
-    -------
-    (m, k, k) float64, upper triangular.
+    """Return L^-T (m, k, k), upper triangular, of each positive definite P = L L^T, so that P^-1 = L^-T L^-1.
 
     Raises
     ------
@@ -126,9 +108,9 @@ def affine_solution(
     Parameters
     ----------
     factor : (m, k, k) float64
-        L^-T, as `inverse_factor` returns it.
+        L^-T, from `inverse_factor`.
     kept : (m, k) bool, optional
-        Entries of 1 that are not 0; the weights of the others are exactly 0 if P does not couple them to the rest.
+        Entries of 1 that are not 0; the other weights are exactly 0 if P does not couple them to the rest.
 
     Returns
     -------
@@ -150,18 +132,13 @@ def affine_solution(
 
 
 def eigh(matrices: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return eigenvalues, ascending, and eigenvectors, in columns, of symmetric matrices.
+    """Return eigenvalues, ascending, and eigenvectors, in columns, of one or more symmetric matrices.
 
     Householder tridiagonalisation and the implicit QL method. Reads the lower triangles.
 
     Parameters
     ----------
     matrices : (k, k) or (m, k, k) float64
-
-    Returns
-    -------
-    values : (k,) or (m, k) float64
-    vectors : the shape of `matrices`, float64
 
     Raises
     ------
@@ -172,8 +149,8 @@ def eigh(matrices: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np
     if not has_compiler():
         if not np.isfinite(matrices).all():  # LAPACK would return NaN
             raise np.linalg.LinAlgError("A matrix is not finite.")
-        found = np.linalg.eigh(matrices)
-        return found.eigenvalues, found.eigenvectors
+        result = np.linalg.eigh(matrices)
+        return result.eigenvalues, result.eigenvectors
     batch = readable(matrices if matrices.ndim == 3 else matrices[None])
     values, vectors = np.empty(batch.shape[:2]), np.empty(batch.shape)
     if _kernels().eigensystems(batch, values, vectors) >= 0:
@@ -194,19 +171,9 @@ def eigvalsh(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
 def svd(
     matrices: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return the thin singular value decomposition A = U diag(s) V^T.
+    """Return the thin singular value decomposition A = U diag(s) V^T of one or more matrices (a, b), s descending.
 
     One-sided Jacobi rotations (Hestenes 1958).
-
-    Parameters
-    ----------
-    matrices : (a, b) or (m, a, b) float64
-
-    Returns
-    -------
-    u : (..., a, r) float64
-    s : (..., r) float64, descending, r = min(a, b)
-    vt : (..., r, b) float64
 
     Raises
     ------
@@ -215,8 +182,8 @@ def svd(
 
     """
     if not has_compiler():
-        found = np.linalg.svd(matrices, full_matrices=False)
-        return found.U, found.S, found.Vh
+        result = np.linalg.svd(matrices, full_matrices=False)
+        return result.U, result.S, result.Vh
     batch = matrices if matrices.ndim == 3 else matrices[None]
     m, a, b = batch.shape
     tall = a >= b
@@ -262,7 +229,7 @@ def logs(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def readable(array: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return a contiguous read-only view: one type, and so one compilation, for all callers."""
+    """Return a contiguous read-only view, so that all callers share one type and one compilation."""
     view = np.ascontiguousarray(array, np.float64).view()
     view.flags.writeable = False
     return view

@@ -1,4 +1,4 @@
-"""Compiled loops behind `glle_engine.linalg.dense`, over batches of small matrices, in a fixed order of operations."""
+"""Compiled loops of `glle_engine.linalg.dense` over batches of small matrices, in a fixed order of operations."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def _accumulate(
     """Add left^T right to out (a, b vectors): left (length, a) doubles, `step` apart, right (length, b vectors)."""
     for start in range(0, length, _CHUNK):
         stop = min(start + _CHUNK, length)
-        whole = a - a % 4
+        fours = a - a % 4
         for j in range(b):
-            for i in range(0, whole, 4):
+            for i in range(0, fours, 4):
                 c0, c1 = load(tag, out, i * b + j), load(tag, out, (i + 1) * b + j)
                 c2, c3 = load(tag, out, (i + 2) * b + j), load(tag, out, (i + 3) * b + j)
                 for f in range(start, stop):
@@ -45,7 +45,7 @@ def _accumulate(
                 store(out, (i + 1) * b + j, c1)
                 store(out, (i + 2) * b + j, c2)
                 store(out, (i + 3) * b + j, c3)
-            for i in range(whole, a):
+            for i in range(fours, a):
                 c0 = load(tag, out, i * b + j)
                 for f in range(start, stop):
                     c0 = fma(fill(tag, left[f * step + i]), load(tag, right, f * b + j), c0)
@@ -380,10 +380,10 @@ def logarithms(x: NDArray[np.float64], out: NDArray[np.float64]) -> None:
     """Put log x of positive normal numbers into out: x = m 2^e, log m = 2 artanh((m - 1) / (m + 1)) by its series."""
     bits = x.view(np.int64)
     mantissa = np.empty(1)
-    whole = mantissa.view(np.int64)
+    words = mantissa.view(np.int64)
     for i in range(len(x)):
         exponent = (bits[i] >> 52) - 1023
-        whole[0] = (bits[i] & ((1 << 52) - 1)) | (1023 << 52)
+        words[0] = (bits[i] & ((1 << 52) - 1)) | (1023 << 52)
         m = mantissa[0]
         if m > 1.4142135623730951:
             m *= 0.5

@@ -1,4 +1,4 @@
-"""Compiled loops behind `glle_engine.linalg.distances`: distances in a fixed order, the nearest, and ranks."""
+"""Compiled loops of `glle_engine.linalg.distances`."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
 def _distance(points: NDArray[np.float64], i: int, data: NDArray[np.float64], j: int) -> float:
     """Return the distance of two rows; feature f is added to partial sum f mod 4."""
     d = points.shape[1]
-    whole = d - d % 4
+    fours = d - d % 4
     s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
-    for f in range(0, whole, 4):
+    for f in range(0, fours, 4):
         a, b = points[i, f] - data[j, f], points[i, f + 1] - data[j, f + 1]
         s0 += a * a
         s1 += b * b
         a, b = points[i, f + 2] - data[j, f + 2], points[i, f + 3] - data[j, f + 3]
         s2 += a * a
         s3 += b * b
-    if whole < d:
-        a = points[i, whole] - data[j, whole]
+    if fours < d:
+        a = points[i, fours] - data[j, fours]
         s0 += a * a
-    if whole + 1 < d:
-        a = points[i, whole + 1] - data[j, whole + 1]
+    if fours + 1 < d:
+        a = points[i, fours + 1] - data[j, fours + 1]
         s1 += a * a
-    if whole + 2 < d:
-        a = points[i, whole + 2] - data[j, whole + 2]
+    if fours + 2 < d:
+        a = points[i, fours + 2] - data[j, fours + 2]
         s2 += a * a
     return float(np.sqrt((s0 + s1) + (s2 + s3)))
 
@@ -88,7 +88,7 @@ def nearest_among(
 ) -> None:
     """Put the k nearest candidates (m, c) other than `own` (m,) into the outputs (m, k), by (distance, index).
 
-    By insertion, which is fast for candidates that come nearest first, or nearly so.
+    Uses insertion, which is fast for candidates that are nearly sorted.
     """
     m, count = candidates.shape
     k = out_index.shape[1]
@@ -128,9 +128,9 @@ def nearest_by_products(
 ) -> None:
     """Put the k nearest rows of data other than `own` into the outputs (m, k), by (distance, index).
 
-    products_ij + low_points_i + low_data_j is a lower bound of the squared distance. A row whose bound is below the
-    square of the k-th distance so far has its distance computed. The scan starts at the point's own row, because
-    neighbors in a file are often neighbors in space.
+    products_ij + low_points_i + low_data_j is a lower bound of the squared distance. The distance is computed for rows
+    whose bound is below the square of the current k-th distance. The scan starts at the point's row, because neighbors
+    in a file are often neighbors in space.
     """
     m, n = products.shape
     k = out_index.shape[1]
@@ -158,7 +158,7 @@ def nearest_by_products(
 
 @compiled
 def _not_above(thresholds: NDArray[np.float64], value: float) -> int:
-    """Return how many of ascending thresholds are at most `value`."""
+    """Return the number of ascending thresholds that are at most `value`."""
     low, high = 0, len(thresholds)
     while low < high:
         middle = (low + high) // 2
@@ -183,8 +183,8 @@ def counts_by_products(
 ) -> None:
     """Put the number of other rows nearer to each point than each of its thresholds (m, k), ascending, into out.
 
-    products_ij + square_points_i + square_data_j is the squared distance up to `error` times the two squares. A
-    distance is computed from the differences where a threshold is within that.
+    products_ij + square_points_i + square_data_j is the squared distance up to `error` times the sum of the two
+    squares. If a threshold lies within that, the distance is computed from the differences.
     """
     m, n = products.shape
     k = thresholds.shape[1]

@@ -1,8 +1,8 @@
-r"""Euclidean distances in one order of operations, the nearest rows and ranks by them.
+"""Euclidean distances in one order of operations, nearest rows, and ranks.
 
 Feature f of a difference is squared and added to partial sum f mod 4, and the distance is the root of
-:math:`(s_0 + s_1) + (s_2 + s_3)`: no fused operation and no BLAS, so that its bits are the same on every processor,
-and without numba. Products of matrices, whose bits depend on the processor, only bound distances.
+:math:`(s_0 + s_1) + (s_2 + s_3)`. No fused operation and no BLAS: the bits are the same on every processor, with and
+without numba. Matrix products, whose bits depend on the processor, only bound distances.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glle_engine.linalg.dense import has_compiler
+from glle_engine.linalg.dense import has_compiler, readable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,14 +31,14 @@ def _kernels() -> Any:
 
 
 def power_of_two(extent: float) -> float:
-    """Return the power of 2 next to a positive number, at most it; 1 for 0."""
+    """Return the largest power of 2 that is at most a positive number; 1 for 0."""
     if not extent > 0:
         return 1.0
     return float(np.ldexp(1.0, max(int(np.frexp(extent)[1]) - 1, -1020)))
 
 
 def unit_of(X: NDArray[np.float64]) -> float:
-    """Return the power of 2 by which to divide X (n, d) so that squares of differences stay in range; usually 1."""
+    """Return the power of 2 by which to divide X (n, d) so that squared differences stay in range; usually 1."""
     extent = float(np.ptp(X, axis=0).max())
     largest = float(np.abs(X).max())
     usual = extent >= 2.0**-_LARGEST_EXPONENT and largest <= 2.0**_LARGEST_EXPONENT
@@ -51,7 +51,7 @@ def distances(
     """Return the distances of points (m, d) to rows `candidates` (m, c) of data (n, d)."""
     out = np.empty(candidates.shape)
     if has_compiler():
-        _kernels().distances(_floats(points), _floats(data), _integers(candidates), out)
+        _kernels().distances(readable(points), readable(data), _integers(candidates), out)
         return out
     sums = [np.zeros(candidates.shape) for _ in range(4)]
     for f in range(points.shape[1]):
@@ -67,27 +67,16 @@ def nearest_among(
     own: NDArray[np.integer[Any]],
     k: int,
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Return the k candidates of smallest (distance, index), in this order.
+    """Return the k candidates of smallest (distance, index), in this order: two arrays (m, k).
 
-    Parameters
-    ----------
-    points : (m, d) float64
-    data : (n, d) float64
-    candidates : (m, c) int
-        Rows of data, none twice in a row; k or more of them other than `own`.
-    own : (m,) int
-        A row that is left out; -1 for none.
-    k : int
-
-    Returns
-    -------
-    indices : (m, k) int32
-    distances : (m, k) float64
-
+    `candidates` (m, c) are rows of data (n, d) for each point (m, d), none twice, k or more of them other than `own`
+    (m,), the row to leave out (-1 for none).
     """
     if has_compiler():
         indices, apart = np.empty((len(points), k), np.int32), np.empty((len(points), k))
-        _kernels().nearest_among(_floats(points), _floats(data), _integers(candidates), _integers(own), indices, apart)
+        _kernels().nearest_among(
+            readable(points), readable(data), _integers(candidates), _integers(own), indices, apart
+        )
         return indices, apart
     apart = distances(points, data, candidates)
     apart[candidates == own[:, None]] = np.inf
@@ -96,13 +85,7 @@ def nearest_among(
 
 
 class Products:
-    r"""Bounds of squared distances :math:`|x|^2 + |y|^2 - 2 x^T y` to the rows of data, about their mean.
-
-    Parameters
-    ----------
-    data : (n, d) float64
-
-    """
+    """Bounds of squared distances :math:`|x|^2 + |y|^2 - 2 x^T y` to the rows of data (n, d), about their mean."""
 
     def __init__(self, data: NDArray[np.float64]) -> None:
         self.data = data
@@ -115,17 +98,17 @@ class Products:
     def nearest(
         self, points: NDArray[np.float64], own: NDArray[np.integer[Any]], k: int
     ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        """Return the k rows of data of smallest (distance, index) of each point: see `nearest_among`."""
+        """Return the k rows of data of smallest (distance, index) for each point: see `nearest_among`."""
         products, square = self._of(points)
         low_points, low_data = (1 - self._error) * square, (1 - self._error) * self._square
         if has_compiler():
             indices, apart = np.empty((len(points), k), np.int32), np.empty((len(points), k))
-            arrays = (_floats(points), _floats(self.data), products, low_points, low_data, _integers(own))
+            arrays = (readable(points), readable(self.data), products, low_points, low_data, _integers(own))
             _kernels().nearest_by_products(*arrays, indices, apart)
             return indices, apart
         products += low_data
-        known = np.flatnonzero(own >= 0)
-        products[known, own[known]] = np.inf
+        rows = np.flatnonzero(own >= 0)
+        products[rows, own[rows]] = np.inf
         n = products.shape[1]
         taken = min(k + _SLACK, n)
         candidates = np.argpartition(products, taken - 1, axis=1)[:, :taken]
@@ -141,25 +124,15 @@ class Products:
     def counts(
         self, points: NDArray[np.float64], own: NDArray[np.integer[Any]], thresholds: NDArray[np.float64]
     ) -> NDArray[np.int64]:
-        """Return the number of rows other than `own` that are nearer to each point than its thresholds.
+        """Return the number (m, k) of rows other than `own` (m,) that are nearer to each point than its thresholds.
 
-        Parameters
-        ----------
-        points : (m, d) float64
-        own : (m,) int
-        thresholds : (m, k) float64
-            Distances, ascending in each row.
-
-        Returns
-        -------
-        (m, k) int64
-
+        `thresholds` (m, k) are distances, ascending in each row.
         """
         products, square = self._of(points)
         out = np.zeros(thresholds.shape, np.int64)
         if has_compiler():
-            arrays = (_floats(points), _floats(self.data), products, square, self._square)
-            _kernels().counts_by_products(*arrays, self._error, _integers(own), _floats(thresholds), out)
+            arrays = (readable(points), readable(self.data), products, square, self._square)
+            _kernels().counts_by_products(*arrays, self._error, _integers(own), readable(thresholds), out)
             return out
         both = square[:, None] + self._square
         off = self._error * both
@@ -180,7 +153,7 @@ class Products:
 
 
 def warm() -> None:
-    """Compile the kernels of this module, or load the code compiled before; do nothing without numba."""
+    """Compile the kernels of this module, or load them from the cache; do nothing without numba."""
     data, own = np.eye(5), np.arange(5)
     everyone = np.broadcast_to(own, (5, 5))
     distances(data, data, everyone)
@@ -188,13 +161,6 @@ def warm() -> None:
     products = Products(data)
     products.nearest(data, own, 2)
     products.counts(data, own, np.ones((5, 2)))
-
-
-def _floats(array: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return a contiguous read-only view: one type, and so one compilation, for all callers."""
-    view = np.ascontiguousarray(array, np.float64).view()
-    view.flags.writeable = False
-    return view
 
 
 def _integers(array: NDArray[np.integer[Any]]) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""Orthogonal Procrustes: embeddings have no orientation of their own."""
+"""Orthogonal Procrustes alignment of embeddings."""
 
 from __future__ import annotations
 
@@ -35,14 +35,10 @@ def _rotation(
 
 
 def procrustes_rotation(Y: NDArray[np.float64], reference: NDArray[np.float64]) -> NDArray[np.float64]:
-    r"""Return the orthogonal R (p, p) that minimises :math:`\|Y R - Y_0\|_F`.
+    r"""Return the orthogonal R (p, p) that minimises :math:`\|Y R - Y_0\|_F` for embeddings (n, p).
 
-    R = U V^T for the singular value decomposition :math:`Y^T Y_0 = U S V^T` (Schoenemann 1966); reflections are
-    allowed, since an eigenvector has no sign.
-
-    Parameters
-    ----------
-    Y, reference : (n, p) float64
+    R = U V^T for the singular value decomposition :math:`Y^T Y_0 = U S V^T` (Schoenemann 1966). Reflections are
+    allowed, because an eigenvector has no sign.
 
     Raises
     ------
@@ -54,16 +50,10 @@ def procrustes_rotation(Y: NDArray[np.float64], reference: NDArray[np.float64]) 
 
 
 def disparity(Y: NDArray[np.float64], reference: NDArray[np.float64]) -> float:
-    r"""Return the Procrustes disparity of two embeddings, in [0, 1]; symmetric.
+    r"""Return the Procrustes disparity of two embeddings (n, p), in [0, 1]; symmetric.
 
-    :math:`1 - (\sum_i s_i)^2`, s the singular values of :math:`Y^T Y_0` after both were centred and scaled to
-    unit Frobenius norm: the squared distance left after translation, scaling, rotation and reflection.
-
-    Parameters
-    ----------
-    Y, reference : (n, p) float64
-        Neither with all points equal.
-
+    :math:`1 - (\sum_i s_i)^2`, s the singular values of :math:`Y^T Y_0` after centering and scaling to unit Frobenius
+    norm: the squared distance left after translation, scaling, rotation and reflection. Not all points may be equal.
     """
     _, overlap, (a, b) = _rotation(Y - Y.mean(axis=0), reference - reference.mean(axis=0))
     share = overlap / (np.sqrt(a) * np.sqrt(b))
@@ -73,14 +63,9 @@ def disparity(Y: NDArray[np.float64], reference: NDArray[np.float64]) -> float:
 def aligned_to(
     Y: NDArray[np.float64], reference: NDArray[np.float64], *, centred: bool
 ) -> tuple[NDArray[np.float64], float]:
-    """Return Y turned to the reference by `procrustes_rotation`, and their `disparity`.
+    """Return Y rotated to the reference by `procrustes_rotation`, and their `disparity`.
 
-    Parameters
-    ----------
-    Y, reference : (n, p) float64
-    centred : bool
-        Whether the columns of both sum to zero: one decomposition then serves both.
-
+    If the columns of both sum to zero (`centred`), one decomposition serves both.
     """
     turn, overlap, (a, b) = _rotation(Y, reference)
     apart = max(0.0, 1 - overlap * overlap / (a * b)) if centred else disparity(Y, reference)

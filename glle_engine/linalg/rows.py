@@ -1,6 +1,6 @@
-"""Products with a few long rows, which Lanczos and its projections are made of.
+"""Products with a few long rows, for Lanczos and its projections.
 
-With numba they are compiled code of fixed order; without it numpy's BLAS computes the same to rounding.
+With numba these are compiled code of fixed order; without it numpy's BLAS computes the same to rounding.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def overlaps(rows: NDArray[np.float64], vector: NDArray[np.float64]) -> NDArray[
     """Return the inner products (m,) of rows (m, n) with a vector (n,)."""
     if not dense.has_compiler():
         return np.asarray(rows @ vector)
-    found = np.empty(len(rows))
-    _kernels().overlaps(_kernels().TAG, rows, vector, found)
-    return found
+    products = np.empty(len(rows))
+    _kernels().overlaps(_kernels().TAG, rows, vector, products)
+    return products
 
 
 def subtract(factors: NDArray[np.float64], rows: NDArray[np.float64], vector: NDArray[np.float64]) -> None:
@@ -42,19 +42,19 @@ def subtract(factors: NDArray[np.float64], rows: NDArray[np.float64], vector: ND
 
 def project_out(rows: NDArray[np.float64], vector: NDArray[np.float64]) -> NDArray[np.float64]:
     """Make a vector (n,) orthogonal to orthonormal rows (m, n), in place; return their inner products (m,)."""
-    found = overlaps(rows, vector)
-    subtract(found, rows, vector)
-    return found
+    products = overlaps(rows, vector)
+    subtract(products, rows, vector)
+    return products
 
 
 def combination(factors: NDArray[np.float64], rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the combinations (q, n) of rows (m, n) with factors (q, m)."""
     if not dense.has_compiler():
         return np.asarray(factors @ rows)
-    found = np.zeros((len(factors), rows.shape[1]))
-    for own, target in zip(np.ascontiguousarray(-factors), found, strict=True):
+    products = np.zeros((len(factors), rows.shape[1]))
+    for own, target in zip(np.ascontiguousarray(-factors), products, strict=True):
         _kernels().subtract(_kernels().TAG, own, rows, target)
-    return found
+    return products
 
 
 def norm(vector: NDArray[np.float64]) -> float:

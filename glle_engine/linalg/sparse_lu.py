@@ -1,14 +1,14 @@
-r"""Sparse LU with threshold pivoting, in compiled code of fixed order.
+"""Sparse LU with threshold pivoting, in compiled code of fixed order.
 
 Left-looking (Gilbert and Peierls 1988, in the form of Davis 2006, section 6.2): column j of :math:`A` is solved with
-the columns of L so far, whose pattern a depth-first search finds; then the pivot is chosen among the rows that have
-none. The diagonal is preferred where its absolute value is at least `threshold` times the largest.
+the columns of L so far, whose pattern a depth-first search finds. The pivot is then one of the rows without a pivot:
+the diagonal if its absolute value is at least `threshold` times the largest.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_SPACE = 24  # entries a column that are reserved at first
+_SPACE = 24  # initial entries per column
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,7 @@ class SparseLU:
         values: NDArray[np.float64],
         threshold: float,
     ) -> Self:
-        """Factor a square matrix that is given by columns.
+        """Factor a square matrix in compressed column format.
 
         Parameters
         ----------
@@ -79,13 +79,7 @@ class SparseLU:
         return cls(pivots, lower_start, lower_rows, lower, upper_start, upper_rows, upper)
 
     def solve(self, b: NDArray[np.float64], trans: str = "N") -> NDArray[np.float64]:
-        """Solve A x = b, or A^T x = b for trans="T".
-
-        Parameters
-        ----------
-        b : (n,) or (n, m) float64
-
-        """
+        """Solve A x = b, or A^T x = b for trans="T", for b (n,) or (n, m)."""
         if b.ndim == 2:
             return np.stack([self.solve(np.ascontiguousarray(column), trans) for column in b.T], axis=1)
         x = np.empty(len(b))
@@ -105,17 +99,9 @@ class SparseLU:
 
 
 @compiled
-def _longer_rows(rows: NDArray[np.int32], least: int) -> NDArray[np.int32]:
-    """Return a copy with more room."""
-    longer = np.empty(2 * len(rows) + least, np.int32)
-    longer[: len(rows)] = rows
-    return longer
-
-
-@compiled
-def _longer(values: NDArray[np.float64], least: int) -> NDArray[np.float64]:
-    """Return a copy with more room."""
-    longer = np.empty(2 * len(values) + least)
+def _longer(values: NDArray[Any], least: int) -> NDArray[Any]:
+    """Return a longer copy."""
+    longer = np.empty(2 * len(values) + least, values.dtype)
     longer[: len(values)] = values
     return longer
 
@@ -140,15 +126,15 @@ def _factorise(
     lower_rows, upper_rows = np.empty(_SPACE * n, np.int32), np.empty(_SPACE * n, np.int32)
     lower, upper = np.empty(_SPACE * n), np.empty(_SPACE * n)
     x, mark = np.zeros(n), np.full(n, -1, np.int32)
-    found, stack, resume = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int64)
-    pruned = np.empty(n, np.int64)  # end of the part of a column of L that the search has to read
+    reach, stack, resume = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int64)
+    pruned = np.empty(n, np.int64)  # end of the part of a column of L for the search
     singular = -1
     for j in range(n):
         if lower_start[j] + n > len(lower_rows):
-            lower_rows, lower = _longer_rows(lower_rows, n), _longer(lower, n)
+            lower_rows, lower = _longer(lower_rows, n), _longer(lower, n)
         if upper_start[j] + n > len(upper_rows):
-            upper_rows, upper = _longer_rows(upper_rows, n), _longer(upper, n)
-        # Rows that column j reaches through L, topologically ordered in found[top:].
+            upper_rows, upper = _longer(upper_rows, n), _longer(upper, n)
+        # Rows that column j reaches through L, topologically ordered in reach[top:].
         top = n
         free = lower_start[j]  # rows without a pivot yet go to the new column of L at once
         for e in range(start[j], start[j + 1]):
@@ -183,13 +169,13 @@ def _factorise(
                     break
                 if not descended:
                     top -= 1
-                    found[top] = stack[depth]
+                    reach[top] = stack[depth]
                     depth -= 1
         for e in range(start[j], start[j + 1]):
             x[rows[e]] = values[e]
         up = upper_start[j]
         for i in range(top, n):
-            row = found[i]
+            row = reach[i]
             column = place[row]
             value = x[row]
             x[row] = 0.0
@@ -228,7 +214,7 @@ def _factorise(
         # Symmetric pruning (Eisenstat and Liu 1992): column c of L with row `pivot` and U[c, j] != 0 is read only up
         # to the rows that have pivots now; the others are reached through column j.
         for i in range(top, n):
-            column = place[found[i]]
+            column = place[reach[i]]
             begin, end = lower_start[column], lower_start[column + 1]
             if pruned[column] < end:
                 continue

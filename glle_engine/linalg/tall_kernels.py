@@ -18,29 +18,29 @@ TAG = (0, 0, 0, 0)  # four doubles a vector on every processor
 
 @compiled
 def overlaps(
-    tag: tuple[int, ...], rows: NDArray[np.float64], vector: NDArray[np.float64], found: NDArray[np.float64]
+    tag: tuple[int, ...], rows: NDArray[np.float64], vector: NDArray[np.float64], products: NDArray[np.float64]
 ) -> None:
-    """Put the inner product of each row (m, n) with a vector (n,) into `found` (m,)."""
+    """Put the inner product of each row (m, n) with a vector (n,) into `products` (m,)."""
     lanes = len(tag)
     m, n = rows.shape
-    whole = n // (2 * lanes)
+    full = n // (2 * lanes)
     x = address(vector)
     part = np.empty(2 * lanes)
     parts = address(part)
     for i in range(m):
         row = offset(address(rows), i * n)
         even, odd = fill(tag, 0.0), fill(tag, 0.0)
-        for j in range(whole):
+        for j in range(full):
             even = fma(load(tag, row, 2 * j), load(tag, x, 2 * j), even)
             odd = fma(load(tag, row, 2 * j + 1), load(tag, x, 2 * j + 1), odd)
         store(parts, 0, even)
         store(parts, 1, odd)
-        for j in range(whole * 2 * lanes, n):
-            part[j - whole * 2 * lanes] += rows[i, j] * vector[j]
+        for j in range(full * 2 * lanes, n):
+            part[j - full * 2 * lanes] += rows[i, j] * vector[j]
         total = 0.0
         for j in range(2 * lanes):
             total += part[j]
-        found[i] = total
+        products[i] = total
 
 
 @compiled
@@ -50,14 +50,14 @@ def subtract(
     """Subtract sum_i factors_i rows_i from a vector, in place, i ascending."""
     lanes = len(tag)
     m, n = rows.shape
-    whole = n // lanes
+    full = n // lanes
     x, all_rows = address(vector), address(rows)
-    for j in range(whole):
+    for j in range(full):
         value = load(tag, x, j)
         for i in range(m):
             value = fnma(load(tag, offset(all_rows, i * n), j), fill(tag, factors[i]), value)
         store(x, j, value)
-    for j in range(whole * lanes, n):
+    for j in range(full * lanes, n):
         for i in range(m):
             vector[j] -= rows[i, j] * factors[i]
 

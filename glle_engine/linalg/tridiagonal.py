@@ -1,4 +1,4 @@
-"""Eigenvalues of small symmetric tridiagonal matrices, inside compiled code."""
+"""Eigenvalues of small symmetric tridiagonal matrices, in compiled code."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ def diagonalise(diagonal: NDArray[np.float64], off: NDArray[np.float64], rows: N
     Parameters
     ----------
     diagonal : (m,) float64
-        Becomes the eigenvalues, in no order.
+        Overwritten with the eigenvalues, unordered.
     off : (m,) float64
         off[i] couples i and i + 1; the last one is scratch. Destroyed.
     rows : (r, m) float64
-        Rows of the identity become the same rows of the matrix of eigenvectors (columns).
+        Rows of the identity, overwritten with the same rows of the matrix of eigenvectors (columns).
 
     Returns
     -------
     bool
-        False where it did not converge, or met what is not finite.
+        False without convergence, and for values that are not finite.
 
     """
     m = len(diagonal)

@@ -1,11 +1,11 @@
-"""Vectors of doubles, one lane a draw, for numba: what its own loops over lanes do not become.
+"""Vectors of doubles for numba, one draw per lane.
 
-A plain ``for lane in range(8)`` compiles to scalar code. Here a vector is a type of its own, with loads, stores and
-arithmetic that are single instructions. Its width comes from a tag, a tuple of as many integers, so that one source
+A plain ``for lane in range(8)`` compiles to scalar code. A vector is a separate type, with loads, stores and
+arithmetic that are single instructions. Its width is the length of a tag, a tuple of integers, so that one source
 serves every width: ``load(tag, array, i)`` reads the i-th group of ``len(tag)`` doubles of a flat array.
 
-Multiplications and additions are fused where, and only where, `fma` and `fnma` say so, and lanes never meet: the bits
-of a lane depend on nothing but the lane.
+Only `fma` and `fnma` fuse multiplications and additions, and lanes never interact: the bits of a lane depend only on
+the lane.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Lanes = Any
 
 
 class Vector(types.Type):  # type: ignore[misc]
-    """The type of a vector of `lanes` doubles."""
+    """Type of a vector of `lanes` doubles."""
 
     def __init__(self, lanes: int) -> None:
         self.lanes = lanes
@@ -72,7 +72,7 @@ def constant(lanes: int, value: float) -> Any:
 
 @instruction
 def address(typing: Any, array: Any) -> Any:
-    """Return where a contiguous array's numbers are: a way round reference counts and negative indices."""
+    """Return the address of a contiguous array's numbers, which avoids reference counts and negative indices."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return context.make_array(signature.args[0])(context, builder, args[0]).data
@@ -189,29 +189,15 @@ def _binary(name: str) -> Any:
 add, subtract, multiply, divide = (_binary(name) for name in ("fadd", "fsub", "fmul", "fdiv"))
 
 
-@operation(operator.add)
-def _add(a: Any, b: Any) -> Any:
-    if isinstance(a, Vector) and isinstance(b, Vector):
-        return lambda a, b: add(a, b)
-    return None
+def _overload(symbol: Any, instruction_of_vectors: Any) -> None:
+    """Define an operator for two vectors."""
+
+    @operation(symbol)
+    def overloaded(a: Any, b: Any) -> Any:
+        if isinstance(a, Vector) and isinstance(b, Vector):
+            return lambda a, b: instruction_of_vectors(a, b)
+        return None
 
 
-@operation(operator.sub)
-def _subtract(a: Any, b: Any) -> Any:
-    if isinstance(a, Vector) and isinstance(b, Vector):
-        return lambda a, b: subtract(a, b)
-    return None
-
-
-@operation(operator.mul)
-def _multiply(a: Any, b: Any) -> Any:
-    if isinstance(a, Vector) and isinstance(b, Vector):
-        return lambda a, b: multiply(a, b)
-    return None
-
-
-@operation(operator.truediv)
-def _divide(a: Any, b: Any) -> Any:
-    if isinstance(a, Vector) and isinstance(b, Vector):
-        return lambda a, b: divide(a, b)
-    return None
+for _symbol, _instruction in ((operator.add, add), (operator.sub, subtract), (operator.mul, multiply)):
+    _overload(_symbol, _instruction)

@@ -119,17 +119,8 @@ def log_likelihood(
 ) -> tuple[float, NDArray[np.float64]]:
     r"""Return log p and its gradient in the logarithms of the fields of the kernel, in their order.
 
-    :math:`\partial \log p / \partial K = \tfrac12 (K^{-1} X X^T K^{-1} - d K^{-1})`.
-
-    Parameters
-    ----------
-    squared : (n, n) float64
-        Squared distances of the points of the embedding.
-    factor : (n, r) float64
-        F with :math:`F F^T = X X^T`, the Gram matrix of the centred data.
-    d : int
-        Number of features.
-    kernel : Kernel
+    :math:`\partial \log p / \partial K = \tfrac12 (K^{-1} X X^T K^{-1} - d K^{-1})`. `squared` (n, n) are the squared
+    distances in the embedding, and `factor` (n, r) is F with :math:`F F^T = X X^T` for the centered data.
 
     Raises
     ------

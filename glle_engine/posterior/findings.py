@@ -12,6 +12,8 @@ from glle_engine.linalg import dense
 from glle_engine.weights.lle import neighborhoods
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from glle_engine.base.spec import FitSpec
@@ -37,24 +39,9 @@ def diagnose(
 ) -> Diagnostics:
     """Return the figures and notes of a fit.
 
-    Parameters
-    ----------
-    X : (n, c) float64
-        As computed: see `glle_engine.base.validation.checked_data`.
-    neighbors : (n, k) int32
-    distances : (n, k) float64
-        To the neighbors, nearest first.
-    classes
-        The closed classes of the graph.
-    bridges
-        Edges added to connect it.
-    pairs
-        p + 1 eigenpairs at LLE's weights.
-    law
-    facts : dict
-        Figures of the data (`given_figures`) and of the law, included in the result.
-    spec
-
+    X (n, c) is in the unit of computation (`glle_engine.base.validation.checked_data`), `distances` (n, k) are nearest
+    first, `classes` are the closed classes of the graph and `bridges` the edges that connect it, and `pairs` are p + 1
+    eigenpairs at LLE's weights. `facts`, the figures of the data (`given_figures`) and of the law, join the result.
     """
     n, d = len(X), facts["n_features"]
     p = spec.n_components
@@ -74,9 +61,12 @@ def diagnose(
         **facts,
         **_kept_figures(law),
     }
-    notes = [*_data_notes(figures, spec), *search_notes(figures), *_spectrum_notes(figures, pairs, p)]
     if spec.variant == "published":
-        notes += _published_notes(figures, law, d, spec)
+        sums = law.mean.sum(axis=1)
+        figures["row_sums_of_mean"] = [float(sums.min()), float(sums.max())]
+    notes = [*_data_notes(figures, spec), *search_notes(figures), *_spectrum_notes(figures, p)]
+    if spec.variant == "published":
+        notes += _published_notes(figures, spec)
     return Diagnostics(figures, tuple(notes))
 
 
@@ -135,156 +125,117 @@ def _relative_gap(values: NDArray[np.float64], p: int) -> float:
     return float((values[p] - values[p - 1]) / values[p]) if values[p] > 0 else 0.0
 
 
-def _data_notes(figures: dict[str, Any], spec: FitSpec) -> list[Note]:
-    notes = []
+def _data_notes(figures: dict[str, Any], spec: FitSpec) -> Iterator[Note]:
     if constant := figures["constant_features"]:
         shown = ", ".join(map(str, constant[:20])) + (", ..." if len(constant) > 20 else "")
-        notes.append(
-            Note(
-                "constant-features",
-                f"{len(constant)} of {figures['n_features']} features are constant (columns {shown}, counted from 0). "
-                "They are accepted and change nothing.",
-            )
+        yield Note(
+            "constant-features",
+            f"{len(constant)} of {figures['n_features']} features are constant (columns {shown}, counted from 0). "
+            "They are accepted and change nothing.",
         )
     if duplicated := figures["points_with_duplicates"]:
         buried = figures["points_buried_in_duplicates"]
-        notes.append(
-            Note(
-                "duplicates",
-                f"{duplicated} points have an exact duplicate among their neighbours"
-                + (
-                    f", and {buried} have nothing but duplicates: any weights reconstruct those, their posterior is "
-                    "the prior."
-                    if buried
-                    else "."
-                ),
-            )
+        yield Note(
+            "duplicates",
+            f"{duplicated} points have an exact duplicate among their neighbours"
+            + (
+                f", and {buried} have only duplicates: any weights reconstruct those, their posterior is the prior."
+                if buried
+                else "."
+            ),
         )
     if near := figures["points_with_near_duplicates"]:
-        notes.append(
-            Note(
-                "near-duplicates",
-                f"{near} points have a neighbour a million times nearer than is typical. Their weights rest on "
-                "rounding or on measurement noise; merge such points, or add the noise they should have.",
-            )
+        yield Note(
+            "near-duplicates",
+            f"{near} points have a neighbour a million times nearer than is typical. Their weights rest on rounding or "
+            "on measurement noise; merge such points, or add the noise they should have.",
         )
     if figures["feature_scale_ratio"] >= UNEQUAL:
-        notes.append(
-            Note(
-                "unequal-feature-scales",
-                f"The spread of features differs by a factor of {figures['feature_scale_ratio']:.2g}: the largest "
-                "alone determine the neighbors. Standardise the features unless they share a unit.",
-            )
+        yield Note(
+            "unequal-feature-scales",
+            f"The spread of features differs by a factor of {figures['feature_scale_ratio']:.2g}: the largest alone "
+            "determine the neighbors. Standardise the features unless they share a unit.",
         )
     if flat := figures["flat_neighborhoods"]:
-        notes.append(
-            Note(
-                "flat-neighborhoods",
-                f"{flat} neighbourhoods span fewer than {min(spec.n_components, figures['n_features'])} dimensions "
-                "(collinear or duplicated points): they say nothing of the other directions. Raise n_neighbors.",
-            )
+        yield Note(
+            "flat-neighborhoods",
+            f"{flat} neighbourhoods span fewer than {min(spec.n_components, figures['n_features'])} dimensions "
+            "(collinear or duplicated points): they say nothing of the other directions. Raise n_neighbors.",
         )
     if spec.n_components >= spec.n_neighbors:
-        notes.append(
-            Note(
-                "more-components-than-neighbors",
-                f"n_components={spec.n_components} is not below n_neighbors={spec.n_neighbors}: neighbourhoods "
-                "cannot span the embedding. Raise n_neighbors.",
-            )
+        yield Note(
+            "more-components-than-neighbors",
+            f"n_components={spec.n_components} is not below n_neighbors={spec.n_neighbors}: neighbourhoods cannot span "
+            "the embedding. Raise n_neighbors.",
         )
-    return notes
 
 
-def _spectrum_notes(figures: dict[str, Any], pairs: Eigenpairs, p: int) -> list[Note]:
-    notes = []
+def _spectrum_notes(figures: dict[str, Any], p: int) -> Iterator[Note]:
     if reduced := figures.get("reduced_neighborhoods"):
         least, median, _ = figures["kept_neighbors"]
-        notes.append(
-            Note(
-                "reduced-neighborhoods",
-                f"{reduced} of {figures['n_points']} points lost candidates that lie off their tangent plane; "
-                f"neighbourhoods have {least} points at least and {median:g} in the median.",
-            )
+        yield Note(
+            "reduced-neighborhoods",
+            f"{reduced} of {figures['n_points']} points lost candidates that lie off their tangent plane; "
+            f"neighbourhoods have {least} points at least and {median:g} in the median.",
         )
     if bridges := figures["bridges"]:
-        notes.append(
-            Note(
-                "bridged",
-                f"{len(bridges)} edges that join no nearest neighbors were added between parts of the graph; the "
-                "distance between those parts in the embedding means little.",
-            )
+        yield Note(
+            "bridged",
+            f"{len(bridges)} edges that join no nearest neighbors were added between parts of the graph; the distance "
+            "between those parts in the embedding means little.",
         )
     classes = figures["closed_classes"]
     if len(classes) > 1:
-        notes.append(
-            Note(
-                "closed-classes",
-                f"The directed graph has {len(classes)} closed classes, of {', '.join(map(str, classes[:5]))} points: "
-                f"{min(len(classes) - 1, p)} of the {p} coordinates only separate the classes, with eigenvalue 0. "
-                "Raise n_neighbors until one class is left.",
-            )
+        yield Note(
+            "closed-classes",
+            f"The directed graph has {len(classes)} closed classes, of {', '.join(map(str, classes[:5]))} points: "
+            f"{min(len(classes) - 1, p)} of the {p} coordinates only separate the classes, with eigenvalue 0. "
+            "Raise n_neighbors until one class is left.",
         )
     if figures["relative_gap"] < SMALL_GAP:
-        notes.append(
-            Note(
-                "small-gap",
-                f"Eigenvalues {p} and {p + 1} differ by {figures['relative_gap']:.2g} of the latter: the last "
-                "coordinate can change places with the next one between draws. Look at n_components one higher.",
-            )
+        yield Note(
+            "small-gap",
+            f"Eigenvalues {p} and {p + 1} differ by {figures['relative_gap']:.2g} of the latter: the last coordinate "
+            "can change places with the next one between draws. Look at n_components one higher.",
         )
-    if pairs.diagnostics["solver"] == "shift-invert":
-        notes.append(
-            Note(
-                "fallback-solver",
-                "The reference embedding comes from the last solver of the chain and is accurate to some 1e-6 only.",
-            )
+    if figures["solver"] == "shift-invert":
+        yield Note(
+            "fallback-solver",
+            "The reference embedding comes from the last solver of the chain and is accurate to some 1e-6 only.",
         )
-    return notes
 
 
-def _published_notes(figures: dict[str, Any], law: WeightLaw, d: int, spec: FitSpec) -> list[Note]:
-    n, k, p = figures["n_points"], spec.n_neighbors, spec.n_components
-    sums = law.mean.sum(axis=1)
-    figures["row_sums_of_mean"] = [float(sums.min()), float(sums.max())]
-    notes = [
-        Note(
-            "published-not-invariant",
-            "The published equations change when the data are shifted or rescaled, and draws do not sum to one: rows "
-            f"of the mean sum to between {sums.min():.4g} and {sums.max():.4g}.",
-        )
-    ]
+def _published_notes(figures: dict[str, Any], spec: FitSpec) -> Iterator[Note]:
+    n, d, k, p = figures["n_points"], figures["n_features"], spec.n_neighbors, spec.n_components
+    least, most = figures["row_sums_of_mean"]
+    yield Note(
+        "published-not-invariant",
+        "The published equations change when the data are shifted or rescaled, and draws do not sum to one: rows "
+        f"of the mean sum to between {least:.4g} and {most:.4g}.",
+    )
     if negative := figures.get("negative_variances"):
-        notes.append(
-            Note(
-                "negative-variances",
-                f"The M-step gave {negative} of {n} points a negative variance (Eq. 22 lacks the outer product of the "
-                "mean). Draws use the absolute value.",
-            )
+        yield Note(
+            "negative-variances",
+            f"The M-step gave {negative} of {n} points a negative variance (Eq. 22 lacks the outer product of the "
+            "mean). Draws use the absolute value.",
         )
     if figures.get("converged") is False and spec.tol > 0:  # tol=0 means exactly max_iter iterations
-        notes.append(Note("not-converged", f"em stopped at max_iter={spec.max_iter} before reaching tol={spec.tol:g}."))
+        yield Note("not-converged", f"em stopped at max_iter={spec.max_iter} before reaching tol={spec.tol:g}.")
     if exact := figures.get("exact_reconstructions"):
-        notes.append(
-            Note(
-                "linear-projection",
-                f"d={d} is below k={k}: draws reconstruct {exact} of {n} centred points exactly, so that the bottom "
-                "eigenvectors are linear projections of the data.",
-            )
+        yield Note(
+            "linear-projection",
+            f"d={d} is below k={k}: draws reconstruct {exact} of {n} centred points exactly, so that the bottom "
+            "eigenvectors are linear projections of the data.",
         )
     if full := figures.get("full_rank_neighborhoods"):
-        notes.append(
-            Note(
-                "zero-covariance",
-                f"{full} of {n} neighbourhoods have full column rank (d={d}, k={k}): their posterior covariance is "
-                "exactly 0" + (", and every draw is the same embedding." if full == n else "."),
-            )
+        yield Note(
+            "zero-covariance",
+            f"{full} of {n} neighbourhoods have full column rank (d={d}, k={k}): their posterior covariance is "
+            "exactly 0" + (", and every draw is the same embedding." if full == n else "."),
         )
     if singular := figures.get("singular_precisions"):
-        notes.append(
-            Note(
-                "singular-precision",
-                f"The precision of Eq. 35 is singular for {singular} of {n} points (d + p = {d + p}, k = {k}); the "
-                "pseudo-inverse stands in.",
-            )
+        yield Note(
+            "singular-precision",
+            f"The precision of Eq. 35 is singular for {singular} of {n} points (d + p = {d + p}, k = {k}); the "
+            "pseudo-inverse replaces the inverse.",
         )
-    return notes

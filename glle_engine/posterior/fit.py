@@ -152,13 +152,7 @@ def fit_components(X: ArrayLike, spec: FitSpec | None = None, **parameters: Unpa
     """Fit a posterior to each component of the kNN graph of X (n, d), the largest first.
 
     Every point is in exactly one of them. Embeddings of different components share no coordinates. Parameters as for
-    `fit`.
-
-    Raises
-    ------
-    TooFewPointsError
-        When a component is too small for k neighbors and p dimensions.
-
+    `fit`; a component that is too small for k neighbors and p dimensions raises `TooFewPointsError`.
     """
     spec = _merged(spec, parameters)
     given = finite_matrix(X)

@@ -82,22 +82,9 @@ def extend(
     flatness: NDArray[np.float64] | None = None,
     data_sha256: str | None = None,
 ) -> Extension:
-    """Attach new points to the training data of a posterior.
+    """Attach new points (m, d) to the training data X (n, d) of a posterior.
 
-    Parameters
-    ----------
-    X : (n, d)
-        The training data.
-    new : (m, d)
-        Finite.
-    spec : FitSpec
-        Of the posterior.
-    n_points : int
-        The number of its points.
-    flatness : (k + 1,) float64, optional
-        Thresholds of its adaptive neighborhoods.
-    data_sha256 : str, optional
-        Digest of its training data.
+    `spec`, `n_points`, `flatness` and `data_sha256` are those of the posterior.
 
     Raises
     ------
@@ -108,7 +95,7 @@ def extend(
     NotFiniteError
         With the first row and column.
     OutOfRangeError
-        Where the squares of the new points overflow beside the training data, or their distances overflow.
+        When the squares of the new points overflow beside the training data, or their distances overflow.
 
     """
     data, points = np.ascontiguousarray(X, np.float64), np.ascontiguousarray(new, np.float64)
@@ -147,19 +134,11 @@ def hang(
     noise: Noise = "isotropic",
     flatness: NDArray[np.float64] | None = None,
 ) -> Extension:
-    """Attach points (m, d) to data (n, d) by weights on their nearest rows: see `extend`.
+    """Attach points (m, d) to data (n, d) by weights on their `n_neighbors` nearest rows, at most n: see `extend`.
 
-    Parameters
-    ----------
-    n_neighbors : int
-        k <= n.
-    n_components : int
-        p, of the tangent planes of the next two.
-    noise : {"isotropic", "tangent"}
-        LLE's weights, or those of tangent noise (`glle_engine.weights.tangent`).
-    flatness : (k + 1,) float64, optional
-        Thresholds of adaptive neighborhoods (`glle_engine.graph.adaptive`).
-
+    `noise` selects LLE's weights or those of tangent noise (`glle_engine.weights.tangent`), with tangent planes of
+    dimension `n_components`. `flatness` (k + 1,) are the thresholds of adaptive neighborhoods
+    (`glle_engine.graph.adaptive`).
     """
     k = n_neighbors
     pooled = pooled_neighbors(len(data), k) if noise == "tangent" else k

@@ -68,23 +68,11 @@ class Summary:
 def generalized_procrustes(
     embeddings: NDArray[np.float64], on_progress: OnProgress = silent
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    r"""Rotate embeddings to their own mean until it converges (Gower 1975).
+    r"""Rotate embeddings (m, n, p) to their mean until it converges (Gower 1975); return the mean and the rotated.
 
     Minimises :math:`\sum_j \|Y_j R_j - \bar Y\|_F^2` over orthogonal R_j by alternating between the mean and the
-    rotations; every round lowers it.
-
-    Parameters
-    ----------
-    embeddings : (m, n, p) float64
-    on_progress
-        Called with (round, most rounds, "consensus").
-
-    Returns
-    -------
-    consensus : (n, p) float64
-        In the orientation of the first embedding.
-    aligned : (m, n, p) float64
-
+    rotations; every round lowers it. The mean (n, p) has the orientation of the first embedding. `on_progress` is
+    called with (round, most rounds, "consensus").
     """
     aligned = np.array(embeddings)
     consensus: NDArray[np.float64] = aligned[0]

@@ -1,16 +1,16 @@
-r"""The constrained posteriors: reconstruction noise modelled, the constraint of GLLE Eq. 7 kept.
+r"""Constrained posteriors: with reconstruction noise and the constraint of GLLE Eq. 7.
 
-The model of one neighbourhood is
+The model of one neighborhood is
 
 .. math:: D_i w_i + e = 0,\quad e \sim N(0, s_i^2 I_d),\quad
           w_i \sim N(1/k,\ (s_i^2 / \lambda_i) I)\ \text{on}\ 1^T w = 1,
 
-:math:`\lambda_i = \mathrm{reg}\cdot\mathrm{tr}(G_i)`: `reg` is the declared ratio of noise to prior variance. The
+:math:`\lambda_i = \mathrm{reg}\cdot\mathrm{tr}(G_i)`: `reg` is the ratio of noise to prior variance. The
 posterior on the plane is Gaussian; its mean is LLE's regularised solution and its covariance
 
 .. math:: s_i^2 \left(A_i^{-1} - A_i^{-1} 1 1^T A_i^{-1} / (1^T A_i^{-1} 1)\right),
 
-of rank k - 1, annihilating 1. *direct* (Algorithm 2) adds the embedding's own differences to the precision:
+of rank k - 1, annihilating 1. *direct* (Algorithm 2) adds the differences of the embedding to the precision:
 :math:`A_i + c\,D_{y,i}^T D_{y,i}`, with c = mean tr G / mean tr D_y^T D_y, so that the embedding counts in the
 data's units.
 
@@ -18,7 +18,7 @@ With :math:`A_i = L L^T`, :math:`v = L^{-T} z` and z standard normal, :math:`s_i
 :math:`g_i = A_i^{-1} 1 / (1^T A_i^{-1} 1)`, has exactly that covariance: the factor is
 :math:`F_i = s_i (I - g_i 1^T) L^{-T}`.
 
-Where not all of the k candidates are neighbours (`glle_engine.graph.adaptive`), k_i of them are, 1 is 0 for the others, and
+If only k_i of the k candidates are neighbors (`glle_engine.graph.adaptive`), the vector 1 is 0 for the others, and
 their weights are 0 in the mean and in every draw.
 """
 
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 
 
 def chosen_variance(spec: FitSpec, directions: float) -> Literal["dirichlet", "ml"]:
-    """Resolve ``variance="auto"`` by the number of directions in which the residuals lie.
+    """Resolve ``variance="auto"`` by the number of directions of the residuals.
 
     k - 1 free weights reconstruct k - 1 directions exactly. The choice is dirichlet if the residuals lie in fewer
-    (`glle_engine.weights.residuals`), because they are the ridge's own and identify no noise. It is dirichlet with tangent
-    noise, which separates the directions off the sheet by other means, and ml otherwise.
+    (`glle_engine.weights.residuals`), because they come from the ridge and identify no noise. It is dirichlet with
+    tangent noise, which separates the directions off the sheet by other means, and ml otherwise.
     """
     if spec.variance != "auto":
         return spec.variance
@@ -80,14 +80,14 @@ def constrained_law(
     X : (n, d) float64
     neighbors : (n, k) int32
     embedding : (n, p) float64
-        The reference embedding; only direct looks at it.
+        The reference embedding, for direct.
     weights : (n, k) float64
-        The mean weights that it is of: LLE's, or those of tangent noise.
+        Its mean weights: LLE's, or those of tangent noise.
     spec : FitSpec
     frames : (n, p, d) float64, optional
-        Tangent frames, with which the noise tells tangent from normal (`glle_engine.weights.tangent`).
+        Tangent frames of the tangent noise (`glle_engine.weights.tangent`).
     kept : (n, k) bool, optional
-        Which of the candidates are neighbours.
+        The neighbors among the candidates.
     on_progress
         Called with (points done, n, "posterior").
 
@@ -95,7 +95,7 @@ def constrained_law(
     -------
     law : WeightLaw
     facts : dict
-        What was found while fitting, JSON-able, for the diagnostics.
+        JSON-able figures for the diagnostics.
 
     """
     n, k = neighbors.shape

@@ -1,4 +1,4 @@
-"""The law of the reconstruction weights: what a fit produces and a draw consumes."""
+"""Gaussian distribution of the reconstruction weights, fitted once and sampled by draws."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ class WeightLaw:
         F_i; the covariance is F F^T. It depends continuously on the data (no eigenvectors), so
         that rounding cannot change a draw.
     prior_mean : float
-        Every entry of m_0: 1/k (constrained) or 0 (published); 1/k_i for k_i neighbours among the candidates.
+        Every entry of m_0: 1/k (constrained) or 0 (published); 1/k_i for k_i neighbors among the candidates.
     prior_factor : (n,) or (n, k, k) float64, or None
-        R_i, as a standard deviation or as a matrix; None where the method has no prior.
+        R_i, as a standard deviation or as a matrix; None if the method has no prior.
     constrained : bool
         Whether 1^T w_i = 1 holds for every draw.
     sigma : (n,) float64 or None
         Published em, spherical: sigma_i of GLLE Eq. 29, signs kept.
     kept : (n, k) bool or None
-        Which of the candidates are neighbours, where not all are; the weights of the others are 0.
+        The neighbors among the candidates, None if all are; the weights of the others are 0.
 
     """
 
@@ -76,7 +76,7 @@ class WeightLaw:
 def _affine(
     mean: NDArray[np.float64], factor: NDArray[np.float64], z: NDArray[np.float64], spread: float
 ) -> NDArray[np.float64]:
-    """Return m_i + F_i (z_i spread), with the bits of the lanes where numba is installed."""
+    """Return m_i + F_i (z_i spread), with the bits of the lanes if numba is installed."""
     if not dense.has_compiler():
         product: NDArray[np.float64] = np.einsum("nij,nj->ni", factor, z)
         return mean + spread * product

@@ -1,4 +1,4 @@
-r"""Weights drawn for every lane at once, in the order of elimination: :math:`w_i = m_i + \sqrt{a} F_i z_i`."""
+r"""Weights of the draws of all lanes, in the order of elimination: :math:`w_i = m_i + \sqrt{a} F_i z_i`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-_GROUP = 4  # points: their 4 k normals are k whole counters of the stream
+_GROUP = 4  # points: their 4 k normals are k counters of the stream
 
 
 @compiled
@@ -34,7 +34,7 @@ def sample(
     tag
         As many numbers as there are lanes.
     position : (n,) int32
-        Where each point is in the order of elimination.
+        The position of each point in the order of elimination.
     mean : (n, k) float64
     factor : (n, k, k) float64
     seeds, indices : (lanes,) uint64
@@ -57,8 +57,8 @@ def sample(
         for point in range(first, min(first + _GROUP, n)):
             at, own = position[point] * k, shifted(tag, z, (point - first) * k)
             centre, rows = offset(means, point * k), offset(factors, point * k * k)
-            whole = k - k % 4
-            for a in range(0, whole, 4):  # four sums at once, since one waits for itself
+            fours = k - k % 4
+            for a in range(0, fours, 4):  # four sums at once, since one waits for itself
                 v0, v1 = fill(tag, centre[a]), fill(tag, centre[a + 1])
                 v2, v3 = fill(tag, centre[a + 2]), fill(tag, centre[a + 3])
                 for b in range(k):
@@ -71,7 +71,7 @@ def sample(
                 store(target, at + a + 1, v1)
                 store(target, at + a + 2, v2)
                 store(target, at + a + 3, v3)
-            for a in range(whole, k):
+            for a in range(fours, k):
                 value = fill(tag, centre[a])
                 for b in range(k):
                     value = fma(fill(tag, rows[a * k + b]), load(tag, own, b), value)
@@ -104,7 +104,7 @@ def affine(
 def unpack(
     tag: tuple[int, ...], position: NDArray[np.int32], vectors: NDArray[np.float64], result: NDArray[np.float64]
 ) -> None:
-    """Put vectors (p, n, lanes), flat in the last two, into the order of the points: (lanes, n, p)."""
+    """Copy vectors (p, n, lanes), flat in the last two, to the order of the points: (lanes, n, p)."""
     lanes, n, wanted = result.shape
     for point in range(n):
         at = position[point] * lanes

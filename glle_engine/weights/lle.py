@@ -1,6 +1,6 @@
-r"""LLE's reconstruction weights: each point from its neighbours.
+r"""LLE's reconstruction weights of each point from its neighbors.
 
-With :math:`D_i = X_i - x_i 1^T` the differences to the k neighbours, :math:`G_i = D_i^T D_i` and
+With :math:`D_i = X_i - x_i 1^T` the differences to the k neighbors, :math:`G_i = D_i^T D_i` and
 :math:`A_i = G_i + \lambda_i I`, :math:`\lambda_i = \mathrm{reg} \cdot \mathrm{tr}(G_i)`, the weights are
 :math:`w_i = A_i^{-1} 1 / (1^T A_i^{-1} 1)` (GLLE Eq. 9; Roweis and Saul 2000).
 """
@@ -25,20 +25,20 @@ _BLOCK_ENTRIES = 1 << 20
 
 @dataclass(frozen=True)
 class Neighborhoods:
-    """A block of neighbourhoods.
+    """Block of neighborhoods.
 
     Attributes
     ----------
     rows : slice
-        Which points these are.
+        The points.
     differences : (m, k, d) float64
         Row j of an item is x_j - x_i, the transpose of D_i.
     gram : (m, k, k) float64
         G_i = D_i^T D_i.
     trace : (m,) float64
-        tr(G_i); 0 where all neighbours are duplicates of the point.
+        tr(G_i); 0 if all neighbors are duplicates of the point.
     kept : (m, k) bool
-        Which of the candidates are neighbours; rows of `differences` and of `gram` are 0 for the others.
+        The neighbors among the candidates; rows of `differences` and of `gram` are 0 for the others.
 
     """
 
@@ -57,7 +57,7 @@ def neighborhoods(
     kept: NDArray[np.bool_] | None = None,
     points: NDArray[np.float64] | None = None,
 ) -> Iterator[Neighborhoods]:
-    """Yield the neighbourhoods of X in blocks that fit the processor's caches.
+    """Yield the neighborhoods of X in blocks that fit the processor's caches.
 
     Parameters
     ----------
@@ -66,9 +66,9 @@ def neighborhoods(
     stage, on_progress
         `on_progress` is called with (points done, n, stage).
     kept : (n, k) bool, optional
-        Which of the candidates are neighbours; all without it.
+        The neighbors among the candidates; all by default.
     points : (m, d) float64, optional
-        New points with neighbors (m, k) in X; the rows of X themselves without it.
+        New points with neighbors (m, k) in X; the rows of X by default.
 
     """
     n, k = neighbors.shape
@@ -93,8 +93,7 @@ def lle_weights(
 ) -> NDArray[np.float64]:
     """Return LLE's regularised reconstruction weights (GLLE Eq. 9).
 
-    Where all neighbours are duplicates of the point, every weight reconstructs it and the ridge
-    chooses 1/k.
+    If all neighbors are duplicates of the point, every weight reconstructs it and the ridge chooses 1/k.
 
     Parameters
     ----------
@@ -104,14 +103,12 @@ def lle_weights(
         The ridge relative to tr(G_i).
     on_progress
         Called with (points done, n, "weights").
-    kept : (n, k) bool, optional
-        Which of the candidates are neighbours.
-    points : (m, d) float64, optional
-        New points with neighbors (m, k) in X; the rows of X themselves without it.
+    kept, points
+        As for `neighborhoods`.
 
     Returns
     -------
-    (n, k) float64, rows summing to 1; exactly 0 for candidates that are no neighbours.
+    (n, k) float64, rows summing to 1; exactly 0 for dropped candidates.
 
     """
     weights = np.empty(neighbors.shape)
@@ -124,22 +121,10 @@ def lle_weights(
 def normalised_precision(
     gram: NDArray[np.float64], trace: NDArray[np.float64], reg: float | NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return A_i / u_i and the unit u_i = tr(G_i), or 1 where that is 0: free of the data's units.
+    """Return A_i / u_i (m, k, k) and the unit u_i = tr(G_i) (m,), or 1 if that is 0; free of the data's units.
 
-    Parameters
-    ----------
-    gram : (m, k, k) float64
-    trace : (m,) float64
-        tr(G_i).
-    reg : float or (m, 1) float64
-        One for all, or one a point.
-
-    Returns
-    -------
-    precision : (m, k, k) float64
-        gram / tr(G_i) + reg I; reg I where G_i = 0.
-    unit : (m,) float64
-
+    `gram` is (m, k, k), `trace` is tr(G_i) (m,), and `reg` is a number or (m, 1). The first result is
+    gram / tr(G_i) + reg I, or reg I where G_i = 0.
     """
     unit = np.where(trace > 0, trace, 1.0)
     precision = gram / unit[:, None, None]

@@ -1,13 +1,13 @@
-r"""The stream of standard normals behind a draw: counter-based, so that every draw has its own without any state.
+r"""Streams of standard normals for draws, counter-based and without state.
 
 Word q of the stream of (seed, index) is word q of Philox 4x64-10 (Salmon, Moraes, Dror, Shaw 2011) with the key
-(seed, index), as numpy numbers them. Its upper 53 bits are a uniform :math:`u_q \in [0, 1)`; each pair becomes two
+(seed, index), in numpy's numbering. Its upper 53 bits are a uniform :math:`u_q \in [0, 1)`; each pair becomes two
 normals (Box and Muller 1958), with :math:`r = \sqrt{-2 \log(1 - u_{2m})}`:
 
 .. math:: z_{2m} = r \cos(2 \pi u_{2m+1}), \quad z_{2m+1} = r \sin(2 \pi u_{2m+1}).
 
-With numba `glle_engine.weights.philox_lanes` computes it, with the same bits on every processor and for every solver of a
-draw; without numba numpy does, to rounding.
+With numba `glle_engine.weights.philox_lanes` computes it, with the same bits on every processor and for every solver;
+without numba numpy does, to rounding.
 """
 
 from __future__ import annotations
@@ -24,15 +24,7 @@ if TYPE_CHECKING:
 
 
 def standard_normal(seed: int, index: int, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """Return the first standard normals of the stream of (seed, index), in C order.
-
-    Parameters
-    ----------
-    seed, index : int
-        In [0, 2^64).
-    shape : tuple of int
-
-    """
+    """Return the first standard normals of the stream of (seed, index), in [0, 2^64), in C order."""
     count = math.prod(shape)
     if dense.has_compiler():
         return _compiled(seed, index, count).reshape(shape)

@@ -1,4 +1,4 @@
-"""The stream of `glle_engine.weights.philox`, for every lane at once: the same words, the same normals to rounding."""
+"""Streams of `glle_engine.weights.philox` for every lane at once: the same words, the same normals to rounding."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def _halves(typing: Any, a: Any, b: Any) -> Any:
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         wide = ir.IntType(128)
-        whole = builder.mul(builder.zext(args[0], wide), builder.zext(args[1], wide))
-        upper = builder.trunc(builder.lshr(whole, ir.Constant(wide, 64)), ir.IntType(64))
-        return context.make_tuple(builder, signature.return_type, [upper, builder.trunc(whole, ir.IntType(64))])
+        product = builder.mul(builder.zext(args[0], wide), builder.zext(args[1], wide))
+        upper = builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
+        return context.make_tuple(builder, signature.return_type, [upper, builder.trunc(product, ir.IntType(64))])
 
     return types.UniTuple(types.uint64, 2)(types.uint64, types.uint64), code
 
@@ -80,11 +80,11 @@ def _polynomial(builder: Any, lanes: int, x: Any, coefficients: list[float]) -> 
 
 def _logarithm(builder: Any, lanes: int, x: Any) -> Any:
     r"""Return log x of normal numbers: x = m 2^e, log m = 2 artanh s, s = (m - 1) / (m + 1), by its series."""
-    whole = ir.VectorType(ir.IntType(64), lanes)
-    bits = builder.bitcast(x, whole)
+    integers = ir.VectorType(ir.IntType(64), lanes)
+    bits = builder.bitcast(x, integers)
 
     def number(value: int) -> Any:
-        return ir.Constant(whole, [value] * lanes)
+        return ir.Constant(integers, [value] * lanes)
 
     exponent = builder.sub(builder.lshr(bits, number(52)), number(1023))
     mantissa = builder.bitcast(
@@ -103,12 +103,12 @@ def _logarithm(builder: Any, lanes: int, x: Any) -> Any:
 def _circle(builder: Any, lanes: int, turn: Any) -> tuple[Any, Any]:
     """Return cos and sin of 2 pi `turn`, turn in [0, 1): the nearest quarter turn, and Taylor's series for the rest."""
     vector = ir.VectorType(ir.DoubleType(), lanes)
-    whole = ir.VectorType(ir.IntType(64), lanes)
+    integers = ir.VectorType(ir.IntType(64), lanes)
 
     def number(value: int) -> Any:
-        return ir.Constant(whole, [value] * lanes)
+        return ir.Constant(integers, [value] * lanes)
 
-    quarter = builder.fptosi(fused(builder, turn, constant(lanes, 4.0), constant(lanes, 0.5)), whole)
+    quarter = builder.fptosi(fused(builder, turn, constant(lanes, 4.0), constant(lanes, 0.5)), integers)
     rest = fused(builder, builder.sitofp(quarter, vector), constant(lanes, -0.25), turn)
     angle = builder.fmul(rest, constant(lanes, 2.0 * np.pi))
     square = builder.fmul(angle, angle)

@@ -1,15 +1,15 @@
-r"""The posteriors as published: the equations of GLLE as printed, with what they do reported.
+r"""Published posteriors: the equations of GLLE as published, with diagnostics of their effects.
 
-*em* (Algorithm 1): :math:`x_i = X_i w_i + \mu`, :math:`w_i \sim N(0, \Omega_i)`, X_i the raw neighbours (d x k), mu the
+*em* (Algorithm 1): :math:`x_i = X_i w_i + \mu`, :math:`w_i \sim N(0, \Omega_i)`, X_i the raw neighbors (d x k), mu the
 data mean. E-step (Eq. 21-22): mean :math:`\Omega X^T (X \Omega X^T)^+ (x - \mu)`, covariance
 :math:`\Omega - \Omega X^T (X \Omega X^T)^+ X \Omega`. M-step: the global scatters S1 (Eq. 24) and S2 (Eq. 25), then
-:math:`\sigma_i = (\mathrm{tr}((X_i X_i^T)^+ S_1) + \mathrm{tr} S_2) / (d + k)` (Eq. 29). Eq. 22 prints the conditional
-covariance where E[w w^T] stands; the outer product of the mean is missing, S1 is no scatter, and sigma_i turns
+:math:`\sigma_i = (\mathrm{tr}((X_i X_i^T)^+ S_1) + \mathrm{tr} S_2) / (d + k)` (Eq. 29). Eq. 22 has the conditional
+covariance in place of E[w w^T]; the outer product of the mean is missing, S1 is no scatter, and sigma_i turns
 negative. A draw then uses \|sigma_i\|, and the diagnostics count the negative ones. A full Omega_i is
 in `glle_engine.weights.published_full`.
 
-*direct* (Algorithm 2): precision :math:`X_i^T X_i + Y_i^T Y_i` (Eq. 35), singular where d + p < k: the pseudo-inverse
-then, and the diagnostics say so.
+*direct* (Algorithm 2): precision :math:`X_i^T X_i + Y_i^T Y_i` (Eq. 35). It is singular if d + p < k; the
+pseudo-inverse replaces the inverse then, and the diagnostics report it.
 """
 
 from __future__ import annotations
@@ -39,25 +39,11 @@ def published_law(
     spec: FitSpec,
     on_progress: OnProgress = silent,
 ) -> tuple[WeightLaw, dict[str, Any]]:
-    """Return the published posterior: em with a spherical (Eq. 29) or a full covariance, or direct.
+    """Return the published posterior, em with a spherical (Eq. 29) or full covariance or direct, and its figures.
 
-    Parameters
-    ----------
-    X : (n, d) float64
-        As given: nothing here is invariant to shifting or rescaling it.
-    neighbors : (n, k) int32
-    embedding : (n, p) float64
-        The LLE embedding, (1/n) Y^T Y = I; only direct looks at it.
-    spec : FitSpec
-    on_progress
-        Called with (points or iterations done, all, "posterior").
-
-    Returns
-    -------
-    law : WeightLaw
-    facts : dict
-        What was found while fitting, JSON-able, for the diagnostics.
-
+    X (n, d) is in the unit of the data, because the posterior changes with shifts and scales. `embedding` (n, p), the
+    LLE embedding with (1/n) Y^T Y = I, is for direct. `on_progress` is called with (points or iterations done, all,
+    "posterior").
     """
     if spec.method == "direct":
         return _direct(X, neighbors, embedding, spec, on_progress)
@@ -69,7 +55,7 @@ def published_law(
 def _em_spherical(
     X: NDArray[np.float64], neighbors: NDArray[np.int32], spec: FitSpec, on_progress: OnProgress
 ) -> tuple[WeightLaw, dict[str, Any]]:
-    """Eq. 21-29 with Omega_i = sigma_i I, which leaves the mean X_i^+ (x_i - mu) whatever sigma_i is."""
+    """Compute Eq. 21-29 with Omega_i = sigma_i I, for which the mean is X_i^+ (x_i - mu) for any sigma_i."""
     n, k = neighbors.shape
     d = X.shape[1]
     centred = X - X.mean(axis=0)
@@ -82,7 +68,7 @@ def _em_spherical(
         mean[rows] = dense.matmul(inverse, centred[rows, :, None])[:, :, 0]
         null[rows] = np.eye(k) - dense.matmul(inverse, raw)
         rank[rows] = np.rint(k - np.trace(null[rows], axis1=1, axis2=2))
-        # X E[w w^T] X^T as printed is sigma X (I - X^+ X) X^T = 0; what is left of Eq. 24:
+        # X E[w w^T] X^T as published is sigma X (I - X^+ X) X^T = 0; the rest of Eq. 24:
         scatter -= 2 * dense.cross(dense.matmul(raw, mean[rows, :, None])[:, :, 0], centred[rows])
         on_progress(rows.stop, n, "posterior")
     null[rank == k] = 0.0  # full column rank: the covariance is 0, not rounding
@@ -116,20 +102,8 @@ def direct_covariance(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.intp]]:
     """Return Gamma_i = (X_i^T X_i + Y_i^T Y_i)^+ (Eq. 35), its symmetric root and the precision's rank.
 
-    Parameters
-    ----------
-    X : (n, d) float64
-    neighbors : (n, k) int32
-    embedding : (n, p) float64
-        In the scale in which it is to count.
-
-    Returns
-    -------
-    covariance : (n, k, k) float64
-    root : (n, k, k) float64
-    rank : (n,) int
-        Less than k where the precision is singular and the pseudo-inverse stands in.
-
+    X is (n, d), `neighbors` (n, k) and `embedding` (n, p), in the scale in which it counts. The first two results are
+    (n, k, k). The rank (n,) is less than k if the precision is singular and the pseudo-inverse replaces the inverse.
     """
     n, k = neighbors.shape
     covariance, root, rank = np.empty((n, k, k)), np.empty((n, k, k)), np.empty(n, np.intp)

@@ -1,4 +1,4 @@
-r"""The published em with a full covariance per point, as printed and with the true maximiser of its objective.
+r"""Published em with a full covariance per point, as published and with the true maximiser of its objective.
 
 The M-step of GLLE maximises, for each point, Eq. 23 over :math:`\Omega_i`. Up to constants and a factor n / 2 it is
 
@@ -6,10 +6,10 @@ The M-step of GLLE maximises, for each point, Eq. 23 over :math:`\Omega_i`. Up t
 
 with the scatters S1 (Eq. 24) and S2 (Eq. 25).
 
-*full* takes the zero of Eq. 26, which is not the gradient of Eq. 23 (`printed_m_step`).
+*full* takes the zero of Eq. 26, which is not the gradient of Eq. 23 (`published_m_step`).
 
-*full-corrected* takes the maximiser (`corrected_m_step`). The maximum exists only if S1 is positive semidefinite, so S1
-and S2 use the second moment :math:`E[w w^T] = C + m m^T` in place of the covariance C that Eq. 22 prints.
+*full-corrected* takes the maximiser (`corrected_m_step`). The maximum exists only if S1 is positive semidefinite, so
+that S1 and S2 use the second moment :math:`E[w w^T] = C + m m^T` in place of the covariance C of Eq. 22.
 """
 
 from __future__ import annotations
@@ -33,30 +33,17 @@ _BLOCK_ENTRIES = 1 << 20
 def full_law(
     X: NDArray[np.float64], neighbors: NDArray[np.int32], spec: FitSpec, on_progress: OnProgress
 ) -> tuple[WeightLaw, dict[str, Any]]:
-    """Return the posterior of the published em with a full Omega_i (GLLE Eq. 21-26).
+    """Return the posterior of the published em with a full Omega_i (GLLE Eq. 21-26), and figures for the diagnostics.
 
-    Parameters
-    ----------
-    X : (n, d) float64
-    neighbors : (n, k) int32
-    spec : FitSpec
-        With covariance "full" or "full-corrected".
-    on_progress
-        Called with (iterations done, max_iter, "posterior").
-
-    Returns
-    -------
-    law : WeightLaw
-    facts : dict
-        Figures of the fit, JSON-able, for the diagnostics.
-
+    `spec.covariance` is "full" or "full-corrected". `on_progress` is called with (iterations done, max_iter,
+    "posterior").
     """
     n, k = neighbors.shape
     d = X.shape[1]
     corrected = spec.covariance == "full-corrected"
-    condition = _condition if corrected else _printed_condition
-    scatters = _scatters if corrected else _printed_scatters
-    m_step = corrected_m_step if corrected else printed_m_step
+    condition = _condition if corrected else _published_condition
+    scatters = _scatters if corrected else _published_scatters
+    m_step = corrected_m_step if corrected else published_m_step
     centred = X - X.mean(axis=0)
     omega = np.broadcast_to(np.eye(k), (n, k, k)).copy()
     mean, covariance = np.empty((n, k)), np.empty((n, k, k))
@@ -93,28 +80,14 @@ def full_law(
     return WeightLaw(mean, factor, 0.0, prior, constrained=False, sigma=None), facts
 
 
-def printed_m_step(
+def published_m_step(
     raw: NDArray[np.float64], scatter: NDArray[np.float64], second: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    r"""Return the zero of Eq. 26 in closed form, where the paper descends it.
+    r"""Return the zero (m, k, k) of Eq. 26 in closed form, in place of the paper's gradient descent.
 
-    Eq. 26 reads :math:`\Omega - S_2 + X^T (X \Omega X^T - S_1) X` and vanishes where
-    :math:`\Omega + A \Omega A = B`, with :math:`A = X^T X` and :math:`B = X^T S_1 X + S_2`. In the eigenbasis of A this
-    is :math:`\Omega_{ab} = B_{ab} / (1 + l_a l_b)`.
-
-    Parameters
-    ----------
-    raw : (m, d, k) float64
-        X_i, whose columns are the neighbours of point i.
-    scatter : (d, d) float64
-        S1, symmetric.
-    second : (k, k) float64
-        S2, symmetric.
-
-    Returns
-    -------
-    (m, k, k) float64
-
+    Eq. 26 reads :math:`\Omega - S_2 + X^T (X \Omega X^T - S_1) X` and vanishes where :math:`\Omega + A \Omega A = B`,
+    with :math:`A = X^T X` and :math:`B = X^T S_1 X + S_2`. In the eigenbasis of A this is :math:`\Omega_{ab} = B_{ab}
+    / (1 + l_a l_b)`. The arguments are those of `corrected_m_step`; S1 and S2 may be indefinite.
     """
     values, basis = dense.eigh(dense.gram(raw.transpose(0, 2, 1)))
     target = _congruence(raw.transpose(0, 2, 1), scatter) + second
@@ -173,7 +146,7 @@ def _congruence(left: NDArray[np.float64], middle: NDArray[np.float64]) -> NDArr
 def _row_space(raw: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Return U S^+ (m, d, k), V^T (m, k, k) and 1 for each row of V^T in the row space, 0 elsewhere (m, k)."""
     m, d, k = raw.shape
-    if d < k:  # rows of zeros make the right singular vectors a whole basis
+    if d < k:  # rows of zeros complete the basis of right singular vectors
         raw = np.concatenate([raw, np.zeros((m, k - d, k))], axis=1)
     left, singular, right = dense.svd(raw)
     held = singular > max(d, k) * np.finfo(float).eps * singular[:, :1]
@@ -206,7 +179,7 @@ def _scatters(
     return dense.cross(residual, residual), covariance.sum(axis=0) + dense.cross(mean, mean)
 
 
-def _printed_scatters(
+def _published_scatters(
     raw: NDArray[np.float64],
     mean: NDArray[np.float64],
     covariance: NDArray[np.float64],
@@ -229,16 +202,16 @@ def _condition(
     """
     back, right, row_space = _row_space(raw)
     _, regression, rest = _regressed(_congruence(right, omega), row_space)
-    known = dense.matmul(back.transpose(0, 2, 1), centred[:, :, None])
-    mean = dense.matmul(right.transpose(0, 2, 1), known + dense.matmul(regression, known))
+    projected = dense.matmul(back.transpose(0, 2, 1), centred[:, :, None])
+    mean = dense.matmul(right.transpose(0, 2, 1), projected + dense.matmul(regression, projected))
     covariance = _congruence(right.transpose(0, 2, 1), rest)
     return mean[:, :, 0], (covariance + covariance.transpose(0, 2, 1)) / 2
 
 
-def _printed_condition(
+def _published_condition(
     raw: NDArray[np.float64], omega: NDArray[np.float64], centred: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Eq. 21-22, the pseudo-inverse taken in the column space of X_i, min(d, k) wide, instead of in d."""
+    """Compute Eq. 21-22 with the pseudo-inverse in the column space of X_i, min(d, k) wide, instead of in d."""
     basis, singular, right = dense.svd(raw)
     reduced = singular[:, :, None] * right  # X_i = U (S V^T)
     cross = dense.matmul(omega, reduced.transpose(0, 2, 1))
@@ -249,7 +222,7 @@ def _printed_condition(
 
 
 def _absolute_root(matrix: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    r"""Return the symmetric root of \\|M\\| and how many eigenvalues were negative beyond rounding."""
+    r"""Return the symmetric root of \|M\| and the number of eigenvalues that are negative beyond rounding."""
     values, vectors = dense.eigh(matrix)
     floor = matrix.shape[-1] * np.finfo(float).eps * np.abs(values).max(axis=1, keepdims=True)
     kept = np.where(np.abs(values) > floor, np.abs(values), 0.0)

@@ -1,15 +1,15 @@
-r"""The number of directions in which LLE's residuals lie.
+r"""Number of directions of LLE's residuals.
 
 With :math:`r_i = \sum_j w_{ij} (x_j - x_i)` the residuals at the mean weights and C their second moments over all
 points, the participation ratio
 
 .. math:: \nu = (\mathrm{tr}\, C)^2 / \mathrm{tr}\, C^2 = \Big(\sum \lambda\Big)^2 \Big/ \sum \lambda^2
 
-of the eigenvalues :math:`\lambda` of C is the number of directions that share the residuals: d if all features have the
-same, independent noise; 1 if all lie in one line. For Gaussian noise of covariance C the squared length has the mean
-and the variance of :math:`\mathrm{tr}\, C / \nu` times a chi-square of :math:`\nu` degrees of freedom (Satterthwaite
-1946). Rotations, units, an isometric embedding into more features, constant features and repeated ones do not change
-it.
+of the eigenvalues :math:`\lambda` of C is the number of directions that share the residuals: d if all features have
+the same, independent noise; 1 if all lie in one line. For Gaussian noise of covariance C the squared length has the
+mean and the variance of :math:`\mathrm{tr}\, C / \nu` times a chi-square of :math:`\nu` degrees of freedom
+(Satterthwaite 1946). Rotations, units, an isometric embedding into more features, constant features and repeated ones
+do not change it.
 """
 
 from __future__ import annotations
@@ -29,20 +29,9 @@ _ROUNDING = 2.0**-46  # 64 times the relative rounding error of a double
 
 
 def residual_dimension(X: NDArray[np.float64], neighbors: NDArray[np.int32], weights: NDArray[np.float64]) -> float:
-    """Return the participation ratio of the residuals of weights.
+    """Return the participation ratio of the residuals of weights (n, k), whose rows sum to 1.
 
-    Parameters
-    ----------
-    X : (n, d) float64
-    neighbors : (n, k) int32
-    weights : (n, k) float64
-        Rows sum to 1.
-
-    Returns
-    -------
-    float
-        In [1, min(n, d)], to rounding; 0 if the residuals are no larger than the rounding of the data.
-
+    It is in [1, min(n, d)], to rounding, or 0 if the residuals are no larger than the rounding of the data.
     """
     rest = residuals(X, neighbors, weights)
     if dense.dot(rest, rest) <= _ROUNDING**2 * dense.dot(X, X):

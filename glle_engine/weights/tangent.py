@@ -1,15 +1,15 @@
-r"""Local tangent frames, and the reconstruction noise that tells tangent from normal.
+r"""Local tangent frames, and reconstruction noise that differs along and off the sheet.
 
-With ``noise="tangent"`` the noise of a neighbourhood is :math:`e \sim N(0, s_i^2 (U U^T + r (I - U U^T)))`: U (d x p)
-spans the tangent space, the top p principal directions of the 3k nearest neighbours, and r = 10 is how much noisier the
-normal directions are. Off the sheet, curvature and measurement noise are no fault of the weights, and pooling 3k
-points makes the frame itself robust to them. In units of s_i the differences have the Gram matrix
+With ``noise="tangent"`` the noise of a neighborhood is :math:`e \sim N(0, s_i^2 (U U^T + r (I - U U^T)))`: U (d x p)
+spans the tangent space, the top p principal directions of the 3k nearest neighbors, and r = 10 is the ratio of the
+variances in normal and tangent directions. Curvature and measurement noise off the sheet are no fault of the weights,
+and pooling 3k points makes the frame robust to them. In units of s_i the differences have the Gram matrix
 
 .. math:: \tilde G_i = T_i T_i^T + (G_i - T_i T_i^T) / r, \qquad T_i = D_i^T U,
 
-which takes G_i's place in the precision. The mean is that of the limit of no tangential noise: weights that rebuild
-the tangent coordinates exactly, where the ridge of LLE draws every point towards its neighbours' centre and so
-bends the picture. The covariance keeps the tangential noise, whose scale `reg` declares.
+which replaces G_i in the precision. The mean is that of the limit without tangential noise: weights that rebuild
+the tangent coordinates exactly. The ridge of LLE instead draws every point towards its neighbors' center and bends
+the embedding. The covariance keeps the tangential noise, whose scale is `reg`.
 """
 
 from __future__ import annotations
@@ -43,32 +43,17 @@ def tangent_frames(
     on_progress: OnProgress = silent,
     search: Search = "exact",
 ) -> NDArray[np.float64]:
-    """Return an orthonormal basis of each point's tangent space.
+    """Return orthonormal bases (n, min(p, d), d) of the points' tangent spaces; only their spans are determined.
 
-    Parameters
-    ----------
-    X : (n, d) float64
-    n_neighbors : int
-        k; a frame is fitted to 3 k neighbours and the point, fewer where there are fewer points.
-    n_components : int
-        p; at most d directions are returned.
-    on_progress
-        Called with (points done, n, "frames").
-    search
-        Who finds the 3 k neighbours.
-
-    Returns
-    -------
-    (n, min(p, d), d) float64
-        Only its span is determined.
-
+    A frame is fitted to 3 k neighbors and the point, or to all points of X (n, d) if there are fewer. `on_progress` is
+    called with (points done, n, "frames").
     """
     nearest, _ = neighbors_by(search, X, pooled_neighbors(len(X), n_neighbors))
     return frames_at(X, X, nearest, n_components, on_progress)
 
 
 def pooled_neighbors(n: int, n_neighbors: int) -> int:
-    """Return how many of n points beside its own a frame is fitted to."""
+    """Return the number of neighbors, of n points, that a frame is fitted to."""
     return min(POOLED * n_neighbors, n - 1)
 
 
@@ -112,13 +97,7 @@ def whitened(
 ) -> NDArray[np.float64]:
     """Return the Gram matrices (m, k, k) of the differences in units of the noise; G itself without frames.
 
-    Parameters
-    ----------
-    block : Neighborhoods
-    frames : (n, p, d) float64 or None
-    tangent_noise : float
-        The variance along the sheet.
-
+    `frames` is (n, p, d), and `tangent_noise` the variance along the sheet.
     """
     if frames is None:
         return block.gram
@@ -136,17 +115,8 @@ def frame_weights(
 ) -> NDArray[np.float64]:
     """Return the mean weights (n, k) of tangent noise: tangent coordinates rebuilt exactly, the rest by ridge.
 
-    Parameters
-    ----------
-    X : (n, d) float64
-    neighbors : (n, k) int32
-    frames : (n, p, d) float64
-    reg : float
-    on_progress
-        Called with (points done, n, "weights").
-    points : (m, d) float64, optional
-        New points with neighbors (m, k) in X and frames (m, p, d); the rows of X themselves without it.
-
+    X is (n, d), `neighbors` (n, k) and `frames` (n, p, d). New points (m, d), with neighbors in X and frames of their
+    own number m, replace the rows of X. `on_progress` is called with (points done, n, "weights").
     """
     weights = np.empty(neighbors.shape)
     for block in neighborhoods(X, neighbors, "weights", on_progress, points=points):

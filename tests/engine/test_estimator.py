@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # Its data are blobs of a few points: a small k, and bridges between the blobs.
 @parametrize_with_checks([GLLE(n_neighbors=4, disconnected="bridge")])  # type: ignore[untyped-decorator]
 def test_check_estimator(estimator: GLLE, check: Callable[[GLLE], None]) -> None:
-    """Everything scikit-learn asks of an estimator."""
+    """scikit-learn's checks of estimators."""
     check(estimator)
 
 
@@ -40,7 +40,7 @@ def test_embedding_draws_and_new_points(sheet: NDArray[np.float64]) -> None:
 
 
 def test_samples_at_the_calibrated_scale(sheet: NDArray[np.float64], monkeypatch: pytest.MonkeyPatch) -> None:
-    """scale="auto" is the number that half-sampling suggests, to the last bit; found once, and anew after a fit."""
+    """scale="auto" is the number that half-sampling suggests, to the last bit; computed once, and again after a fit."""
     made: list[object] = []
 
     def noted(*arguments: Any) -> Any:

@@ -13,8 +13,10 @@ import numpy as np
 from glle_engine.eigen.batched.acceptance import deviations, null_left
 from glle_engine.eigen.batched.krylov.lanczos import lanczos
 from glle_engine.eigen.batched.numeric.factorization import factorise
+from glle_engine.eigen.batched.symbolic.elimination import WIDEST
 from glle_engine.eigen.eigenpairs import GOOD_PIN, MAX_STEPS, Eigenpairs, pin_refusal, refusal, start_vector
 from glle_engine.linalg import LANES
+from glle_engine.linalg.dense import readable
 from glle_engine.weights.lane_sampling import sample, unpack
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ class Workspace:
         self.tag = (0,) * lanes
         shapes = {
             "normals": (4 * k * lanes,),
-            "diagonal": (64 * lanes,),
+            "diagonal": (WIDEST * WIDEST * lanes,),
             "weights": (n * k * lanes,),
             "lower": (structure.lower_size * lanes,),
             "upper": (structure.upper_size * lanes,),
@@ -79,13 +81,6 @@ def aligned(*shape: int, to: int = _LINE) -> NDArray[np.float64]:
     room = np.empty(size + to)
     first = -(room.ctypes.data // 8) % to
     return room[first : first + size].reshape(shape)
-
-
-def _read_only(array: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return a read-only view: a separate type for numba, which `warm` compiles for."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
 
 
 LaneResult = tuple[Eigenpairs | None, list[str]]
@@ -155,8 +150,8 @@ class LaneSolver:
         sample(
             room.tag,
             self.structure.position,
-            _read_only(mean),
-            _read_only(factor),
+            readable(mean),
+            readable(factor),
             np.array([seed for seed, _, _ in filled], np.uint64),
             np.array([index for _, index, _ in filled], np.uint64),
             np.array([spread for _, _, spread in filled]),

@@ -1,4 +1,4 @@
-"""The eigenproblem by dense linear algebra: slow, plain, and what the solver is held against."""
+"""The eigenproblem by dense linear algebra: slow and plain reference of the solver."""
 
 from __future__ import annotations
 

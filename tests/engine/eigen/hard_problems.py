@@ -1,4 +1,4 @@
-"""Weights that a solver cannot take as they come: bad pins and vanishing pivots, made on purpose."""
+"""Weights that are hard for a solver: bad pins and vanishing pivots."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def with_weak_point(
     neighbors: NDArray[np.int32], weights: NDArray[np.float64], point: int, size: float = 1e-9
 ) -> NDArray[np.float64]:
-    """Return weights with a left null vector that is of `size` at a point, because nothing else leads there."""
+    """Return weights with a left null vector of `size` at a point, because no other edge leads to it."""
     weak = np.where(neighbors == point, size, weights)
     return np.asarray(weak / weak.sum(axis=1, keepdims=True))
 

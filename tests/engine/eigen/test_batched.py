@@ -38,7 +38,7 @@ PATTERN = st.integers(6, 60).flatmap(
 
 
 def solver_of(posterior: Posterior) -> LaneSolver:
-    """Return the posterior's lanes, which are there."""
+    """Return the posterior's lane solver."""
     assert posterior.lane_solver is not None
     return posterior.lane_solver
 
@@ -94,7 +94,7 @@ def test_the_factors_multiply_to_the_matrix(pattern: tuple[int, int, int]) -> No
 
 
 def test_the_walk_enters_and_leaves_each_supernode_around_its_children(posterior: Posterior) -> None:
-    """What the fused solves rely on: parents are entered first and left last, and L and U lie in that order."""
+    """Parents are entered first and left last, and L and U are stored in that order, for the fused solves."""
     structure = solver_of(posterior).structure
     place = {int(visit): at for at, visit in enumerate(structure.visits)}
     assert len(place) == 2 * len(structure.parent)
@@ -177,7 +177,7 @@ HARD: dict[str, Callable[[], Posterior]] = {
 @pytest.mark.parametrize("name", HARD)
 @pytest.mark.parametrize("scale", [1.0, 10.0])
 def test_hard_cases_against_a_dense_svd(name: str, scale: float) -> None:
-    """Accepted draws span what a dense SVD finds, whoever solved them in the end."""
+    """Accepted draws of any solver have the span of a dense SVD."""
     posterior: Posterior = HARD[name]()
     assert posterior.lane_solver is not None
     p = posterior.spec.n_components
@@ -229,7 +229,7 @@ def test_threads_share_a_posterior(posterior: Posterior) -> None:
 
 
 def test_threads_keep_order_and_run_only_a_little_ahead(posterior: Posterior) -> None:
-    """A reader who stops early has not paid for draws that nobody asked for; a key in error comes in its turn."""
+    """A consumer that stops early computes few further draws; an invalid key raises in its turn."""
     taken = []
 
     def keys() -> Iterator[DrawKey]:
@@ -287,7 +287,7 @@ def test_a_vanishing_pivot_is_seen_and_another_solver_answers(posterior: Posteri
 
 
 def test_what_the_lanes_refuse_goes_to_pivoted_factors(posterior: Posterior, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The draw is made all the same, and says what was tried."""
+    """Another solver computes the draw, and the diagnostics name the rejected ones."""
     expected = posterior.draw(2)
     monkeypatch.setattr(lanes, "refusal", lambda *_: "no")
     drawn = posterior.draw(2)
@@ -324,7 +324,7 @@ def test_the_lanes_weights_are_those_of_the_posterior(
 
 @pytest.mark.parametrize("options", [{}, {"variant": "published"}, {"variant": "published", "covariance": "full"}])
 def test_the_prior_is_drawn_in_the_lanes_too(sheet: NDArray[np.float64], options: dict[str, Any]) -> None:
-    """Mean and factor of the prior are what `weights` draws from."""
+    """`weights` draws from the mean and the factor of the prior."""
     posterior = fit(sheet, **options)
     mean, factor = posterior.law.gaussian("prior")
     z = standard_normal(0, 1, posterior.neighbors.shape)
@@ -349,5 +349,5 @@ def test_no_error_goes_unseen_in_ten_thousand_draws(name: str, count: int) -> No
             worst = max(worst, angle(draw.embedding, referee.vectors))
         solver = draw.diagnostics["solver"]
         solvers[solver] = solvers.get(solver, 0) + 1
-    print(name, count, f"worst angle {worst:.1e}", solvers)  # noqa: T201 -- a figure for whoever ran it
+    print(name, count, f"worst angle {worst:.1e}", solvers)  # noqa: T201 -- a measured figure
     assert worst < 1e-6

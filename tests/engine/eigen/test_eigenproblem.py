@@ -26,7 +26,7 @@ from tests.engine.eigen.hard_problems import with_vanishing_pivot, with_weak_poi
 @pytest.mark.parametrize("name", manifolds.NAMES)
 @pytest.mark.parametrize("p", [1, 2, 5])
 def test_lle_span_is_that_of_a_dense_svd(name: str, p: int) -> None:
-    """The reference embedding spans what the SVD of I - W spans, to 1e-9, with its eigenvalues."""
+    """The reference embedding has the span and the eigenvalues of the SVD of I - W, to 1e-9."""
     fitted = fit(manifolds.make(name, 700, seed=2).X, n_components=p)
     weights = lle_weights(manifolds.make(name, 700, seed=2).X, fitted.neighbors)
     values, vectors = bottom(fitted.neighbors, weights, p + 1)
@@ -87,7 +87,7 @@ def clump_pointed_to_from_outside() -> tuple[Any, Any]:
 
 
 def test_the_pin_lies_in_the_closed_class() -> None:
-    """Where y lives on a clump only, the pin is there, and the answer is that of the SVD."""
+    """If y lives on a clump only, the pin is in it, and the result is that of the SVD."""
     X, neighbors = clump_pointed_to_from_outside()
     classes = closed_classes(neighbors)
     assert [len(members) for members in classes] != [len(X)]

@@ -91,7 +91,7 @@ def test_dropped_candidates_have_no_weight(roll: manifolds.Manifold, options: di
 
 
 def test_the_posterior_of_one_neighbourhood(roll: manifolds.Manifold, adapted: Posterior) -> None:
-    """Mean and covariance are those of the neighbours that are, as if there had been no other candidates."""
+    """Mean and covariance are those of the kept neighbors, as without other candidates."""
     kept = kept_of(adapted)
     point = int(np.argmin(kept.sum(axis=1)))
     own = np.flatnonzero(kept[point])
@@ -139,7 +139,7 @@ def test_everything_else_works_with_it(roll: manifolds.Manifold, adapted: Poster
 
 
 def test_a_graph_that_falls_apart_is_refused_or_bridged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the edges between two halves are dropped: an error that names what may be the cause, or bridges."""
+    """Dropped edges between two halves give an error with the possible cause, or bridges."""
     X = np.random.default_rng(3).uniform(0, 1, (300, 2))
     left = X[:, 0] < 0.5
 
@@ -176,7 +176,7 @@ def test_held_out_points_have_no_edge_to_another_turn(roll: manifolds.Manifold) 
 
 
 def test_a_point_left_out_gets_the_neighbors_it_has_in_the_fit(roll: manifolds.Manifold) -> None:
-    """With the thresholds of the whole data the selection is that of the fit."""
+    """With the thresholds of all data the selection is that of the fit."""
     nearest = kneighbors(roll.X, 20)[0]
     kept, thresholds = kept_candidates(roll.X, nearest, 2)
     np.testing.assert_array_equal(kept_of_new(roll.X, roll.X, nearest, thresholds, 2), kept)

@@ -42,7 +42,7 @@ def test_smallest_k_against_every_k() -> None:
 
 
 def test_closed_classes_of_a_known_graph() -> None:
-    """A clump that is pointed to from outside is closed, what points to it is not."""
+    """A clump with edges from outside is closed; the points outside are not."""
     neighbors = np.array([[1, 2], [0, 2], [0, 1], [0, 4], [3, 1], [6, 7], [5, 7], [5, 6]], np.int32)
     assert [members.tolist() for members in closed_classes(neighbors)] == [[0, 1, 2], [5, 6, 7]]
 
@@ -75,7 +75,7 @@ def test_bridging_leaves_a_whole_graph_alone(sheet: NDArray[np.float64]) -> None
 
 
 def test_components_are_fitted_one_by_one() -> None:
-    """Every point is in one component, the largest first, and each is the fit of its own points."""
+    """Every point is in one component, the largest first, and each is the fit of its points alone."""
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.standard_normal((25, 3)) + 30, rng.standard_normal((60, 3))])
     parts = fit_components(X, n_neighbors=8)

@@ -1,4 +1,4 @@
-"""Approximate neighbours: nearly all of the true ones, the same ones each time, and told how many."""
+"""Approximate neighbors: nearly all true, deterministic, and with a measured recall."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def curved(n: int, d: int = 32, seed: int = 0) -> NDArray[np.float64]:
 
 
 def check(X: NDArray[np.float64], indices: NDArray[np.int32], distances: NDArray[np.float64]) -> None:
-    """Check what holds however many were missed: others, each once, nearest first, at the distance that is told."""
+    """Check invariants for any recall: distinct other points, nearest first, at the returned distances."""
     n, k = indices.shape
     assert indices.min() >= 0
     assert indices.max() < n
@@ -65,9 +65,9 @@ def test_measured_recall_sees_what_is_missing(d: int) -> None:
     """Every tenth neighbour taken away, and the next one in its place, is a recall of .9."""
     X = curved(2000, d)
     further = kneighbors(X, 11)[1]
-    told: list[tuple[int, int, str]] = []
-    assert measured_recall(X, np.delete(further, 3, axis=1), lambda *at: told.append(at)) == (0.9, 500)
-    assert told[-1] == (500, 500, "recall")
+    reports: list[tuple[int, int, str]] = []
+    assert measured_recall(X, np.delete(further, 3, axis=1), lambda *at: reports.append(at)) == (0.9, 500)
+    assert reports[-1] == (500, 500, "recall")
 
 
 def test_the_same_with_any_number_of_threads() -> None:
@@ -96,7 +96,7 @@ def test_the_same_with_any_number_of_threads() -> None:
     copies=st.integers(1, 40),
 )
 def test_duplicates_crowd_out_nothing_but_themselves(seed: int, n: int, d: int, k: int, copies: int) -> None:
-    """However many copies there are, a point has k others, and a point with k copies has nothing but those."""
+    """However many copies there are, a point has k others; a point with k copies has only those."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, d))
     X[rng.permutation(n)[: n // 2]] = X[rng.integers(0, max(1, n // copies), n // 2)]
@@ -131,7 +131,7 @@ def test_neither_origin_nor_unit_matter(shift: float, factor: float) -> None:
 
 @pytest.mark.parametrize(("n", "k"), [(12, 11), (EF_SEARCH, 10), (EF_SEARCH + 40, EF_SEARCH + 39), (200, 98)])
 def test_few_points_are_searched_exactly(n: int, k: int) -> None:
-    """Where a walk would see all points, and where k leaves nobody out."""
+    """Small data, and k = n - 1, are searched exactly."""
     X = curved(n)
     found, expected = approximate_kneighbors(X, k), kneighbors(X, k)
     np.testing.assert_array_equal(found[0], expected[0])
@@ -198,20 +198,20 @@ def test_low_recall_is_told_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_progress_counts_links_and_searches() -> None:
     """From block to block it goes up to n."""
-    told: list[tuple[int, int, str]] = []
-    approximate_kneighbors(curved(5000), 10, lambda *at: told.append(at))
-    done = [at[0] for at in told]
+    reports: list[tuple[int, int, str]] = []
+    approximate_kneighbors(curved(5000), 10, lambda *at: reports.append(at))
+    done = [at[0] for at in reports]
     assert done == sorted(done)
     assert (len(done), done[2], done[-1]) == (6, 2500, 5000)
-    assert {at[1:] for at in told} == {(5000, "neighbors")}
+    assert {at[1:] for at in reports} == {(5000, "neighbors")}
 
 
 @pytest.mark.parametrize("half", [0, 1])
 def test_cancelled(half: int) -> None:
-    """What `on_progress` raises leaves the fit, from links and walks alike; the number of threads is restored."""
+    """An exception of `on_progress` cancels the fit, in links and walks; the number of threads is restored."""
 
     class CancelledError(Exception):
-        """Somebody changed their mind."""
+        """Cancellation by the caller."""
 
     def cancel(done: int, total: int, stage: str) -> None:
         if 2 * done > half * total:
@@ -235,7 +235,7 @@ def test_without_faiss_the_error_names_the_remedy(monkeypatch: pytest.MonkeyPatc
 
 
 def test_an_unknown_search_is_refused() -> None:
-    """With the choices there are."""
+    """The error names the choices."""
     with pytest.raises(InvalidParameterError, match="exact, approximate"):
         FitSpec(search="guess")  # type: ignore[arg-type] # the point
 
@@ -247,17 +247,17 @@ def test_a_fit_whose_neighbours_are_all_found_is_the_exact_one(options: Any) -> 
     exact, found = fit(X, **options), fit(X, search="approximate", **options)
     for name, array in exact.arrays().items():
         np.testing.assert_array_equal(found.arrays()[name], array)
-    told = found.diagnostics.figures
-    assert told["neighbor_recall"] == 1.0
-    assert told["neighbor_search"] == f"faiss {faiss.__version__}"
-    assert {**told, **exact.diagnostics.figures} == told
+    reports = found.diagnostics.figures
+    assert reports["neighbor_recall"] == 1.0
+    assert reports["neighbor_search"] == f"faiss {faiss.__version__}"
+    assert {**reports, **exact.diagnostics.figures} == reports
     (note,) = set(found.diagnostics.notes) - set(exact.diagnostics.notes)
     assert note.code == "approximate-neighbors"
     assert note.message == ("Neighbours are approximate: recall 1.0 (measured on 500 points).")
 
 
 def test_recall_is_told_rounded_down() -> None:
-    """Of .9999 nobody may read that all were found."""
+    """A recall of .9999 is not shown as 1."""
     figures = {"n_points": 9, "n_features": 9, "neighbor_recall": 0.99990, "neighbor_recall_points": 500}
     assert "recall .999 (measured on 500 points)" in search_notes(figures)[0].message
 
@@ -266,7 +266,7 @@ def test_recall_is_told_rounded_down() -> None:
     ("n", "d", "large"), [(100_000, 64, True), (50_000, 1000, True), (50_000, 64, False), (1_000_000, 3, False)]
 )
 def test_a_large_exact_search_says_that_there_is_another(n: int, d: int, large: bool) -> None:  # noqa: FBT001
-    """By what it cost, which depends on the data's shape alone."""
+    """The note depends on the cost, and so on the shape of the data alone."""
     notes = search_notes({"n_points": n, "n_features": d})
     assert [note.code for note in notes] == ["large-exact-search"] * large
     assert all("search='approximate'" in note.message for note in notes)

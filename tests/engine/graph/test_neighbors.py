@@ -130,7 +130,7 @@ def test_shift_unit_and_order(seed: int, n: int, d: int, k: int, levels: int, ex
 
 @pytest.mark.parametrize("d", [3, 20])
 def test_each_point_is_placed_by_itself(d: int) -> None:
-    """A new point's neighbors do not depend on the others that are asked for."""
+    """A new point's neighbors do not depend on the other points of the call."""
     rng = np.random.default_rng(0)
     data, points = rng.standard_normal((300, d)), rng.standard_normal((40, d))
     together = kneighbors_to(data, points, 7)

@@ -104,7 +104,7 @@ def test_a_matrix_that_is_not_finite_is_refused(operation: object) -> None:
 @settings(deadline=None)
 @given(arrays(np.float64, 5, elements=st.floats(1e-300, 1e300)))
 def test_logarithms_are_right_to_the_last_digits(x: np.ndarray) -> None:
-    """Against the decimal logarithm, over the whole range."""
+    """Against the decimal logarithm, over the range of doubles."""
     exact = np.array([dense.log(float(value)) for value in x])
     np.testing.assert_allclose(dense.logs(x), exact, rtol=4e-16, atol=1e-16)
     np.testing.assert_allclose([dense.exp(value) for value in exact], x, rtol=1e-12)

@@ -93,9 +93,9 @@ def test_a_large_sample_goes_on_from_a_small_one(monkeypatch: pytest.MonkeyPatch
     X, Y, _ = parts(100)
     all_starts = fit_likelihood(X, Y)
     monkeypatch.setattr(gplvm, "_SEARCHED", 60)
-    told: list[tuple[int, int, str]] = []
-    found = fit_likelihood(X, Y, lambda *one: told.append(one))
-    assert told[-1] == (9, 9, "gplvm")
+    reports: list[tuple[int, int, str]] = []
+    found = fit_likelihood(X, Y, lambda *one: reports.append(one))
+    assert reports[-1] == (9, 9, "gplvm")
     assert found.converged
     assert found.log_likelihood == pytest.approx(all_starts.log_likelihood, rel=1e-6)
 

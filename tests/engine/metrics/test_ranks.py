@@ -86,7 +86,7 @@ def test_a_sheet_far_from_the_origin_is_as_trustworthy() -> None:
 
 
 def test_a_subset_of_points_averages_over_them() -> None:
-    """The mean over two halves is the score of the whole."""
+    """The mean over two halves of the points is the score of all."""
     rng = np.random.default_rng(1)
     X, Y = rng.standard_normal((200, 4)), rng.standard_normal((200, 2))
     halves = [trustworthiness(X, Y, 7, points=np.arange(start, 200, 2)) for start in (0, 1)]

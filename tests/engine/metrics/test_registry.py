@@ -1,4 +1,4 @@
-"""The scores: what each measures, and what is refused."""
+"""Scores of embeddings, and their errors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LABELS = np.arange(N) % 3
 
 
 def test_every_score_of_one_embedding() -> None:
-    """In the order of the names, finite, the same to the bit, and progress is told."""
+    """In the order of the names, finite, the same to the bit, with progress reports."""
     stages: list[str] = []
     names = list(reversed(SCORES))
     found = score(
@@ -44,7 +44,7 @@ def test_every_score_of_one_embedding() -> None:
         names,
         labels=LABELS,
         truth=SHEET.coordinates,
-        on_progress=lambda *told: stages.append(told[2]),
+        on_progress=lambda *scores: stages.append(scores[2]),
     )
     assert list(found) == names
     assert all(type(value) is float and np.isfinite(value) for value in found.values())
@@ -92,7 +92,7 @@ def test_neighborhood_hit_is_what_a_classifier_votes() -> None:
 def test_residual_variance_of_a_flat_sheet_is_that_of_its_graph() -> None:
     """All pairs, against numpy's correlation with the shortest ways that another program finds."""
     from scipy.sparse.csgraph import floyd_warshall  # noqa: PLC0415 -- this test alone
-    from sklearn.neighbors import kneighbors_graph  # noqa: PLC0415 -- likewise
+    from sklearn.neighbors import kneighbors_graph  # noqa: PLC0415 -- an extra
 
     Y = np.random.default_rng(3).uniform(size=(80, 2))
     graph = kneighbors_graph(Y, 8, mode="distance").toarray()
@@ -135,7 +135,7 @@ def test_residual_variance_from_landmarks_is_near_that_of_all_pairs(monkeypatch:
 
 
 def test_procrustes_to_a_truth_of_another_width() -> None:
-    """A line, found in a plane: zeros fill it up."""
+    """The embedding of a line is padded with zeros to a plane."""
     line = np.linspace(0, 1, 20)[:, None]
     plane = np.concatenate([line * 0.6, line * 0.8], axis=1)
     assert score(plane, plane, ["procrustes"], truth=line)["procrustes"] == pytest.approx(0, abs=1e-12)
@@ -145,9 +145,9 @@ def test_affine_r2_of_hessian_lle() -> None:
     """A roll laid flat with unit covariance is an affine image of the truth, far from it by Procrustes."""
     roll = manifolds.make("swiss_roll", 1000, seed=0)
     found = METHODS["hessian-lle"].embed(roll.X, METHODS["hessian-lle"].spec(n_neighbors=10)).Y
-    told = score(roll.X, found, ["affine_r2", "procrustes"], truth=roll.coordinates)
-    assert told["affine_r2"] > 0.999
-    assert told["procrustes"] == pytest.approx(0.272, abs=0.01)
+    scores = score(roll.X, found, ["affine_r2", "procrustes"], truth=roll.coordinates)
+    assert scores["affine_r2"] > 0.999
+    assert scores["procrustes"] == pytest.approx(0.272, abs=0.01)
 
 
 @given(st.integers(0, 2**32), st.integers(1, 4), st.integers(1, 4))
@@ -190,7 +190,7 @@ def test_affine_r2_of_a_collapsed_embedding() -> None:
     ],
 )
 def test_refuses_with_a_remedy(names: list[str], options: dict[str, Any], error: type[GlleError]) -> None:
-    """Unknown names, what is missing, what does not fit."""
+    """Unknown names, missing inputs, and mismatched ones."""
     with pytest.raises(error) as caught:
         score(SHEET.X, SHEET.coordinates, names, **options)
     assert caught.value.remedy

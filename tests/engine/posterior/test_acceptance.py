@@ -1,4 +1,4 @@
-"""What the default posterior is good for: trust and diversity on the four sheets."""
+"""Trustworthiness and diversity of the default posterior on the four sheets."""
 
 from __future__ import annotations
 

@@ -55,14 +55,14 @@ def test_spread_does_not_see_rotations(posterior: Posterior) -> None:
 def test_the_calibrated_scale_matches_half_sampling() -> None:
     """At the scale found, the median spread is that of half-samples within a third; the trace shows the way."""
     X = manifolds.make("swiss_roll", 1000, noise=0.005, seed=1).X
-    told: list[str] = []
-    result = calibrate(fit(X), X, n_half_samples=10, n_draws=20, on_progress=lambda *a: told.append(a[2]))
+    reports: list[str] = []
+    result = calibrate(fit(X), X, n_half_samples=10, n_draws=20, on_progress=lambda *a: reports.append(a[2]))
     assert result.scale in [scale for scale, _ in result.trace]
     assert abs(np.log(result.ratio)) == min(abs(np.log(ratio)) for _, ratio in result.trace)
     assert result.saturated or 0.67 < result.ratio < 1.5
     assert np.median(result.draw_spread) / np.median(result.half_sample_spread) == pytest.approx(result.ratio)
     assert -1 <= result.rank_correlation <= 1
-    assert set(told) == {"half-samples", "calibration"}
+    assert set(reports) == {"half-samples", "calibration"}
     assert json.loads(json.dumps(result.to_dict(), allow_nan=False)) == result.to_dict()
     assert set(result.to_dict()) == {"scale", "ratio", "rank_correlation", "slope", "saturated", "trace"}
 

@@ -45,7 +45,7 @@ def test_near_duplicates(sheet: NDArray[np.float64]) -> None:
 
 
 def test_many_copies_of_one_point_disconnect_and_the_remedy_says_so() -> None:
-    """A clump of more than k equal points is a component of its own."""
+    """A clump of more than k equal points is a separate component."""
     X = np.concatenate([manifolds.make("s_curve", 200, seed=0).X, np.full((12, 3), 40.0)])
     with pytest.raises(DisconnectedGraphError, match="smallest n_neighbors"):
         fit(X, n_neighbors=6)
@@ -59,7 +59,7 @@ def test_feature_scales_that_differ_by_a_million(sheet: NDArray[np.float64]) -> 
 
 
 def test_a_disconnected_graph_names_components_sizes_and_the_k_that_connects() -> None:
-    """Three clumps: refused with all there is to know; bridged and said; or fitted one by one."""
+    """Three clumps are refused with details, bridged with a note, or fitted separately."""
     rng = np.random.default_rng(1)
     X = np.concatenate([rng.standard_normal((size, 3)) + 40 * place for place, size in enumerate((50, 20, 35))])
     with pytest.raises(DisconnectedGraphError) as caught:
@@ -79,7 +79,7 @@ def test_more_than_one_closed_class(two_clumps: NDArray[np.float64]) -> None:
     assert fitted.eigenvalues[0] < 1e-12 < fitted.eigenvalues[1]
     for embedding in (fitted.embedding, fitted.draw(0).embedding):
         assert np.isfinite(embedding).all()
-        assert np.ptp(embedding[:40, 0]) < 1e-4, "the first coordinate only tells the clumps apart"
+        assert np.ptp(embedding[:40, 0]) < 1e-4, "the first coordinate only separates the clumps"
         assert abs(embedding[0, 0] - embedding[-1, 0]) > 1
     whole = fit(two_clumps, n_neighbors=8, disconnected="bridge")
     assert len(whole.diagnostics.figures["closed_classes"]) == 1
@@ -87,7 +87,7 @@ def test_more_than_one_closed_class(two_clumps: NDArray[np.float64]) -> None:
 
 @pytest.fixture
 def two_clumps() -> NDArray[np.float64]:
-    """Two dense clumps with three points between them, to which nobody is near."""
+    """Two dense clumps with three isolated points between them."""
     rng = np.random.default_rng(0)
     between = np.stack([np.linspace(14, 16, 3), np.zeros(3)], axis=1)
     clumps = [rng.standard_normal((40, 2)), rng.standard_normal((40, 2)) + np.array([30, 0])]
@@ -95,7 +95,7 @@ def two_clumps() -> NDArray[np.float64]:
 
 
 def test_k_of_n_or_more(sheet: NDArray[np.float64]) -> None:
-    """K = n - 1 is the most there can be; k = n and beyond are refused with it."""
+    """The maximum of k is n - 1; larger values are errors that name it."""
     X = sheet[:40]
     assert fit(X, n_neighbors=39).neighbors.shape == (40, 39)
     for k in (40, 400):
@@ -123,7 +123,7 @@ def test_constant_features(sheet: NDArray[np.float64]) -> None:
 
 @pytest.mark.parametrize("p", [2, 3])
 def test_collinear_neighbourhoods(p: int) -> None:
-    """Points on a line span one dimension; two or three are asked for."""
+    """Points on a line span one dimension; the fit has two or three."""
     t = np.arange(200.0)[:, None]
     fitted = fit(t * [1.0, 2.0, 3.0], n_components=p, n_neighbors=6)
     assert fitted.diagnostics.figures["flat_neighborhoods"] == 200

@@ -1,4 +1,4 @@
-"""A machine that computes other bits is found by its fingerprint."""
+"""The fingerprint detects a machine that computes other bits."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def elsewhere(folder: Path | None = None, **environment: str) -> tuple[str, str]
     """Return fingerprint and kind in another process, whose path begins with a folder."""
     path = os.pathsep.join(map(str, filter(None, (folder, ROOT))))
     asked = "from glle_engine.posterior import fingerprint as f; print(f.fingerprint(), f.numerics_kind() or 'pinned')"
-    told = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", asked],
         env={**os.environ, **environment, "PYTHONPATH": path},
         capture_output=True,
         text=True,
         check=True,
     )
-    digest, kind = told.stdout.split()
+    digest, kind = output.stdout.split()
     return digest, kind
 
 
@@ -84,13 +84,13 @@ def test_the_reference_data_are_exact() -> None:
 
 
 def test_the_command_prints_both() -> None:
-    """`python -m glle_engine.posterior.fingerprint` is what an operator compares."""
-    told = subprocess.run(
+    """`python -m glle_engine.posterior.fingerprint` prints the digest and the pinned one."""
+    output = subprocess.run(
         [sys.executable, "-m", "glle_engine.posterior.fingerprint"],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,
     ).stdout
-    assert fingerprint.fingerprint() in told
-    assert fingerprint.PINNED in told
+    assert fingerprint.fingerprint() in output
+    assert fingerprint.PINNED in output

@@ -1,4 +1,4 @@
-"""What a fit accepts, refuses and tells."""
+"""Inputs, errors and progress of a fit."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_not_finite_names_row_and_column(sheet: NDArray[np.float64], value: floa
     ],
 )
 def test_impossible_data(data: Any, error: type[errors.GlleError], word: str) -> None:
-    """Each is refused by its own error, whose remedy says what to do."""
+    """Each raises a specific error with a remedy."""
     with pytest.raises(error) as caught:
         fit(data)
     assert word in str(caught.value)
@@ -104,7 +104,7 @@ def test_numpy_numbers_are_numbers(sheet: NDArray[np.float64]) -> None:
 
 
 def test_numpy_numbers_beside_a_fit(sheet: NDArray[np.float64]) -> None:
-    """Sheets, advice, scores and calibrations take them, and what they answer is JSON-able."""
+    """Sheets, advice, scores and calibrations take numpy numbers, and return JSON-able ones."""
     asked: Any = {"n": np.uint8(200), "seed": np.int64(3), "noise": np.float32(0.5)}
     np.testing.assert_array_equal(
         manifolds.make("s_curve", **asked).X, manifolds.make("s_curve", 200, seed=3, noise=0.5).X
@@ -209,12 +209,12 @@ def test_flat_neighborhoods_are_counted_in_any_dimension() -> None:
 
 
 def test_progress_runs_through_the_stages_and_can_cancel(sheet: NDArray[np.float64]) -> None:
-    """Every stage is told to its end; what the callback raises leaves the fit."""
-    told: list[tuple[int, int, str]] = []
-    fit(sheet, on_progress=lambda *args: told.append(args))
+    """Every stage is reported to its end; an exception of the callback cancels the fit."""
+    reports: list[tuple[int, int, str]] = []
+    fit(sheet, on_progress=lambda *args: reports.append(args))
     stages = ["neighbors", "weights", "embedding", "posterior", "diagnostics"]
-    assert list(dict.fromkeys(stage for _, _, stage in told)) == stages
-    last = {stage: (done, total) for done, total, stage in told}
+    assert list(dict.fromkeys(stage for _, _, stage in reports)) == stages
+    last = {stage: (done, total) for done, total, stage in reports}
     assert all(done == total for done, total in last.values())
 
     class StopError(Exception):
@@ -246,7 +246,7 @@ def test_input_is_left_alone() -> None:
 
 def test_diagnostics_are_json(sheet: NDArray[np.float64]) -> None:
     """Diagnostics and head survive JSON without NaN, for every kind of posterior."""
-    import json  # noqa: PLC0415  # nothing else here needs it
+    import json  # noqa: PLC0415  # for this test only
 
     for options in ({}, {"method": "direct"}, {"variant": "published"}):
         head = fit(sheet, **options).head()  # type: ignore[arg-type]  # literals, as the parameters are

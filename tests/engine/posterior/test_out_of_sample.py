@@ -28,7 +28,7 @@ def test_training_points_get_exactly_their_own_embedding(sheet: NDArray[np.float
 
 
 def test_training_points_in_many_features(wide: NDArray[np.float64]) -> None:
-    """Likewise where neighbours are found by brute force."""
+    """The same holds for the search by products."""
     fitted = fit(wide)
     np.testing.assert_array_equal(fitted.transform(wide, wide[50:60]), fitted.embedding[50:60])
 
@@ -46,7 +46,7 @@ def test_the_batch_does_not_matter(
 
 
 def test_exact_duplicates_get_the_mean_of_their_embeddings() -> None:
-    """Coordinates cannot tell duplicates apart, so both get the same place, between the two."""
+    """Duplicates have equal coordinates, so that both get the mean of their places."""
     X = manifolds.make("s_curve", 300, seed=4).X
     X[200], X[250] = X[10], X[10]
     fitted = fit(X)

@@ -16,8 +16,8 @@ from glle_engine.posterior.selection import advise, intrinsic_dimension
 def test_curves_are_returned_whole() -> None:
     """Every k of the range has its row, and the suggestion is one of them that is connected."""
     X = manifolds.make("swiss_roll", 1000, seed=0).X
-    told: list[tuple[int, int, str]] = []
-    advice = advise(X, n_neighbors=(4, 8, 12, 60), max_components=5, on_progress=lambda *a: told.append(a))
+    reports: list[tuple[int, int, str]] = []
+    advice = advise(X, n_neighbors=(4, 8, 12, 60), max_components=5, on_progress=lambda *a: reports.append(a))
     assert [row.n_neighbors for row in advice.neighbors_curve] == [4, 8, 12, 60]
     rows = {row.n_neighbors: row for row in advice.neighbors_curve}
     chosen = rows[advice.n_neighbors or 0]
@@ -28,12 +28,12 @@ def test_curves_are_returned_whole() -> None:
     assert rows[60].trustworthiness < chosen.trustworthiness
     assert rows[60].reconstruction_error < rows[4].reconstruction_error
     assert [row.n_components for row in advice.components_curve] == [1, 2, 3, 4, 5]
-    assert told[-1] == (5, 5, "advice")
+    assert reports[-1] == (5, 5, "advice")
     assert json.loads(json.dumps(advice.to_dict(), allow_nan=False))["n_neighbors"] == advice.n_neighbors
 
 
 def test_disconnected_graphs_are_shown_not_hidden() -> None:
-    """Where no graph of the range is whole nothing is suggested, and the curve says why."""
+    """If no graph of the range is connected, there is no suggestion, and the curve shows why."""
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.standard_normal((80, 3)), rng.standard_normal((80, 3)) + 50])
     advice = advise(X, n_neighbors=(5, 8))

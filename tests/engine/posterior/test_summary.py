@@ -118,12 +118,12 @@ def test_one_draw_has_no_spread(posterior: Posterior) -> None:
 
 
 def test_progress_is_told_and_can_end_it(posterior: Posterior) -> None:
-    """Rounds and draws are told; what the listener raises leaves the summary."""
-    told: list[tuple[int, int, str]] = []
+    """Rounds and draws are reported; an exception of the callback cancels the summary."""
+    reports: list[tuple[int, int, str]] = []
     draws = list(posterior.draws(5))
-    summarize(draws, posterior.embedding, on_progress=lambda *args: told.append(args))
-    assert told[0][2] == "consensus"
-    assert [entry for entry in told if entry[2] == "stability"] == [(i, 5, "stability") for i in range(1, 6)]
+    summarize(draws, posterior.embedding, on_progress=lambda *args: reports.append(args))
+    assert reports[0][2] == "consensus"
+    assert [entry for entry in reports if entry[2] == "stability"] == [(i, 5, "stability") for i in range(1, 6)]
 
     class Stop(Exception):  # noqa: N818 # a listener's own
         pass

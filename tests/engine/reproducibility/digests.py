@@ -1,4 +1,7 @@
-"""Digests of the engine's results for the data sets in a file, as JSON: `python -m tests.engine.reproducibility.digests FILE.npz`."""
+"""Digests of the engine's results for the data sets of a file, as JSON.
+
+Run `python -m tests.engine.reproducibility.digests FILE.npz`.
+"""
 
 from __future__ import annotations
 

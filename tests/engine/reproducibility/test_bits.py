@@ -36,7 +36,7 @@ def data() -> dict[str, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a file of the data sets, made once: sines differ between processors, and data are input here."""
+    """Return a file of the data sets, made once, because sines differ between processors."""
     path = tmp_path_factory.mktemp("data") / "data.npz"
     np.savez(path, allow_pickle=False, **data())
     return path

@@ -19,7 +19,7 @@ FITS: dict[str, dict[str, Any]] = {
     "direct": {"method": "direct", "variant": "published"},
     "three": {"n_components": 3, "n_neighbors": 8},
 }
-TOLERANCE = 1e-6  # between processors and libraries; what matters less, a change of the sums' order, is not seen
+TOLERANCE = 1e-6  # between processors and libraries; a change of the order of sums is not detected
 
 
 def found() -> dict[str, list[float]]:

@@ -1,4 +1,4 @@
-"""The constrained posteriors: their law, and what must hold for every draw."""
+"""Constrained posteriors: their distribution, and invariants of every draw."""
 
 from __future__ import annotations
 

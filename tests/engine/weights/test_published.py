@@ -1,4 +1,4 @@
-"""The published equations: as printed, and what they do."""
+"""The equations as published, and their effects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The published em with a full covariance: the zero of Eq. 26 as printed, and the maximiser of Eq. 23."""
+"""The published em with a full covariance: the zero of Eq. 26 as published, and the maximiser of Eq. 23."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glle_engine import fit, manifolds
-from glle_engine.weights.published_full import _condition, _printed_condition, corrected_m_step, printed_m_step
+from glle_engine.weights.published_full import _condition, _published_condition, corrected_m_step, published_m_step
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -92,7 +92,7 @@ def test_the_corrected_m_step_is_stationary(shape: tuple[int, int], lost: int) -
 def test_the_corrected_m_step_beats_the_zero_of_the_printed_gradient() -> None:
     """Eq. 26 is not the gradient of Eq. 23: d = 2, k = 4, singular values 2 and 1/2, S1 = S2 = I."""
     X = np.eye(2, 4) * [[2.0], [0.5]]
-    printed, best = (step(X[None], np.eye(2), np.eye(4))[0] for step in (printed_m_step, corrected_m_step))
+    printed, best = (step(X[None], np.eye(2), np.eye(4))[0] for step in (published_m_step, corrected_m_step))
     np.testing.assert_allclose(printed, np.diag([5 / 17, 20 / 17, 1, 1]), atol=1e-12)
     np.testing.assert_allclose(best, np.diag([0.625, 2.5, 1, 1]), atol=1e-12)
     assert eq_23(printed, X, np.eye(2), np.eye(4)) == pytest.approx(-4.189, abs=1e-3)
@@ -100,16 +100,16 @@ def test_the_corrected_m_step_beats_the_zero_of_the_printed_gradient() -> None:
 
 
 @given(st.integers(0, 2**32), st.sampled_from(SHAPES))
-def test_the_printed_m_step_is_a_zero_of_the_printed_gradient(seed: int, shape: tuple[int, int]) -> None:
+def test_the_published_m_step_is_a_zero_of_the_published_gradient(seed: int, shape: tuple[int, int]) -> None:
     """Omega - S2 + X^T (X Omega X^T - S1) X = 0 (Eq. 26), evaluated as it stands, also where S1 is negative."""
     X, S1, S2 = problem(seed, *shape, min(shape))
     for scatter in (S1, -S1):
-        omega = printed_m_step(X[None], scatter, S2)[0]
+        omega = published_m_step(X[None], scatter, S2)[0]
         gradient = omega - S2 + X.T @ (X @ omega @ X.T - scatter) @ X
         assert np.abs(gradient).max() < 1e-10
 
 
-@pytest.mark.parametrize("condition", [_condition, _printed_condition])
+@pytest.mark.parametrize("condition", [_condition, _published_condition])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_e_step_conditions_the_joint_gaussian(condition: Any, shape: tuple[int, int]) -> None:
     """Eq. 21-22 are w given x of the joint Gaussian of x = X w + mu and w ~ N(0, Omega) (Eq. 10-20).

@@ -7,10 +7,10 @@ Given the k neighbors X of one point (d x k), the model is
 .. math:: w \sim N(1/k,\ (s^2 / \lambda) I)\ \text{on}\ 1^T w = 1, \qquad x = X w + e,\quad e \sim N(0, s^2 I_d),
 
 which is :math:`D w + e = 0` with :math:`D = X - x 1^T`, because 1^T w = 1. The likelihood of w is
-:math:`\exp(-|D w|^2 / 2 s^2)`, so that for known s^2 and lambda the posterior is that of `glle_engine.weights.constrained`. The
-engine takes lambda from the data as reg tr(D^T D). The tests fix lambda first and give the reg that amounts to it,
-for which the dirichlet variance s^2 = lambda / (k (k + 1)) is fixed, too. Then the rank of the true w among draws
-from its posterior is uniform, for any function of w and x.
+:math:`\exp(-|D w|^2 / 2 s^2)`, so that for known s^2 and lambda the posterior is that of
+`glle_engine.weights.constrained`. The engine takes lambda from the data as reg tr(D^T D). The tests fix lambda first
+and give the reg that amounts to it, for which the dirichlet variance s^2 = lambda / (k (k + 1)) is fixed, too. Then the
+rank of the true w among draws from its posterior is uniform, for any function of w and x.
 """
 
 from __future__ import annotations

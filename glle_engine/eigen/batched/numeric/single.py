@@ -15,6 +15,7 @@ from glle_engine.eigen.batched.numeric.solves import (
     solve_upper_transposed,
 )
 from glle_engine.eigen.batched.symbolic.addresses import addresses
+from glle_engine.eigen.batched.symbolic.elimination import WIDEST
 from glle_engine.linalg.compiled import compiled
 from glle_engine.linalg.vectors import address
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from glle_engine.eigen.batched.symbolic.structure import Structure
 
 _TAG = (0,)
-_DIAGONAL_BLOCK = 64  # entries of the widest supernode's diagonal block
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,7 @@ class SingleLU:
             lower,
             upper,
             np.empty(structure.block_size),
-            np.empty(_DIAGONAL_BLOCK),
+            np.empty(WIDEST * WIDEST),
         )
         return cls(structure, lower, upper)
 
