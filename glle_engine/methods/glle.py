@@ -43,7 +43,7 @@ _DESCRIPTIONS = {
     "neighborhoods": "All k candidates, or those of them near the point's tangent plane (adaptive).",
     "search": "The neighbours; approximate needs the extra ann.",
 }
-_BOUNDS: dict[str, dict[str, float]] = {"reg": {"above": 0}, "tol": {"least": 0}}
+_BOUNDS: dict[str, dict[str, Any]] = {"reg": {"above": 0}, "tol": {"least": 0}}
 
 
 def _fit_parameters() -> list[tuple[str, Any, Any]]:
@@ -55,12 +55,13 @@ def _fit_parameters() -> list[tuple[str, Any, Any]]:
             continue
         doc = item.metadata.get("description") or _DESCRIPTIONS[item.name]
         kind: Any = types[item.name]
+        default: Any = item.default
         if kind is int:
-            declaration = integer(item.default, doc, least=1)
+            declaration = integer(default, doc, least=1)
         elif kind is float:
-            declaration = number(item.default, doc, **_BOUNDS[item.name])
+            declaration = number(default, doc, **_BOUNDS[item.name])
         else:
-            declaration = choice(item.default, doc, *get_args(kind))
+            declaration = choice(default, doc, *get_args(kind))
         parameters.append((item.name, kind, declaration))
     return parameters
 

@@ -1,1 +1,1 @@
-"""Every method on the same data with the same scores: the tables and pictures of docs/methods.md (`make methods`)."""
+"""Comparison of all methods on the same data: tables and pictures of docs/methods.md (`make methods`), and costs."""

@@ -1,4 +1,4 @@
-"""The data on which methods are compared: four sheets, the digits, and two real sets where they are present."""
+"""Data of the comparison: four sheets, the digits, and two real sets if present."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-SIZES = (1000, 500, 250, 120)  # a method takes the largest that it does within the time given
+SIZES = (1000, 500, 250, 120)  # a method takes the largest within its time
 STRIPS = 5  # classes of a sheet, by the arc, for the methods that need labels
 REAL = {"mocap_run1": ("motion capture, a run", 6), "robot_wifi": ("robot, wireless signals", 7)}
 SHEETS = {
@@ -28,7 +28,7 @@ SHEETS = {
 
 @dataclass(frozen=True, eq=False)
 class DataSet:
-    """Data to compare on.
+    """Data set of the comparison.
 
     Attributes
     ----------
@@ -37,10 +37,10 @@ class DataSet:
     k : int
         Neighbours, of the methods and of the scores.
     colour : (n,) float64
-        What pictures colour by: the true arc, the digit, the time.
+        The true arc, the digit, or the time.
     truth : (n, q) float64, optional
     labels : (n,) int64, optional
-        For the methods that need them; on the digits for the score, too.
+        For the methods that need them, and for the score of the digits.
 
     """
 
@@ -54,18 +54,18 @@ class DataSet:
 
 
 def names(data: Path) -> list[str]:
-    """Return the names of the sets there are; say which are not."""
-    found = [*SHEETS, "digits"]
+    """Return the names of the present sets; print those of the missing ones."""
+    present = [*SHEETS, "digits"]
     for name in REAL:
         if (data / f"{name}.npy").exists():
-            found.append(name)
+            present.append(name)
         else:
             print(f"{name}.npy is not in {data}: nothing is measured on it.")
-    return found
+    return present
 
 
 def make(name: str, n: int, data: Path) -> DataSet:
-    """Return n points of a set; all of a real one, which are few."""
+    """Return n points of a set, or all of a real one."""
     if name in SHEETS:
         sheet = manifolds.make(name, n, seed=0)
         truth = sheet.coordinates
@@ -79,5 +79,5 @@ def make(name: str, n: int, data: Path) -> DataSet:
     title, k = REAL[name]
     X = np.load(data / f"{name}.npy", allow_pickle=False)
     track = data / f"{name}_xy.npy"
-    known = np.load(track, allow_pickle=False) if track.exists() else None
-    return DataSet(name, title, X, k, np.arange(len(X), dtype=float), known)
+    positions = np.load(track, allow_pickle=False) if track.exists() else None
+    return DataSet(name, title, X, k, np.arange(len(X), dtype=float), positions)
