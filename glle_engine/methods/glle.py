@@ -6,7 +6,7 @@ these weights, aligned to the reference embedding (GLLE Eq. 31, 36 and 37-43). A
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, make_dataclass
+from dataclasses import dataclass, field, fields, make_dataclass
 from typing import TYPE_CHECKING, Any, cast, get_args, get_type_hints
 
 from glle_engine.base.errors import InvalidParameterError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
 
 _MOST = 2**64 - 1
-# Descriptions of the fields of FitSpec without one in their metadata.
+# Declarations of the fields of FitSpec that have none in their metadata.
 _DESCRIPTIONS = {
     "method": "The posterior given the data (em), or given the data and LLE's embedding (direct).",
     "variant": "Weights that sum to one, with reconstruction noise; or the equations as printed.",
@@ -53,15 +53,16 @@ def _fit_parameters() -> list[tuple[str, Any, Any]]:
     for item in fields(FitSpec):
         if item.name in NeighborSpec.parameters():
             continue
-        doc = item.metadata.get("description") or _DESCRIPTIONS[item.name]
         kind: Any = types[item.name]
         default: Any = item.default
-        if kind is int:
-            declaration = integer(default, doc, least=1)
+        if item.metadata:
+            declaration = field(default=default, metadata=item.metadata)
+        elif kind is int:
+            declaration = integer(default, _DESCRIPTIONS[item.name], least=1)
         elif kind is float:
-            declaration = number(default, doc, **_BOUNDS[item.name])
+            declaration = number(default, _DESCRIPTIONS[item.name], **_BOUNDS[item.name])
         else:
-            declaration = choice(default, doc, *get_args(kind))
+            declaration = choice(default, _DESCRIPTIONS[item.name], *get_args(kind))
         parameters.append((item.name, kind, declaration))
     return parameters
 

@@ -165,11 +165,6 @@ def _notes(outliers: int, n: int, unsettled: int, spec: RobustLleSpec) -> tuple[
     return tuple(notes)
 
 
-def refuse(n: int, d: int, spec: RobustLleSpec) -> None:
-    """Refuse too few points."""
-    lle.refuse(n, d, spec)
-
-
 def cost(n: int, d: int, spec: RobustLleSpec) -> Cost:
     """Return the expected cost."""
     return estimate("robust-lle", n, d, k=spec.n_neighbors, p=spec.n_components, steps=spec.max_iter)
@@ -183,7 +178,7 @@ METHOD = Method(
     source="Chang and Yeung 2006, Pattern Recognition 39; survey arXiv 2011.10925",
     spec=RobustLleSpec,
     run=run,
-    refuse=refuse,
+    refuse=lle.refuse,
     cost=cost,
     growth="as LLE, and k min(d, k)^2 for each point and iteration",
 )
