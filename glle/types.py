@@ -347,11 +347,11 @@ class PosteriorIn(TypedDict):
     """
     method: NotRequired[Literal["em", "direct"]]
     """
-    GLLE Algorithm 1 (em) or 2 (direct).
+    Posterior of the weights given the data (em, GLLE Algorithm 1), or given the data and the LLE embedding (direct, GLLE Algorithm 2).
     """
     variant: NotRequired[Literal["constrained", "published"]]
     """
-    Weights that sum to one, or the equations as published.
+    Weights that sum to one (GLLE Eq. 7) with reconstruction noise, or the equations as published.
     """
     n_neighbors: NotRequired[int]
     """
@@ -363,43 +363,43 @@ class PosteriorIn(TypedDict):
     """
     reg: NotRequired[float]
     """
-    Ratio of noise to prior variance (the ridge of LLE).
+    Ratio of noise to prior variance; the ridge of LLE is reg * tr(G_i) (GLLE Eq. 9).
     """
     variance: NotRequired[Literal["auto", "dirichlet", "ml"]]
     """
-    Noise variance of the constrained variant: of flat Dirichlet weights, or of the residuals (ml). Auto is dirichlet if the residuals lie in fewer than n_neighbors - 1 directions (the figure residual_dimension) or the noise is tangent, else ml.
+    Noise variance of the constrained variant: that of flat Dirichlet weights, or of the residuals (ml). Auto is dirichlet if the residuals lie in fewer than n_neighbors - 1 directions (the figure residual_dimension) or the noise is tangent, else ml.
     """
     mean: NotRequired[Literal["lle", "derived"]]
     """
-    Mean of the direct posterior.
+    Mean of the direct posterior: LLE's weights (Eq. 36), or the derived ones (Eq. 35).
     """
     covariance: NotRequired[Literal["spherical", "full", "full-corrected"]]
     """
-    M-step of the published em: one variance per point (Eq. 29), a full covariance as published (the zero of Eq. 26), or the true maximum of Eq. 23 (full-corrected).
+    M-step of the published em: one variance for each point (Eq. 29), a full covariance as published (the zero of Eq. 26), or the maximum of Eq. 23 with the second moments that Eq. 22 lacks (full-corrected).
     """
     max_iter: NotRequired[int]
     """
-    Maximum number of iterations of the published em; else no effect.
+    Maximum number of iterations of the published em.
     """
     tol: NotRequired[float]
     """
-    Relative change at which they end; 0 runs exactly max_iter iterations.
+    Relative change of the covariances at which the published em stops; 0 runs exactly max_iter iterations.
     """
     disconnected: NotRequired[Literal["refuse", "bridge"]]
     """
-    A disconnected graph is an error, or bridged by its shortest edges.
+    Refuse a graph of several components, or bridge components and closed classes by their shortest edges.
     """
     noise: NotRequired[Literal["isotropic", "tangent"]]
     """
-    Reconstruction noise of the constrained variant: isotropic, or along the sheet.
+    Reconstruction noise of the constrained variant: equal in all directions, or larger off the sheet (tangent), for noisy data, few neighbors and many features.
     """
     neighborhoods: NotRequired[Literal["fixed", "adaptive"]]
     """
-    All candidates of a point, or those near its tangent plane (constrained, isotropic).
+    All k candidates of a point, or those near its tangent plane (adaptive; constrained, isotropic), for sheets whose turns come close to each other.
     """
     search: NotRequired[Literal["exact", "approximate"]]
     """
-    Neighbor search; approximate is for many points of many features, needs faiss on the workers, and reports its recall.
+    Neighbor search; approximate is for many points with many features, needs faiss (the extra ann), and reports its recall.
     """
 
 
@@ -694,11 +694,11 @@ class FitOptions(TypedDict):
 
     method: NotRequired[Literal["em", "direct"]]
     """
-    GLLE Algorithm 1 (em) or 2 (direct).
+    Posterior of the weights given the data (em, GLLE Algorithm 1), or given the data and the LLE embedding (direct, GLLE Algorithm 2).
     """
     variant: NotRequired[Literal["constrained", "published"]]
     """
-    Weights that sum to one, or the equations as published.
+    Weights that sum to one (GLLE Eq. 7) with reconstruction noise, or the equations as published.
     """
     n_neighbors: NotRequired[int]
     """
@@ -710,43 +710,43 @@ class FitOptions(TypedDict):
     """
     reg: NotRequired[float]
     """
-    Ratio of noise to prior variance (the ridge of LLE).
+    Ratio of noise to prior variance; the ridge of LLE is reg * tr(G_i) (GLLE Eq. 9).
     """
     variance: NotRequired[Literal["auto", "dirichlet", "ml"]]
     """
-    Noise variance of the constrained variant: of flat Dirichlet weights, or of the residuals (ml). Auto is dirichlet if the residuals lie in fewer than n_neighbors - 1 directions (the figure residual_dimension) or the noise is tangent, else ml.
+    Noise variance of the constrained variant: that of flat Dirichlet weights, or of the residuals (ml). Auto is dirichlet if the residuals lie in fewer than n_neighbors - 1 directions (the figure residual_dimension) or the noise is tangent, else ml.
     """
     mean: NotRequired[Literal["lle", "derived"]]
     """
-    Mean of the direct posterior.
+    Mean of the direct posterior: LLE's weights (Eq. 36), or the derived ones (Eq. 35).
     """
     covariance: NotRequired[Literal["spherical", "full", "full-corrected"]]
     """
-    M-step of the published em: one variance per point (Eq. 29), a full covariance as published (the zero of Eq. 26), or the true maximum of Eq. 23 (full-corrected).
+    M-step of the published em: one variance for each point (Eq. 29), a full covariance as published (the zero of Eq. 26), or the maximum of Eq. 23 with the second moments that Eq. 22 lacks (full-corrected).
     """
     max_iter: NotRequired[int]
     """
-    Maximum number of iterations of the published em; else no effect.
+    Maximum number of iterations of the published em.
     """
     tol: NotRequired[float]
     """
-    Relative change at which they end; 0 runs exactly max_iter iterations.
+    Relative change of the covariances at which the published em stops; 0 runs exactly max_iter iterations.
     """
     disconnected: NotRequired[Literal["refuse", "bridge"]]
     """
-    A disconnected graph is an error, or bridged by its shortest edges.
+    Refuse a graph of several components, or bridge components and closed classes by their shortest edges.
     """
     noise: NotRequired[Literal["isotropic", "tangent"]]
     """
-    Reconstruction noise of the constrained variant: isotropic, or along the sheet.
+    Reconstruction noise of the constrained variant: equal in all directions, or larger off the sheet (tangent), for noisy data, few neighbors and many features.
     """
     neighborhoods: NotRequired[Literal["fixed", "adaptive"]]
     """
-    All candidates of a point, or those near its tangent plane (constrained, isotropic).
+    All k candidates of a point, or those near its tangent plane (adaptive; constrained, isotropic), for sheets whose turns come close to each other.
     """
     search: NotRequired[Literal["exact", "approximate"]]
     """
-    Neighbor search; approximate is for many points of many features, needs faiss on the workers, and reports its recall.
+    Neighbor search; approximate is for many points with many features, needs faiss (the extra ann), and reports its recall.
     """
 
 

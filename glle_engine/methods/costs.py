@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
 TABLE = Path(__file__).with_name("costs.json")
 
-TREE_FEATURES = 15  # up to which neighbors are found by a tree (`glle_engine.graph.neighbors`)
-SHEET_FEATURES = 3  # up to which a graph of neighbors has small separators, so that sparse factors stay sparse
-_CACHED_POINTS = 1e4  # from which sparse solves slow down: the factors leave the cache
-_FILLED_POINTS = 6e3  # from which filled factors grow like n^3
+TREE_FEATURES = 15  # most features of a search by a tree (`glle_engine.graph.neighbors`)
+SHEET_FEATURES = 3  # most features of neighbor graphs with small separators, whose factors stay sparse
+_CACHED_POINTS = 1e4  # most points whose sparse factors fit in the cache
+_FILLED_POINTS = 6e3  # points above which the time of filled factors grows like n^3
 _BLOCK_ENTRIES = 1 << 21
+MARGIN = 3.0  # of the expected seconds over the measured ones, for slower machines and shared cores
 _FACTOR = re.compile(r"(?:(log)\()?([a-z]+)\)?(?:\^([0-9]+))?")
 
 
@@ -84,7 +85,7 @@ def estimate(
         "block": min(n * n, _BLOCK_ENTRIES),
     }
     terms = table()[row]
-    return Cost(evaluate(terms["seconds"], values), evaluate(terms["bytes"], values))
+    return Cost(MARGIN * evaluate(terms["seconds"], values), evaluate(terms["bytes"], values))
 
 
 def estimator(row: str) -> Callable[[int, int, Any], Cost]:

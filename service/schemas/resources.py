@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
 from glle_engine import FitSpec, manifolds
+from glle_engine.base.parameters import Parameter
 from glle_engine.base.spec import Align, Source
 from service.schemas.problems import ProblemOut
 from worker.analyses.embedding import EmbeddingSpec
@@ -40,35 +41,11 @@ class SyntheticIn(CommandIn):
     seed: int = Field(default=0, ge=0, le=MAX_COUNTER, description="The same seed gives the same points.")
 
 
-# Domains and descriptions of the fields of FitSpec.
-_FIT_FIELDS: dict[str, dict[str, Any]] = {
-    "method": {"description": "GLLE Algorithm 1 (em) or 2 (direct)."},
-    "variant": {"description": "Weights that sum to one, or the equations as published."},
-    "n_neighbors": {"ge": 2, "description": "k, the number of neighbors of a point."},
-    "n_components": {"ge": 1, "description": "p, the dimension of the embedding."},
-    "reg": {"gt": 0, "description": "Ratio of noise to prior variance (the ridge of LLE)."},
-    "variance": {
-        "description": "Noise variance of the constrained variant: of flat Dirichlet weights, or of the residuals (ml)."
-        " Auto is dirichlet if the residuals lie in fewer than n_neighbors - 1 directions (the figure "
-        "residual_dimension) or the noise is tangent, else ml."
-    },
-    "mean": {"description": "Mean of the direct posterior."},
-    "covariance": {
-        "description": "M-step of the published em: one variance per point (Eq. 29), a full covariance as published "
-        "(the zero of Eq. 26), or the true maximum of Eq. 23 (full-corrected)."
-    },
-    "max_iter": {"ge": 1, "description": "Maximum number of iterations of the published em; else no effect."},
-    "tol": {"ge": 0, "description": "Relative change at which they end; 0 runs exactly max_iter iterations."},
-    "disconnected": {"description": "A disconnected graph is an error, or bridged by its shortest edges."},
-    "noise": {"description": "Reconstruction noise of the constrained variant: isotropic, or along the sheet."},
-    "neighborhoods": {
-        "description": "All candidates of a point, or those near its tangent plane (constrained, isotropic)."
-    },
-    "search": {
-        "description": "Neighbor search; approximate is for many points of many features, needs faiss on the workers, "
-        "and reports its recall."
-    },
-}
+def _field(parameter: Parameter, default: object) -> Any:
+    """Return the pydantic field of a declared parameter; the words of a choice are in its type."""
+    bounds = {"ge": parameter.least, "gt": parameter.above, "le": parameter.most, "lt": parameter.below}
+    limits: dict[str, Any] = {name: bound for name, bound in bounds.items() if bound is not None}
+    return Field(default=default, description=parameter.doc, **limits)
 
 
 class DatasetCommandIn(CommandIn):
@@ -78,10 +55,10 @@ class DatasetCommandIn(CommandIn):
 
 
 _TYPES = get_type_hints(FitSpec)
-_FIT_DEFINITIONS: dict[str, Any] = {
-    item.name: (_TYPES[item.name], Field(default=item.default, **_FIT_FIELDS[item.name])) for item in fields(FitSpec)
+_FIT_FIELDS: dict[str, Any] = {
+    item.name: (_TYPES[item.name], _field(FitSpec.parameters()[item.name], item.default)) for item in fields(FitSpec)
 }
-_FitIn: Any = create_model("_FitIn", __base__=DatasetCommandIn, **_FIT_DEFINITIONS)
+_FitIn: Any = create_model("_FitIn", __base__=DatasetCommandIn, **_FIT_FIELDS)
 
 
 class PosteriorIn(_FitIn):  # type: ignore[misc] # dynamic base class

@@ -1,4 +1,4 @@
-"""docs/reference/methods.md has a row for whatever method and score there is."""
+"""Tables of docs/reference/methods.md, and the measurement of costs."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from docs.figures.methods import costs as measurement
 from docs.figures.methods import likelihood, rows, tables
-from glle_engine.methods import METHODS
+from glle_engine.methods import METHODS, costs
 from glle_engine.metrics.registry import SCORES
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "methods.md").read_text(encoding="utf-8")
 
 
 def test_the_lists_are_those_of_the_registries() -> None:
-    """`make methods` writes them; what the code says today is what the page says."""
+    """`make methods` writes the lists of the page from the registries."""
     assert tables.between(PAGE, "methods") == tables.listing()
     assert tables.between(PAGE, "scores") == tables.score_listing()
     assert len(tables.listing().splitlines()) == 2 + len(METHODS)
@@ -24,7 +25,7 @@ def test_the_lists_are_those_of_the_registries() -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_was_measured_on_every_set(name: str) -> None:
-    """Its row has a score and a time in every column, or the number of the reason why not."""
+    """A row has a score and a time in every column, or the number of a refusal."""
     line = next(line for line in tables.between(PAGE, "overview").splitlines() if line.startswith(f"| `{name}` |"))
     cells = [cell.strip() for cell in line.strip("|").split("|")][1:]
     assert len(cells) == len(tables.COLUMNS)
@@ -32,7 +33,7 @@ def test_every_method_was_measured_on_every_set(name: str) -> None:
 
 
 def test_a_row_has_scores_and_time_or_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PCA of a sheet and of a real set are scored, each by what is known of it; no labels are a refusal."""
+    """PCA of a sheet and of a real set has the scores of its kind; missing labels are a refusal."""
     monkeypatch.setattr(rows, "SIZES", (60,))
     np.save(tmp_path / "mocap_run1.npy", np.random.default_rng(0).normal(size=(40, 5)))
     sheet = rows.judge("s_curve", METHODS["pca"], tmp_path)
@@ -52,7 +53,7 @@ def test_a_row_has_scores_and_time_or_the_reason(tmp_path: Path, monkeypatch: py
 
 
 def test_a_slow_method_has_fewer_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The largest size whose expected time is within the limit, and no more than the method does at all."""
+    """The size is the largest whose expected time is within the limit and that the method supports."""
     monkeypatch.setattr(rows, "SIZES", (5000, 150, 60))
     assert rows.judge("s_curve", METHODS["meu"], tmp_path).n == 150
     monkeypatch.setattr(rows, "SECONDS", 0.0)
@@ -60,7 +61,7 @@ def test_a_slow_method_has_fewer_points(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_the_best_penalty_is_bold() -> None:
-    """Once a line; what is refused is said."""
+    """One value of a line is bold; refusals are named."""
     found = [
         likelihood.Likely("mocap_run1", "drill", "20 0.1", 1200.0),
         likelihood.Likely("mocap_run1", "drill", "20 0.2", 1500.0),
@@ -68,3 +69,30 @@ def test_the_best_penalty_is_bold() -> None:
     ]
     lines = tables.penalties(found).splitlines()
     assert lines[2:] == ["| 0.1 | 1,200 |", "| 0.2 | **1,500** |", "| 0.3 | refused |"]
+
+
+def test_the_fit_finds_the_coefficients_of_the_law() -> None:
+    """Costs by known coefficients give these back, and the table in memory stays as it was."""
+    pca = METHODS["pca"]
+    before = {row: {unit: dict(terms) for unit, terms in cells.items()} for row, cells in costs.table().items()}
+    factors = {"1": 3.0, "n d": 0.5, "n d r": 2.0, "r^3": 1.0}
+    terms = {term: factors[term] * value for term, value in before["pca"]["seconds"].items()}
+    results = []
+    for n in (10, 100, 1000, 10_000, 100_000):
+        for d in (3, 30, 300, 3000):
+            seconds = costs.evaluate(terms, {"n": n, "d": d, "r": min(n, d)})
+            results.append(measurement.Measurement(pca, n, d, pca.spec(), seconds, 0.0))
+    assert measurement.fitted("pca", "seconds", results) == pytest.approx(terms, rel=0.2)
+    assert measurement.fitted("pca", "bytes", results) == before["pca"]["bytes"]  # all below LEAST_BYTES
+    assert costs.table() == before
+    assert measurement.features(results[0], "lle", "seconds") == [0.0] * len(before["lle"]["seconds"])
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_row_of_the_table_is_measured(name: str) -> None:
+    """The requests of a method reach every row of the table with its name."""
+    method = METHODS[name]
+    requests = [measurement.Measurement(method, n, d, spec, 0, 0) for n, d, spec in measurement.requests(method)]
+    for row in costs.table():
+        if row.split(", ")[0] == name:
+            assert any(any(measurement.features(request, row, "seconds")) for request in requests)

@@ -89,7 +89,7 @@ def _server(name: str, client: redis.Redis, variable: str) -> Generator[Check, N
         if info.get("cluster_enabled") and isinstance(client, redis.Redis):
             remedy = "Write its URL as redis+cluster://host1:6379,host2:6379."
             if variable == "GLLE_REDIS_URL":
-                remedy = "Use one server, or one behind sentinels: a task and its job change together (docs/how-to/redis.md)."
+                remedy = "Use one server, or sentinels: a task and its job change together (docs/how-to/redis.md)."
             yield Check(name, "problem", f"{variable} names one server of a Redis Cluster.", remedy)
             return None
         key = f"glle:doctor:{secrets.token_hex(8)}"
@@ -214,7 +214,7 @@ def _workers(stores: Stores) -> Iterator[Check]:
         "engine versions",
         "ok" if len(versions) == 1 else "warning",
         f"Workers and this command: {', '.join(sorted(versions))}.",
-        "Upgrade all to one version (docs/how-to/upgrades.md): older ones refuse records that only newer ones can read.",
+        "Upgrade all to one version (docs/how-to/upgrades.md): older versions refuse records of newer ones.",
     )
     unpinned = [name for name, (_, threads) in zip(names, facts, strict=True) if threads != b"1"]
     yield _check(
@@ -238,7 +238,7 @@ def _kinds(states: list[QueueState]) -> Iterator[Check]:
         "numerics kinds",
         "ok" if is_pinned else "problem" if len(live) > 1 else "warning",
         f"Live workers: {counts}." + ("" if is_pinned else " Reference results of a kind with `+` differ in bits."),
-        "Install numba where these workers run (pip install 'glle[fast]'), with the versions of requirements/dev.lock, and "
+        "Install numba where these workers run (pip install 'glle[fast]'), with the versions of requirements/server.lock, and "
         "restart them: until then they take no work of the pinned kind, and their results have separate ids.",
     )
 

@@ -1,1 +1,1 @@
-"""Tables and figures of docs/reference/methods.md: every method, same data, same scores (`make methods`)."""
+"""Comparison of all methods on the same data, for docs/reference/methods.md, and measured costs."""

@@ -1,4 +1,4 @@
-"""Measure every method, and write the tables and figures of docs/reference/methods.md."""
+"""Measure every method, and write the tables and pictures of docs/reference/methods.md and the table of costs."""
 
 from __future__ import annotations
 
@@ -10,44 +10,47 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 import argparse
 from pathlib import Path
 
-from docs.figures.methods import likelihood, picture, rows, sets, tables
+from docs.figures.methods import costs, likelihood, picture, rows, sets, tables
 from glle_engine.methods import METHODS
 
 DOCS = Path(__file__).resolve().parents[2]
-BESIDE = DOCS.parents[1] / "shared" / "data"  # real data sets beside the repository, if there are any
+BESIDE = DOCS.parents[1] / "shared" / "data"  # real sets may lie beside the repository
 KEPT = DOCS.parent / "out" / "methods"
 PARTS = ("compare", "likelihood", "penalty")
+COSTS = "costs"  # rewrites a table of the engine, so only on request
 
 
-def compare(data: Path, wanted: list[str]) -> list[rows.Row]:
-    """Measure the selected methods on all data sets; the others keep their rows."""
+def compare(data: Path, methods: list[str]) -> list[rows.Row]:
+    """Measure some methods on all sets; the others keep their rows."""
     path = KEPT / "compare.jsonl"
     names = sets.names(data)
-    found = [row for row in rows.kept(path) if row.method not in wanted or row.data not in names]
-    for name in wanted:
+    results = [row for row in rows.kept(path) if row.method not in methods or row.data not in names]
+    for name in methods:
         rows.warm(METHODS[name])
         for data_name in names:
             row = rows.judge(data_name, METHODS[name], data)
-            found.append(row)
-            result = row.refused or " ".join(f"{one}={value:.4g}" for one, value in row.scores.items())
-            print(f"{row.method} {row.data} n={row.n} {row.seconds:.3f} s: {result}", flush=True)
-        rows.keep(found, path)
-    return found
+            results.append(row)
+            outcome = row.refused or " ".join(f"{score}={value:.4g}" for score, value in row.scores.items())
+            print(f"{row.method} {row.data} n={row.n} {row.seconds:.3f} s: {outcome}", flush=True)
+        rows.keep(results, path)
+    return results
 
 
-def measure(parts: list[str], data: Path, wanted: list[str]) -> None:
-    """Run the selected experiments."""
+def measure(parts: list[str], data: Path, methods: list[str]) -> None:
+    """Measure parts."""
     if "compare" in parts:
-        compare(data, wanted)
+        compare(data, methods)
     for part, experiment in (("likelihood", likelihood.compared), ("penalty", likelihood.penalized)):
         if part in parts:
-            here = [name for name in sets.names(data) if name in sets.REAL]
-            likelihood.keep([row for name in here for row in experiment(name, data)], KEPT / f"{part}.jsonl")
+            names = [name for name in sets.names(data) if name in sets.REAL]
+            likelihood.keep([row for name in names for row in experiment(name, data)], KEPT / f"{part}.jsonl")
+    if COSTS in parts:
+        costs.update(methods)
 
 
 def write(data: Path) -> None:
-    """Write the tables between the markers of the page, and the figures."""
-    page, images = DOCS / "reference" / "methods.md", DOCS / "images"
+    """Write the tables between the markers of the page, and the pictures, from the kept rows."""
+    page, images = DOCS / "methods.md", DOCS / "images"
     tables.put(page, "methods", tables.listing())
     tables.put(page, "scores", tables.score_listing())
     if measured := rows.kept(KEPT / "compare.jsonl"):
@@ -67,10 +70,10 @@ def main() -> None:
     """Measure and write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--parts", nargs="*", default=list(PARTS), choices=PARTS, help="experiments; an empty list only writes"
+        "--parts", nargs="*", default=list(PARTS), choices=[*PARTS, COSTS], help="what to measure; none: write"
     )
-    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS), help="methods to compare")
-    parser.add_argument("--data", type=Path, default=BESIDE, help="folder of the real data sets")
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS), help="which to compare")
+    parser.add_argument("--data", type=Path, default=BESIDE, help="the folder of the real sets")
     options = parser.parse_args()
     measure(options.parts, options.data, options.methods)
     write(options.data)

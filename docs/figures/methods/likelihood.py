@@ -1,4 +1,4 @@
-"""The two experiments of MEU section 4: the likelihood of every method, and that of DRILL over its penalty."""
+"""The two experiments of Lawrence 2012, section 4: the likelihood of every method, and of DRILL over its penalty."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 NEIGHBORS = (6, 7)
 FAMILIES = ("spectral", "maximum entropy")
 DRAWS = 8
-# The paper's range without 0, which has no maximum.
+# The range of the paper, without its fit of no penalty, which has no maximum for these data.
 PENALTIES = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 CANDIDATES: tuple[int | str, ...] = (20, "all")
-# In figure 7 the paper's DRILL has the k neighbors of the other methods and no penalty; this is almost none.
+# In figure 7 the paper's DRILL has the k neighbors of the others and no penalty; this one is almost none.
 SLIGHT = 1e-3
 # Options that change the order of the methods.
 VARIANTS: dict[str, tuple[str, dict[str, object]]] = {
@@ -40,7 +40,7 @@ VARIANTS: dict[str, tuple[str, dict[str, object]]] = {
 
 @dataclass(frozen=True)
 class Likely:
-    """GP-LVM log likelihood of a method with an option on a real data set; None with the reason of a refusal."""
+    """GP-LVM log likelihood of a method with some option on a real set, or None with the reason of a refusal."""
 
     data: str
     method: str
@@ -51,7 +51,7 @@ class Likely:
 
 
 def compared(name: str, data: Path) -> list[Likely]:
-    """Return figure 7: every spectral and maximum entropy method, and draws of GLLE, with 6 and 7 neighbors."""
+    """Return the rows of figure 7: spectral and maximum entropy methods and draws of GLLE, with 6 and 7 neighbors."""
     X = np.load(data / f"{name}.npy", allow_pickle=False)
     rows = []
     for k in NEIGHBORS:
@@ -63,15 +63,15 @@ def compared(name: str, data: Path) -> list[Likely]:
                 options["l1"] = SLIGHT * float(X.var(axis=0).mean())
             rows.append(likelihood(name, X, method.name, str(k), options))
         for variant, (method_name, options) in VARIANTS.items():
-            found = likelihood(name, X, method_name, str(k), {"n_neighbors": k, **options})
-            rows.append(replace(found, method=variant))
+            row = likelihood(name, X, method_name, str(k), {"n_neighbors": k, **options})
+            rows.append(replace(row, method=variant))
         rows += glle(name, X, k)
     print(*(f"{row.method} {row.option}: {row.value}" for row in rows), sep="\n", flush=True)
     return rows
 
 
 def likelihood(name: str, X: NDArray[np.float64], method: str, option: str, options: dict[str, Any]) -> Likely:
-    """Return the likelihood of one embedding."""
+    """Return the row of one embedding."""
     since = time.perf_counter()
     try:
         Y = METHODS[method].embed(X, METHODS[method].spec(**options)).Y
@@ -94,9 +94,7 @@ def glle(name: str, X: NDArray[np.float64], k: int) -> list[Likely]:
 
 
 def penalized(name: str, data: Path) -> list[Likely]:
-    """Return figures 8 and 9: DRILL over the L1 penalty, with 20 neighbors and with all points."""
-    if "drill" not in METHODS:
-        return []
+    """Return the rows of figures 8 and 9: DRILL over the L1 parameter, with 20 neighbors and with all points."""
     X = np.load(data / f"{name}.npy", allow_pickle=False)
     rows = []
     for candidates in CANDIDATES:
@@ -108,15 +106,15 @@ def penalized(name: str, data: Path) -> list[Likely]:
 
 
 def kept(path: Path) -> list[Likely]:
-    """Return the rows of a file; an empty list without a file."""
+    """Return the rows of a file, none if it is missing."""
     if not path.exists():
         return []
     return [Likely(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def keep(rows: list[Likely], path: Path) -> None:
-    """Write the rows to a file; rows of absent data sets stay."""
-    here = {row.data for row in rows}
-    rows = [row for row in kept(path) if row.data not in here and row.data in REAL] + rows
+    """Write the rows to a file, with the kept rows of other sets."""
+    names = {row.data for row in rows}
+    rows = [row for row in kept(path) if row.data not in names and row.data in REAL] + rows
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(asdict(row)) + "\n" for row in rows), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Figures of docs/reference/methods.md."""
+"""Pictures of docs/reference/methods.md."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 ACROSS = 7
 DRAWS = 3
 COLORS = {"spectral": "#0072B2", "maximum entropy": "#E69F00", "generative": "#009E73"}  # of Okabe and Ito
-KNOWN = {"mocap_run1": "6", "robot_wifi": "7"}  # the numbers of neighbors in the paper's figure 7
+PAPER_NEIGHBORS = {"mocap_run1": "6", "robot_wifi": "7"}  # of the paper's figure 7
 
 
 def save(figure: Figure, path: Path) -> None:
@@ -43,7 +43,7 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def multiples(rows: list[Row], name: str, data: Path, path: Path) -> None:
-    """Draw every embedding of a set, and draws of GLLE, colored by the truth or the digit."""
+    """Plot every embedding of a set, and draws of GLLE, colored by the truth or the digit."""
     here = {row.method: row for row in rows if row.data == name and not row.refused}
     panels = [(method, here[method]) for method in METHODS if method in here]
     posterior = fit(make(name, SIZES[0], data).X, n_neighbors=10, disconnected="bridge")
@@ -74,9 +74,9 @@ def _title(ax: Axes, first: str, second: str) -> None:
 
 
 def bars(rows: list[Likely], path: Path) -> None:
-    """Draw figure 7: a bar a method, dots for draws of GLLE."""
-    figure, axes = plt.subplots(1, len(KNOWN), figsize=(10, 3.8), layout="constrained")
-    for ax, (data, k) in zip(axes, KNOWN.items(), strict=True):
+    """Plot figure 7, with a bar for each method and dots for draws of GLLE."""
+    figure, axes = plt.subplots(1, len(PAPER_NEIGHBORS), figsize=(10, 3.8), layout="constrained")
+    for ax, (data, k) in zip(axes, PAPER_NEIGHBORS.items(), strict=True):
         here = [row for row in rows if (row.data, row.option) == (data, k) and row.value is not None]
         values = {
             name: [row.value for row in here if row.method == name and row.value is not None]
@@ -100,18 +100,18 @@ def bars(rows: list[Likely], path: Path) -> None:
 
 
 def curves(rows: list[Likely], path: Path) -> None:
-    """Draw figures 8 and 9: DRILL's likelihood over its penalty."""
+    """Plot figures 8 and 9, DRILL's likelihood over its penalty."""
     figure, axes = plt.subplots(1, 2, figsize=(8, 2.9), layout="constrained")
-    for ax, data in zip(axes, KNOWN, strict=True):
-        for candidates, marker, color in (("20", "o", "#0072B2"), ("all", "s", "#E69F00")):
+    for ax, data in zip(axes, PAPER_NEIGHBORS, strict=True):
+        for candidates, marker, colour in (("20", "o", "#0072B2"), ("all", "s", "#E69F00")):
             points = [
                 (float(row.option.split()[1]), row.value)
                 for row in rows
                 if row.data == data and row.option.split()[0] == candidates and row.value is not None
             ]
             if points:
-                label = "all points" if candidates == "all" else f"{candidates} neighbors"
-                ax.semilogx(*np.transpose(points), marker=marker, color=color, markersize=4, label=label)
+                label = "all points" if candidates == "all" else f"{candidates} neighbours"
+                ax.semilogx(*np.transpose(points), marker=marker, color=colour, markersize=4, label=label)
         ax.set_title(REAL[data][0], fontsize=9)
         ax.set_xlabel("L1 penalty", fontsize=8)
         ax.tick_params(labelsize=7)

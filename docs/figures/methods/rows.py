@@ -1,4 +1,4 @@
-"""One method on one data set: embedding, time and scores, or the reason of a refusal."""
+"""Embedding, time and scores of a method on a data set, or its refusal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from docs.figures.methods.sets import DataSet
     from glle_engine.methods import Method, MethodSpec
 
-SECONDS = 10.0  # limit of the expected time; a slower method gets fewer points
+SECONDS = 10.0  # expected time above which a method gets fewer points
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,14 +31,14 @@ class Row:
     ----------
     data, method : str
     n : int
-        Number of points, smaller for a slow method.
+        Points, fewer if the method is slow.
     seconds : float
     scores : dict of str to float
-        On the sheets against the true coordinates instead of the data, except for the residual variance.
+        On the sheets against the true coordinates in place of the data, except the residual variance.
     refused : str
-        Reason and remedy of a refusal, or an empty text.
+        Reason of a refusal, with the remedy; empty otherwise.
     notes : list of str
-        Codes of the method's notes.
+        Codes of the notes.
     Y : list
         The embedding, rounded to four digits of its largest coordinate.
 
@@ -55,10 +55,10 @@ class Row:
 
 
 def spec_of(method: Method[Any], k: int, n: int) -> MethodSpec:
-    """Return the defaults of a method, with k neighbors, and a perplexity for n points."""
+    """Return the defaults of a method, with k neighbors and a perplexity possible for n points."""
     parameters = method.spec.parameters()
     options: dict[str, object] = {}
-    if "n_neighbors" in parameters and method.name != "drill":  # DRILL has more candidates than edges
+    if "n_neighbors" in parameters and method.name != "drill":  # whose candidates are more than its edges
         options["n_neighbors"] = k
     if "perplexity" in parameters:
         options["perplexity"] = min(30, n // 5)
@@ -67,7 +67,7 @@ def spec_of(method: Method[Any], k: int, n: int) -> MethodSpec:
 
 
 def warm(method: Method[Any]) -> None:
-    """Call a method once, so that no row includes its imports."""
+    """Call a method once, so that no row contains its imports."""
     sheet = manifolds.make("s_curve", 60, seed=0)
     labels = (np.arange(60) % 2) if method.labels else None
     try:
@@ -77,56 +77,56 @@ def warm(method: Method[Any]) -> None:
 
 
 def judge(name: str, method: Method[Any], data: Path) -> Row:
-    """Embed the largest number of points that finishes in time, and score the result."""
+    """Embed and score as many points as the time allows."""
     refusal: GlleError | None = None
     for n in SIZES:
-        given = make(name, n, data)
-        size = len(given.X)
+        points = make(name, n, data)
+        size = len(points.X)
         try:
-            spec = spec_of(method, given.k, size)
-            labels = given.labels if method.labels else None
-            d = given.X.shape[1]
+            spec = spec_of(method, points.k, size)
+            labels = points.labels if method.labels else None
+            d = points.X.shape[1]
             method.require_possible(size, d, spec, labels=labels is not None)
             if method.cost(size, d, spec).seconds > SECONDS and n != SIZES[-1] and name not in REAL:
                 continue
             since = time.perf_counter()
-            result = method.embed(given.X, spec, labels=labels)
+            embedding = method.embed(points.X, spec, labels=labels)
             seconds = time.perf_counter() - since
         except GlleError as error:
             refusal = error
             if "most" in error.details and name not in REAL:
                 continue
             break
-        notes = [note.code for note in result.notes]
+        notes = [note.code for note in embedding.notes]
         return Row(
             data=name,
             method=method.name,
             n=size,
             seconds=seconds,
-            scores=scored(given, result.Y),
+            scores=scored(points, embedding.Y),
             notes=notes,
-            Y=rounded(result.Y),
+            Y=rounded(embedding.Y),
         )
     assert refusal is not None
     return Row(data=name, method=method.name, n=size, refused=str(refusal))
 
 
-def scored(given: DataSet, Y: np.ndarray[Any, Any]) -> dict[str, float]:
-    """Return all scores that the data allow; with the true coordinates of a sheet, neighbourhoods are those there."""
-    sheet = given.name not in REAL
+def scored(points: DataSet, Y: np.ndarray[Any, Any]) -> dict[str, float]:
+    """Return all scores possible for the data, with the neighborhoods of the true coordinates of a sheet."""
+    sheet = points.name not in REAL
     names = ["trustworthiness", "continuity", "residual_variance"]
-    names += ["neighborhood_hit"] if given.name == "digits" else []
-    names += ["procrustes", "affine_r2"] if given.truth is not None else []
-    names += ["gplvm"] if given.name in REAL else []
-    found: dict[str, float] = {}
+    names += ["neighborhood_hit"] if points.name == "digits" else []
+    names += ["procrustes", "affine_r2"] if points.truth is not None else []
+    names += ["gplvm"] if points.name in REAL else []
+    scores: dict[str, float] = {}
     for name in (name for name in SCORES if name in names):
         near = sheet and name in {"trustworthiness", "continuity"}
-        X = given.truth if near and given.truth is not None else given.X
+        X = points.truth if near and points.truth is not None else points.X
         try:
-            found |= score(X, Y, [name], n_neighbors=given.k, labels=given.labels, truth=given.truth)
+            scores |= score(X, Y, [name], n_neighbors=points.k, labels=points.labels, truth=points.truth)
         except GlleError as error:
-            print(f"{given.name}, {name}: {error.message}")
-    return found
+            print(f"{points.name}, {name}: {error.message}")
+    return scores
 
 
 def rounded(Y: np.ndarray[Any, Any]) -> list[list[float]]:
@@ -137,7 +137,7 @@ def rounded(Y: np.ndarray[Any, Any]) -> list[list[float]]:
 
 
 def kept(path: Path) -> list[Row]:
-    """Return the rows of a file; an empty list without a file."""
+    """Return the rows of a file, none if it is missing."""
     if not path.exists():
         return []
     return [Row(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]

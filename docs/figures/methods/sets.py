@@ -1,4 +1,4 @@
-"""Data sets of the comparison: four sheets, the digits, and two real data sets if present."""
+"""Data of the comparison: four sheets, the digits, and two real sets if present."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-SIZES = (1000, 500, 250, 120)  # a method gets the largest size that it finishes in time
+SIZES = (1000, 500, 250, 120)  # a method takes the largest within its time
 STRIPS = 5  # classes of a sheet, by the arc, for the methods that need labels
 REAL = {"mocap_run1": ("motion capture, a run", 6), "robot_wifi": ("robot, wireless signals", 7)}
 SHEETS = {
@@ -35,12 +35,12 @@ class DataSet:
     name, title : str
     X : (n, d) float64
     k : int
-        Number of neighbors, for methods and scores.
-    color : (n,) float64
-        Color of a point in figures: the true arc, the digit, or the time.
+        Neighbours, of the methods and of the scores.
+    colour : (n,) float64
+        The true arc, the digit, or the time.
     truth : (n, q) float64, optional
     labels : (n,) int64, optional
-        For methods that need labels, and on the digits for the score.
+        For the methods that need them, and for the score of the digits.
 
     """
 
@@ -54,18 +54,18 @@ class DataSet:
 
 
 def names(data: Path) -> list[str]:
-    """Return the names of the present data sets; print the absent ones."""
-    found = [*SHEETS, "digits"]
+    """Return the names of the present sets; print those of the missing ones."""
+    present = [*SHEETS, "digits"]
     for name in REAL:
         if (data / f"{name}.npy").exists():
-            found.append(name)
+            present.append(name)
         else:
-            print(f"{name}.npy is not in {data}: skipped.")
-    return found
+            print(f"{name}.npy is not in {data}: nothing is measured on it.")
+    return present
 
 
 def make(name: str, n: int, data: Path) -> DataSet:
-    """Return n points of a data set; all points of a real one."""
+    """Return n points of a set, or all of a real one."""
     if name in SHEETS:
         sheet = manifolds.make(name, n, seed=0)
         truth = sheet.coordinates
@@ -79,5 +79,5 @@ def make(name: str, n: int, data: Path) -> DataSet:
     title, k = REAL[name]
     X = np.load(data / f"{name}.npy", allow_pickle=False)
     track = data / f"{name}_xy.npy"
-    known = np.load(track, allow_pickle=False) if track.exists() else None
-    return DataSet(name, title, X, k, np.arange(len(X), dtype=float), known)
+    positions = np.load(track, allow_pickle=False) if track.exists() else None
+    return DataSet(name, title, X, k, np.arange(len(X), dtype=float), positions)

@@ -1,4 +1,4 @@
-"""Tables of docs/reference/methods.md, each between two markers: from the registry, and from measurements."""
+"""Tables of docs/reference/methods.md, each between two markers, from the registries and from the measurements."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ COLUMNS: dict[str, tuple[str, tuple[str, ...]]] = {
     "mocap_run1": ("motion capture", ("gplvm",)),
     "robot_wifi": ("robot", ("gplvm",)),
 }
-ABSENT = "not here"  # a real data set that was absent
-FULL = 1000  # points of the sheets and the digits; a cell states a smaller number
+ABSENT = "not here"  # a missing real set
+FULL = 1000  # points of the sheets and the digits; a cell names a smaller number
 
 
 def between(page: str, name: str) -> str:
     """Return the text between the markers of a name."""
-    found = re.search(rf"<!-- {name} -->\n(.*?)\n<!-- end -->", page, re.DOTALL)
-    assert found is not None, f"the page has no marker {name}"
-    return found[1]
+    match = re.search(rf"<!-- {name} -->\n(.*?)\n<!-- end -->", page, re.DOTALL)
+    assert match is not None, f"the page has no marker {name}"
+    return match[1]
 
 
 def put(path: Path, name: str, text: str) -> None:
@@ -47,14 +47,12 @@ def put(path: Path, name: str, text: str) -> None:
 
 
 def listing() -> str:
-    """Return the table of methods: family, name, title, source, growth, parameters with their defaults."""
+    """Return the table of all methods."""
     rows = []
     for one in METHODS.values():
         defaults = one.spec().to_dict()
-        parameters = ", ".join(
-            f"`{name}` {_default(value)}" for name, value in defaults.items() if name != "n_components"
-        )
-        takes = [parameters or "none", *(["labels"] if one.labels else [])]
+        options = ", ".join(f"`{name}` {_default(value)}" for name, value in defaults.items() if name != "n_components")
+        takes = [options or "none", *(["labels"] if one.labels else [])]
         extra = f" (extra `{one.extra}`)" if one.extra else ""
         rows.append(
             [one.family, f"`{one.name}`", f"{one.title}{extra}", one.source, one.growth, _bits(one), "; ".join(takes)]
@@ -64,7 +62,7 @@ def listing() -> str:
 
 
 def score_listing() -> str:
-    """Return the table of scores."""
+    """Return the table of all scores."""
     rows = [
         [f"`{one.name}`", one.about, one.needs, one.better, one.growth, _most(one.most_points), _bits(one)]
         for one in SCORES.values()
@@ -74,19 +72,19 @@ def score_listing() -> str:
 
 
 def _bits(one: Method[Any] | Score) -> str:
-    """Return on which processors a request has the same bits."""
+    """Return the machines on which a request has the same bits."""
     return "every processor" if one.reproducible else "one processor"
 
 
 def overview(rows: list[Row]) -> str:
-    """Return the main scores and the time of every method on every data set, with numbered refusals."""
-    found = {(row.method, row.data): row for row in rows}
+    """Return the chosen scores and the time of every method on every set, with numbered reasons of refusals."""
+    by_place = {(row.method, row.data): row for row in rows}
     reasons: list[str] = []
     lines = []
     for name in METHODS:
         cells = [f"`{name}`"]
         for data, (_, chosen) in COLUMNS.items():
-            row = found.get((name, data))
+            row = by_place.get((name, data))
             cells.append(ABSENT if row is None else _cell(row, chosen, reasons))
         lines.append(cells)
     head = ["method", *(f"{title}: {', '.join(map(_short, chosen))}" for title, chosen in COLUMNS.values())]
@@ -95,7 +93,7 @@ def overview(rows: list[Row]) -> str:
 
 
 def details(rows: list[Row]) -> str:
-    """Return every score of every method, one table for each data set."""
+    """Return every score of every method, with a table for each data set."""
     parts = []
     for data, (title, _) in COLUMNS.items():
         here = {row.method: row for row in rows if row.data == data and not row.refused}
@@ -112,7 +110,7 @@ def details(rows: list[Row]) -> str:
 
 
 def likelihoods(rows: list[Likely]) -> str:
-    """Return the table of figure 7, sorted by the likelihood with the paper's number of neighbors."""
+    """Return the table of figure 7, the best first."""
     keys = [("mocap_run1", "6"), ("mocap_run1", "7"), ("robot_wifi", "6"), ("robot_wifi", "7")]
     lines = []
     for method in dict.fromkeys(row.method for row in rows):
@@ -127,8 +125,8 @@ def likelihoods(rows: list[Likely]) -> str:
     lines.sort(key=lambda one: -one[0])
     head = ["method", "motion capture, k = 6", "k = 7", "robot, k = 6", "k = 7"]
     refused = dict.fromkeys(f"- {row.data}, k = {row.option}: {row.refused}" for row in rows if row.refused)
-    notes = "\n\nRefused:\n\n" + "\n".join(refused) if refused else ""
-    return table(head, [cells for _, cells in lines]) + notes
+    reasons = "\n\nRefused:\n\n" + "\n".join(refused) if refused else ""
+    return table(head, [cells for _, cells in lines]) + reasons
 
 
 def penalties(rows: list[Likely]) -> str:
@@ -141,9 +139,9 @@ def penalties(rows: list[Likely]) -> str:
             here = [row for row in rows if row.data == data and row.option.split()[0] == candidates]
             best = max((row.value for row in here if row.value is not None), default=None)
             for row in here:
-                text = "refused" if row.value is None else f"{row.value:,.0f}"
-                bold = row.value is not None and row.value == best
-                lines.setdefault(row.option.split()[1], []).append(f"**{text}**" if bold else text)
+                cell = "refused" if row.value is None else f"{row.value:,.0f}"
+                is_best = row.value is not None and row.value == best
+                lines.setdefault(row.option.split()[1], []).append(f"**{cell}**" if is_best else cell)
     return table(head, [[l1, *cells] for l1, cells in lines.items()])
 
 
@@ -160,7 +158,7 @@ def _values(values: list[float]) -> str:
 
 
 def _named(method: str) -> str:
-    """Return the method's name as code, followed by the option of a variant; rows of GLLE are several draws."""
+    """Return the method's name as code, followed by the option of a variant; GLLE's rows are several draws."""
     name, *option = method.split(", ")
     return ", ".join([f"`{name}`", *(["draws"] if method == "glle" else option)])
 
@@ -175,7 +173,7 @@ def _cell(row: Row, chosen: tuple[str, ...], reasons: list[str]) -> str:
 
 
 def shown(row: Row, chosen: tuple[str, ...]) -> str:
-    """Return the given scores as text."""
+    """Return the chosen scores as text."""
     return ", ".join(_score(row.scores, name) for name in chosen)
 
 

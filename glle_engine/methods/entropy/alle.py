@@ -1,18 +1,18 @@
-r"""Acyclic locally linear embedding: LLE whose likelihood is exact, because no point helps to reconstruct itself.
+r"""Acyclic locally linear embedding: LLE with an exact likelihood, because no point helps to reconstruct itself.
 
-In an ordering of the points, each is reconstructed from the k nearest of those after it: given them,
-:math:`y_i \sim N(\sum_j w_{ij} y_j, s_i^2 I)`, the weights summing to one. The product of these densities is that of a
-Gaussian field of precision :math:`P = M M^T`, column i of M being :math:`(e_i - w_i) / s_i`; M is triangular, so that P
-is positive definite, :math:`\log|P| = -2 \sum_i \log s_i`, and the parameters fit point by point (Lawrence 2012, on
+In an ordering of the points, each is reconstructed from the k nearest after it:
+:math:`y_i \sim N(\sum_j w_{ij} y_j, s_i^2 I)`, with weights of sum one. The product of these densities is a Gaussian
+field of precision :math:`P = M M^T`, column i of M being :math:`(e_i - w_i) / s_i`. M is triangular, so that P is
+positive definite, :math:`\log|P| = -2 \sum_i \log s_i`, and the parameters fit point by point (Lawrence 2012, on
 acyclic LLE).
 
 The weights are LLE's, ridge included: :math:`w_i = A_i^{-1} 1 / (1^T A_i^{-1} 1)`, :math:`A_i = G_i + \lambda_i I`,
-:math:`\lambda_i = reg\,tr(G_i)`. The variance is that of greatest marginal likelihood under the prior that the ridge
-is, :math:`s_i^2 = (1 / (1^T A_i^{-1} 1) - \lambda_i / k) / d`: the mean square of the residual at reg = 0.
+:math:`\lambda_i = reg\,tr(G_i)`. The variance maximizes the marginal likelihood under the prior of the ridge,
+:math:`s_i^2 = (1 / (1^T A_i^{-1} 1) - \lambda_i / k) / d`: the mean square of the residual at reg = 0.
 
-The last points have fewer candidates than k, and take all of them; the last one has none: it is at the mean with the
-data's mean variance, which moves all points together and leaves the centred K alone. The embedding is the principal
-coordinates of K, by products with :math:`M^{-T} M^{-1}`. With all neighbours, reg = 0 and d >= n - 1 they are PCA's,
+The last points have fewer than k candidates and take them all. The last one has none: it lies at the mean with the mean
+variance of the data, which translates all points and does not change the centered K. The embedding is the principal
+coordinates of K, by products with :math:`M^{-T} M^{-1}`. With all neighbors, reg = 0 and d >= n - 1 they are PCA's,
 divided by :math:`\sqrt d`.
 """
 
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
 
-_DENSE_BELOW = 80  # points, where Lanczos gains nothing
+_DENSE_BELOW = 80  # points, for which Lanczos is no faster
 _BLOCK_ENTRIES = 1 << 22
-_CLOSE = 1e-14  # variance relative to the data's at which a point counts as its neighbours' copy
+_CLOSE = 1e-14  # variance relative to the data's at which a point is a copy of its neighbors
 
 
 @dataclass(frozen=True, kw_only=True)
 class AlleSpec(NeighborSpec):
-    """The parameters of acyclic LLE."""
+    """Parameters of acyclic LLE."""
 
     ordering: tuple[int, ...] | str = indices(
         "given",
@@ -66,7 +66,7 @@ class AlleSpec(NeighborSpec):
 
 
 def ordering(X: NDArray[np.float64], spec: AlleSpec) -> NDArray[np.intp]:
-    """Return the points in their order, (n,)."""
+    """Return the indices of the points in their order (n,)."""
     if spec.ordering == "inward":
         return np.argsort(-((X - X.mean(axis=0)) ** 2).sum(axis=1), kind="stable")
     if spec.ordering == "random":
@@ -75,32 +75,35 @@ def ordering(X: NDArray[np.float64], spec: AlleSpec) -> NDArray[np.intp]:
 
 
 def nearest_after(X: NDArray[np.float64], k: int, on_progress: OnProgress) -> list[NDArray[np.intp]]:
-    """Return the k nearest of the points after each one in X, ascending; fewer for the last k."""
+    """Return the k nearest of the points after each point of X, ascending; fewer for the last k."""
     n = len(X)
-    centred = X - X.mean(axis=0)
-    squares = (centred**2).sum(axis=1)
-    after = np.arange(n)
-    found: list[NDArray[np.intp]] = []
+    centered = X - X.mean(axis=0)
+    squares = (centered**2).sum(axis=1)
+    index = np.arange(n)
+    neighbors: list[NDArray[np.intp]] = []
     for rows in blocks(n, max(1, _BLOCK_ENTRIES // n), "neighbors", on_progress):
-        squared = squares - 2 * centred[rows] @ centred.T  # of the distances, but for a constant a row
-        squared[after <= after[rows, None]] = np.inf
+        squared = squares - 2 * centered[rows] @ centered.T  # squared distances up to a constant for each row
+        squared[index <= index[rows, None]] = np.inf
         nearest = np.argpartition(squared, k - 1, axis=1)[:, :k] if k < n else np.argsort(squared, axis=1)
-        found += [np.sort(own[own > i]) for i, own in enumerate(nearest, rows.start)]
-    return found
+        neighbors += [np.sort(row[row > i]) for i, row in enumerate(nearest, rows.start)]
+    return neighbors
 
 
-def conditional(X: NDArray[np.float64], i: int, own: NDArray[np.intp], reg: float) -> tuple[NDArray[np.float64], float]:
-    """Return the weights (k,) of a point on its neighbours, and the variance of a feature given them."""
-    differences = X[own] - X[i]
+def conditional(
+    X: NDArray[np.float64], i: int, neighbors: NDArray[np.intp], reg: float
+) -> tuple[NDArray[np.float64], float]:
+    """Return the weights (k,) of a point on its neighbors, and the variance of a feature given them."""
+    k = len(neighbors)
+    differences = X[neighbors] - X[i]
     gram = differences @ differences.T
     ridge = reg * float(gram.trace())
-    gram[np.diag_indices(len(own))] += ridge
+    gram[np.diag_indices(k)] += ridge
     try:
-        solved = np.linalg.solve(gram, np.ones(len(own)))
-    except np.linalg.LinAlgError:  # equal points: the variance is 0, and told as such
-        return np.full(len(own), 1 / len(own)), 0.0
-    total = float(solved.sum())
-    return solved / total, (1 / total - ridge / len(own)) / X.shape[1]
+        solution = np.linalg.solve(gram, np.ones(k))
+    except np.linalg.LinAlgError:  # equal points
+        return np.full(k, 1 / k), 0.0
+    total = float(solution.sum())
+    return solution / total, (1 / total - ridge / k) / X.shape[1]
 
 
 def acyclic(
@@ -111,7 +114,7 @@ def acyclic(
     Raises
     ------
     DegenerateDataError
-        For a point without variance given its neighbours.
+        For a point without variance given its neighbors.
 
     """
     Z = X[order]
@@ -132,7 +135,7 @@ def acyclic(
             columns.append(np.append(1.0, -weights) / math.sqrt(variances[i]))
     columns.append(np.array([1 / math.sqrt(mean_variance)]))
     indptr = np.concatenate([[0], np.cumsum([len(column) for column in columns])])
-    row = np.concatenate([np.append(i, own) for i, own in enumerate(nearest)])
+    row = np.concatenate([np.append(i, neighbors) for i, neighbors in enumerate(nearest)])
     return csc_array((np.concatenate(columns), row, indptr), shape=(n, n)), variances
 
 
@@ -143,8 +146,8 @@ def principal_coordinates(M: csc_array, p: int) -> tuple[NDArray[np.float64], ND
     lu: SuperLU = splu(M, permc_spec="NATURAL", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
 
     def product(v: NDArray[np.float64]) -> NDArray[np.float64]:
-        centred = lu.solve(lu.solve(v - v.mean(axis=0)), trans="T")
-        return np.asarray(centred - centred.mean(axis=0))
+        solution = lu.solve(lu.solve(v - v.mean(axis=0)), trans="T")
+        return np.asarray(solution - solution.mean(axis=0))
 
     if n <= _DENSE_BELOW:
         K = product(np.eye(n))
@@ -177,7 +180,7 @@ def run(X: NDArray[np.float64], spec: AlleSpec, on_progress: OnProgress) -> Embe
 
 
 def refuse(n: int, d: int, spec: AlleSpec) -> None:
-    """Refuse too few points, an ordering that is not one of all points, and weights that nothing determines."""
+    """Refuse too few points, an ordering that is no permutation, and weights without a unique solution."""
     require_enough_points(n, spec)
     if not isinstance(spec.ordering, str) and (len(spec.ordering) != n or max(spec.ordering) != n - 1):
         raise InvalidParameterError(
@@ -185,7 +188,7 @@ def refuse(n: int, d: int, spec: AlleSpec) -> None:
             remedy=f"Give each index from 0 to {n - 1} once, or one of the words given, inward, random.",
             details={"n_points": n, "given": len(spec.ordering)},
         )
-    # Weights that sum to one have k - 1 degrees of freedom, n - 2 at most: the last point has no neighbours.
+    # Weights of sum one have k - 1 degrees of freedom, at most n - 2 because the last point has no neighbors.
     if spec.reg == 0 and d < min(spec.n_neighbors, n - 1):
         raise InvalidParameterError(
             f"With reg=0, {spec.n_neighbors} neighbours reconstruct a point of {d} features without error: the "

@@ -1,14 +1,14 @@
 r"""DRILL: dimensionality reduction through regularisation of the inverse covariance in the log likelihood.
 
-The Gaussian field over the points whose precision P maximises
+The Gaussian field over the points whose precision P maximizes
 
 .. math:: \log|P| - tr(S P) - l_1 \sum_{ij} |p_{ij}|, \qquad S = Y Y^T / d,
 
-with :math:`p_{ij} = 0` where neither point is a neighbour of the other; the graph is learned where all points are
-candidates (Lawrence 2012, section 3). Unlike in maximum entropy unfolding, P is no Laplacian: its rows need not sum to
+with :math:`p_{ij} = 0` if neither point is a neighbor of the other; the graph is learned if all points are candidates
+(Lawrence 2012, section 3). Unlike in maximum entropy unfolding, P is no Laplacian: its rows need not sum to
 :math:`\gamma`, nor its entries have a sign. The embedding is the principal coordinates of :math:`K = P^{-1}`. Every
-entry is penalised, the diagonal, too, so that a maximum exists for any :math:`l_1 > 0`; as it vanishes, the maximum of
-the plain likelihood is approached, where there is one.
+entry is penalized, including the diagonal, so that a maximum exists for any :math:`l_1 > 0`. As :math:`l_1` vanishes it
+approaches the maximum of the plain likelihood, if that exists.
 """
 
 from __future__ import annotations
@@ -33,12 +33,13 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
 
 MOST_POINTS = 1000
-RELATIVE_L1 = 0.1  # the paper's best with 20 neighbours: 0.01 where the mean variance of a feature is 0.1
+RELATIVE_L1 = 0.1  # the paper's best with 20 neighbors is 0.01 at a mean variance of 0.1
+_USUAL_ROUNDS = {"neighbors": 200, "all": 20}
 
 
 @dataclass(frozen=True, kw_only=True)
 class DrillSpec(MethodSpec):
-    """The parameters of DRILL."""
+    """Parameters of DRILL."""
 
     n_neighbors: int | str = integer(
         20, "k, the number of neighbours that may be linked to a point; all, to choose among all points.",
@@ -64,29 +65,29 @@ def run(X: NDArray[np.float64], spec: DrillSpec, on_progress: OnProgress) -> Emb
     unit = float(S.trace()) / n
     l1 = RELATIVE_L1 * unit if isinstance(spec.l1, str) else spec.l1
     if isinstance(spec.n_neighbors, str):
-        everyone = np.arange(n)
-        candidates = [everyone[everyone != i] for i in range(n)]
+        index = np.arange(n)
+        candidates = [index[index != i] for i in range(n)]
     else:
         candidates = _candidates(connected_neighbors(X, spec.n_neighbors, on_progress)[0])
-    found = regularized(S / unit, candidates, l1 / unit, spec.tolerance, spec.max_iterations, on_progress)
+    field = regularized(S / unit, candidates, l1 / unit, spec.tolerance, spec.max_iterations, on_progress)
     on_progress(0, 1, "embedding")
-    Y, values = principal_coordinates(found.K * unit, spec.n_components)
+    Y, values = principal_coordinates(field.K * unit, spec.n_components)
     on_progress(1, 1, "embedding")
-    log_det = -found.log_det - n * float(np.log(unit))
+    log_det = -field.log_det - n * float(np.log(unit))
     figures = {
-        "log_likelihood": log_likelihood(log_det, float(np.vdot(S / unit, found.P)), n, d),
+        "log_likelihood": log_likelihood(log_det, float(np.vdot(S / unit, field.P)), n, d),
         "l1": l1,
-        "iterations": found.iterations,
-        "converged": found.converged,
-        "duality_gap": found.gap if np.isfinite(found.gap) else None,
-        "edges": int(np.count_nonzero(np.triu(found.P, 1))),
+        "iterations": field.iterations,
+        "converged": field.converged,
+        "duality_gap": field.gap if np.isfinite(field.gap) else None,
+        "edges": int(np.count_nonzero(np.triu(field.P, 1))),
         "candidate_edges": sum(map(len, candidates)) // 2,
     }
-    return Embedding(Y, values, figures, () if found.converged else (_not_converged(spec, found.iterations),))
+    return Embedding(Y, values, figures, () if field.converged else (_not_converged(spec, field.iterations),))
 
 
 def _candidates(nearest: NDArray[np.int32]) -> list[NDArray[np.intp]]:
-    """Return the points that each may be linked to, ascending: its neighbours, and whose neighbour it is."""
+    """Return the neighbors of each point in the undirected graph, ascending."""
     i, j = undirected(nearest)
     rows, columns = np.concatenate([i, j]), np.concatenate([j, i])
     order = np.lexsort((columns, rows))
@@ -113,8 +114,8 @@ def refuse(n: int, d: int, spec: DrillSpec) -> None:
 def cost(n: int, d: int, spec: DrillSpec) -> Cost:
     """Return the expected cost."""
     if isinstance(spec.n_neighbors, str):
-        return estimate("drill", n, d, k=n, steps=20)
-    return estimate("drill", n, d, k=1.5 * spec.n_neighbors, steps=200)
+        return estimate("drill", n, d, k=n, steps=_USUAL_ROUNDS["all"])
+    return estimate("drill", n, d, k=1.5 * spec.n_neighbors, steps=_USUAL_ROUNDS["neighbors"])
 
 
 METHOD = Method(

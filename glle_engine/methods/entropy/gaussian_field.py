@@ -1,6 +1,6 @@
-r"""Gaussian fields over the points: what the maximum entropy methods share.
+r"""Gaussian fields over the points, shared by the maximum entropy methods.
 
-The d features are draws of :math:`N(0, K)` over the n points, after the data are centred. Their likelihood needs only
+The d features of the centered data are draws of :math:`N(0, K)` over the n points. Their likelihood needs only
 :math:`S = Y Y^T / d`: :math:`\log p(Y) = -\frac d2 (n \log 2\pi - \log|P| + tr(S P))` with :math:`P = K^{-1}`
 (Lawrence 2012, section 2). The embedding is the leading principal coordinates of K.
 """
@@ -11,6 +11,7 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.linalg.lapack import dpotri
 from scipy.sparse import coo_array
 
 from glle_engine.base.errors import DegenerateDataError
@@ -20,11 +21,11 @@ from glle_engine.eigen.leading import eigenpairs_between
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_CLOSE = 1e-10  # squared distance, relative to the mean one, at which a precision would leave the numbers
+_CLOSE = 1e-10  # squared distance relative to the mean one, below which a precision overflows
 
 
 def second_moment(X: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return S = Y Y^T / d of the centred data, (n, n), in squared units of the data."""
+    """Return S = Y Y^T / d of the centered data (n, n), in squared units of the data."""
     Y = X - X.mean(axis=0)
     return np.asarray(Y @ Y.T / X.shape[1])
 
@@ -35,7 +36,7 @@ def log_likelihood(log_det: float, trace: float, n: int, d: int) -> float:
 
 
 def undirected(nearest: NDArray[np.int32]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the edges i < j of the neighbours (n, k), each once: j is a neighbour of i, or i of j."""
+    """Return the edges i < j of a neighbor graph (n, k), each once: j is a neighbor of i, or i of j."""
     n, k = nearest.shape
     rows = np.repeat(np.arange(n), k)
     columns = nearest.ravel().astype(np.intp)
@@ -46,8 +47,20 @@ def undirected(nearest: NDArray[np.int32]) -> tuple[NDArray[np.intp], NDArray[np
     return i.astype(np.intp), j.astype(np.intp)
 
 
+def edge_distances(K: NDArray[np.float64], i: NDArray[np.intp], j: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Return the squared distances k_ii + k_jj - 2 k_ij of the edges (m,)."""
+    diagonal = np.diagonal(K)
+    return np.asarray(diagonal[i] + diagonal[j] - 2 * K[i, j])
+
+
+def inverse_of(factor: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the inverse of the matrix with this upper Cholesky factor, symmetric to the bit."""
+    inverse, _ = dpotri(factor)
+    return np.asarray(np.triu(inverse) + np.triu(inverse, 1).T)
+
+
 def require_apart(i: NDArray[np.intp], j: NDArray[np.intp], squared: NDArray[np.float64]) -> None:
-    """Raise `DegenerateDataError` where neighbours are equal: their likelihood is without bound."""
+    """Raise `DegenerateDataError` for equal neighbors, whose likelihood is unbounded."""
     closest = int(squared.argmin())
     if squared[closest] <= _CLOSE * squared.mean():
         first, second = int(i[closest]), int(j[closest])
@@ -59,7 +72,7 @@ def require_apart(i: NDArray[np.intp], j: NDArray[np.intp], squared: NDArray[np.
 
 
 def principal_coordinates(K: NDArray[np.float64], p: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the leading p eigenvectors of the centred K times the roots of their eigenvalues, and these.
+    """Return the p leading eigenvectors of the centered K times the roots of their eigenvalues, and the eigenvalues.
 
     Parameters
     ----------
@@ -70,14 +83,14 @@ def principal_coordinates(K: NDArray[np.float64], p: int) -> tuple[NDArray[np.fl
     Returns
     -------
     Y : (n, p) float64
-        Its squared distances are those of K, k_ii + k_jj - 2 k_ij, as well as p dimensions can.
+        The best approximation in p dimensions of the squared distances k_ii + k_jj - 2 k_ij.
     eigenvalues : (p,) float64
         Descending.
 
     """
     n = len(K)
     means = K.mean(axis=0)
-    centred = K - means - means[:, None] + means.mean()
-    values, vectors = eigenpairs_between(centred, n - p, n - 1)
+    centered = K - means - means[:, None] + means.mean()
+    values, vectors = eigenpairs_between(centered, n - p, n - 1)
     values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
     return sign_convention(vectors * np.sqrt(values)), values

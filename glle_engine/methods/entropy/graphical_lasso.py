@@ -1,15 +1,15 @@
-r"""The graphical lasso on a given pattern, by columns, with its duality gap.
+r"""Graphical lasso on a given sparsity pattern, by columns, with its duality gap.
 
-Maximised over positive definite P whose entries outside the pattern are zero is
+The objective, over positive definite P with zeros outside the pattern, is
 
 .. math:: \log|P| - tr(S P) - \rho \sum_{ij} |p_{ij}|,
 
-the diagonal included. Its dual is :math:`\max \log|W| + n` over W with :math:`w_{ii} = s_{ii} + \rho`,
-:math:`|w_{ij} - s_{ij}| \le \rho` in the pattern and anything outside it; :math:`W = P^{-1}` at the optimum. The
-columns of W are improved one at a time: with the others fixed, :math:`w_{12} = W_{11} \beta`, where :math:`\beta`
-minimises :math:`\beta^T W_{11} \beta / 2 - s_{12}^T \beta + \rho |\beta|_1` over the column's pattern (Friedman,
+including the diagonal. Its dual is :math:`\max \log|W| + n` over W with :math:`w_{ii} = s_{ii} + \rho`,
+:math:`|w_{ij} - s_{ij}| \le \rho` in the pattern and any entries outside it; :math:`W = P^{-1}` at the optimum. The
+columns of W are updated one at a time: with the others fixed, :math:`w_{12} = W_{11} \beta`, where :math:`\beta`
+minimizes :math:`\beta^T W_{11} \beta / 2 - s_{12}^T \beta + \rho |\beta|_1` over the column's pattern (Friedman,
 Hastie and Tibshirani 2008; the pattern as in Hastie, Tibshirani and Friedman 2009, algorithm 17.1). The small lassos
-are solved exactly, by feature-sign search (Lee, Battle, Raina and Ng 2007), from the solution of the round before. The
+are solved exactly by feature-sign search (Lee, Battle, Raina and Ng 2007), from the solution of the last round. The
 difference between primal and dual bounds the error of both.
 """
 
@@ -32,18 +32,18 @@ _GAP_EVERY = 5  # rounds
 
 @dataclass(frozen=True, eq=False)
 class Regularized:
-    """The regularised precision.
+    """Regularized precision.
 
     Attributes
     ----------
     P : (n, n) float64
-        Zero outside the pattern and where the penalty made it so.
+        Zero outside the pattern, and at the entries that the penalty removes.
     K : (n, n) float64
         W, dual feasible: the inverse of P up to the gap.
     log_det : float
         log |K|.
     gap : float
-        How far log |P| - tr(S P) - rho |P|_1 is from its maximum, at most; infinity while P is not positive definite.
+        Bound on the distance of log |P| - tr(S P) - rho |P|_1 from its maximum; infinite unless P is positive definite.
     iterations : int
         Rounds over the columns.
     converged : bool
@@ -66,7 +66,7 @@ def regularized(
     max_iterations: int,
     on_progress: OnProgress,
 ) -> Regularized:
-    """Return the precision of greatest penalised likelihood.
+    """Return the precision of greatest penalized likelihood.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def regularized(
     rho : float
         Above 0, in the units of S.
     tolerance : float
-        Of the gap, a point.
+        Of the gap, for each point.
     max_iterations : int
         Rounds.
     on_progress
@@ -86,15 +86,15 @@ def regularized(
     n = len(S)
     W = S.copy()
     W[np.diag_indices(n)] += rho
-    betas = [np.zeros(len(own)) for own in neighbors]
+    betas = [np.zeros(len(pattern)) for pattern in neighbors]
     P, log_det, gap = W, np.nan, np.inf
     iteration = 0
     while gap > tolerance * n and iteration < max_iterations:
         on_progress(iteration, max_iterations, "likelihood")
-        for i, own in enumerate(neighbors):
-            beta = betas[i] = lasso(W[own[:, None], own], S[own, i], rho, betas[i])
+        for i, pattern in enumerate(neighbors):
+            beta = betas[i] = lasso(W[pattern[:, None], pattern], S[pattern, i], rho, betas[i])
             active = beta != 0
-            column = W[:, own[active]] @ beta[active]
+            column = W[:, pattern[active]] @ beta[active]
             column[i] = W[i, i]
             W[:, i] = W[i] = column
         iteration += 1
@@ -110,9 +110,9 @@ def lasso(
 ) -> NDArray[np.float64]:
     """Return the minimum of b^T A b / 2 - s^T b + rho |b|_1 for a positive definite A (k, k).
 
-    The minimum on the active set with its signs is a linear solve. A sign that would change becomes zero on the way
-    to it; when none does, the zero that violates its condition the most becomes active. F falls in each step, so no
-    set and signs come twice.
+    The minimum on the active set with its signs is a linear solve. The first entry to change its sign on the way there
+    becomes zero. If none does, the zero that violates its condition the most becomes active. The objective decreases in
+    each step, so no set of signs repeats.
     """
     beta = start.copy()
     enough = rho + _EXACT * (rho + float(np.abs(s).max(initial=0.0)))
@@ -122,17 +122,17 @@ def lasso(
         if len(active):
             before = beta[active]
             signs = np.sign(before)
-            _, solved, _ = dposv(A[active[:, None], active], s[active] - rho * signs)
-            crossing = solved * signs <= 0
+            _, solution, _ = dposv(A[active[:, None], active], s[active] - rho * signs)
+            crossing = solution * signs <= 0
             if crossing.any():
-                reach = np.where(crossing, before / np.where(crossing, before - solved, 1.0), 2.0)
+                reach = np.where(crossing, before / np.where(crossing, before - solution, 1.0), 2.0)
                 first = int(reach.argmin())
-                moved = before + reach[first] * (solved - before)
+                moved = before + reach[first] * (solution - before)
                 moved[first] = 0.0
                 beta[active] = moved
                 continue
-            beta[active] = solved
-            residual = s - A[:, active] @ solved
+            beta[active] = solution
+            residual = s - A[:, active] @ solution
         excess = np.where(beta == 0, np.abs(residual), 0.0)
         worst = int(excess.argmax()) if len(excess) else 0
         if not len(excess) or excess[worst] <= enough:
@@ -145,9 +145,9 @@ def _precision(
 ) -> NDArray[np.float64]:
     """Return P of the columns' coefficients: p_ii = 1 / (w_ii - w_12^T beta), p_12 = -p_ii beta; symmetrised."""
     P = np.zeros_like(W)
-    for i, (own, beta) in enumerate(zip(neighbors, betas, strict=True)):
-        P[i, i] = 1 / (W[i, i] - W[i, own] @ beta)
-        P[own, i] = -P[i, i] * beta
+    for i, (pattern, beta) in enumerate(zip(neighbors, betas, strict=True)):
+        P[i, i] = 1 / (W[i, i] - W[i, pattern] @ beta)
+        P[pattern, i] = -P[i, i] * beta
     # A zero on either side stays zero.
     return np.asarray(np.where((P != 0) & (P.T != 0), (P + P.T) / 2, 0.0))
 
@@ -155,7 +155,7 @@ def _precision(
 def _gap(S: NDArray[np.float64], P: NDArray[np.float64], W: NDArray[np.float64], rho: float) -> tuple[float, float]:
     """Return log |W| and the duality gap."""
     upper, failed = dpotrf(W)
-    if failed:  # rounding took W out of the cone
+    if failed:  # by rounding
         return np.nan, np.inf
     log_det = float(2 * np.log(np.diagonal(upper)).sum())
     factor, failed = dpotrf(P)

@@ -1,12 +1,12 @@
-r"""Maximum entropy unfolding: the density of greatest entropy with the squared distances of neighbours as observed.
+r"""Maximum entropy unfolding: the density of greatest entropy with the observed squared distances of neighbors.
 
 It is a Gaussian field over the points, :math:`P = K^{-1} = L + \gamma I`, L the Laplacian of the kNN graph with a
-Lagrange multiplier an edge, fitted by maximum likelihood: the expected squared distances of neighbours become the
+Lagrange multiplier for each edge, fitted by maximum likelihood: the expected squared distances of neighbors become the
 observed ones (Lawrence 2012, sections 2 and 2.5.1). The embedding is the principal coordinates of K.
 
-With multipliers of any sign, all pairs as neighbours and d >= n - 1, L is any matrix with :math:`L 1 = 0`, the centred
+With multipliers of any sign, all pairs as neighbors and d >= n - 1, L is any matrix with :math:`L 1 = 0`, the centered
 K becomes :math:`Y Y^T / d`, and the embedding is that of PCA, divided by :math:`\sqrt d`. With fewer features that
-likelihood has no bound; positive multipliers keep it bounded, and are no longer PCA.
+likelihood is unbounded; positive multipliers bound it, and the embedding differs from PCA.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ MOST_POINTS = 2000
 
 @dataclass(frozen=True, kw_only=True)
 class MeuSpec(NeighborSpec):
-    """The parameters of maximum entropy unfolding."""
+    """Parameters of maximum entropy unfolding."""
 
     gamma: float = number(
         1e-5,
@@ -66,26 +66,26 @@ def run(X: NDArray[np.float64], spec: MeuSpec, on_progress: OnProgress) -> Embed
     n, d = X.shape
     nearest, _ = connected_neighbors(X, spec.n_neighbors, on_progress)
     i, j = undirected(nearest)
-    unit = power_of_two(float(np.ptp(X, axis=0).max()))  # the numbers below are then the same in every unit
+    unit = power_of_two(float(np.ptp(X, axis=0).max()))  # makes the results below the same in every unit
     S = second_moment(X / unit)
     gamma = spec.gamma * n / float(S.trace())
     problem = Unfolding(S, i, j, gamma, positive=spec.multipliers == "positive")
     require_apart(i, j, problem.squared_distances(S))
-    found = unfolded(problem, spec.tolerance, spec.max_iterations, on_progress)
+    field = unfolded(problem, spec.tolerance, spec.max_iterations, on_progress)
     on_progress(0, 1, "embedding")
-    Y, values = principal_coordinates(found.K, spec.n_components)
+    Y, values = principal_coordinates(field.K, spec.n_components)
     on_progress(1, 1, "embedding")
     figures = {
-        "log_likelihood": log_likelihood(found.log_det, found.trace, n, d) - n * d * log(unit),
-        "iterations": found.iterations,
-        "converged": found.converged,
-        "violation": found.violation,
+        "log_likelihood": log_likelihood(field.log_det, field.trace, n, d) - n * d * log(unit),
+        "iterations": field.iterations,
+        "converged": field.converged,
+        "violation": field.violation,
         "gamma": gamma / unit**2,
         "edges": len(i),
-        "edges_without_multiplier": int((found.multipliers == 0).sum()),
+        "edges_without_multiplier": int((field.multipliers == 0).sum()),
     }
     return Embedding(
-        unit * Y, unit**2 * values, figures, () if found.converged else (_not_converged(spec, found.violation),)
+        unit * Y, unit**2 * values, figures, () if field.converged else (_not_converged(spec, field.violation),)
     )
 
 
@@ -103,7 +103,7 @@ def _not_converged(spec: MeuSpec, violation: float) -> Note:
 
 
 def refuse(n: int, d: int, spec: MeuSpec) -> None:
-    """Refuse too few points, too many, and a likelihood that is known to have no bound."""
+    """Refuse too few and too many points, and an unbounded likelihood."""
     require_enough_points(n, spec)
     require_size(n, MOST_POINTS, "Maximum entropy unfolding", "alle")
     if spec.multipliers == "any" and spec.n_neighbors == n - 1 and d < n - 1:

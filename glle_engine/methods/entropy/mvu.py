@@ -1,9 +1,9 @@
-r"""Maximum variance unfolding: neighbours keep their distances, all else moves as far apart as it can.
+r"""Maximum variance unfolding: neighbors keep their distances, and all other points move as far apart as possible.
 
-Maximise tr(K) over positive semidefinite, centred K with :math:`k_{ii} - 2 k_{ij} + k_{jj} = |x_i - x_j|^2` on the
-edges of the kNN graph (Weinberger, Sha and Saul 2004; Weinberger and Saul 2006): a semidefinite program, by the barrier
-method on its dual (`glle_engine.methods.entropy.semidefinite`) or by the solver Clarabel through cvxpy. The embedding is the
-principal coordinates of K. The splitting solver SCS is left out: 4,000 of its steps end far from the optimum.
+Maximize tr(K) over positive semidefinite, centered K with :math:`k_{ii} - 2 k_{ij} + k_{jj} = |x_i - x_j|^2` on the
+edges of the kNN graph (Weinberger, Sha and Saul 2004; Weinberger and Saul 2006): a semidefinite program, solved by the
+barrier method on its dual (`semidefinite`) or by Clarabel through cvxpy. The embedding is the principal coordinates of
+K. The splitting solver SCS is not offered, because 4,000 of its steps end far from the optimum.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
 
 MOST_POINTS = 400
-MOST_LINKS = 4000  # n k: some 2,500 constraints, whose Hessian is dense
-MOST_POINTS_CLARABEL = 80  # whose factor of all entries of K has n^2 / 2 dense columns
+MOST_LINKS = 4000  # n k: some 2,500 constraints with a dense Hessian
+MOST_POINTS_CLARABEL = 80  # its factor of all entries of K has n^2 / 2 dense columns
 
 
 @dataclass(frozen=True, kw_only=True)
 class MvuSpec(NeighborSpec):
-    """The parameters of maximum variance unfolding."""
+    """Parameters of maximum variance unfolding."""
 
     n_neighbors: int = integer(6, "k, the number of neighbours that keep their distances.", least=2)
     solver: str = choice(
@@ -59,9 +59,9 @@ def by_clarabel(program: Program) -> Unrolled:
     ConvergenceError
 
     """
-    import cvxpy  # noqa: PLC0415 -- an extra, and slow to load
+    import cvxpy  # noqa: PLC0415 -- an extra, slow to import
 
-    cp: Any = cvxpy  # half of it is untyped
+    cp: Any = cvxpy  # partly untyped
 
     n, i, j = program.n, program.i, program.j
     K = cp.Variable((n, n), PSD=True)
@@ -78,8 +78,8 @@ def by_clarabel(program: Program) -> Unrolled:
         raise ConvergenceError(
             f"Clarabel ended as {problem.status}.", remedy="Take solver=barrier, or other n_neighbors."
         )
-    found = np.asarray((K.value + K.value.T) / 2, np.float64)
-    return Unrolled(found, 0.0, int(problem.solver_stats.num_iters), problem.status == cp.OPTIMAL)
+    symmetric = np.asarray((K.value + K.value.T) / 2, np.float64)
+    return Unrolled(symmetric, 0.0, int(problem.solver_stats.num_iters), problem.status == cp.OPTIMAL)
 
 
 def run(X: NDArray[np.float64], spec: MvuSpec, on_progress: OnProgress) -> Embedding:
@@ -92,32 +92,32 @@ def run(X: NDArray[np.float64], spec: MvuSpec, on_progress: OnProgress) -> Embed
     program = Program(len(X), i, j, squared / unit)
     on_progress(0, 1, "semidefinite program")
     if spec.solver == "clarabel":
-        found = by_clarabel(program)
+        unfolding = by_clarabel(program)
     else:
-        found = unrolled(program, spec.slack, spec.tolerance, spec.max_iterations, on_progress)
+        unfolding = unrolled(program, spec.slack, spec.tolerance, spec.max_iterations, on_progress)
     on_progress(0, 1, "embedding")
-    Y, values = principal_coordinates(found.K * unit, spec.n_components)
+    Y, values = principal_coordinates(unfolding.K * unit, spec.n_components)
     on_progress(1, 1, "embedding")
-    errors = program.squared_distances(found.K) / program.squared - 1
+    errors = program.squared_distances(unfolding.K) / program.squared - 1
     figures = {
-        "trace": float(found.K.trace()) * unit,
-        "kept": float(values.sum()) / (float(found.K.trace()) * unit),
+        "trace": float(unfolding.K.trace()) * unit,
+        "kept": float(values.sum()) / (float(unfolding.K.trace()) * unit),
         "mean_squared_distance_error": float(np.abs(errors).mean()),
-        "duality_gap": found.gap,
-        "iterations": found.iterations,
-        "converged": found.converged,
+        "duality_gap": unfolding.gap,
+        "iterations": unfolding.iterations,
+        "converged": unfolding.converged,
         "edges": len(i),
     }
     note = Note(
         "not-converged",
-        f"The semidefinite program is solved to a duality gap of {found.gap:.2g} of the trace only, after "
-        f"{found.iterations} steps. Raise max_iterations or slack, or take fewer neighbours.",
+        f"The semidefinite program is solved to a duality gap of {unfolding.gap:.2g} of the trace only, after "
+        f"{unfolding.iterations} steps. Raise max_iterations or slack, or take fewer neighbours.",
     )
-    return Embedding(Y, values, figures, () if found.converged else (note,))
+    return Embedding(Y, values, figures, () if unfolding.converged else (note,))
 
 
 def refuse(n: int, d: int, spec: MvuSpec) -> None:
-    """Refuse too few points, and more points or edges than can be solved for."""
+    """Refuse too few points, and too many points or edges."""
     require_enough_points(n, spec)
     if spec.solver == "clarabel":
         require_libraries("Maximum variance unfolding by Clarabel", ("cvxpy", "clarabel"), "sdp")

@@ -1,20 +1,20 @@
 r"""The semidefinite program of maximum variance unfolding, by the barrier method on its dual.
 
 Primal: maximise tr(K) over :math:`K \succeq 0`, :math:`K 1 = 0`, with :math:`b_e^T K b_e = d_e^2` on the edges,
-:math:`b_e = e_i - e_j`. Its dual has a multiplier an edge, m numbers where K has n^2 / 2:
+:math:`b_e = e_i - e_j`. Its dual has a multiplier for each edge, m numbers in place of the n^2 / 2 of K:
 
 .. math:: \min_w \; \sum_e d_e^2 w_e \quad \text{subject to} \quad
           P(w) = \sum_e w_e b_e b_e^T - (I - 2 \cdot 1 1^T / n) \succeq 0
 
-(Sun, Boyd, Xiao and Diaconis 2006). Minimised is :math:`\sum_e d_e^2 w_e / \mu - \log|P(w)|`, by Newton's method for
-falling :math:`\mu`: the likelihood of maximum entropy unfolding with :math:`-1` in the place of :math:`\gamma`. Where
-the gradient vanishes, :math:`K = \mu P^{-1}` has the distances asked for, and dual minus primal bounds the error of its
+(Sun, Boyd, Xiao and Diaconis 2006). Newton's method minimizes :math:`\sum_e d_e^2 w_e / \mu - \log|P(w)|` for
+decreasing :math:`\mu`: the likelihood of maximum entropy unfolding with :math:`-1` in the place of :math:`\gamma`. At a
+zero of the gradient :math:`K = \mu P^{-1}` has the required distances, and dual minus primal bounds the error of its
 trace.
 
-The equations may leave K no interior, as where five points of three features are neighbours of each other, and the
-dual is then without a minimum. So :math:`\varepsilon \sum_e (d_e^2 w_e)^2 / 2` is added to it, and the trace loses
-:math:`\sum_e \delta_e^2 / (2 \varepsilon)`, :math:`\delta_e` the share by which a squared distance differs. At the
-optimum it is :math:`\varepsilon d_e^2 w_e`, whose mean size is the slack that the caller gives.
+The feasible K may have no interior, for example if five points of three features are neighbors of each other, and the
+dual then has no minimum. So :math:`\varepsilon \sum_e (d_e^2 w_e)^2 / 2` is added to it, and the trace loses
+:math:`\sum_e \delta_e^2 / (2 \varepsilon)`, :math:`\delta_e` the relative error of a squared distance. At the optimum
+:math:`\delta_e = \varepsilon d_e^2 w_e`, and its mean size is the slack of the caller.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
-from scipy.linalg.lapack import dpotrf, dpotri
+from scipy.linalg.lapack import dpotrf
 
 from glle_engine.eigen.leading import eigenpairs_between
+from glle_engine.methods.entropy.gaussian_field import edge_distances, inverse_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,16 +35,16 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
 
 _ARMIJO = 1e-4
-_ROUNDING = 1e-12  # of the objective, relative: what a step may seem to rise by
+_ROUNDING = 1e-12  # of the objective: relative rise of a step that is rounding
 _HALVINGS = 40
-_CENTRED = 1e-9  # squared Newton decrement at which mu falls: its root is the relative error of the distances
+_CENTERED = 1e-9  # squared Newton decrement at which mu falls: its root is the relative error of the distances
 _FALL = 0.2
 _JITTER = 1e-13  # of the Hessian scaled to a unit diagonal
 
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """The dual.
+    """Dual program.
 
     Attributes
     ----------
@@ -61,7 +62,7 @@ class Program:
     squared: NDArray[np.float64]
 
     def matrix(self, w: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return P(w), (n, n)."""
+        """Return P(w) (n, n)."""
         n, i, j = self.n, self.i, self.j
         P = np.full((n, n), 2.0 / n)
         P[i, j] -= w
@@ -70,12 +71,11 @@ class Program:
         return P
 
     def squared_distances(self, K: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return k_ii + k_jj - 2 k_ij of the edges, (m,)."""
-        diagonal = np.diagonal(K)
-        return np.asarray(diagonal[self.i] + diagonal[self.j] - 2 * K[self.i, self.j])
+        """Return k_ii + k_jj - 2 k_ij of the edges (m,)."""
+        return edge_distances(K, self.i, self.j)
 
     def value(self, w: NDArray[np.float64], mu: float, eps: float) -> tuple[float, NDArray[np.float64]]:
-        """Return the objective and the upper Cholesky factor of P; infinity where P is not positive definite."""
+        """Return the objective, infinite unless P is positive definite, and the upper Cholesky factor of P."""
         factor, failed = dpotrf(self.matrix(w))
         if failed:
             return np.inf, factor
@@ -87,8 +87,7 @@ class Program:
         self, w: NDArray[np.float64], factor: NDArray[np.float64], mu: float, eps: float
     ) -> tuple[NDArray[np.float64], float, NDArray[np.float64]]:
         """Return Newton's step (m,), its squared decrement, and P^-1."""
-        inverse = dpotri(factor)[0]
-        inverse = np.triu(inverse) + np.triu(inverse, 1).T
+        inverse = inverse_of(factor)
         rows = inverse[self.i] - inverse[self.j]
         hessian = rows[:, self.i] - rows[:, self.j]  # b_e^T P^-1 b_f
         gradient = self.squared * (1 + eps * self.squared * w) / mu - np.diagonal(hessian)
@@ -103,7 +102,7 @@ class Program:
         return step, -float(gradient @ step), inverse
 
     def start(self) -> NDArray[np.float64]:
-        """Return multipliers that are strictly feasible."""
+        """Return strictly feasible multipliers."""
         w = 1 / self.squared
         laplacian = self.matrix(w) + np.eye(self.n) - 2.0 / self.n
         return np.asarray(2 * w / float(eigenpairs_between(laplacian, 1, 1)[0][0]))
@@ -111,12 +110,12 @@ class Program:
 
 @dataclass(frozen=True, eq=False)
 class Unrolled:
-    """The unfolding of greatest variance.
+    """Unfolding of greatest variance.
 
     Attributes
     ----------
     K : (n, n) float64
-        Positive semidefinite, centred.
+        Positive semidefinite, centered.
     gap : float
         Duality gap relative to the trace.
     iterations : int
@@ -140,7 +139,7 @@ def unrolled(
     ----------
     program : Program
     slack : float
-        Mean share by which a squared distance may differ.
+        Mean relative error of a squared distance.
     tolerance : float
         Of the gap.
     max_iterations : int
@@ -158,21 +157,21 @@ def unrolled(
         while True:
             on_progress(steps, max_iterations, "semidefinite program")
             step, decrement, inverse = program.newton(w, factor, mu, eps)
-            if decrement < _CENTRED or steps >= max_iterations:
+            if decrement < _CENTERED or steps >= max_iterations:
                 break
-            found = _descended(program, w, value, step, decrement, mu, eps)
-            if found is None:
+            descended = _descended(program, w, value, step, decrement, mu, eps)
+            if descended is None:
                 break
-            w, value, factor = found
+            w, value, factor = descended
             steps += 1
         means = mu * inverse.mean(axis=0)
         K = mu * inverse - means - means[:, None] + means.mean()
         trace, shares = float(K.trace()), program.squared * w
-        missed = program.squared_distances(K) / program.squared - 1
-        dual, primal = shares.sum() + eps / 2 * (shares @ shares), trace - missed @ missed / (2 * eps)
+        errors = program.squared_distances(K) / program.squared - 1
+        dual, primal = shares.sum() + eps / 2 * (shares @ shares), trace - errors @ errors / (2 * eps)
         gap = float(dual - primal) / trace
         converged = gap <= tolerance
-        # Where no step descends at a gap far below what is asked, smaller mu are beyond the digits.
+        # If no step descends although mu is far below the tolerance, a smaller mu is lost in rounding.
         if converged or steps >= max_iterations or mu * program.n < tolerance * trace / 100:
             return Unrolled(K, gap, steps, converged)
         mu *= _FALL
@@ -187,11 +186,11 @@ def _descended(
     mu: float,
     eps: float,
 ) -> tuple[NDArray[np.float64], float, NDArray[np.float64]] | None:
-    """Return w, the objective and the factor after the longest halved step that descends; None if none does."""
+    """Return w, the objective and the factor after the longest halved step that descends; None if no step does."""
     length = 1.0
     for _ in range(_HALVINGS):
-        told, factor = program.value(w + length * step, mu, eps)
-        if told <= value - _ARMIJO * length * decrement + _ROUNDING * abs(value):
-            return w + length * step, told, factor
+        trial, factor = program.value(w + length * step, mu, eps)
+        if trial <= value - _ARMIJO * length * decrement + _ROUNDING * abs(value):
+            return w + length * step, trial, factor
         length /= 2
     return None

@@ -1,8 +1,8 @@
 r"""Classical multidimensional scaling: points whose inner products are those of the dissimilarities.
 
 With :math:`J = I - 1 1^T / n` and the squares of the dissimilarities, :math:`B = -\frac12 J D^{(2)} J = U \Lambda U^T`
-and :math:`Y = U_p \Lambda_p^{1/2}` (Torgerson 1952; Gower 1966), which minimises the strain
-:math:`\|B - Y Y^T\|_F`. Of the Euclidean distances of X, :math:`B = X X^T` with X centred, and Y is PCA's, so that
+and :math:`Y = U_p \Lambda_p^{1/2}` (Torgerson 1952; Gower 1966), which minimizes the strain
+:math:`\|B - Y Y^T\|_F`. Of the Euclidean distances of X, :math:`B = X X^T` with X centered, and Y is PCA's, so that
 no distance is computed.
 """
 

@@ -1,10 +1,10 @@
-r"""Neighbourhood preserving embedding: LLE whose coordinates are linear functions of the data.
+r"""Neighborhood preserving embedding: LLE whose coordinates are linear functions of the data.
 
 With LLE's weights W and :math:`M = (I - W)^T (I - W)`, the bottom solutions of
 :math:`X^T M X a = \lambda X^T X a`, :math:`Y = X a` (He, Cai, Yan and Zhang 2005), X centered. In the whitened
-principal axes :math:`X = Q S V^T` this is the bottom of the singular value decomposition of :math:`(I - W) Q`, which squares no
-condition number; :math:`Y^T Y = n I` as in LLE. With n - 1 axes every embedding is linear and NPE is LLE. Data of many
-features therefore keep only the axes with most of the variance.
+principal axes :math:`X = Q S V^T` this is the bottom of the singular value decomposition of :math:`(I - W) Q`, which
+squares no condition number; :math:`Y^T Y = n I` as in LLE. With n - 1 axes every embedding is linear and NPE is LLE.
+Data of many features therefore keep only the axes with most of the variance.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Points that arrive one by one in an embedding by LLE, whose eigenvalues stay (`incremental_lle`)."""
+"""Addition of single points to an embedding by LLE with constant eigenvalues (`incremental_lle`)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 _STEPS = 50
 _SETTLED = 1e-8
-_LEAST = 1e-6  # of a step, when halved until it goes down
+_LEAST = 1e-6  # share of a step, halved until it descends
 
 
 @dataclass(eq=False)
 class Arrivals:
-    """The points so far, their places, neighbours, weights and residuals; arrays have room for those to come.
+    """Points so far, with coordinates, neighbors, weights and residuals, in arrays with room for later points.
 
     Attributes
     ----------
@@ -31,17 +31,17 @@ class Arrivals:
         Nearest first.
     weights : (N, k) float64
     residuals : (N, p) float64
-        y_i minus what its weights make of its neighbours' places.
+        y_i minus the weighted mean of its neighbors' coordinates.
     gram : (p, p) float64
-        Y^T M Y, the sum of the residuals' squares.
+        Y^T M Y, the sum of the residuals' outer products.
     eigenvalues : (p,) float64
     reg : float
     count : int
         Points so far.
     rewired : int
-        Neighbourhoods that a new point entered.
+        Neighborhoods that a new point entered.
     unsettled : int
-        Points whose search did not settle.
+        Points whose search did not converge.
 
     """
 
@@ -67,12 +67,12 @@ class Arrivals:
         distances: NDArray[np.float64],
         eigenvalues: NDArray[np.float64],
         reg: float,
-        to_come: int,
+        additions: int,
     ) -> Self:
-        """Return the state after the initial points, X (n, d) at Y (n, p) with their neighbours (n, k)."""
+        """Return the state after the initial points X (n, d) at Y (n, p), with their neighbors (n, k)."""
 
         def room(width: int, kind: type = float) -> NDArray[Any]:
-            return np.zeros((n + to_come, width), kind)
+            return np.zeros((n + additions, width), kind)
 
         (n, d), p, k = X.shape, Y.shape[1], nearest.shape[1]
         weights = _weights(X[nearest] - X[:, None, :], reg)
@@ -94,23 +94,22 @@ class Arrivals:
         return state
 
     def add(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Add a point x (d,), and return its place (p,)."""
+        """Add a point x (d,), and return its coordinates (p,)."""
         n, k = self.count, self.nearest.shape[1]
-        apart = np.linalg.norm(self.X[:n] - x, axis=1)
-        near = np.argpartition(apart, k - 1)[:k]
-        near = near[np.argsort(apart[near], kind="stable")]
-        self.X[n], self.nearest[n], self.distances[n] = x, near, apart[near]
-        own = _weights((self.X[near] - x)[None], self.reg)[0]
-        self.weights[n] = own
-        entered = np.flatnonzero(apart < self.distances[:n, -1])
-        self._rewire(entered, n, apart[entered])
-        # Residuals are linear in y: r = fixed + factor y, for the point itself and those it is a neighbour of now.
+        distances = np.linalg.norm(self.X[:n] - x, axis=1)
+        near = np.argpartition(distances, k - 1)[:k]
+        near = near[np.argsort(distances[near], kind="stable")]
+        self.X[n], self.nearest[n], self.distances[n] = x, near, distances[near]
+        self.weights[n] = _weights((self.X[near] - x)[None], self.reg)[0]
+        entered = np.flatnonzero(distances < self.distances[:n, -1])
+        self._rewire(entered, n, distances[entered])
+        # The residuals of the point and of the neighborhoods it entered are linear in y: r = fixed + factor y.
         rows = np.append(entered, n)
         weights = self.weights[rows]
         is_new = self.nearest[rows] == n
-        known = np.where(is_new[:, :, None], 0.0, self.Y[self.nearest[rows]])
-        self.Y[n] = own @ self.Y[near]
-        fixed = np.where((rows == n)[:, None], 0.0, self.Y[rows]) - np.einsum("rk,rkp->rp", weights, known)
+        others = np.where(is_new[:, :, None], 0.0, self.Y[self.nearest[rows]])
+        self.Y[n] = self.weights[n] @ self.Y[near]
+        fixed = np.where((rows == n)[:, None], 0.0, self.Y[rows]) - np.einsum("rk,rkp->rp", weights, others)
         factor = np.where(rows == n, 1.0, -(weights * is_new).sum(axis=1))
         before = self.residuals[entered]
         rest = self.gram - before.T @ before
@@ -121,21 +120,21 @@ class Arrivals:
         return np.array(self.Y[n])
 
     def notes(self) -> tuple[Note, ...]:
-        """Say that places are not those the criterion asks for."""
+        """Return a note on points whose search did not converge, if any."""
         if not self.unsettled:
             return ()
-        told = (
-            f"The places of {self.unsettled} points did not settle within {_STEPS} steps; they are the best that was "
+        message = (
+            f"The coordinates of {self.unsettled} points did not converge within {_STEPS} steps; they are the best "
             "found. Raise initial, or take placement='weights'."
         )
-        return (Note("places-unsettled", told),)
+        return (Note("places-unsettled", message),)
 
-    def _rewire(self, entered: NDArray[np.intp], new: int, apart: NDArray[np.float64]) -> None:
-        """Put the new point in place of the furthest neighbour of those it is nearer to, and weigh these again."""
+    def _rewire(self, entered: NDArray[np.intp], new: int, to_new: NDArray[np.float64]) -> None:
+        """Replace the farthest neighbor of the entered neighborhoods by the new point, and update their weights."""
         if not len(entered):
             return
         self.rewired += len(entered)
-        distances = np.concatenate([self.distances[entered, :-1], apart[:, None]], axis=1)
+        distances = np.concatenate([self.distances[entered, :-1], to_new[:, None]], axis=1)
         nearest = np.concatenate([self.nearest[entered, :-1], np.full((len(entered), 1), new, np.int32)], axis=1)
         order = np.argsort(distances, axis=1, kind="stable")
         self.distances[entered] = np.take_along_axis(distances, order, axis=1)
@@ -150,42 +149,42 @@ class Arrivals:
         fixed: NDArray[np.float64],
         factor: NDArray[np.float64],
     ) -> NDArray[np.float64]:
-        """Minimise |E(y)|_F^2, E = rest + R(y)^T R(y) - n diag(lambda), over y by Newton's steps.
+        """Minimize |E(y)|_F^2, E = rest + R(y)^T R(y) - n diag(lambda), over y by Newton's steps.
 
         With g = R^T c, c the factor: half the gradient of |E|^2 / 2 is E g, half the Hessian |c|^2 E + |g|^2 I + g g^T.
         """
         target = self.count * np.diag(self.eigenvalues)
         size = float(factor @ factor)
 
-        def misfit(place: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-            residual = fixed + factor[:, None] * place
+        def misfit(y: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+            residual = fixed + factor[:, None] * y
             return rest + residual.T @ residual - target, factor @ residual
 
-        apart, pull = misfit(y)
+        error, pull = misfit(y)
         for _ in range(_STEPS):
-            bent = size * apart + float(pull @ pull) * np.eye(len(y)) + np.outer(pull, pull)
-            values, axes = np.linalg.eigh(bent)
-            scale = np.abs(values)  # downhill along every axis, where the misfit is not convex, too
+            hessian = size * error + float(pull @ pull) * np.eye(len(y)) + np.outer(pull, pull)
+            values, axes = np.linalg.eigh(hessian)
+            scale = np.abs(values)  # descends along every axis also if the misfit is not convex
             if scale.max() == 0:
                 return y
-            step = -axes @ ((axes.T @ (apart @ pull)) / np.maximum(scale, 1e-10 * scale.max()))
+            step = -axes @ ((axes.T @ (error @ pull)) / np.maximum(scale, 1e-10 * scale.max()))
             if np.linalg.norm(step) <= _SETTLED * (1 + np.linalg.norm(y)):
                 return y
-            share, before = 1.0, float(np.vdot(apart, apart))
+            share, before = 1.0, float(np.vdot(error, error))
             while share > _LEAST:
-                fresh, fresh_pull = misfit(y + share * step)
-                if float(np.vdot(fresh, fresh)) < before:
+                trial, trial_pull = misfit(y + share * step)
+                if float(np.vdot(trial, trial)) < before:
                     break
                 share /= 2
             else:
-                return y  # no step goes down: a minimum to rounding
-            y, apart, pull = y + share * step, fresh, fresh_pull
+                return y  # a minimum to rounding
+            y, error, pull = y + share * step, trial, trial_pull
         self.unsettled += 1
         return y
 
 
 def _weights(differences: NDArray[np.float64], reg: float) -> NDArray[np.float64]:
-    """Return LLE's weights (m, k) of differences (m, k, d) to the neighbours; few of them at a time, so solved."""
+    """Return LLE's weights (m, k) of differences (m, k, d) to the neighbors, for few points."""
     gram = differences @ differences.transpose(0, 2, 1)
     precision, _ = normalised_precision(gram, np.trace(gram, axis1=1, axis2=2), reg)
     solution = np.linalg.solve(precision, np.ones((*precision.shape[:2], 1)))[:, :, 0]

@@ -1,17 +1,17 @@
-r"""LLE with the number of neighbours chosen: a range of k is embedded, judged, and the best taken.
+r"""LLE with an automatic number of neighbors: the best embedding of a range of k.
 
 Criteria (survey arXiv 2011.10925, "parameter selection of the number of neighbors"):
 
 *advice*: the highest (trustworthiness + continuity) / 2 - instability / 10 (`glle_engine.posterior.selection`).
 
 *residual-variance*: the least :math:`1 - \rho^2(D_X, D_Y)`, :math:`\rho` the correlation of the distances in the data
-and in the embedding (Kouropteva, Okun and Pietikainen 2002), as `glle_engine.metrics.residual_variance.unexplained_variance` has it.
-Distances in the data are Euclidean, not geodesic: for a sheet that is rolled up it prefers what is not unrolled.
+and in the embedding (Kouropteva, Okun and Pietikainen 2002). Distances in the data are Euclidean, not geodesic: of a
+rolled sheet it prefers embeddings that do not unroll it.
 
 *procrustes*: the least mean over points of :math:`1 - (\sum \sigma)^2`, the Procrustes disparity of a
-neighbourhood in the data and in the embedding, of the same points for every k (Goldberg and Ritov 2009, with scaling).
+neighborhood in the data and in the embedding, of the same points for every k (Goldberg and Ritov 2009, with scaling).
 
-A k takes part whose graph is one component with one closed class. The smallest k that connects is a figure of its own.
+Only graphs of one component with one closed class are candidates. The smallest k that connects is a separate figure.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from glle_engine.base.progress import OnProgress
 
 _TRIED = 10
-_PROBES = 1000  # points between which, or about which, distances are compared
+_PROBES = 1000  # points whose distances or neighborhoods are compared
 
 
 @dataclass(frozen=True, kw_only=True)
 class AutoKLleSpec(MethodSpec):
-    """The parameters of LLE with automatic k."""
+    """Parameters of LLE with automatic k."""
 
     k_least: int = integer(5, "The smallest number of neighbours that is tried.", least=2)
     k_most: int = integer(30, "The largest number of neighbours that is tried.", least=2)
@@ -60,18 +60,18 @@ class AutoKLleSpec(MethodSpec):
             )
 
     def tried(self) -> list[int]:
-        """Return the ks, all of a short range and ten of a long one."""
+        """Return the k to try, all of a short range and ten of a long one."""
         count = self.k_most - self.k_least + 1
         ks = np.geomspace(self.k_least, self.k_most, min(_TRIED, count)) if count > _TRIED else None
         return sorted({int(k) for k in np.round(ks)}) if ks is not None else list(range(self.k_least, self.k_most + 1))
 
     def at(self, k: int) -> LleSpec:
-        """Return the specification of LLE with k neighbours."""
+        """Return the specification of LLE with k neighbors."""
         return LleSpec(n_components=self.n_components, n_neighbors=k, reg=self.reg)
 
 
 def run(X: NDArray[np.float64], spec: AutoKLleSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by the k that is judged best."""
+    """Embed by the k of least cost."""
     nearest, _ = connected_neighbors(X, spec.k_most, on_progress)
     connecting = first_connecting(nearest, 1)
     ks = [k for k in spec.tried() if k >= connecting and len(closed_classes(nearest[:, :k])) == 1]
@@ -83,27 +83,27 @@ def run(X: NDArray[np.float64], spec: AutoKLleSpec, on_progress: OnProgress) -> 
         )
     curve = _curve(X, nearest, ks, spec, on_progress)
     best = min(curve, key=lambda row: row["cost"])["n_neighbors"]
-    found = lle_of(X, nearest[:, :best], spec.at(best), on_progress)
+    embedding = lle_of(X, nearest[:, :best], spec.at(best), on_progress)
     figures = {
-        **found.figures,
+        **embedding.figures,
         "n_neighbors": best,
         "smallest_connecting_k": connecting,
         "criterion": spec.criterion,
         "curve": curve,
         "left_out": [k for k in spec.tried() if k not in ks],
     }
-    return Embedding(found.Y, found.eigenvalues, figures)
+    return Embedding(embedding.Y, embedding.eigenvalues, figures)
 
 
 def _curve(
     X: NDArray[np.float64], nearest: NDArray[np.int32], ks: list[int], spec: AutoKLleSpec, on_progress: OnProgress
 ) -> list[dict[str, Any]]:
-    """Return n_neighbors and cost, the less the better, of each k."""
+    """Return the n_neighbors and the cost of each k."""
     if spec.criterion == "advice":
-        told = advise(X, n_neighbors=ks, n_components=spec.n_components, reg=spec.reg, on_progress=on_progress)
+        advice = advise(X, n_neighbors=ks, n_components=spec.n_components, reg=spec.reg, on_progress=on_progress)
         rows = []
-        for row in told.neighbors_curve:
-            assert row.trustworthiness is not None  # one component, which `ks` are
+        for row in advice.neighbors_curve:
+            assert row.trustworthiness is not None  # every graph is one component
             assert row.continuity is not None
             goodness = (row.trustworthiness + row.continuity) / 2 - (row.instability or 0.0) / 10
             rows.append({"n_neighbors": row.n_neighbors, "cost": 1 - goodness})
@@ -121,26 +121,26 @@ def residual_variance(
     X: NDArray[np.float64], Y: NDArray[np.float64], probes: NDArray[np.intp], nearest: NDArray[np.int32]
 ) -> float:
     """Return 1 - rho^2 of the distances between the probes in data (n, d) and embedding (n, p)."""
-    data, everyone = X[probes] / unit_of(X), np.arange(len(probes))
+    data, index = X[probes] / unit_of(X), np.arange(len(probes))
 
-    def apart(part: slice) -> NDArray[np.float64]:
+    def data_distances(part: slice) -> NDArray[np.float64]:
         rows = data[part]
-        return distances(rows, data, np.broadcast_to(everyone, (len(rows), len(data))))
+        return distances(rows, data, np.broadcast_to(index, (len(rows), len(data))))
 
-    return unexplained_variance(apart, everyone, Y[probes])
+    return unexplained_variance(data_distances, index, Y[probes])
 
 
 def local_disparity(
     X: NDArray[np.float64], Y: NDArray[np.float64], probes: NDArray[np.intp], nearest: NDArray[np.int32]
 ) -> float:
-    """Return the mean Procrustes disparity of the probes' neighbourhoods in data (n, d) and embedding (n, p)."""
+    """Return the mean Procrustes disparity of the probes' neighborhoods in data (n, d) and embedding (n, p)."""
     members = np.concatenate([probes[:, None], nearest[probes]], axis=1)
-    apart = []
+    shapes = []
     for points in (X[members], Y[members]):
         offset = points - points.mean(axis=1, keepdims=True)
         norm = np.linalg.norm(offset, axis=(1, 2), keepdims=True)
-        apart.append(offset / np.where(norm > 0, norm, 1.0))
-    overlap = dense.svd(dense.matmul(apart[0].transpose(0, 2, 1), apart[1]))[1].sum(axis=1)
+        shapes.append(offset / np.where(norm > 0, norm, 1.0))
+    overlap = dense.svd(dense.matmul(shapes[0].transpose(0, 2, 1), shapes[1]))[1].sum(axis=1)
     return float(np.mean(np.maximum(0.0, 1 - overlap**2)))
 
 

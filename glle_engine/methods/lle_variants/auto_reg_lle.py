@@ -1,7 +1,7 @@
-r"""LLE with the ridge of the weights chosen at each point.
+r"""LLE with an automatic ridge at each point.
 
-The weights are :math:`w_i = A_i^{-1} 1 / (1^T A_i^{-1} 1)`, :math:`A_i = G_i + r_i I`, with :math:`r_i` by one of two
-rules:
+The weights are :math:`w_i = A_i^{-1} 1 / (1^T A_i^{-1} 1)`, :math:`A_i = G_i + r_i I`, with one of two rules for
+:math:`r_i`:
 
 *residual*: the mean of the k - p smallest eigenvalues of the local Gram matrix, :math:`r_i = \frac{1}{k - p} \sum_{j >
 p} \lambda_j(G_i)`: the variance off a plane of p dimensions, as in probabilistic PCA (de Ridder and Duin 2002, *Locally
@@ -10,7 +10,7 @@ linear embedding for classification*; survey arXiv 2011.10925).
 *gcv*: with :math:`w = 1/k + Z u`, Z an orthonormal basis of the vectors of sum 0, the weights are the ridge regression
 of :math:`b = -D_i 1 / k` on :math:`D_i Z`, and :math:`r_i` minimises generalised cross-validation, :math:`|(I - H) b|^2
 / \mathrm{tr}(I - H)^2` with H the ridge's hat matrix (Golub, Heath and Wahba 1979). It takes larger ridges than
-*residual*, the largest where there are more features than neighbours and noise in all.
+*residual*, the largest for noisy data of more features than neighbors.
 
 :math:`r_i / \mathrm{tr}(G_i)` is kept between two bounds; with both equal the result is LLE's with that reg.
 """
@@ -43,14 +43,14 @@ _GRID = 25  # ridges that generalised cross-validation compares
 
 @dataclass(frozen=True, kw_only=True)
 class AutoRegLleSpec(NeighborSpec):
-    """The parameters of LLE with automatic regularisation."""
+    """Parameters of LLE with automatic regularization."""
 
     rule: str = choice("residual", "How the ridge of a point is chosen.", "residual", "gcv")
     reg_least: float = number(1e-6, "The least ridge, relative to the trace of the local Gram matrix.", above=0)
     reg_most: float = number(1.0, "The greatest ridge, relative to the trace of the local Gram matrix.", above=0)
 
     def check_together(self) -> None:
-        """Refuse an empty range, and a plane of as many dimensions as neighbours."""
+        """Refuse an empty range, and a plane of as many dimensions as neighbors."""
         if self.reg_least > self.reg_most:
             raise InvalidParameterError(
                 f"reg_least={self.reg_least:g} is above reg_most={self.reg_most:g}.",
@@ -70,12 +70,12 @@ def residual_ridge(block: Neighborhoods, p: int) -> NDArray[np.float64]:
 
 
 def gcv_ridge(block: Neighborhoods, grid: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return which ridge of the grid (r,), relative to the trace, has the least GCV score for each point (m,)."""
+    """Return the ridge of the grid (r,), relative to the trace, of least GCV score for each point (m,)."""
     d = block.differences.shape[2]
     unit = np.sqrt(np.where(block.trace > 0, block.trace, 1.0))[:, None, None]
     rows = block.differences / unit
     target = -rows.mean(axis=1)
-    # D Z Z^T = D - D 1 1^T / k: its singular values are those of D Z, and one 0 for the direction 1.
+    # D Z Z^T = D - D 1 1^T / k has the singular values of D Z, and a zero for the direction 1.
     left, sigma, _ = np.linalg.svd((rows - rows.mean(axis=1, keepdims=True)).transpose(0, 2, 1), full_matrices=False)
     along = np.einsum("mdj,md->mj", left, target) ** 2
     outside = np.maximum((target**2).sum(axis=1) - along.sum(axis=1), 0.0)
@@ -86,7 +86,7 @@ def gcv_ridge(block: Neighborhoods, grid: NDArray[np.float64]) -> NDArray[np.flo
 
 
 def run(X: NDArray[np.float64], spec: AutoRegLleSpec, on_progress: OnProgress) -> Embedding:
-    """Embed with a ridge for every point."""
+    """Embed with a ridge for each point."""
     nearest, _ = connected_neighbors(X, spec.n_neighbors, on_progress)
     neighbors = np.sort(nearest, axis=1)
     weights, ridge = np.empty(neighbors.shape), np.empty(len(X))
@@ -94,32 +94,32 @@ def run(X: NDArray[np.float64], spec: AutoRegLleSpec, on_progress: OnProgress) -
     for block in neighborhoods(X, neighbors, "weights", on_progress):
         chosen = gcv_ridge(block, grid) if spec.rule == "gcv" else residual_ridge(block, spec.n_components)
         ridge[block.rows] = chosen
-        own = np.clip(chosen, spec.reg_least, spec.reg_most)[:, None]
-        root = dense.inverse_factor(normalised_precision(block.gram, block.trace, own)[0])
+        reg = np.clip(chosen, spec.reg_least, spec.reg_most)[:, None]
+        root = dense.inverse_factor(normalised_precision(block.gram, block.trace, reg)[0])
         weights[block.rows] = dense.affine_solution(root)[0]
-    found = embedding_of(neighbors, weights, spec, on_progress)
+    embedding = embedding_of(neighbors, weights, spec, on_progress)
     at_least, at_most = int((ridge <= spec.reg_least).sum()), int((ridge >= spec.reg_most).sum())
     used = np.clip(ridge, spec.reg_least, spec.reg_most)
     figures = {
-        **found.figures,
+        **embedding.figures,
         "reg_05": float(np.quantile(used, 0.05)),
         "reg_median": float(np.median(used)),
         "reg_95": float(np.quantile(used, 0.95)),
         "at_reg_least": at_least,
         "at_reg_most": at_most,
     }
-    return Embedding(found.Y, found.eigenvalues, figures, _notes(at_least + at_most, len(X), spec))
+    return Embedding(embedding.Y, embedding.eigenvalues, figures, _notes(at_least + at_most, len(X), spec))
 
 
 def _notes(bounded: int, n: int, spec: AutoRegLleSpec) -> tuple[Note, ...]:
-    """Say that the bounds, not the rule, chose."""
+    """Return a note if the bounds, not the rule, determine most ridges."""
     if bounded <= n // 2 or spec.reg_least == spec.reg_most:
         return ()
-    told = (
-        f"At {bounded} of {n} points the ridge is at a bound, which chose it instead of the rule. Lower reg_least or "
-        "raise reg_most, or take LLE with a reg of your own."
+    message = (
+        f"At {bounded} of {n} points the ridge is at a bound, not at the value of the rule. Lower reg_least or raise "
+        "reg_most, or take LLE with a fixed reg."
     )
-    return (Note("ridge-at-bound", told),)
+    return (Note("ridge-at-bound", message),)
 
 
 def refuse(n: int, d: int, spec: AutoRegLleSpec) -> None:

@@ -1,20 +1,19 @@
-r"""Incremental LLE: some points are embedded, the others added one by one.
+r"""Incremental LLE: some points are embedded, and the others added one by one.
 
-*weights*: an added point is placed where its weights on the initial points put it,
-:math:`y = \sum_j w_j y_j` (Saul and Roweis 2003): the places of the others do not change, and neither does the
-cost of one more point.
+*weights*: an added point is placed by its weights on the initial points, :math:`y = \sum_j w_j y_j` (Saul and Roweis
+2003). The coordinates of the others do not change, and each addition has the same cost.
 
-*eigenvalues*: points arrive in their order. A new one becomes a neighbour of those to which it is nearer than their
-k-th, whose weights are computed again; it is placed so that the eigenvalues stay what they were,
+*eigenvalues*: points arrive in their order. A new one becomes a neighbor of the points to which it is nearer than their
+k-th, and their weights are updated. Its coordinates keep the eigenvalues constant,
 
 .. math:: \min_y \left\| Y^T M Y - \mathrm{diag}(\lambda_1, \dots, \lambda_p)\, n \right\|_F
 
-over its own p coordinates, with M of all points so far (Kouropteva, Okun and Pietikainen 2005, *Incremental locally
-linear embedding*; survey arXiv 2011.10925, "incremental LLE"). The search is Newton's, from the place of
-*weights*. As there, :math:`Y^T M Y` is a sum over points of :math:`(y_i - Y_i w_i)(y_i - Y_i w_i)^T`, of which only
-those of the new point and of its new neighbours move.
+over its p coordinates, with M of all points so far (Kouropteva, Okun and Pietikainen 2005, *Incremental locally linear
+embedding*; survey arXiv 2011.10925, "incremental LLE"). Newton's method starts at the coordinates of *weights*. In
+:math:`Y^T M Y`, a sum over points of :math:`(y_i - Y_i w_i)(y_i - Y_i w_i)^T`, only the terms of the new point and of
+its new neighbors change.
 
-With all points initial the result is LLE's.
+With all points initial the result is LLE.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _BLOCK = 1024
 
 @dataclass(frozen=True, kw_only=True)
 class IncrementalLleSpec(LleSpec):
-    """The parameters of incremental LLE."""
+    """Parameters of incremental LLE."""
 
     initial: float = number(0.5, "The share of the points that is embedded first.", above=0, most=1)
     placement: str = choice(
@@ -60,7 +59,7 @@ class IncrementalLleSpec(LleSpec):
 
 
 def initial_points(n: int, spec: IncrementalLleSpec) -> int:
-    """Return how many points are embedded first."""
+    """Return the number of points that are embedded first."""
     return min(n, round(spec.initial * n))
 
 
@@ -71,25 +70,25 @@ def run(X: NDArray[np.float64], spec: IncrementalLleSpec, on_progress: OnProgres
     arrival = np.random.default_rng(spec.seed).permutation(n) if spec.order == "random" else np.arange(n)
     first, rest = np.sort(arrival[:count]), arrival[count:]
     nearest, distances = connected_neighbors(X[first], k, on_progress)
-    found = lle_of(X[first], nearest, spec, on_progress)
+    embedding = lle_of(X[first], nearest, spec, on_progress)
     Y = np.empty((n, spec.n_components))
-    Y[first] = found.Y
-    figures = {**found.figures, "n_initial": count}
+    Y[first] = embedding.Y
+    figures = {**embedding.figures, "n_initial": count}
     if spec.placement == "weights":
         for rows in blocks(len(rest), _BLOCK, "additions", on_progress):
-            Y[rest[rows]] = hang(X[first], X[rest[rows]], k, spec.reg).embed(found.Y)
+            Y[rest[rows]] = hang(X[first], X[rest[rows]], k, spec.reg).embed(embedding.Y)
     elif len(rest):
-        assert found.eigenvalues is not None  # LLE's
-        arrivals = Arrivals.after(X[first], found.Y, nearest, distances, found.eigenvalues, spec.reg, len(rest))
+        assert embedding.eigenvalues is not None  # of LLE
+        arrivals = Arrivals.after(X[first], embedding.Y, nearest, distances, embedding.eigenvalues, spec.reg, len(rest))
         for rows in blocks(len(rest), 32, "additions", on_progress):
             for i in rest[rows]:
                 Y[i] = arrivals.add(X[i])
         figures.update(rewired=arrivals.rewired, unsettled=arrivals.unsettled)
-    return Embedding(Y, found.eigenvalues, figures, arrivals.notes() if "rewired" in figures else ())
+    return Embedding(Y, embedding.eigenvalues, figures, arrivals.notes() if "rewired" in figures else ())
 
 
 def refuse(n: int, d: int, spec: IncrementalLleSpec) -> None:
-    """Refuse too few points to begin with."""
+    """Refuse too few initial points."""
     lle.refuse(n, d, spec)
     least = max(spec.n_neighbors + 1, spec.n_components + 2)
     if initial_points(n, spec) < least:

@@ -1,17 +1,17 @@
-r"""Robust LLE: outliers are found first, the others embedded, and the outliers placed among them.
+r"""Robust LLE: an embedding of the inliers, with the outliers placed among them.
 
-Robust PCA of p dimensions of the k nearest of each point: the plane that minimises :math:`\sum_j a_j e_j^2`,
+Robust PCA of the k nearest of each point finds the plane of p dimensions that minimizes :math:`\sum_j a_j e_j^2`,
 :math:`e_j` the distance from it, with Huber's weights
 
 .. math:: a_j = \min(1, c / e_j),\quad c = \tfrac{1}{2}\, \mathrm{mean}_j\, e_j,
 
 by iterative reweighting (Chang and Yeung 2006; survey arXiv 2011.10925, "robust LLE using least squares"). The
-reliability of a point is the sum of its normalised weights, :math:`s_j = \sum_i a_{ij} / \sum_l a_{il}` over the i
-whose neighbour it is: 1 on the average, 0 for a point that is nobody's neighbour. Points of less than `threshold` are
-outliers; among them may be corners of a sheet, which few points are near to and which are placed as well.
+reliability of a point is the sum of its normalized weights, :math:`s_j = \sum_i a_{ij} / \sum_l a_{il}`, over the
+neighborhoods that contain it: 1 on the average, 0 for a point in no neighborhood. Points below `threshold` are
+outliers, which may include the corners of a sheet.
 
-The inliers are embedded by LLE with neighbours among themselves, and each outlier is placed by its LLE weights on
-its k nearest inliers. With threshold 0 there are no outliers and the result is LLE's.
+The inliers are embedded by LLE with neighbors among themselves, and each outlier is placed by its LLE weights on its k
+nearest inliers. With threshold 0 there are no outliers and the result is LLE.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _SETTLED = 1e-3
 
 @dataclass(frozen=True, kw_only=True)
 class RobustLleSpec(LleSpec):
-    """The parameters of robust LLE."""
+    """Parameters of robust LLE."""
 
     threshold: float = number(
         0.3, "Points of less reliability are outliers; the mean of all is 1, and 0 finds none.", least=0, below=1
@@ -59,7 +59,7 @@ def reliability(
     max_iter: int,
     on_progress: OnProgress,
 ) -> tuple[NDArray[np.float64], int]:
-    """Return the reliability (n,) of each point, and how many neighbourhoods did not settle.
+    """Return the reliability (n,) of each point, and the number of neighborhoods that did not converge.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def reliability(
     n_components : int
         p, the dimension of the planes.
     max_iter : int
-        Settled is a neighbourhood whose weights change by at most .001.
+        A neighborhood has converged if its weights change by at most .001.
 
     """
     n, k = nearest.shape
@@ -82,17 +82,17 @@ def reliability(
 
 
 def _robust_weights(points: NDArray[np.float64], p: int, max_iter: int) -> tuple[NDArray[np.float64], int]:
-    """Return Huber's weights (m, k) of neighbourhoods (m, k, d), and how many still moved at the end."""
+    """Return Huber's weights (m, k) of neighborhoods (m, k, d), and the number that did not converge."""
     weights = np.ones(points.shape[:2])
     moving = np.arange(len(points))
     for _ in range(max_iter):
         errors = _distances_from_plane(points[moving], weights[moving], p)
         limit = 0.5 * errors.mean(axis=1, keepdims=True)
-        # An error that is rounding, of points on a plane, is no error; all weights stay 1.
+        # The errors of points on a plane are rounding, and all weights stay 1.
         flat = limit <= 1e-7 * np.linalg.norm(np.ptp(points[moving], axis=1), axis=1)[:, None]
-        fresh = np.where(flat | (errors <= limit), 1.0, limit / np.where(errors > 0, errors, 1.0))
-        change = np.abs(fresh - weights[moving]).max(axis=1)
-        weights[moving] = fresh
+        update = np.where(flat | (errors <= limit), 1.0, limit / np.where(errors > 0, errors, 1.0))
+        change = np.abs(update - weights[moving]).max(axis=1)
+        weights[moving] = update
         moving = moving[change > _SETTLED]
         if not len(moving):
             break
@@ -100,7 +100,7 @@ def _robust_weights(points: NDArray[np.float64], p: int, max_iter: int) -> tuple
 
 
 def _distances_from_plane(points: NDArray[np.float64], weights: NDArray[np.float64], p: int) -> NDArray[np.float64]:
-    """Return the distance of each point (m, k) from the weighted principal plane of its neighbourhood."""
+    """Return the distance of each point (m, k) from the weighted principal plane of its neighborhood."""
     share = weights / weights.sum(axis=1, keepdims=True)
     offset = points - np.einsum("mk,mkd->md", share, points)[:, None, :]
     scaled = np.sqrt(share)[:, :, None] * offset
@@ -136,38 +136,33 @@ def run(X: NDArray[np.float64], spec: RobustLleSpec, on_progress: OnProgress) ->
             remedy=f"{error.remedy} A lower threshold finds fewer outliers.",
             details={**error.details, "outliers": len(outliers)},
         ) from error
-    found = lle_of(X[inliers], among, spec, on_progress)
+    embedding = lle_of(X[inliers], among, spec, on_progress)
     Y = np.empty((n, p))
-    Y[inliers] = found.Y
-    Y[outliers] = hang(X[inliers], X[outliers], k, spec.reg).embed(found.Y)
+    Y[inliers] = embedding.Y
+    Y[outliers] = hang(X[inliers], X[outliers], k, spec.reg).embed(embedding.Y)
     figures = {
-        **found.figures,
+        **embedding.figures,
         "n_outliers": len(outliers),
         "outliers": [int(i) for i in outliers],
         "least_reliability": float(reliable.min()),
         "unsettled": unsettled,
     }
-    return Embedding(Y, found.eigenvalues, figures, _notes(len(outliers), n, unsettled, spec))
+    return Embedding(Y, embedding.eigenvalues, figures, _notes(len(outliers), n, unsettled, spec))
 
 
 def _notes(outliers: int, n: int, unsettled: int, spec: RobustLleSpec) -> tuple[Note, ...]:
-    """Say that points were placed otherwise, and that planes did not settle."""
+    """Return notes on outliers, and on planes that did not converge."""
     notes = []
     if outliers:
-        told = (
+        message = (
             f"{outliers} of {n} points are outliers: the embedding is of the others, and they are placed by their "
             "weights on their nearest inliers. With threshold=0 they take part."
         )
-        notes.append(Note("outliers-placed", told))
+        notes.append(Note("outliers-placed", message))
     if unsettled > n // 10:
-        told = f"{unsettled} of {n} planes did not settle within {spec.max_iter} iterations. Raise max_iter."
-        notes.append(Note("planes-unsettled", told))
+        message = f"{unsettled} of {n} planes did not converge within {spec.max_iter} iterations. Raise max_iter."
+        notes.append(Note("planes-unsettled", message))
     return tuple(notes)
-
-
-def refuse(n: int, d: int, spec: RobustLleSpec) -> None:
-    """Refuse too few points."""
-    lle.refuse(n, d, spec)
 
 
 def cost(n: int, d: int, spec: RobustLleSpec) -> Cost:
@@ -183,7 +178,7 @@ METHOD = Method(
     source="Chang and Yeung 2006, Pattern Recognition 39; survey arXiv 2011.10925",
     spec=RobustLleSpec,
     run=run,
-    refuse=refuse,
+    refuse=lle.refuse,
     cost=cost,
     growth="as LLE, and k min(d, k)^2 for each point and iteration",
 )

@@ -1,10 +1,10 @@
-r"""Affinities between points: Gaussian, each with the width at which a point has a wanted number of neighbours.
+r"""Gaussian affinities between points, of the width at which a point has a given number of neighbors.
 
 .. math:: p_{j|i} = \exp(-\beta_i |x_i - x_j|^2) / \sum_{l \ne i} \exp(-\beta_i |x_i - x_l|^2), \quad p_{i|i} = 0
 
 with :math:`\beta_i` such that the entropy :math:`H_i = -\sum_j p_{j|i} \log p_{j|i}` is the logarithm of the
 perplexity (Hinton and Roweis 2002, section 2), and the joint :math:`p_{ij} = (p_{j|i} + p_{i|j}) / 2n` (van der Maaten
-and Hinton 2008, section 3.1). Neither knows the unit of the data.
+and Hinton 2008, section 3.1). Neither depends on the unit of the data.
 """
 
 from __future__ import annotations
@@ -24,24 +24,15 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
 
-_BLOCK_ENTRIES = 1 << 18  # a block and its temporaries stay in the cache
+_BLOCK_ENTRIES = 1 << 18  # a block and its temporaries fit in the cache
 _ENTROPY_TOLERANCE = 1e-10
-# Log of beta, the mean squared distance as unit: beyond, the nearest points tie and no width tells them apart.
+# Bounds of log beta, in units of the mean squared distance; beyond them no width separates the nearest points.
 _LEAST, _MOST = -50.0, 100.0
 _MAX_STEPS = 300
 
 
 def require_perplexity(n: int, perplexity: float) -> None:
-    """Raise unless 3 * perplexity <= n - 1: beyond, the neighbours of a point are most of the data.
-
-    Raises
-    ------
-    InvalidParameterError
-        With the largest perplexity that would do.
-    TooFewPointsError
-        When none would.
-
-    """
+    """Raise `InvalidParameterError` unless 3 * perplexity <= n - 1, or `TooFewPointsError` if none is possible."""
     most = (n - 1) / 3
     if perplexity <= most:
         return
@@ -62,98 +53,97 @@ def require_perplexity(n: int, perplexity: float) -> None:
 def conditional_affinities(
     X: NDArray[np.float64], perplexity: float, on_progress: OnProgress = silent
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    r"""Return :math:`p_{j|i}` for all pairs, and for which points the entropy is as wanted.
+    r"""Return :math:`p_{j|i}` for all pairs, and a mask of the points with the required entropy.
 
     Parameters
     ----------
     X : (n, d) float64
     perplexity : float
-        The effective number of neighbours, above 1 and below n - 1.
+        The effective number of neighbors, above 1 and below n - 1.
     on_progress
         Called between blocks of points, stage "affinities".
 
     Returns
     -------
     P : (n, n) float64
-        Row i is :math:`p_{\cdot|i}`: sums to one, zero on the diagonal.
-    met : (n,) bool
-        False where so many points are nearest to a point, at one distance, that no width has the entropy
-        wanted; its row then is uniform over these.
+        Row i is :math:`p_{\cdot|i}`, of sum one and with zero on the diagonal.
+    is_met : (n,) bool
+        False if so many points tie as the nearest that no width has the entropy; the row is then uniform over these.
 
     """
     n = len(X)
     P = np.empty((n, n))
-    met = np.empty(n, dtype=bool)
+    is_met = np.empty(n, dtype=bool)
     on_progress(0, n, "affinities")
     for rows in blocks(n, max(1, _BLOCK_ENTRIES // n), "affinities", on_progress):
         others = np.ones((rows.stop - rows.start, n), dtype=bool)
         others[np.arange(len(others)), np.arange(rows.start, rows.stop)] = False
         distances = cdist(X[rows], X, "sqeuclidean")[others].reshape(len(others), n - 1)
-        shares, met[rows] = _calibrated(distances, math.log(perplexity))
+        shares, is_met[rows] = _calibrated(distances, math.log(perplexity))
         P[rows] = 0.0
         P[rows][others] = shares.ravel()
-    return P, met
+    return P, is_met
 
 
 def joint_affinities(P: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the joint affinities (P + P^T) / 2n of conditional ones, both (n, n): symmetric, their sum is one."""
+    """Return the joint affinities (P + P^T) / 2n of conditional ones P (n, n), symmetric and of sum one."""
     joint = P + P.T
     joint /= 2 * len(P)
     return joint
 
 
-def perplexity_notes(met: NDArray[np.bool_], perplexity: float) -> tuple[Note, ...]:
-    """Return a note on the points, if any, for which the perplexity could not be had."""
-    count = int(np.count_nonzero(~met))
+def perplexity_notes(is_met: NDArray[np.bool_], perplexity: float) -> tuple[Note, ...]:
+    """Return a note on the points without the perplexity, if any."""
+    count = int(np.count_nonzero(~is_met))
     if not count:
         return ()
     return (
         Note(
             "perplexity-not-met",
-            f"For {count} of {len(met)} points more than {perplexity:g} others tie as the nearest: "
+            f"For {count} of {len(is_met)} points more than {perplexity:g} others tie as the nearest: "
             "their affinities are equal over these. Remove duplicated points, or give a larger perplexity.",
         ),
     )
 
 
-def _calibrated(distances: NDArray[np.float64], wanted: float) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return the affinities (b, n - 1) of squared distances whose entropies are `wanted`, and where they are.
+def _calibrated(distances: NDArray[np.float64], target: float) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return the affinities (b, n - 1) of squared distances with the target entropy, and a mask of success (b,).
 
-    Bisection of log beta, with a Newton step instead wherever it stays inside the bracket and the last step halved the
-    excess: Newton alone can go to and fro for ever.
+    Bisection of log beta, replaced by a Newton step if that stays inside the bracket and the last step halved the
+    excess. Newton's method alone can oscillate.
     """
-    distances = distances - distances.min(axis=1, keepdims=True)  # affinities stay, and nothing underflows
+    distances = distances - distances.min(axis=1, keepdims=True)  # the affinities stay, and nothing underflows
     unit = distances.mean(axis=1, keepdims=True)
     distances /= np.where(unit > 0, unit, 1.0)
     low, high = np.full(len(distances), _LEAST), np.full(len(distances), _MOST)
     log_beta = np.zeros(len(distances))
     shares = np.empty_like(distances)
-    met = np.zeros(len(distances), dtype=bool)
+    is_met = np.zeros(len(distances), dtype=bool)
     last = np.full(len(distances), np.inf)
-    waiting = np.arange(len(distances))
+    open_rows = np.arange(len(distances))
     for _ in range(_MAX_STEPS):
-        found, entropy, slope = _entropies(distances[waiting], np.exp(log_beta[waiting]))
-        shares[waiting] = found
-        excess = entropy - wanted
-        met[waiting] = np.abs(excess) < _ENTROPY_TOLERANCE
-        here = log_beta[waiting]
-        low[waiting] = np.where(excess > 0, here, low[waiting])
-        high[waiting] = np.where(excess > 0, high[waiting], here)
+        shares[open_rows], entropy, slope = _entropies(distances[open_rows], np.exp(log_beta[open_rows]))
+        excess = entropy - target
+        is_met[open_rows] = np.abs(excess) < _ENTROPY_TOLERANCE
+        current = log_beta[open_rows]
+        low[open_rows] = np.where(excess > 0, current, low[open_rows])
+        high[open_rows] = np.where(excess > 0, high[open_rows], current)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            step = here - excess / slope
-        good = (step > low[waiting]) & (step < high[waiting]) & (np.abs(excess) <= last[waiting] / 2)  # false for NaN
-        last[waiting] = np.abs(excess)
-        log_beta[waiting] = np.where(good, step, (low[waiting] + high[waiting]) / 2)
-        waiting = waiting[~met[waiting] & (high[waiting] - low[waiting] > _ENTROPY_TOLERANCE)]
-        if not len(waiting):
+            step = current - excess / slope
+        is_inside = (step > low[open_rows]) & (step < high[open_rows])  # false for NaN
+        is_good = is_inside & (np.abs(excess) <= last[open_rows] / 2)
+        last[open_rows] = np.abs(excess)
+        log_beta[open_rows] = np.where(is_good, step, (low[open_rows] + high[open_rows]) / 2)
+        open_rows = open_rows[~is_met[open_rows] & (high[open_rows] - low[open_rows] > _ENTROPY_TOLERANCE)]
+        if not len(open_rows):
             break
-    return shares, met
+    return shares, is_met
 
 
 def _entropies(
     distances: NDArray[np.float64], beta: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return the affinities at each row's beta, their entropies, and the slopes of these over log beta."""
+    """Return the affinities at each row's beta, their entropies, and the slopes of the entropies over log beta."""
     scaled = beta[:, None] * distances
     shares = np.exp(-scaled)
     total = shares.sum(axis=1)

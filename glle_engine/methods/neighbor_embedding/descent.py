@@ -3,7 +3,7 @@ r"""Descent along the spectral direction, for objectives that attract by a quadr
 The attractive term :math:`\sum_{nm} w_{nm} |y_n - y_m|^2` has the constant Hessian 4 L, L the graph Laplacian of w, in
 every dimension of the embedding. A Newton step with it alone is the spectral direction (Vladymyrov and
 Carreira-Perpinan 2012, "Partial-Hessian strategies for fast learning of nonlinear embeddings"). With one Cholesky
-factor :math:`B = 4 L + \mu I = R^T R` and the variables Z = R Y, that step is the gradient step; L-BFGS in Z starts
+factor :math:`B = 4 L + \mu I = R^T R` and the variables Z = R Y, that step is the gradient step. L-BFGS in Z starts
 from it and learns the curvature of the repulsion.
 """
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 Objective = Callable[["NDArray[np.float64]"], "tuple[float, NDArray[np.float64]]"]
 """Value and gradient (n, p) at Y (n, p)."""
 
-_MU = 1e-8  # of the mean degree: below it nearly separate parts of the data would fly apart in one step
+_MU = 1e-8  # of the mean degree: keeps nearly separate parts from diverging in one step
 
 
 @dataclass(frozen=True, eq=False)
 class Descent:
-    """Where a descent ended.
+    """Result of a descent.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Descent:
         Of the objective.
     iterations, evaluations : int
     converged : bool
-        Whether the decrease became small, rather than the patience ended.
+        Whether the decrease became small before the last iteration.
 
     """
 
@@ -53,8 +53,8 @@ class Descent:
 def attraction_factor(weights: NDArray[np.float64]) -> NDArray[np.float64]:
     r"""Return R (n, n), upper triangular, with :math:`R^T R = 4 L + \mu I + \nu 1 1^T / n`.
 
-    L = diag(W 1) - W is the Laplacian of the symmetric weights (n, n), mu a small and nu the whole mean degree: the
-    objectives do not change with a translation, so what they would answer to one does not matter.
+    L = diag(W 1) - W is the Laplacian of the symmetric weights (n, n), nu the mean degree and mu a small share of it.
+    The term of nu only concerns translations, which do not change the objectives.
     """
     n = len(weights)
     degrees = 4 * weights.sum(axis=1)
@@ -62,7 +62,8 @@ def attraction_factor(weights: NDArray[np.float64]) -> NDArray[np.float64]:
     B = -4 * weights
     B += mean / n
     B[np.diag_indices(n)] += degrees + _MU * mean
-    return np.asarray(cholesky(B.T, lower=False, overwrite_a=True, check_finite=False))  # the transpose is Fortran's
+    # The transpose has Fortran order, so that LAPACK overwrites it.
+    return np.asarray(cholesky(B.T, lower=False, overwrite_a=True, check_finite=False))
 
 
 def descend(
@@ -75,7 +76,7 @@ def descend(
     on_progress: OnProgress,
     stage: str = "descent",
 ) -> Descent:
-    """Minimise an objective that does not change with a translation.
+    """Minimize an objective that does not change with a translation.
 
     Parameters
     ----------
@@ -86,40 +87,40 @@ def descend(
         Of the attraction, by `attraction_factor`.
     max_iter : int
     tol : float
-        Converged when an iteration decreases the value by less, relative to the larger of 1 and the value.
+        Converged if an iteration decreases the value by less, relative to the larger of 1 and the value.
     on_progress
-        Called after each iteration; what it raises ends the descent.
+        Called after each iteration; its exceptions end the descent.
     stage : str
 
     Returns
     -------
     Descent
-        Centred.
+        Centered.
 
     """
     shape = start.shape
     done = 0
 
-    def places(z: NDArray[np.float64]) -> NDArray[np.float64]:
+    def coordinates(z: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.asarray(solve_triangular(factor, z.reshape(shape), check_finite=False))
 
-    def valued(z: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        value, gradient = objective(places(z))
+    def evaluate(z: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        value, gradient = objective(coordinates(z))
         return value, solve_triangular(factor, gradient, trans="T", check_finite=False).ravel()
 
-    def told(_: NDArray[np.float64]) -> None:
+    def count(_: NDArray[np.float64]) -> None:
         nonlocal done
         done += 1
         on_progress(min(done, max_iter), max_iter, stage)
 
     on_progress(0, max_iter, stage)
-    found = minimize(
-        valued,
+    result = minimize(
+        evaluate,
         (factor @ start).ravel(),
         jac=True,
         method="L-BFGS-B",
-        callback=told,
+        callback=count,
         options={"maxiter": max_iter, "maxfun": 4 * max_iter, "ftol": tol, "gtol": 0.0, "maxcor": 20},
     )
-    Y = places(found.x)
-    return Descent(Y - Y.mean(axis=0), float(found.fun), int(found.nit), int(found.nfev), found.status == 0)
+    Y = coordinates(result.x)
+    return Descent(Y - Y.mean(axis=0), float(result.fun), int(result.nit), int(result.nfev), result.status == 0)

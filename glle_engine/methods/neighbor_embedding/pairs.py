@@ -1,4 +1,4 @@
-"""Sums over all pairs of points of an embedding, in blocks that stay in the cache."""
+"""Sums over all pairs of points of an embedding, in blocks that fit in the cache."""
 
 from __future__ import annotations
 
@@ -51,18 +51,18 @@ def attraction(
 def squared_distances(
     Y: NDArray[np.float64], squares: NDArray[np.float64], rows: slice, columns: slice
 ) -> NDArray[np.float64]:
-    """Return |y_i - y_j|^2 for i in rows, j in columns; squares = |y_i|^2 (n,). Infinite for a point itself."""
+    """Return |y_i - y_j|^2 for i in rows and j in columns, infinite for i = j; squares = |y_i|^2 (n,)."""
     distances = (-2 * Y[rows]) @ Y[columns].T
     distances += squares[rows, None]
     distances += squares[None, columns]
     np.maximum(distances, 0.0, out=distances)  # rounding may leave less
-    own = np.arange(rows.start, rows.stop)
-    distances[own - rows.start, own - columns.start] = np.inf
+    index = np.arange(rows.start, rows.stop)
+    distances[index - rows.start, index - columns.start] = np.inf
     return distances
 
 
 def row_blocks(n: int) -> Iterator[slice]:
-    """Cut n rows of n entries into slices."""
+    """Yield slices of n rows of n entries."""
     size = max(1, _BLOCK_ENTRIES // n)
     for start in range(0, n, size):
         yield slice(start, min(start + size, n))
@@ -71,7 +71,7 @@ def row_blocks(n: int) -> Iterator[slice]:
 def gaussian_sums(
     Y: NDArray[np.float64], weights: NDArray[np.float64] | None = None, shift: float = 0.0
 ) -> GaussianSums:
-    """Sum Gaussians over all pairs; weights (n, n) symmetric, one if None. Each pair is visited once."""
+    """Sum Gaussians over all pairs, each visited once, with symmetric weights (n, n); default: one."""
     n, p = Y.shape
     squares = np.einsum("ij,ij->i", Y, Y)
     degrees, products = np.zeros(n), np.zeros((n, p))

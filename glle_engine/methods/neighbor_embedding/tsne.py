@@ -1,11 +1,11 @@
-r"""t-distributed stochastic neighbour embedding: Gaussian affinities in the data, Student's in the embedding.
+r"""t-distributed stochastic neighbor embedding: Gaussian affinities in the data, Student's in the embedding.
 
 .. math::
     E(Y) = \sum_{i \ne j} p_{ij} \log(p_{ij} / q_{ij}), \quad
     q_{ij} = (1 + |y_i - y_j|^2)^{-1} / \sum_{k \ne l} (1 + |y_k - y_l|^2)^{-1}
 
-(van der Maaten and Hinton 2008, Eq. 4), the affinities of each point to its 3 * perplexity nearest only, the repulsion
-by Barnes and Hut's tree or by interpolation (van der Maaten 2014; Linderman et al. 2019). By openTSNE.
+(van der Maaten and Hinton 2008, Eq. 4), with affinities of each point to its 3 * perplexity nearest only, and the
+repulsion by the tree of Barnes and Hut or by interpolation (van der Maaten 2014; Linderman et al. 2019). By openTSNE.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 
     from glle_engine.base.progress import OnProgress
 
-_START = 1e-4  # standard deviation, as of van der Maaten and Hinton
-_EVERY = 25  # iterations between calls; each asks for the divergence, which costs little beside them
+_START = 1e-4  # standard deviation, of van der Maaten and Hinton
+_EVERY = 25  # iterations between callbacks, each of which computes the divergence
 _SETTLED = 0.01
-_INTERPOLATED_FROM = 10_000  # where openTSNE changes from the tree to interpolation
+_INTERPOLATED_FROM = 10_000  # points, as in openTSNE
 _MOST_BY_TREE, _MOST_BY_INTERPOLATION = 3, 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class TsneSpec(PerplexitySpec):
-    """The parameters of t-SNE."""
+    """Parameters of t-SNE."""
 
     early_exaggeration: float = number(12.0, "Factor on the affinities in the first iterations.", least=1)
     early_iter: int = integer(250, "How many iterations are the first.", least=0)
@@ -69,24 +69,24 @@ class TsneSpec(PerplexitySpec):
 
 
 def repulsion_method(n: int, spec: TsneSpec) -> str:
-    """Return "bh" or "fft", by which the repulsion of n points is computed."""
+    """Return the algorithm of the repulsion of n points, "bh" or "fft"."""
     if spec.negative_gradient_method != "auto":
         return spec.negative_gradient_method
     return "fft" if n >= _INTERPOLATED_FROM and spec.n_components <= _MOST_BY_INTERPOLATION else "bh"
 
 
 def run(X: NDArray[np.float64], spec: TsneSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by openTSNE, one thread, neighbours by this library."""
-    from openTSNE import TSNEEmbedding  # noqa: PLC0415 -- an extra, and slow to import
+    """Embed by openTSNE in one thread, with the neighbors of this library."""
+    from openTSNE import TSNEEmbedding  # noqa: PLC0415 -- an extra, slow to import
 
     affinities, notes = _affinities(X, spec, on_progress)
     total = spec.early_iter + spec.n_iter
-    told: dict[int, float] = {}
-    before = 0
+    divergences: dict[int, float] = {}
+    first = 0
 
-    def each(iteration: int, divergence: float, _: Any) -> None:
-        told[before + iteration] = float(divergence)
-        on_progress(before + iteration, total, "descent")
+    def record(iteration: int, divergence: float, _: Any) -> None:
+        divergences[first + iteration] = float(divergence)
+        on_progress(first + iteration, total, "descent")
 
     on_progress(0, total, "descent")
     embedding = TSNEEmbedding(
@@ -98,37 +98,37 @@ def run(X: NDArray[np.float64], spec: TsneSpec, on_progress: OnProgress) -> Embe
         learning_rate=spec.learning_rate,
         n_jobs=1,
         random_state=_older_seed(spec.seed),
-        callbacks=each,
+        callbacks=record,
         callbacks_every_iters=_EVERY,
     )
     if spec.early_iter:
         embedding.optimize(spec.early_iter, exaggeration=spec.early_exaggeration, inplace=True)
-        before = spec.early_iter
+        first = spec.early_iter
     embedding.optimize(spec.n_iter, exaggeration=spec.exaggeration, inplace=True)
     on_progress(total, total, "descent")
     divergence = float(embedding.kl_divergence)
-    decrease = _last_decrease(told, divergence, spec)
-    settled = decrease is not None and abs(decrease) < _SETTLED
+    decrease = _last_decrease(divergences, divergence, spec)
+    is_settled = decrease is not None and abs(decrease) < _SETTLED
     figures = {
         "kl_divergence": divergence,
         "iterations": total,
-        "converged": settled,
+        "converged": is_settled,
         "last_decrease": decrease,
         "negative_gradient_method": repulsion_method(len(X), spec),
     }
-    if not settled:
-        notes = (*notes, _unsettled(decrease))
+    if not is_settled:
+        notes = (*notes, _not_settled(decrease))
     return Embedding(np.array(embedding, dtype=np.float64), None, figures, notes)
 
 
 def _affinities(X: NDArray[np.float64], spec: TsneSpec, on_progress: OnProgress) -> tuple[Any, tuple[Note, ...]]:
-    """Return openTSNE's affinities to the nearest neighbours, and a note where the perplexity cannot be had."""
-    from openTSNE.affinity import PerplexityBasedNN  # noqa: PLC0415 -- an extra, and slow to import
-    from openTSNE.nearest_neighbors import PrecomputedNeighbors  # noqa: PLC0415 -- likewise
+    """Return openTSNE's affinities to the nearest neighbors, and notes on points without the perplexity."""
+    from openTSNE.affinity import PerplexityBasedNN  # noqa: PLC0415 -- an extra, slow to import
+    from openTSNE.nearest_neighbors import PrecomputedNeighbors  # noqa: PLC0415 -- an extra
 
     nearest, distances = kneighbors(X, math.ceil(3 * spec.perplexity), on_progress)
     on_progress(0, 1, "affinities")
-    # The affinities do not depend on the unit, but openTSNE's search of the widths starts from one.
+    # The affinities do not depend on the unit, but the start of openTSNE's search of the widths does.
     unit = float(distances.mean()) or 1.0
     affinities = PerplexityBasedNN(
         knn_index=PrecomputedNeighbors(nearest.astype(np.int64), distances / unit),
@@ -140,32 +140,32 @@ def _affinities(X: NDArray[np.float64], spec: TsneSpec, on_progress: OnProgress)
 
 
 def _older_seed(seed: int) -> int:
-    """Return a seed for numpy's older generators, which openTSNE uses and which take 32 bits, of one of 64."""
+    """Return a seed of 32 bits, for numpy's older generators in openTSNE, from one of 64 bits."""
     return int(np.random.SeedSequence(seed).generate_state(1)[0])
 
 
-def _last_decrease(told: dict[int, float], divergence: float, spec: TsneSpec) -> float | None:
-    """Return the relative decrease of the divergence over the last iterations; None where too few were told."""
+def _last_decrease(divergences: dict[int, float], divergence: float, spec: TsneSpec) -> float | None:
+    """Return the relative decrease of the divergence over the last iterations, or None if there were too few."""
     until = spec.early_iter + spec.n_iter - 2 * _EVERY
-    earlier = [iteration for iteration in told if spec.early_iter < iteration <= until]
-    return (told[max(earlier)] - divergence) / max(abs(divergence), _SETTLED) if earlier else None
+    earlier = [iteration for iteration in divergences if spec.early_iter < iteration <= until]
+    return (divergences[max(earlier)] - divergence) / max(abs(divergence), _SETTLED) if earlier else None
 
 
-def _unsettled(decrease: float | None) -> Note:
-    """Return the note of a divergence that may not be at its end."""
-    seen = (
-        f"n_iter is below {3 * _EVERY}, too few to tell whether the divergence has settled"
+def _not_settled(decrease: float | None) -> Note:
+    """Return the note of a divergence that still changes."""
+    reason = (
+        f"n_iter is below {3 * _EVERY}, too few to judge whether the divergence has settled"
         if decrease is None
         else f"the divergence still changed by {abs(decrease):.1%} in the last {2 * _EVERY} iterations"
     )
-    return Note("not-converged", f"The places may not be final: {seen}. Give a larger n_iter.")
+    return Note("not-converged", f"The coordinates may not be final: {reason}. Give a larger n_iter.")
 
 
 def _start(X: NDArray[np.float64], spec: TsneSpec, P: Any) -> NDArray[np.float64]:
-    """Return where the descent starts (n, p), small; P are the sparse affinities."""
+    """Return the small start of the descent (n, p); P are the sparse affinities."""
     if spec.initialization != "spectral":
         return _START * initial(X, spec.n_components, spec.initialization, spec.seed)
-    from openTSNE.initialization import spectral  # noqa: PLC0415 -- an extra, and slow to import
+    from openTSNE.initialization import spectral  # noqa: PLC0415 -- an extra, slow to import
 
     try:
         return sign_convention(np.asarray(spectral(P, spec.n_components, random_state=_older_seed(spec.seed))))
@@ -176,13 +176,13 @@ def _start(X: NDArray[np.float64], spec: TsneSpec, P: Any) -> NDArray[np.float64
 
 
 def refuse(n: int, d: int, spec: TsneSpec) -> None:
-    """Refuse a perplexity too large, and more components than the repulsion can have."""
+    """Refuse too large a perplexity, and more components than the repulsion supports."""
     refuse_affinities(n, d, spec.n_components, spec.perplexity, spec.initialization)
-    by = repulsion_method(n, spec)
-    most = _MOST_BY_TREE if by == "bh" else _MOST_BY_INTERPOLATION
+    algorithm = repulsion_method(n, spec)
+    most = _MOST_BY_TREE if algorithm == "bh" else _MOST_BY_INTERPOLATION
     if spec.n_components > most:
         raise InvalidParameterError(
-            f"n_components={spec.n_components} is more than the {most} of negative_gradient_method={by!r}.",
+            f"n_components={spec.n_components} is more than the {most} of negative_gradient_method={algorithm!r}.",
             remedy=f"Give n_components of at most {most}, or take symmetric-sne or elastic-embedding.",
             details={"n_components": spec.n_components, "most": most},
         )

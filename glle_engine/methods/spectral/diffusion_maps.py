@@ -1,12 +1,12 @@
-r"""Diffusion maps: points are as far apart as the random walks that start from them are after t steps.
+r"""Diffusion maps: distances between the random walks from two points after t steps.
 
 :math:`K_{ij} = \exp(-|x_i - x_j|^2 / \epsilon)`, :math:`q = K 1`,
 :math:`K^{(\alpha)}_{ij} = K_{ij} / (q_i q_j)^\alpha`, :math:`d = K^{(\alpha)} 1`,
 :math:`P = diag(d)^{-1} K^{(\alpha)}`. The eigenvectors :math:`P \psi_l = \lambda_l \psi_l`, with
 :math:`\sum_i \pi_i \psi_{l,i}^2 = 1` for the stationary :math:`\pi = d / \sum d`, give
 :math:`y_i = (\lambda_1^t \psi_{1,i}, ..., \lambda_p^t \psi_{p,i})` (Coifman and Lafon 2006, sections 2 and 3).
-alpha = 0 is the normalised graph Laplacian, which sees the density; 1/2 the Fokker-Planck operator; 1 the
-Laplace-Beltrami operator of the manifold, whatever the density of the points on it.
+alpha = 0 is the normalized graph Laplacian, which depends on the density; 1/2 the Fokker-Planck operator; 1 the
+Laplace-Beltrami operator of the manifold, independent of the density of the points.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _SMALLEST = 1e-150
 
 @dataclass(frozen=True, kw_only=True)
 class DiffusionMapsSpec(MethodSpec):
-    """The parameters of diffusion maps."""
+    """Parameters of diffusion maps."""
 
     epsilon: float | str = number(
         "auto",
@@ -74,7 +74,7 @@ class DiffusionMapsSpec(MethodSpec):
     )
 
     def neighbors_among(self, n: int) -> int | None:
-        """Return to how many neighbours the kernel of n points is cut, None where it is not."""
+        """Return the number of neighbors to which the kernel of n points is cut, or None for the whole kernel."""
         if self.n_neighbors == "all" or (self.n_neighbors == "auto" and n <= DENSE_MOST):
             return None
         return _TRUNCATED if isinstance(self.n_neighbors, str) else self.n_neighbors
@@ -110,8 +110,8 @@ def run(X: NDArray[np.float64], spec: DiffusionMapsSpec, on_progress: OnProgress
         graph = symmetric_graph(*connected_neighbors(X, k, on_progress))
     on_progress(0, 1, "embedding")
     S, d = diffusion(csr_array(heat_kernel(graph, epsilon, "epsilon") + identity(n, format="csr")), spec.alpha)
-    wanted = min(n - 2, max(_PAIRS, p + 1))
-    values, vectors = _leading(S, np.sqrt(d), wanted, dense=k is None)
+    count = min(n - 2, max(_PAIRS, p + 1))
+    values, vectors = _leading(S, np.sqrt(d), count, dense=k is None)
     t = _steps(values, spec)
     if values[p - 1] <= 0 or (values[p - 1] / values[0]) ** t < _SMALLEST or values[0] ** t < _SMALLEST:
         raise DegenerateDataError(
@@ -120,15 +120,15 @@ def run(X: NDArray[np.float64], spec: DiffusionMapsSpec, on_progress: OnProgress
             details={"t": t, "epsilon": epsilon, "eigenvalues": values[:p].tolist()},
         )
     psi = vectors[:, :p] / np.sqrt(d / d.sum())[:, None]
-    counted = int(np.sum(np.maximum(values / values[0], 0.0) ** t > spec.delta))
-    figures = {"epsilon": epsilon, "t": t, "dimension": counted, "n_neighbors": k}
+    dimension = int(np.sum(np.maximum(values / values[0], 0.0) ** t > spec.delta))
+    figures = {"epsilon": epsilon, "t": t, "dimension": dimension, "n_neighbors": k}
     on_progress(1, 1, "embedding")
-    notes = _notes(counted, wanted, n, spec)
+    notes = _notes(dimension, count, n, spec)
     return Embedding(sign_convention(psi * values[:p] ** t), values[:p], figures, notes)
 
 
 def _bandwidth(X: NDArray[np.float64], on_progress: OnProgress) -> float:
-    """Return the median squared distance to the 10th neighbour, or to the nearest that is elsewhere."""
+    """Return the median squared distance to the 10th neighbor, over the points without ten duplicates."""
     n = len(X)
     _, distances = kneighbors(X, min(_BANDWIDTH_NEIGHBORS, n - 1), on_progress)
     squares = distances[:, -1] ** 2
@@ -140,15 +140,15 @@ def _bandwidth(X: NDArray[np.float64], on_progress: OnProgress) -> float:
 
 
 def _leading(
-    S: csr_array, null: NDArray[np.float64], wanted: int, *, dense: bool
+    S: csr_array, null: NDArray[np.float64], count: int, *, dense: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the greatest eigenvalues below 1, descending, and their vectors; that of 1 is known."""
+    """Return the greatest eigenvalues below 1, descending, and their vectors; `null` is the vector of 1."""
     n = len(null)
     if not dense:
-        values, vectors, _ = bottom_pairs(csr_array(identity(n, format="csr") - S), null, wanted)
+        values, vectors, _ = bottom_pairs(csr_array(identity(n, format="csr") - S), null, count)
         return 1 - values, vectors
     u = null / np.linalg.norm(null)
-    values, vectors = eigenpairs_between(S.toarray() - 2 * np.outer(u, u), n - wanted, n - 1)
+    values, vectors = eigenpairs_between(S.toarray() - 2 * np.outer(u, u), n - count, n - 1)
     return values[::-1], vectors[:, ::-1]
 
 
@@ -162,28 +162,28 @@ def _steps(values: NDArray[np.float64], spec: DiffusionMapsSpec) -> int:
     needed = np.log(spec.delta) / ratio if ratio < 0 else np.inf
     if needed > _LONGEST:
         raise DegenerateDataError(
-            f"Eigenvalue {p + 1} is so near the first that no t of at most {_LONGEST:,} tells them apart.",
+            f"Eigenvalue {p + 1} is so near the first that no t of at most {_LONGEST:,} separates them.",
             remedy="Give t, or one component more.",
             details={"eigenvalues": values[: p + 1].tolist()},
         )
     return max(1, int(np.ceil(needed)))
 
 
-def _notes(counted: int, wanted: int, n: int, spec: DiffusionMapsSpec) -> tuple[Note, ...]:
-    if counted <= spec.n_components:
+def _notes(dimension: int, count: int, n: int, spec: DiffusionMapsSpec) -> tuple[Note, ...]:
+    if dimension <= spec.n_components:
         return ()
-    told = f"At least {counted}" if counted == wanted < n - 2 else f"{counted}"
+    number = f"At least {dimension}" if dimension == count < n - 2 else f"{dimension}"
     return (
         Note(
             "coordinates-left-out",
-            f"{told} coordinates count to the accuracy delta={spec.delta:g}, {spec.n_components} are shown. With a "
+            f"{number} coordinates count to the accuracy delta={spec.delta:g}, {spec.n_components} are shown. With a "
             'greater t fewer count; t="auto" takes the first for which these are enough.',
         ),
     )
 
 
 def refuse(n: int, d: int, spec: DiffusionMapsSpec) -> None:
-    """Refuse too few points, and a kernel too large to be held."""
+    """Refuse too few points, and a kernel too large for the memory."""
     require_points(n, spec.n_components + 3, f"n_components={spec.n_components}")
     k = spec.neighbors_among(n)
     if k is None and n > 2 * DENSE_MOST:

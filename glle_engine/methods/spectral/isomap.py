@@ -1,10 +1,10 @@
-r"""Isomap: distances along the manifold, by shortest paths through neighbours, and classical scaling of them.
+r"""Isomap: classical scaling of the lengths of shortest paths through neighbors.
 
 With :math:`D` the lengths of the shortest paths, :math:`B = -\frac12 J D^2 J` and its leading eigenpairs,
 :math:`Y = V_p \Lambda_p^{1/2}` (Tenenbaum, de Silva and Langford 2000). With m landmarks only their rows of D are
-computed: the landmarks are scaled, and each point placed by
+computed. The landmarks are scaled, and each point gets
 :math:`-\frac12 \Lambda^{-1/2} V^T (\delta_i - \bar\delta)`, :math:`\delta_i` its squared distances to them (de Silva
-and Tenenbaum 2004). All as landmarks give Isomap.
+and Tenenbaum 2004). With all points as landmarks it is Isomap.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ _VANISHING = 1e-10
 
 @dataclass(frozen=True, kw_only=True)
 class IsomapSpec(NeighborSpec):
-    """The parameters of Isomap."""
+    """Parameters of Isomap."""
 
     n_landmarks: int = integer(0, "Points whose distances to all are computed, far from each other; 0: all.", least=0)
 
 
 def farthest_points(graph: csr_array, m: int, on_progress: OnProgress) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """Return m points, each the farthest along the graph from those before, the first point first; and their distances.
+    """Return m points, each the farthest along the graph from those before, and their distances; point 0 is the first.
 
     Parameters
     ----------
     graph : (n, n) sparse
-        Distances of neighbours; symmetric, connected.
+        Distances of neighbors; symmetric, connected.
     m : int
 
     Returns
@@ -98,7 +98,7 @@ def run(X: NDArray[np.float64], spec: IsomapSpec, on_progress: OnProgress) -> Em
     among = distances[:, points] ** 2
     mean = among.mean(axis=0)
     B = (among - mean - among.mean(axis=1)[:, None] + mean.mean()) / -2
-    B = (B + B.T) / 2  # paths there and back are added up in another order
+    B = (B + B.T) / 2  # the two directions of a path are summed in different orders
     values, vectors = _leading(B, p)
     if values[-1] <= _VANISHING * values[0]:
         raise DegenerateDataError(
@@ -140,7 +140,7 @@ def _leading(B: NDArray[np.float64], p: int) -> tuple[NDArray[np.float64], NDArr
 
 
 def refuse(n: int, d: int, spec: IsomapSpec) -> None:
-    """Refuse too few points, and landmarks that do not span the embedding or are more than the points."""
+    """Refuse too few points, and too few or too many landmarks."""
     require_enough_points(n, spec)
     m, p = spec.n_landmarks, spec.n_components
     if m and not p < m <= n:

@@ -1,9 +1,9 @@
-r"""Laplacian eigenmaps: coordinates that vary as little as can be along the edges of the graph of neighbours.
+r"""Laplacian eigenmaps: coordinates that vary least along the edges of the neighbor graph.
 
-:math:`\min_Y \sum_{ij} W_{ij} |y_i - y_j|^2`, with :math:`W_{ij} = \exp(-|x_i - x_j|^2 / t)` (heat) or 1 (simple) where
-either is a neighbour of the other, :math:`L = D - W`, :math:`D = diag(W 1)`. Normalised, :math:`L y = \lambda D y` and
-:math:`Y^T D Y = tr(D) I` (Belkin and Niyogi 2003, section 2); not normalised, :math:`L y = \lambda y` and
-:math:`Y^T Y = n I`. The constant is left out.
+:math:`\min_Y \sum_{ij} W_{ij} |y_i - y_j|^2`, with :math:`W_{ij} = \exp(-|x_i - x_j|^2 / t)` (heat) or 1 (simple) if
+either is a neighbor of the other, :math:`L = D - W`, :math:`D = diag(W 1)`. Normalized, :math:`L y = \lambda D y` and
+:math:`Y^T D Y = tr(D) I` (Belkin and Niyogi 2003, section 2); not normalized, :math:`L y = \lambda y` and
+:math:`Y^T Y = n I`. The constant is excluded.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class LaplacianEigenmapsSpec(NeighborSpec):
-    """The parameters of Laplacian eigenmaps."""
+    """Parameters of Laplacian eigenmaps."""
 
     weights: str = choice("heat", "Of an edge: exp(-|x - y|^2 / t), or 1.", "heat", "simple")
     t: float | str = number(
@@ -43,7 +43,7 @@ class LaplacianEigenmapsSpec(NeighborSpec):
     normalized: bool = boolean(default=True, doc="Solve L y = lambda D y, rather than L y = lambda y.")
 
     def check_together(self) -> None:
-        """Refuse a bandwidth where there is no kernel."""
+        """Refuse a bandwidth without a kernel."""
         if self.weights == "simple" and self.t != "auto":
             raise InvalidParameterError(
                 f"t={self.t} has no meaning for simple weights.", remedy='Leave t away, or give weights="heat".'
@@ -51,7 +51,7 @@ class LaplacianEigenmapsSpec(NeighborSpec):
 
 
 def run(X: NDArray[np.float64], spec: LaplacianEigenmapsSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by the bottom eigenvectors of the Laplacian of the neighbours' graph."""
+    """Embed by the bottom eigenvectors of the Laplacian of the neighbor graph."""
     graph = symmetric_graph(*connected_neighbors(X, spec.n_neighbors, on_progress))
     on_progress(0, 1, "embedding")
     figures: dict[str, object] = {}

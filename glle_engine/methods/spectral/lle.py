@@ -1,8 +1,8 @@
-r"""Locally linear embedding: points keep the weights by which their neighbours reconstruct them.
+r"""Locally linear embedding: each point keeps the weights by which its neighbors reconstruct it.
 
 Weights :math:`w_i = A_i^{-1} 1 / (1^T A_i^{-1} 1)` with :math:`A_i = G_i + reg\,tr(G_i) I`, then the p bottom
-eigenvectors of :math:`(I - W)^T (I - W)` other than the constant, :math:`Y^T Y = n I` (Roweis and Saul 2000). By this
-library's own route, which never forms that matrix (`glle_engine.eigen.eigenproblem`).
+eigenvectors of :math:`(I - W)^T (I - W)` other than the constant, :math:`Y^T Y = n I` (Roweis and Saul 2000). That
+matrix is never formed (`glle_engine.eigen.eigenproblem`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class LleSpec(NeighborSpec):
-    """The parameters of LLE."""
+    """Parameters of LLE."""
 
     reg: float = number(1e-3, "Ridge of the weights, relative to the trace of the local Gram matrix.", above=0)
 
@@ -40,21 +40,21 @@ def lle_of(
     on_progress: OnProgress,
     kept: NDArray[np.bool_] | None = None,
 ) -> Embedding:
-    """Embed by the neighbours given.
+    """Embed by given neighbors.
 
     Parameters
     ----------
     X : (n, d) float64
     nearest : (n, k) int32
-        In any order; their graph is connected.
+        In any order, of a connected graph.
     kept : (n, k) bool, optional
-        Which of them are neighbours, at least one of each point. All, if None.
+        Mask of the neighbors to use, at least one of each point. Default: all.
 
     """
-    ascending = np.argsort(nearest, axis=1)  # so the answer does not depend on distances that rounding may reorder
+    ascending = np.argsort(nearest, axis=1)  # the result must not depend on distances that rounding may reorder
     neighbors = np.take_along_axis(nearest, ascending, axis=1)
-    own = None if kept is None else np.take_along_axis(kept, ascending, axis=1)
-    return embedding_of(neighbors, lle_weights(X, neighbors, spec.reg, on_progress, own), spec, on_progress, own)
+    mask = None if kept is None else np.take_along_axis(kept, ascending, axis=1)
+    return embedding_of(neighbors, lle_weights(X, neighbors, spec.reg, on_progress, mask), spec, on_progress, mask)
 
 
 def embedding_of(
@@ -64,7 +64,7 @@ def embedding_of(
     on_progress: OnProgress,
     kept: NDArray[np.bool_] | None = None,
 ) -> Embedding:
-    """Embed by weights (n, k) on neighbours (n, k), ascending in each row, whose rows sum to one."""
+    """Embed by weights (n, k), rows of sum one, on neighbors (n, k), ascending in each row."""
     on_progress(0, 1, "embedding")
     graph = neighbors if kept is None else edges(neighbors, kept)
     _, pairs = Eigenproblem.prepare(neighbors, weights, closed_classes(graph), spec.n_components + 1)
@@ -75,13 +75,13 @@ def embedding_of(
 
 
 def run(X: NDArray[np.float64], spec: LleSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by the k nearest neighbours."""
+    """Embed by the k nearest neighbors."""
     nearest, _ = connected_neighbors(X, spec.n_neighbors, on_progress)
     return lle_of(X, nearest, spec, on_progress)
 
 
 def refuse(n: int, d: int, spec: NeighborSpec) -> None:
-    """Refuse too few points, and more components than are found."""
+    """Refuse too few points, and too many components."""
     require_enough_points(n, spec)
     require_pairs(n, spec.n_components)
 

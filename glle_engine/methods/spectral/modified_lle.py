@@ -1,25 +1,24 @@
-r"""Modified LLE: several weight vectors a point, so that noise and the ridge of the weights do not bend the embedding.
+r"""Modified LLE: several weight vectors for each point, so that noise and the ridge do not bend the embedding.
 
-Where the neighbours are more than the dimension, the reconstruction weights are not unique. With s_i nearly optimal,
-linearly independent vectors :math:`w_i^{(1)}, ..., w_i^{(s_i)}` a point, Y minimises
-:math:`\sum_i \sum_l |y_i - \sum_j w_{ij}^{(l)} y_j|^2` under :math:`Y^T Y = n I` (Zhang and Wang 2006).
-By scikit-learn, its result checked: M is dense up to 3,000 points; above, ARPACK inverts it, and dense is what
-is left when that fails.
+With more neighbors than dimensions the reconstruction weights are not unique. With s_i nearly optimal, linearly
+independent vectors :math:`w_i^{(1)}, ..., w_i^{(s_i)}` for each point, Y minimizes
+:math:`\sum_i \sum_l |y_i - \sum_j w_{ij}^{(l)} y_j|^2` under :math:`Y^T Y = n I` (Zhang and Wang 2006). By
+scikit-learn, with its result checked. M is dense up to 3,000 points; above, ARPACK inverts it, and the dense solver is
+the fallback.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from glle_engine.base.diagnostics import Note
-from glle_engine.base.errors import ConvergenceError, InvalidParameterError
+from glle_engine.base.errors import ConvergenceError
 from glle_engine.base.validation import require_enough_points
 from glle_engine.eigen.eigenproblem import scaled
 from glle_engine.graph.connectivity import connected_neighbors
-from glle_engine.methods.base import Embedding, Method, require_rank
+from glle_engine.methods.base import Embedding, Method, require_neighbors, require_rank
 from glle_engine.methods.costs import Cost, estimate
 from glle_engine.methods.parameters import NeighborSpec
 
@@ -34,44 +33,39 @@ _FALLBACK_MOST = 5_000
 _ACCEPTED = 1e-6
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModifiedLleSpec(NeighborSpec):
-    """The parameters of modified LLE: at least p neighbours."""
-
-
-def run(X: NDArray[np.float64], spec: ModifiedLleSpec, on_progress: OnProgress) -> Embedding:
-    """Embed by scikit-learn, with the first solver whose vectors are orthonormal and orthogonal to the constant."""
+def run(X: NDArray[np.float64], spec: NeighborSpec, on_progress: OnProgress) -> Embedding:
+    """Embed by scikit-learn, with the first solver that gives orthonormal vectors orthogonal to the constant."""
     connected_neighbors(X, spec.n_neighbors, on_progress)
     n = len(X)
     solvers = ["dense"] if n <= _DENSE_MOST else ["arpack", *(["dense"] if n <= _FALLBACK_MOST else [])]
     on_progress(0, 1, "embedding")
-    tried: list[str] = []
+    rejected: list[str] = []
     for solver in solvers:
         try:
             vectors, error = _solved(X, spec, solver)
-        except (ValueError, np.linalg.LinAlgError) as failure:  # scikit-learn says every failure of ARPACK so
-            tried.append(f"{solver}: {str(failure).split('. ')[0]}")
+        except (ValueError, np.linalg.LinAlgError) as failure:  # scikit-learn's errors of ARPACK
+            rejected.append(f"{solver}: {str(failure).split('. ')[0]}")
             continue
         if reason := _refusal(vectors):
-            tried.append(f"{solver}: {reason}")
+            rejected.append(f"{solver}: {reason}")
             continue
         on_progress(1, 1, "embedding")
-        figures = {"solver": solver, "reconstruction_error": float(max(error, 0.0)), "rejected": tried}
-        return Embedding(scaled(vectors), None, figures, _notes(tried))
+        figures = {"solver": solver, "reconstruction_error": float(max(error, 0.0)), "rejected": rejected}
+        return Embedding(scaled(vectors), None, figures, _notes(rejected))
     raise ConvergenceError(
-        f"No solver found the embedding: {'; '.join(tried)}.",
+        f"No solver found the embedding: {'; '.join(rejected)}.",
         remedy="Raise n_neighbors and remove duplicates; data that are flat already are for PCA.",
-        details={"tried": tried},
+        details={"tried": rejected},
     )
 
 
-def _solved(X: NDArray[np.float64], spec: ModifiedLleSpec, solver: str) -> tuple[NDArray[np.float64], float]:
-    from sklearn.manifold import locally_linear_embedding  # noqa: PLC0415 -- an extra, and it takes a second to load
+def _solved(X: NDArray[np.float64], spec: NeighborSpec, solver: str) -> tuple[NDArray[np.float64], float]:
+    from sklearn.manifold import locally_linear_embedding  # noqa: PLC0415 -- an extra, a second to import
 
-    centred = X - X.mean(axis=0)
-    with np.errstate(divide="ignore", invalid="ignore"):  # duplicates; what is not finite is refused after
+    centered = X - X.mean(axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):  # of duplicates; the result is checked
         vectors, error = locally_linear_embedding(
-            centred / np.abs(centred).max(),
+            centered / np.abs(centered).max(),
             n_neighbors=spec.n_neighbors,
             n_components=spec.n_components,
             method="modified",
@@ -84,7 +78,7 @@ def _solved(X: NDArray[np.float64], spec: ModifiedLleSpec, solver: str) -> tuple
 
 
 def _refusal(vectors: NDArray[np.float64]) -> str | None:
-    """Return why these vectors are not accepted, or None when they are."""
+    """Return the reason to reject these vectors, or None."""
     if not np.isfinite(vectors).all():
         return "not finite"
     n, p = vectors.shape
@@ -94,32 +88,27 @@ def _refusal(vectors: NDArray[np.float64]) -> str | None:
     return f"the constant is in them ({constant:.1e})" if constant > _ACCEPTED else None
 
 
-def _notes(tried: list[str]) -> tuple[Note, ...]:
-    if not tried:
+def _notes(rejected: list[str]) -> tuple[Note, ...]:
+    if not rejected:
         return ()
     return (
         Note(
             "solver-fallback",
-            f"ARPACK did not find the embedding ({tried[0]}); the dense solver did, in time that grows as n^3. "
+            f"ARPACK did not find the embedding ({rejected[0]}); the dense solver did, in time that grows as n^3. "
             "More neighbours make the problem easier.",
         ),
     )
 
 
-def refuse(n: int, d: int, spec: ModifiedLleSpec) -> None:
-    """Refuse too few points, and fewer neighbours or features than components."""
+def refuse(n: int, d: int, spec: NeighborSpec) -> None:
+    """Refuse too few points, and fewer neighbors or features than components."""
     require_enough_points(n, spec)
     require_rank(n, d, spec.n_components)
-    k, p = spec.n_neighbors, spec.n_components
-    if k < p:
-        raise InvalidParameterError(
-            f"Modified LLE in {p} dimensions needs at least {p} neighbours, not {k}.",
-            remedy=f"Give n_neighbors of at least {p}, or fewer components.",
-            details={"n_neighbors": k, "least": p},
-        )
+    p = spec.n_components
+    require_neighbors("Modified LLE", spec.n_neighbors, p, p, f"at least {p}")
 
 
-def cost(n: int, d: int, spec: ModifiedLleSpec) -> Cost:
+def cost(n: int, d: int, spec: NeighborSpec) -> Cost:
     """Return the expected cost."""
     row = "modified-lle" if n <= _DENSE_MOST else "modified-lle, sparse"
     return estimate(row, n, d, k=spec.n_neighbors, p=spec.n_components)
@@ -131,7 +120,7 @@ METHOD = Method(
     family="spectral",
     about="Each point keeps several independent sets of weights by which its neighbours reconstruct it, not one.",
     source="Zhang and Wang 2006, NIPS 19; scikit-learn",
-    spec=ModifiedLleSpec,
+    spec=NeighborSpec,
     run=run,
     refuse=refuse,
     cost=cost,

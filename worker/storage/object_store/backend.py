@@ -66,7 +66,7 @@ class Bucket:
         try:
             system, _ = self._connect()
         except ImportError as error:
-            remedy = "pip install 'glle-server[storage]' and, except for files, the store's package: see docs/how-to/storage.md."
+            remedy = "pip install 'glle-server[storage]' and the store's package, see docs/how-to/storage.md."
             raise SettingsError(f"GLLE_STORE_URL: {error}. {remedy}") from error
         except ValueError as error:
             raise SettingsError(f"GLLE_STORE_URL is no fsspec URL: {error}.") from error

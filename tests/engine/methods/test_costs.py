@@ -1,0 +1,60 @@
+"""Tests of `glle_engine.methods.costs`."""
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from glle_engine.methods import METHODS, Method, costs
+
+
+def test_a_product_is_its_factors() -> None:
+    """Powers, logarithms and the constant."""
+    values = {"n": 3.0, "k": 2.0}
+    assert costs.product("1", values) == 1
+    assert costs.product("n k^2", values) == 12
+    assert costs.product("n log(n)", values) == pytest.approx(3 * math.log(3))
+    assert costs.evaluate({"1": 5, "n k": 2}, values) == 17
+    with pytest.raises(KeyError, match="d"):
+        costs.product("n d", values)
+
+
+def test_the_table_is_complete() -> None:
+    """Every method has a row, every row a method; no coefficient is negative; the file names machine and command."""
+    document = json.loads(costs.TABLE.read_text(encoding="utf-8"))
+    assert document["machine"]
+    assert document["command"].startswith("python -m docs.figures.methods")
+    assert {row.split(", ")[0] for row in costs.table()} == set(METHODS)
+    for cells in costs.table().values():
+        assert set(cells) == {"seconds", "bytes"}
+        for terms in cells.values():
+            assert all(value >= 0 for value in terms.values())
+            assert sum(terms.values()) > 0
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+@given(n=st.integers(60, 10**6), more=st.integers(0, 10**5), d=st.integers(1, 10**4))
+def test_costs_grow_with_the_points(method: Method[Any], n: int, more: int, d: int) -> None:
+    """More points cost no less, except from dense to sparse solvers."""
+    spec = method.spec()
+    if (n <= 3000) != (n + more <= 3000) or (n <= 2000) != (n + more <= 2000) or (n < 10_000) != (n + more < 10_000):
+        return
+    small, large = method.cost(n, d, spec), method.cost(n + more, d, spec)
+    assert 0 < small.seconds <= large.seconds
+    assert 0 < small.bytes <= large.bytes
+
+
+def test_a_route_has_its_row() -> None:
+    """Options that choose another algorithm choose another row."""
+    for name, options, row in (
+        ("mds", {"dissimilarity": "precomputed"}, "mds, precomputed"),
+        ("glle", {"variant": "published"}, "glle, published"),
+        ("glle", {"noise": "tangent"}, "glle, tangent"),
+        ("auto-reg-lle", {"rule": "gcv"}, "auto-reg-lle, gcv"),
+    ):
+        spec = METHODS[name].spec(**options)
+        k = getattr(spec, "n_neighbors", 0)
+        assert METHODS[name].cost(500, 20, spec) == costs.estimate(row, 500, 20, k=k, p=spec.n_components)
