@@ -127,11 +127,11 @@ def fitted(client: httpx.Client, dataset: str, **spec: Any) -> str:
 
 def ended(client: httpx.Client, job: str) -> dict[str, Any]:
     """Wait for a job's end and return it."""
-    told: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
 
     def is_over() -> bool:
-        told.update(client.get(f"/v1/jobs/{job}?wait=30").json())
-        return told["status"] not in {"queued", "running", "cancelling"}
+        fields.update(client.get(f"/v1/jobs/{job}?wait=30").json())
+        return fields["status"] not in {"queued", "running", "cancelling"}
 
     until(is_over)
-    return told
+    return fields

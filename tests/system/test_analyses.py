@@ -64,10 +64,10 @@ def test_summary(client: httpx.Client, posterior: str, direct: Posterior) -> Non
     np.testing.assert_allclose(found["consensus"], summary.consensus, atol=1e-6)
     np.testing.assert_allclose(found["spread"], summary.spread, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(found["eigenvalues"], summary.eigenvalues, rtol=1e-6)
-    told = client.get(path).json()
-    assert told["spectrum"]["agreement"] == found["agreement"].tolist()
+    body = client.get(path).json()
+    assert body["spectrum"]["agreement"] == found["agreement"].tolist()
     one = client.get(posterior + "/draws/7?seed=4").json()
-    assert one["eigenvalues"] == told["spectrum"]["eigenvalues"][7]
+    assert one["eigenvalues"] == body["spectrum"]["eigenvalues"][7]
 
 
 def test_summary_takes_the_time_it_takes(client: httpx.Client) -> None:
@@ -129,10 +129,10 @@ def test_generated_data(client: httpx.Client, posterior: str, direct: Posterior)
 def test_advice(client: httpx.Client, posterior: str) -> None:
     """The engine's curves and suggestions."""
     dataset = client.get(posterior).json()["dataset"]
-    told = client.get(result(client, "/v1/advice", dataset=dataset, n_neighbors=[6, 8, 10])).json()
+    body = client.get(result(client, "/v1/advice", dataset=dataset, n_neighbors=[6, 8, 10])).json()
     advice = advise(SHEET, n_neighbors=[6, 8, 10]).to_dict()
-    assert (told["n_neighbors"], told["n_components"]) == (advice["n_neighbors"], advice["n_components"])
-    for found, expected in zip(told["neighbors_curve"], advice["neighbors_curve"], strict=True):
+    assert (body["n_neighbors"], body["n_components"]) == (advice["n_neighbors"], advice["n_components"])
+    for found, expected in zip(body["neighbors_curve"], advice["neighbors_curve"], strict=True):
         assert found == pytest.approx(expected, rel=1e-4)
 
 

@@ -41,12 +41,12 @@ def test_embedding_and_comparison_with_a_row_that_cannot_be(client: httpx.Client
     asked = {"dataset": dataset, "methods": methods, "truth": dataset, "scores": ["trustworthiness", "procrustes"]}
     compared = client.post("/v1/comparisons?wait=60", json=asked)
     assert compared.status_code == 200, compared.text
-    told = client.get(compared.json()["links"]["result"]).json()["rows"]
-    assert [row["label"] for row in told] == ["pca", "lle", "lle-2"]
-    assert told[1]["problem"]["type"] == "urn:glle:problem:too-few-points"
-    assert told[2]["links"]["self"] == made.json()["links"]["embedding"]
-    assert told[2]["scores"] == {name: scores[name] for name in asked["scores"]}
-    assert told[0]["scores"]["procrustes"] > 0
+    result = client.get(compared.json()["links"]["result"]).json()["rows"]
+    assert [row["label"] for row in result] == ["pca", "lle", "lle-2"]
+    assert result[1]["problem"]["type"] == "urn:glle:problem:too-few-points"
+    assert result[2]["links"]["self"] == made.json()["links"]["embedding"]
+    assert result[2]["scores"] == {name: scores[name] for name in asked["scores"]}
+    assert result[0]["scores"]["procrustes"] > 0
 
 
 def test_what_would_not_finish_is_refused_at_once(client: httpx.Client) -> None:
@@ -92,11 +92,11 @@ def test_client_embeds_and_compares(up: Up, tmp_path: Path) -> None:
         assert b"<svg" in posterior.picture(3, format="svg")
         assert posterior.picture("draws", count=2, scales=[0.1, 1]).startswith(b"\x89PNG")
         assert all(0.5 < row["scores"]["neighborhood_hit"] <= 1 for row in table.rows)
-        assert {"pca", "lle"} <= {told["name"] for told in glle.methods(makes="embedding")}
-        assert "trustworthiness" in {told["name"] for told in glle.scores()}
+        assert {"pca", "lle"} <= {result["name"] for result in glle.methods(makes="embedding")}
+        assert "trustworthiness" in {result["name"] for result in glle.scores()}
         assert glle.estimate(SHEET.X, "pca")["problem"] is None
-        told = glle.estimate(SHEET.X, "lle", n_neighbors=N)["problem"]
-        assert told is not None
-        assert "n_neighbors" in told["detail"]
+        result = glle.estimate(SHEET.X, "lle", n_neighbors=N)["problem"]
+        assert result is not None
+        assert "n_neighbors" in result["detail"]
         with pytest.raises(InvalidRequestError, match="n_neighbors"):
             glle.embed(SHEET.X, "lle", n_neighbors=N)

@@ -94,8 +94,8 @@ def test_disconnected_graph_names_the_k_that_connects(client: httpx.Client) -> N
         client.post("/v1/posteriors?wait=30", json={"dataset": dataset, "n_neighbors": 5}), 422, "disconnected-graph"
     )
     job = client.post("/v1/posteriors", json={"dataset": dataset, "n_neighbors": 5}).json()
-    told = ended(client, job["id"])
-    assert (told["status"], told["error"]) == ("failed", problem)
+    result = ended(client, job["id"])
+    assert (result["status"], result["error"]) == ("failed", problem)
     assert check(client.get(job["links"]["posterior"]), 422, "disconnected-graph") == problem
     assert check(client.get(job["links"]["self"] + "/result"), 422, "disconnected-graph") == problem
     enough = max(value for value in problem["details"].values() if isinstance(value, int) and value > 5)

@@ -75,9 +75,9 @@ class Fleet:
 
     def kinds(self) -> dict[str, int]:
         """Return the number of live workers by their numbers."""
-        told = self.apis[0].get("/v1/info").raise_for_status().json()["numerics"]
-        assert all(one["pinned"] == (not kind_of(one["numbers"])) for one in told)
-        return {one["numbers"]: one["workers"] for one in told}
+        body = self.apis[0].get("/v1/info").raise_for_status().json()["numerics"]
+        assert all(one["pinned"] == (not kind_of(one["numbers"])) for one in body)
+        return {one["numbers"]: one["workers"] for one in body}
 
     def live(self) -> int:
         """Return the number of live workers."""
@@ -240,8 +240,8 @@ def test_results_of_every_sort_stay_with_their_kind(fleet: Fleet, posteriors: li
                 assert ended(client, answer.json()["id"])["status"] == "succeeded"
             for url in (*urls, f"{path}/summary?count=5&wait=60"):
                 answer = made(client, url, "application/json")
-                told = (answer.headers["ETag"], answer.content)
-                assert found.setdefault(url, told) == told
+                headers = (answer.headers["ETag"], answer.content)
+                assert found.setdefault(url, headers) == headers
             fleet.cache.flushall()
 
 
@@ -250,10 +250,10 @@ def test_operators_see_the_kinds(fleet: Fleet, posteriors: list[str]) -> None:
     assert posteriors
     kinds = fleet.kinds()
     assert sum(kinds.values()) == len(fleet.versions)
-    told = fleet.apis[1].get("/metrics").text
+    text = fleet.apis[1].get("/metrics").text
     for numbers, workers in kinds.items():
         pinned = "no" if kind_of(numbers) else "yes"
-        assert f'glle_numerics_workers{{numbers="{numbers}",pinned="{pinned}"}} {workers}.0' in told
+        assert f'glle_numerics_workers{{numbers="{numbers}",pinned="{pinned}"}} {workers}.0' in text
     assert all("Numerics kind: " in worker.log.read_text() for worker in fleet.workers)
     assert fleet.apis[0].get("/readyz").status_code == 200
 

@@ -58,12 +58,12 @@ def test_main_job_step_by_step(client: httpx.Client) -> None:
     job = ended(client, accepted.headers["location"].rpartition("/")[2])
     assert job["status"] == "succeeded", job
     assert job["progress"]["done"] == job["progress"]["total"]
-    told = client.get(job["links"]["posterior"]).json()
+    body = client.get(job["links"]["posterior"]).json()
     direct = glle_engine.fit(X, method="direct")
-    assert told["spec"] == direct.spec.to_dict()
-    assert told["provenance"]["engine"] == glle_engine.__version__
-    np.testing.assert_allclose(told["eigenvalues"], direct.eigenvalues, rtol=1e-6)
-    assert client.get(job["links"]["result"]).json() == told
+    assert body["spec"] == direct.spec.to_dict()
+    assert body["provenance"]["engine"] == glle_engine.__version__
+    np.testing.assert_allclose(body["eigenvalues"], direct.eigenvalues, rtol=1e-6)
+    assert client.get(job["links"]["result"]).json() == body
     draws = drawn(client, job["links"]["posterior"], count=3, first=5, seed=2)
     result = npy(client, draws["links"]["result"])
     assert result.shape == (3, N, 2)
@@ -85,13 +85,13 @@ def test_flushed_cache_same_bits(client: httpx.Client, posterior: str, up: Up) -
     job = drawn(client, posterior, count=5, first=40, scales=[0.1, 1.0])
     result = job["links"]["result"]
     alone, batch = npy(client, posterior + "/draws/42"), npy(client, result)
-    told = client.get(posterior + "/draws/42")
+    outcome = client.get(posterior + "/draws/42")
     embedding = npy(client, posterior + "/arrays", name="embedding")
     with up.redis("GLLE_CACHE_URL") as cache:
         cache.flushall()
     assert npy(client, posterior + "/draws/42").tobytes() == alone.tobytes()
     made = client.get(posterior + "/draws/42")
-    assert (made.headers["etag"], made.content) == (told.headers["etag"], told.content)
+    assert (made.headers["etag"], made.content) == (outcome.headers["etag"], outcome.content)
     with up.redis("GLLE_CACHE_URL") as cache:
         cache.flushall()
     again = client.get(result, headers=NPY)
@@ -108,9 +108,9 @@ def test_flushed_cache_same_bits(client: httpx.Client, posterior: str, up: Up) -
 
 def test_known_is_answered_at_once(client: httpx.Client, posterior: str) -> None:
     """A second fit is the first's posterior, a second batch the first's job."""
-    told = client.get(posterior).json()
-    again = client.post("/v1/posteriors", json={"dataset": told["dataset"]})
-    assert (again.status_code, again.json()) == (200, told)
+    body = client.get(posterior).json()
+    again = client.post("/v1/posteriors", json={"dataset": body["dataset"]})
+    assert (again.status_code, again.json()) == (200, body)
     first = drawn(client, posterior, count=4, seed=77)
     second = client.post(posterior + "/draws", json={"count": 4, "seed": 77})
     assert (second.status_code, second.json()) == (200, first)
@@ -132,13 +132,13 @@ def test_single_draw_in_every_representation(client: httpx.Client, posterior: st
     path = posterior + "/draws/3?scale=0.5"
     values = npy(client, path)
     as_json = client.get(path)
-    told = as_json.json()
-    assert np.array(told["data"]).tobytes() == values.tobytes()
-    assert (told["shape"], told["index"], told["scale"], len(told["eigenvalues"])) == ([N, 2], 3, 0.5, 2)
-    assert told["diagnostics"]["disparity"] > 0
+    body = as_json.json()
+    assert np.array(body["data"]).tobytes() == values.tobytes()
+    assert (body["shape"], body["index"], body["scale"], len(body["eigenvalues"])) == ([N, 2], 3, 0.5, 2)
+    assert body["diagnostics"]["disparity"] > 0
     with np.load(io.BytesIO(client.get(path, headers={"accept": "application/zip"}).content)) as npz:
         assert npz["embedding"].tobytes() == values.tobytes()
-        assert npz["eigenvalues"].tolist() == told["eigenvalues"]
+        assert npz["eigenvalues"].tolist() == body["eigenvalues"]
     half = client.get(path + "&dtype=float32", headers=NPY)
     assert np.load(io.BytesIO(half.content)).tobytes() == values.astype(np.float32).tobytes()
     full = client.get(path, headers=NPY)
@@ -157,14 +157,14 @@ def test_grid_of_scales_has_an_axis(client: httpx.Client, posterior: str) -> Non
     assert result[1, 1].tobytes() == npy(client, posterior + "/draws/1", scale=0.1).tobytes()
     reference = npy(client, posterior + "/arrays", name="embedding")
     np.testing.assert_allclose(result[0, 0], reference, atol=1e-5)
-    told = client.get(path).json()
-    assert np.array(told["data"]).tobytes() == result.tobytes()
-    assert np.shape(told["eigenvalues"]) == (3, 2, 2)
-    assert [draw["scale"] for draw in told["draws"]] == [0, 0, 0.1, 0.1, 5, 5]
-    assert len(told["diagnostics"]) == 6
+    body = client.get(path).json()
+    assert np.array(body["data"]).tobytes() == result.tobytes()
+    assert np.shape(body["eigenvalues"]) == (3, 2, 2)
+    assert [draw["scale"] for draw in body["draws"]] == [0, 0, 0.1, 0.1, 5, 5]
+    assert len(body["diagnostics"]) == 6
     with np.load(io.BytesIO(client.get(path, headers={"accept": "application/zip"}).content)) as npz:
         assert npz["embeddings"].tobytes() == result.tobytes()
-        assert npz["eigenvalues"].tolist() == told["eigenvalues"]
+        assert npz["eigenvalues"].tolist() == body["eigenvalues"]
         assert (npz["indices"].tolist(), npz["scales"].tolist()) == ([0, 1], [0, 0.1, 5])
 
 
@@ -173,7 +173,7 @@ def test_arrays_of_a_posterior(client: httpx.Client, posterior: str) -> None:
     listed = client.get(posterior).json()["arrays"]
     with np.load(io.BytesIO(client.get(posterior + "/arrays").content)) as npz:
         assert {name: list(npz[name].shape) for name in npz.files} == {
-            name: told["shape"] for name, told in listed.items()
+            name: label["shape"] for name, label in listed.items()
         }
         mean = npz["mean"]
     np.testing.assert_allclose(mean.sum(axis=1), 1, atol=1e-12)
@@ -190,8 +190,8 @@ def test_short_request_overtakes_a_long_job(client: httpx.Client, posterior: str
     started = time.monotonic()
     assert client.get(posterior + "/draws/9?seed=9&wait=30", headers=NPY).status_code == 200
     assert time.monotonic() - started < 20
-    told = client.delete(job["links"]["self"])
-    assert told.json()["status"] in {"cancelling", "cancelled"}
+    result = client.delete(job["links"]["self"])
+    assert result.json()["status"] in {"cancelling", "cancelled"}
     over = ended(client, job["id"])
     assert over["status"] == "cancelled"
     assert over["progress"]["done"] < 1000

@@ -42,9 +42,9 @@ def job(client: httpx.Client, path: str, body: dict[str, Any]) -> str:
     """Do a job, and return the path of its result."""
     answer = client.post(path, json=body)
     assert answer.status_code in {200, 202}, answer.text
-    told = ended(client, answer.json()["id"])
-    assert told["status"] == "succeeded", told
-    return f"/v1/jobs/{told['id']}/result"
+    result = ended(client, answer.json()["id"])
+    assert result["status"] == "succeeded", result
+    return f"/v1/jobs/{result['id']}/result"
 
 
 def everything(client: httpx.Client, dataset: str) -> dict[str, bytes]:

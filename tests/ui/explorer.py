@@ -76,7 +76,7 @@ class Explorer:
 
     def unexpected(self) -> list[str]:
         """Return the complaints that no test provoked."""
-        return [told for told in self.complaints if not any(part in told for part in self.expected)]
+        return [result for result in self.complaints if not any(part in result for part in self.expected)]
 
     def open(self, link: str = "/") -> None:
         """Open the page, and wait until it knows the service's methods."""

@@ -35,9 +35,9 @@ def drawn(explorer: Explorer, link: str) -> Explorer:
 
 def saved(explorer: Explorer, kind: str) -> tuple[str, bytes]:
     """Return the name and the content of what a button saves."""
-    with explorer.page.expect_download() as told:
+    with explorer.page.expect_download() as result:
         explorer.at(f"export-{kind}").click()
-    return told.value.suggested_filename, Path(told.value.path()).read_bytes()
+    return result.value.suggested_filename, Path(result.value.path()).read_bytes()
 
 
 def embedding(explorer: Explorer, index: int) -> np.ndarray:

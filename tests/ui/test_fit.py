@@ -52,9 +52,9 @@ def test_a_long_fit_shows_its_progress_and_is_cancelled(explorer: Explorer) -> N
     explorer.keep("progress")
     explorer.at("cancel").click()
     expect(explorer.at("cancel")).to_have_count(0, timeout=30_000)
-    told = [(stage, value) for label, value, stage in explorer.page.evaluate("bars") if label == "Fitting" and value]
-    stages = list(dict.fromkeys(stage for stage, _ in told))
-    assert told == sorted(told, key=lambda one: (stages.index(one[0]), one[1]))  # each stage fills the bar once
+    result = [(stage, value) for label, value, stage in explorer.page.evaluate("bars") if label == "Fitting" and value]
+    stages = list(dict.fromkeys(stage for stage, _ in result))
+    assert result == sorted(result, key=lambda one: (stages.index(one[0]), one[1]))  # each stage fills the bar once
     expect(explorer.at("fit")).to_be_enabled()
     expect(explorer.at("problem")).to_have_count(0)
     assert explorer.state("posterior") is None

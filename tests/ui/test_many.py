@@ -46,6 +46,6 @@ def test_a_hundred_thousand_points_move_smoothly(explorer: Explorer, crowd: str,
     assert explorer.state("playing")
     assert explorer.seen() != before
     explorer.keep(f"crowd-{plot}")
-    with (OUT / "frames.txt").open("a") as told:
-        told.write(f"{plot}: {rate:.1f} frames a second, {N} points\n")
+    with (OUT / "frames.txt").open("a") as result:
+        result.write(f"{plot}: {rate:.1f} frames a second, {N} points\n")
     assert rate > LEAST[plot]

@@ -32,7 +32,7 @@ def test_first_load_is_light(explorer: Explorer) -> None:
     session = explorer.page.context.new_cdp_session(explorer.page)
     session.send("Network.enable")
     sizes: list[float] = []
-    session.on("Network.loadingFinished", lambda told: sizes.append(told["encodedDataLength"]))
+    session.on("Network.loadingFinished", lambda result: sizes.append(result["encodedDataLength"]))
     explorer.open()
     explorer.page.wait_for_load_state("networkidle")
     assert len(sizes) > 20

@@ -238,8 +238,8 @@ def _kinds(states: list[QueueState]) -> Iterator[Check]:
         "numerics kinds",
         "ok" if is_pinned else "problem" if len(live) > 1 else "warning",
         f"Live workers: {counts}." + ("" if is_pinned else " Reference results of a kind with `+` differ in bits."),
-        "Install numba where these workers run (pip install 'glle[fast]'), with the versions of requirements/server.lock, "
-        "and restart them: until then they take no work of the pinned kind, and their results have separate ids.",
+        "Install numba for these workers (pip install 'glle[fast]'), with the versions of requirements/server.lock. "
+        "Restart them: until then they take no work of the pinned kind, and their results have separate ids.",
     )
 
 

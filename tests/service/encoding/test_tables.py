@@ -121,8 +121,8 @@ def test_arrow_of_a_data_set_is_its_values(client: httpx.Client) -> None:
 def test_one_draw_as_a_table(client: httpx.Client, drawn: str) -> None:
     """A row per point, columns y1 to yp, with the bits of npy."""
     expected = npy_of(client, f"{drawn}/draws/1")
-    told = rows(get(client, f"{drawn}/draws/1", CSV))
-    np.testing.assert_array_equal([[float(row["y1"]), float(row["y2"])] for row in told], expected)
+    outcome = rows(get(client, f"{drawn}/draws/1", CSV))
+    np.testing.assert_array_equal([[float(row["y1"]), float(row["y2"])] for row in outcome], expected)
     table = arrow_of(get(client, f"{drawn}/draws/1?points=5:9", ARROW))
     np.testing.assert_array_equal(np.column_stack([table["y1"], table["y2"]]), expected[5:9])
 
@@ -133,9 +133,9 @@ def test_draws_of_a_job_as_a_table(client: httpx.Client, result: str, query: str
     whole = npy_of(client, result)
     table = arrow_of(get(client, result + query, ARROW))
     assert table.column_names == ["draw", "scale", "point", "y1", "y2"]
-    told = rows(get(client, result + query, CSV))
-    assert len(told) == len(table) == npy_of(client, result + query)[..., 0].size
-    for row, of_csv in zip(table.to_pylist(), told, strict=True):
+    outcome = rows(get(client, result + query, CSV))
+    assert len(outcome) == len(table) == npy_of(client, result + query)[..., 0].size
+    for row, of_csv in zip(table.to_pylist(), outcome, strict=True):
         expected = whole[[1.0, 2.0].index(row["scale"]), row["draw"], row["point"]]
         assert [row["y1"], row["y2"]] == expected.tolist()
         assert {name: float(value) for name, value in of_csv.items()} == row
@@ -151,9 +151,9 @@ def test_slices_of_a_job_in_every_form(client: httpx.Client, result: str) -> Non
         np.testing.assert_array_equal(npz["embeddings"], expected)
         assert npz["indices"].tolist() == [3, 1]
         assert npz["eigenvalues"].shape == (2, 2, 2)
-    told = get(client, result + query, JSON).json()
-    assert told["data"] == expected.tolist()
-    assert [draw["index"] for draw in told["draws"]] == [3, 1, 3, 1]
+    body = get(client, result + query, JSON).json()
+    assert body["data"] == expected.tolist()
+    assert [draw["index"] for draw in body["draws"]] == [3, 1, 3, 1]
 
 
 def test_summary_and_generated_data_as_tables(

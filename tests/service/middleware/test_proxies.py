@@ -132,7 +132,7 @@ def scope(peer: str, *told: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("peer", "told", "client"),
+    ("peer", "result", "client"),
     [
         ("10.0.0.1", ["192.0.2.1"], "192.0.2.1"),
         ("10.0.0.1", ["127.0.0.1, 192.0.2.1"], "192.0.2.1"),  # the first is the client's own word
@@ -149,9 +149,9 @@ def scope(peer: str, *told: str) -> dict[str, Any]:
         ("", ["127.0.0.1"], ""),
     ],
 )
-def test_a_trusted_proxy_names_the_client(peer: str, told: list[str], client: str | None) -> None:
+def test_a_trusted_proxy_names_the_client(peer: str, result: list[str], client: str | None) -> None:
     """The last address that is no trusted proxy; other claims are ignored."""
-    assert Proxies("10.0.0.0/8, 192.168.0.1").client(scope(peer, *told)) == client
+    assert Proxies("10.0.0.0/8, 192.168.0.1").client(scope(peer, *result)) == client
 
 
 def test_naming_this_machine_as_a_proxy_asks_everyone_for_a_key(stores: Stores) -> None:

@@ -69,8 +69,8 @@ def test_a_store_that_is_away_is_503_and_then_as_before(
             assert answer.headers["retry-after"] == "5"
         assert asked.get(posterior).status_code == 200
         register_worker(stored)
-        (told,) = [one for one in asked.get("/readyz").json()["checks"] if one["name"] == "object store"]
-        assert told["state"] == "warning"
+        (body,) = [one for one in asked.get("/readyz").json()["checks"] if one["name"] == "object store"]
+        assert body["state"] == "warning"
     assert [asked.get(path, headers=NPY).content for path in (draws, generated)] == before
 
 

@@ -21,14 +21,14 @@ ALLOWED = re.compile(
 
 def licences(name: str) -> list[str]:
     """Return the licences of an installed package."""
-    told = metadata.metadata(name)
-    if "License-Expression" in told:
-        expression = told["License-Expression"]
+    result = metadata.metadata(name)
+    if "License-Expression" in result:
+        expression = result["License-Expression"]
         return re.split(r" (?:AND|OR|WITH) ", expression.strip("()"))
-    classifiers = [text for text in told.get_all("Classifier") or [] if text.startswith("License ::")]
+    classifiers = [text for text in result.get_all("Classifier") or [] if text.startswith("License ::")]
     said = [text.rpartition(" :: ")[2] for text in classifiers]
     found = [text for text in said if text not in {"OSI Approved", "DFSG approved"}]
-    return found or [str(told.json.get("license", "")).partition("\n")[0]]
+    return found or [str(result.json.get("license", "")).partition("\n")[0]]
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
@@ -45,8 +45,8 @@ def test_every_licence_lets_anyone_use_it() -> None:
     names = set(re.findall(r"^([\w.-]+)(?:\[.*\])?==", lock, re.MULTILINE))
     installed = {re.sub(r"[-_.]+", "-", found.metadata["Name"]).lower() for found in metadata.distributions()}
     assert len(names & installed) > 60
-    told = {name: licences(name) for name in names & installed}
-    assert {name: said for name, said in told.items() if not all(map(ALLOWED.fullmatch, said))} == {}
+    fields = {name: licences(name) for name in names & installed}
+    assert {name: said for name, said in fields.items() if not all(map(ALLOWED.fullmatch, said))} == {}
 
 
 @pytest.mark.parametrize(

@@ -328,9 +328,9 @@ def test_advice_is_the_engines(stores: Stores) -> None:
     """The curves and suggestions, without arrays and without a posterior."""
     spec = replace(ADVICE, dataset=stored(stores, SHEET.X))
     entry = made(stores, spec, None)
-    told = {name: value for name, value in entry.meta.items() if name != "sha256"}
+    fields = {name: value for name, value in entry.meta.items() if name != "sha256"}
     direct = advise(SHEET.X, n_neighbors=(5, 8), max_components=4).to_dict()
-    assert told == json.loads(json.dumps(direct))
+    assert fields == json.loads(json.dumps(direct))
     assert entry.arrays == {}
 
 

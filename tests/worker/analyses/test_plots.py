@@ -64,9 +64,9 @@ def test_any_number_of_components_is_drawn(p: int) -> None:
 
 def test_hostile_titles_are_text() -> None:
     """Names of data and methods are not read as mathematics or markup."""
-    told = render([Panel("$\\frac{1$ <script>", Y, BY_PLACE)], columns=1, title="a & b", format_="svg")
-    assert ET.fromstring(told) is not None  # noqa: S314 # our own bytes
-    assert b"<script>" not in told
+    result = render([Panel("$\\frac{1$ <script>", Y, BY_PLACE)], columns=1, title="a & b", format_="svg")
+    assert ET.fromstring(result) is not None  # noqa: S314 # our own bytes
+    assert b"<script>" not in result
 
 
 def test_far_points_do_not_shrink_the_others() -> None:

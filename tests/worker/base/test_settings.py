@@ -61,4 +61,4 @@ def test_every_setting_is_documented() -> None:
     """Each row has help that is a sentence."""
     lines = table()
     assert len(lines) == len(Settings.__dataclass_fields__)
-    assert all(name.startswith("GLLE_") and told.endswith(".") and len(told) > 20 for name, _, told in lines)
+    assert all(name.startswith("GLLE_") and result.endswith(".") and len(result) > 20 for name, _, result in lines)

@@ -28,20 +28,22 @@ if TYPE_CHECKING:
 
 def test_sentinels_and_their_service() -> None:
     """Hosts with and without ports, the servers' login and the sentinels', the database, parameters."""
-    told = parse_redis_url("sentinel://me:p%40ss@a,[::1]:5,b:7/main/3?sentinel_password=other&health_check_interval=9")
-    assert (told.kind, told.service, told.encrypted) == ("sentinel", "main", False)
-    assert told.hosts == (("a", 26379), ("::1", 5), ("b", 7))
-    assert told.login == {"password": "other"}
-    assert told.options == {"username": "me", "password": "p@ss", "db": 3, "health_check_interval": 9}
+    result = parse_redis_url(
+        "sentinel://me:p%40ss@a,[::1]:5,b:7/main/3?sentinel_password=other&health_check_interval=9"
+    )
+    assert (result.kind, result.service, result.encrypted) == ("sentinel", "main", False)
+    assert result.hosts == (("a", 26379), ("::1", 5), ("b", 7))
+    assert result.login == {"password": "other"}
+    assert result.options == {"username": "me", "password": "p@ss", "db": 3, "health_check_interval": 9}
     assert parse_redis_url("sentinels://a/main").encrypted
     assert parse_redis_url("sentinel://a/main").options["db"] == 0
 
 
 def test_cluster_and_its_hosts() -> None:
     """Some of its nodes, with a login and TLS."""
-    told = parse_redis_url("rediss+cluster://:secret@a:1,b")
-    assert (told.kind, told.encrypted, told.hosts) == ("cluster", True, (("a", 1), ("b", 6379)))
-    assert told.options["password"] == "secret"
+    result = parse_redis_url("rediss+cluster://:secret@a:1,b")
+    assert (result.kind, result.encrypted, result.hosts) == ("cluster", True, (("a", 1), ("b", 6379)))
+    assert result.options["password"] == "secret"
 
 
 @pytest.mark.parametrize(

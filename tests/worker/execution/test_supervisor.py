@@ -89,15 +89,15 @@ def test_work_has_a_moment_to_stop_by_itself(stores: Stores, horse: subprocess.P
 def test_what_is_not_wanted_is_killed(stores: Stores, horse: subprocess.Popen[bytes], gone: str) -> None:
     """The work of a failed or removed job is killed."""
     job = running(stores)
-    told: list[str] = []
-    with JobSupervisor(stores.jobs, job.id, horse.pid, 60, lambda: told.append("before")) as overseer:
+    result: list[str] = []
+    with JobSupervisor(stores.jobs, job.id, horse.pid, 60, lambda: result.append("before")) as overseer:
         if gone == "failed":
             stores.jobs._transition(job.id, {"running": "failed"})
         else:
             stores.client.delete(f"glle:job:{job.id}")
         assert horse.wait(PATIENCE) == -signal.SIGKILL
     assert overseer.has_killed
-    assert told == ["before"]
+    assert result == ["before"]
 
 
 def test_work_that_takes_too_long_ends_its_job(stores: Stores, horse: subprocess.Popen[bytes]) -> None:

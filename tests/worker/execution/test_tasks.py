@@ -324,14 +324,14 @@ def test_redis_that_comes_back_is_waited_for(stores: Stores, monkeypatch: pytest
             raise redis.OutOfMemoryError("command not allowed when used memory > 'maxmemory'.")
         write(id_, posterior, seconds)
 
-    told: list[str] = []
+    result: list[str] = []
     monkeypatch.setattr(stores.posteriors, "cache", refused_twice)
-    waits = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: told.append(stores.jobs.fetch(job.id).stage))
+    waits = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: result.append(stores.jobs.fetch(job.id).stage))
     monkeypatch.setattr("worker.execution.tasks.time", waits)
     tasks.fit(job.id)
     assert stores.jobs.fetch(job.id).status == "succeeded"
     assert len(seen) == 3
-    assert told == ["waiting for a server"] * 2
+    assert result == ["waiting for a server"] * 2
 
 
 def test_cancelled_job_is_not_begun(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:

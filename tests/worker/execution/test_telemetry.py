@@ -102,9 +102,9 @@ def test_task_writes_a_line_with_its_job(stores: Stores, caplog: pytest.LogCaptu
 
 def test_outside_of_a_task_nothing_is_observed() -> None:
     """The functions work outside of a task, and count nothing."""
-    with stage("drawing") as told:
-        told["glle__solver"] = count_draws([])
-    assert told == {"glle__solver": []}
+    with stage("drawing") as result:
+        result["glle__solver"] = count_draws([])
+    assert result == {"glle__solver": []}
 
 
 def test_counts_of_work_horses_arrive(stores: Stores, settings: Settings) -> None:

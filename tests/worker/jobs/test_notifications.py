@@ -71,7 +71,7 @@ def test_every_end_is_told(stores: Stores, end: str) -> None:
 
 def connections(stores: Stores) -> set[str]:
     """Return the ids of the subscribed connections."""
-    return {told["id"] for told in stores.client.client_list(_type="pubsub")}
+    return {result["id"] for result in stores.client.client_list(_type="pubsub")}
 
 
 def test_news_that_a_lost_connection_took_along_wakes(stores: Stores) -> None:

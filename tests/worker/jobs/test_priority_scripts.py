@@ -234,7 +234,7 @@ def test_a_look_costs_the_same_in_a_long_queue(stores: Stores) -> None:
         assert stores.client.llen(stores.queue._queue.key) <= 1, "only its length makes LPOS and LREM slow"
         stores.client.config_resetstat()
         stores.recovery.repair(silent)
-        calls = {name: told["calls"] for name, told in stores.client.info("commandstats").items()}
+        calls = {name: label["calls"] for name, label in stores.client.info("commandstats").items()}
         spent.append({name: count for name, count in calls.items() if "info" not in name and "config" not in name})
     assert spent[0] == spent[1]
     assert sum(spent[0].values()) < 20

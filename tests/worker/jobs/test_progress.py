@@ -105,11 +105,11 @@ def test_changes_are_published_and_progress_not_too_often(stores: Stores) -> Non
         most = 1 + (time.monotonic() - started) * 1000 / PROGRESS_MS
         stores.jobs.cancel(job.id)
         stores.jobs.finish_cancel(job.id)
-        told = 0
+        result = 0
         while (message := channel.get_message(timeout=0.2)) is not None:
             assert message["data"] == job.id.encode()
-            told += 1
-    assert 3 <= told <= 2 + most
+            result += 1
+    assert 3 <= result <= 2 + most
 
 
 def test_news_of_progress_wakes_who_follows(stores: Stores) -> None:

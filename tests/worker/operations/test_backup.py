@@ -64,22 +64,22 @@ def fill(here: Stores, tenant: str, seed: int = 0) -> str:
 
 def state(here: Stores) -> dict[str, Any]:
     """Return all data of a backup to the last byte, without times to live."""
-    told: dict[str, Any] = {path.name: path.read_bytes() for path in here.datasets._folder.glob("ds_*")}
+    fields: dict[str, Any] = {path.name: path.read_bytes() for path in here.datasets._folder.glob("ds_*")}
     for raw in here.client.scan_iter():
         key = raw.decode()
         kind = here.client.type(raw)
         if kind == b"string" and ":claim:" not in key:
-            told[key] = here.client.get(raw)
+            fields[key] = here.client.get(raw)
         elif kind == b"hash" and here.client.pttl(raw) > 0:
-            told[key] = here.client.hgetall(raw)
+            fields[key] = here.client.hgetall(raw)
     for raw in here.cache.client.scan_iter(_type="HASH"):  # the others are indexes, which are made again
         entry = here.cache.get(raw.decode())
         assert entry is not None
-        told[raw.decode()] = entry.meta, {name: array.tobytes() for name, array in entry.arrays.items()}
+        fields[raw.decode()] = entry.meta, {name: array.tobytes() for name, array in entry.arrays.items()}
     for tenant in ("default", "alice"):
-        told[tenant] = [cursor for cursor, _ in here.of(tenant).posteriors.newest()]
-        told[tenant] += [cursor for cursor, job in here.of(tenant).jobs.newest() if not job.is_open]
-    return {**told, "keys": here.keys.all()}
+        fields[tenant] = [cursor for cursor, _ in here.of(tenant).posteriors.newest()]
+        fields[tenant] += [cursor for cursor, job in here.of(tenant).jobs.newest() if not job.is_open]
+    return {**fields, "keys": here.keys.all()}
 
 
 def taken(here: Stores, chosen: BackupScope = EVERYTHING) -> bytes:

@@ -196,8 +196,8 @@ def test_what_has_expired_is_not_there_and_is_swept(
     assert here.cache.get(KEY) is None
     assert objects.index.overdue() == 1
     monkeypatch.setattr("worker.operations.store_sweep._exists", lambda *_: True)
-    told = sweep(here, objects, orphans=False)
-    assert (told.expired, told.condemned) == (1, 1)
+    result = sweep(here, objects, orphans=False)
+    assert (result.expired, result.condemned) == (1, 1)
     assert objects.bucket.paths() == []
     assert objects.index.overdue() == 0
 
@@ -213,8 +213,8 @@ def test_a_sweep_removes_what_is_nobodys(here: Stores, objects: ObjectStore) -> 
     assert created_at("post_b/else") is None
     young = sweep(here, objects, orphans=True)
     assert (young.deserted, young.orphans) == (0, 0)
-    told = sweep(here, objects, orphans=False, age=-1)
-    assert (told.deserted, told.condemned, told.orphans) == (1, 1, 1)
+    result = sweep(here, objects, orphans=False, age=-1)
+    assert (result.deserted, result.condemned, result.orphans) == (1, 1, 1)
     assert sorted(objects.bucket.paths()) == [orphan, "post_b/else"]
     assert sweep(here, objects, orphans=True, age=-1).orphans == 1
     assert objects.bucket.paths() == ["post_b/else"], "what is not ours is left alone"
@@ -305,16 +305,16 @@ def test_the_store_has_an_end(settings: Settings, tmp_path: Path, stores: Stores
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "result"),
     [
         ("nonsense://x", "no fsspec URL"),
         ("s3://key:pass@bucket", "has a password"),
         ("smb://host/x", "docs/how-to/storage.md"),
     ],
 )
-def test_a_url_that_cannot_be_used_is_refused_at_the_start(url: str, told: str) -> None:
+def test_a_url_that_cannot_be_used_is_refused_at_the_start(url: str, result: str) -> None:
     """With what to do, and without the password."""
-    with pytest.raises(SettingsError, match=told) as caught:
+    with pytest.raises(SettingsError, match=result) as caught:
         Bucket(url, seconds=1.0)
     assert "pass@" not in str(caught.value)
 
