@@ -148,7 +148,10 @@ class JobStore:
             **inline_fields(points),
         }  # fmt: skip
         holder = self._create(
-            keys=[self._claim(claim), job_key(new), tenant_key(INDEX, tenant), _STATS, tenant_key(lua_scripts.OPEN, tenant)],
+            keys=[
+                self._claim(claim), job_key(new), tenant_key(INDEX, tenant), _STATS,
+                tenant_key(lua_scripts.OPEN, tenant),
+            ],
             args=[
                 job_key(""), new, index_member(created, new), self._ttl, f",{','.join(reuse)},", *_told(terms),
                 limits.open, limits.all_open, limits.ended, int(self._room is not None and self._room.is_full),
