@@ -144,19 +144,17 @@ class JobStore:
             **({} if posterior is None else {"posterior": posterior}),
             **inline_fields(points),
         }  # fmt: skip
-        keys = [
-            self._claim(claim),
-            job_key(new),
-            tenant_key(INDEX, tenant),
-            _STATS,
-            tenant_key(lua_scripts.OPEN, tenant),
-        ]
-        is_full = int(self._room is not None and self._room.is_full)
-        args = [
-            job_key(""), new, index_member(created, new), self._ttl, f",{','.join(reuse)},", *_term_fields(terms),
-            limits.open, limits.all_open, limits.ended, is_full, tenant, now_ms(), *_flat(stamp(fields)),
-        ]  # fmt: skip
-        holder = self._create(keys=keys, args=args).decode()
+        holder = self._create(
+            keys=[
+                self._claim(claim), job_key(new), tenant_key(INDEX, tenant), _STATS,
+                tenant_key(lua_scripts.OPEN, tenant),
+            ],
+            args=[
+                job_key(""), new, index_member(created, new), self._ttl, f",{','.join(reuse)},", *_told(terms),
+                limits.open, limits.all_open, limits.ended, int(self._room is not None and self._room.is_full),
+                tenant, now_ms(), *_flat(stamp(fields)),
+            ],
+        ).decode()  # fmt: skip
         if (refusal := self._refusal(holder)) is not None:
             raise refusal
         return self.fetch(holder), holder == new

@@ -140,8 +140,8 @@ def _is_installed() -> bool:
         return False
 
 
-def _dotted(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    return {name.replace("__", "."): value for name, value in attributes.items()}
+def _dotted(attributes: Mapping[str, Any]) -> dict[str, Any] | None:
+    return {name.replace("__", "."): value for name, value in attributes.items()} if attributes else None
 
 
 TRACING = Tracing()  # of this process
