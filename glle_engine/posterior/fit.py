@@ -259,6 +259,3 @@ def _merged(spec: FitSpec | None, parameters: FitParameters) -> FitSpec:
     """Return a specification with some parameters replaced; unknown names raise `InvalidParameterError`."""
     require_known_names(FitSpec, parameters)
     return replace(spec or FitSpec(), **parameters)
-
-
-fit_spec = fit

@@ -150,7 +150,7 @@ class JobStore:
                 tenant_key(lua_scripts.OPEN, tenant),
             ],
             args=[
-                job_key(""), new, index_member(created, new), self._ttl, f",{','.join(reuse)},", *_told(terms),
+                job_key(""), new, index_member(created, new), self._ttl, f",{','.join(reuse)},", *_term_fields(terms),
                 limits.open, limits.all_open, limits.ended, int(self._room is not None and self._room.is_full),
                 tenant, now_ms(), *_flat(stamp(fields)),
             ],
