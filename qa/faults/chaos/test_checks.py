@@ -72,8 +72,8 @@ def test_a_leak_of_each_kind_is_found(stores: Stores) -> None:
         "glle:calibration:post_2: of what is not there",
         "glle:claim:kept: should expire",
         "glle:jobs: job_gone has no record",
-        "glle:orphan: no owner",
         "glle:open: job_gone has ended",
+        "glle:orphan: no owner",
         "glle:posterior:post_1: should not expire",
     ]
 
