@@ -1,11 +1,12 @@
-"""`make -C qa audit`: the known vulnerabilities of everything that the lock files pin, for every platform.
+"""`make -C qa audit`: known vulnerabilities of every pin of the lock files, for every platform.
 
-It ends with 1 where there is one, and where a package was not looked at. Where no advisory service can be reached it
-says so on stderr and ends with 0; with AUDIT=required in the environment, with 1.
+The exit code is 1 if a package has one or was not audited. If no advisory service answers, it is 0 with a message on
+stderr, or 1 with AUDIT=required in the environment.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -23,7 +24,7 @@ def main(command: Sequence[str] = PIP_AUDIT) -> int:
     """Run the audit, print its report and return the exit code."""
     wanted = os.environ.get("AUDIT") or "optional"
     if wanted not in AUDIT:
-        _loudly(f"AUDIT is {wanted!r}: one of {', '.join(AUDIT)}.")
+        _loudly(f"AUDIT={wanted!r} is unknown. Use one of {', '.join(AUDIT)}.")
         return 2
     pins = locked(LOCKS)
     silent = []
@@ -36,7 +37,7 @@ def main(command: Sequence[str] = PIP_AUDIT) -> int:
             _loudly(f"The audit failed: {error}")
             return 1
     _loudly("NOT AUDITED: no advisory service could be reached.", *silent)
-    _loudly(f"Nothing is known of the {len(pins)} pins; run it where one can be reached. AUDIT={wanted}.")
+    _loudly(f"The {len(pins)} pins are unchecked. Run the audit with network access. AUDIT={wanted}.")
     return int(wanted == "required")
 
 
@@ -45,11 +46,12 @@ def judged(result: AuditReport, pins: dict[Pin, Locked], service: str) -> int:
     for pin, vulnerabilities in sorted(result.vulnerable.items()):
         where = pins.get(pin, Locked(frozenset(), frozenset())).locks
         _loudly(*(f"{pin} ({', '.join(sorted(where))}): {one}" for one in vulnerabilities))
-    unasked = sorted(set(pins) - result.clean - set(result.vulnerable))
-    _loudly(*(f"{pin} was not looked at: {result.skipped.get(pin.name, 'no word of it')}" for pin in unasked))
-    counts = f"{len(result.clean)} clean, {len(result.vulnerable)} vulnerable, {len(unasked)} not looked at"
+    unaudited = sorted(set(pins) - result.clean - set(result.vulnerable))
+    reasons = {pin: result.skipped.get(pin.name, "it is missing from the report") for pin in unaudited}
+    _loudly(*(f"{pin} was not audited: {reason}" for pin, reason in reasons.items()))
+    counts = f"{len(result.clean)} clean, {len(result.vulnerable)} vulnerable, {len(unaudited)} not audited"
     print(f"{len(pins)} pins, by {service}: {counts}.")  # noqa: T201 # the command's output
-    return int(bool(result.vulnerable or unasked))
+    return int(bool(result.vulnerable or unaudited))
 
 
 def _loudly(*lines: str) -> None:
@@ -58,4 +60,5 @@ def _loudly(*lines: str) -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(prog="python -m qa.audit", description=__doc__).parse_args()
     sys.exit(main())

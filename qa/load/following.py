@@ -1,4 +1,4 @@
-"""Follows jobs to their end and enters their results into the ledger."""
+"""Job follower: it polls jobs to their end and enters their results into the ledger."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ if TYPE_CHECKING:
     from qa.load.ledger import Ledger
 
 NPY, NPZ, JSON = "application/x-npy", "application/zip", "application/json"
-MOST_OPEN = 12  # jobs that are followed at a time
-IN_ARRAYS = ("mean", "neighbors", "embedding", "eigenvalues")  # of a posterior, those that are compared
+MOST_OPEN = 12  # limit of followed jobs
+IN_ARRAYS = ("mean", "neighbors", "embedding", "eigenvalues")  # limit of compared arrays of a posterior
 
 
 @dataclass
 class Known:
-    """A data set that is there, with the ids of its posteriors and embeddings."""
+    """An existing data set, with the ids of its posteriors and embeddings."""
 
     id: str
     fits: dict[Fit, str] = field(default_factory=dict)
     embeddings: dict[Embedding, str] = field(default_factory=dict)
-    embeddings_at: dict[Embedding, float] = field(default_factory=dict)  # when they were last asked for
+    embeddings_at: dict[Embedding, float] = field(default_factory=dict)  # time of the last request
 
 
 @dataclass
 class Follower:
-    """Follows what was asked for to its end, and enters all that came of it.
+    """Follows accepted jobs to their end and records their results.
 
     Parameters
     ----------
     own, shared
-        Data sets of this user alone, which come and go, and those of everyone, which stay.
+        Temporary data sets of this user, and permanent shared ones.
 
     """
 
@@ -53,8 +53,8 @@ class Follower:
     own: list[Content]
     shared: list[Content]
     known: dict[Content, Known] = field(default_factory=dict)
-    jobs: dict[str, Accepted] = field(default_factory=dict)  # that are followed
-    about: dict[Content, list[Accepted]] = field(default_factory=dict)  # all of those about data separate sets
+    jobs: dict[str, Accepted] = field(default_factory=dict)  # followed jobs
+    about: dict[Content, list[Accepted]] = field(default_factory=dict)  # jobs on this user's data sets
 
     def _fitted(self, made: Fit, result: dict[str, Any]) -> None:
         id_ = result["id"]
@@ -65,7 +65,7 @@ class Follower:
         self.ledger.came(f"/v1/posteriors/{id_}", made)
 
     def _follow(self) -> None:
-        """Ask for a job; fetch its result when it has ended."""
+        """Poll a job, and fetch its result once it has ended."""
         if not self.jobs:
             return
         job = self.jobs[self.rng.choice(list(self.jobs))]
@@ -82,7 +82,7 @@ class Follower:
         self.jobs.pop(job.id, None)
 
     def fetch(self, job: Accepted) -> bool:
-        """Fetch what a job made; return whether it came: it may have to be made again."""
+        """Fetch a job's result; return False if the service has to compute it again."""
         media = {Summary: NPZ, Fit: JSON}.get(type(job.made), NPY)
         answer = self.asker.ask("GET result", f"/v1/jobs/{job.id}/result", headers={"Accept": media})
         if answer is None or self._has_expired(answer, job) or not self._is(answer, job.made, 200, 202):
@@ -99,7 +99,7 @@ class Follower:
         return True
 
     def judge(self, job: Accepted) -> None:
-        """Check how a job ended; a failure is allowed only if its workers were killed."""
+        """Check the end of a job; a failure is allowed only if its workers were killed."""
         if job.status == "cancelled" and not (job.is_cancelled or job.is_doomed):
             self.ledger.fault(f"{job.id} was cancelled without a request")
         is_right = job.is_doomed or job.error.endswith("worker-lost") or is_refused_alone(job.made, job.error)
@@ -107,11 +107,11 @@ class Follower:
             self.ledger.fault(f"{job.id} failed with {job.error}: {job.made}")
 
     def _doom(self, is_about: Callable[[Made], bool]) -> None:
-        """Note that the jobs about what is being deleted may fail."""
+        """Record that jobs may fail because their subject is being deleted."""
         for content in list(self.about):
             for job in self.about[content]:
                 job.is_doomed = job.is_doomed or is_about(job.made)
-            if content not in self.known:  # it was the data set
+            if content not in self.known:  # the data set itself is deleted
                 del self.about[content]
 
     def _follow_later(self, answer: httpx.Response, made: Made) -> None:
@@ -125,19 +125,19 @@ class Follower:
             self.jobs.pop(next(iter(self.jobs)))
 
     def _maybe_follow(self, answer: httpx.Response, made: Made, fit: Fit) -> None:
-        """Follow the job of an answer 202; where the posterior is fitted again first, that of the fit."""
+        """Follow the job of a 202 answer, or the fit that must be repeated first."""
         made = fit if answer.json()["kind"] == "fit" else made
         self._follow_later(answer, made)
 
     def _has_expired(self, answer: httpx.Response, job: Accepted) -> bool:
-        """Say whether a job's record is gone since it need not be kept any more; it is not followed then."""
+        """Return whether a job's record has expired; expired jobs are not followed."""
         if not is_missing(answer, "job") or self.ledger.must_be_kept(job.open_at):
             return False
         self.jobs.pop(job.id, None)
         return True
 
     def _is(self, answer: httpx.Response, made: Made, *statuses: int) -> bool:
-        """Say whether an answer is one of those that may come; what is neither that nor 503 is a fault."""
+        """Return whether an answer has an expected status; any other status but 503 is a fault."""
         if answer.status_code in statuses or answer.extensions.get("deleted_before"):
             return answer.status_code in statuses or 204 in statuses
         if answer.status_code != 503:
@@ -146,7 +146,7 @@ class Follower:
         return False
 
     def array(self, answer: httpx.Response, made: Made, name: str) -> None:
-        """Enter the array of an answer, npy or JSON."""
+        """Record the array of an npy or JSON answer."""
         if answer.headers["content-type"] == NPY:
             array = np.load(io.BytesIO(answer.content), allow_pickle=False)
         else:
@@ -155,7 +155,7 @@ class Follower:
         self.ledger.received_array(made, name, array)
 
     def arrays(self, answer: httpx.Response, made: Made) -> None:
-        """Enter the arrays of an answer, npz."""
+        """Record the arrays of an npz answer."""
         with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
             for member in archive.namelist():
                 name = member.removesuffix(".npy")
@@ -165,5 +165,5 @@ class Follower:
 
 
 def is_missing(answer: httpx.Response, what: str) -> bool:
-    """Say whether there is no such job, or embedding."""
+    """Return whether the job or embedding does not exist."""
     return answer.status_code == 404 and str(answer.json()["type"]).endswith(f":{what}-not-found")

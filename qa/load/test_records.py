@@ -1,4 +1,4 @@
-"""Records that may be gone, and those that must be kept, by the ledger's own clock."""
+"""Expired records and retained records, by the ledger's clock."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DATA = Content(1)
 
 @pytest.fixture
 def user(monkeypatch: pytest.MonkeyPatch) -> User:
-    """Return a user of a service that has no record any more."""
+    """Return a user of a service without records."""
 
     def gone(_: Asker, operation: str, path: str, **_options: object) -> httpx.Response:
         what = "embedding" if "coordinates" in operation else "job"
@@ -52,7 +52,7 @@ def _ago(seconds: float) -> str:
 def test_a_job_may_be_gone_its_time_after_its_end(
     user: User, action: str, result: dict[str, object], asked: float, faults: int
 ) -> None:
-    """Not before: it was open in its last reported state."""
+    """A record may expire one retention after the last open state, not before."""
     user.own = [DATA]
     job = user.ledger.accepted("job_1", Fit(DATA, 8))
     finished = result.get("finished")
@@ -66,7 +66,7 @@ def test_a_job_may_be_gone_its_time_after_its_end(
 
 @pytest.mark.parametrize(("asked", "faults"), [(TTL + 1, 0), (TTL - 1, 1)])
 def test_an_embedding_may_be_gone_its_time_after_it_was_asked_for(user: User, asked: float, faults: int) -> None:
-    """After that, it is not requested again."""
+    """After one retention the record is not requested again."""
     made, known = Embedding(DATA, next(iter(METHODS))), user.known[DATA]
     known.embeddings[made], known.embeddings_at[made] = "/v1/embeddings/emb_1", time.time() - asked
     user._read_embedding()

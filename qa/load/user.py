@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 NEIGHBORS = (8, 10)
 SCALES = (1.0, 0.5)
-MOST_OWN = 4  # data sets at a time
+MOST_OWN = 4  # limit of data sets at a time
 
-# What is done, and how often beside the rest.
+# Operations and their relative frequencies.
 MIX = {
     "upload": 6, "fit": 10, "draw": 24, "draws": 8, "summary": 4, "embed": 6, "follow": 18, "cancel": 3,
     "delete_dataset": 2, "delete_posterior": 2, "read_dataset": 6, "read_posterior": 6, "read_embedding": 3, "lists": 2,
@@ -23,16 +23,16 @@ MIX = {
 
 
 class User(Follower):
-    """Asks for one thing after the other."""
+    """Client that performs one operation after the other."""
 
     def act(self) -> None:
-        """Do one thing, one or more requests."""
+        """Perform one operation, which is one or more requests."""
         what = self.rng.choices(list(MIX), list(MIX.values()))[0]
         action: Callable[[], None] = getattr(self, "_" + what)
         action()
 
     def _upload(self) -> None:
-        """Upload a data set: a new one, one of everyone's, or one that is there."""
+        """Upload a data set: a new one, a shared one, or an existing one."""
         mine = [content for content in self.known if content in self.own]
         fresh = [content for content in self.own if content not in self.known]
         pool = self.shared + (fresh * 3 if len(mine) < MOST_OWN else mine)
@@ -56,7 +56,7 @@ class User(Follower):
         self.ledger.came(f"/v1/datasets/{body['id']}", content)
 
     def _fit(self) -> None:
-        """Fit a posterior, waiting a moment or not at all."""
+        """Fit a posterior, with or without a wait."""
         if (content := self._some()) is None:
             return
         made = Fit(content, self.rng.choice(NEIGHBORS))
@@ -71,7 +71,7 @@ class User(Follower):
             self._fitted(made, answer.json())
 
     def _draw(self) -> None:
-        """Ask for one draw, as npy or JSON."""
+        """Request one draw, as npy or JSON."""
         if (fit := self._some_fit()) is None:
             return
         made = Draws(fit, self.rng.randrange(40), 1, self.rng.randrange(2), self.rng.choice(SCALES), is_single=True)
@@ -86,7 +86,7 @@ class User(Follower):
             self._maybe_follow(answer, Draws(fit, made.first, 1, made.seed, made.scale), fit)
 
     def _draws(self) -> None:
-        """Ask for many draws."""
+        """Request many draws."""
         if (fit := self._some_fit()) is None:
             return
         first, count = self.rng.randrange(0, 32, 8), self.rng.randint(1, 24)
@@ -97,7 +97,7 @@ class User(Follower):
             self._follow_later(answer, made)
 
     def _summary(self) -> None:
-        """Ask for a summary."""
+        """Request a summary."""
         if (fit := self._some_fit()) is None:
             return
         made = Summary(fit, 10, self.rng.randrange(2))
@@ -139,7 +139,7 @@ class User(Follower):
             self.ledger.record(job, answer.json(), answer.extensions["asked_at"])
 
     def _delete_dataset(self) -> None:
-        """Delete a data set with all that was made of it; it is gone then."""
+        """Delete a data set with its posteriors and embeddings."""
         mine = [content for content in self.known if content in self.own]
         if not mine:
             return
@@ -150,7 +150,7 @@ class User(Follower):
         paths = {f"/v1/posteriors/{id_}": made for made, id_ in known.fits.items()}
         path = f"/v1/datasets/{known.id}"
         if answer is None or not self._is(answer, content, 204):
-            self.ledger.there.pop(path, None)  # who knows
+            self.ledger.there.pop(path, None)  # unknown without an answer
             for other in (*paths, *known.embeddings.values()):
                 self.ledger.there.pop(other, None)
             return
@@ -164,7 +164,7 @@ class User(Follower):
             self._is(answer, content, 404)
 
     def _delete_posterior(self) -> None:
-        """Delete a posterior; it is gone then."""
+        """Delete a posterior."""
         fits = [fit for fit in self._fits() if fit.content in self.own]
         if not fits:
             return
@@ -174,7 +174,7 @@ class User(Follower):
         self._doom(lambda made: fit_of(made) == fit)
         answer = self.asker.ask("DELETE posterior", path)
         if answer is None or not self._is(answer, fit, 204):
-            self.ledger.there.pop(path, None)  # who knows
+            self.ledger.there.pop(path, None)  # unknown without an answer
             return
         self.ledger.left(path, fit)
         answer = self.asker.ask("GET posterior", path)
@@ -182,7 +182,7 @@ class User(Follower):
             self._is(answer, fit, 404, 409)
 
     def _read_dataset(self) -> None:
-        """Read a data set's values back."""
+        """Read the values of a data set."""
         if (content := self._some()) is None:
             return
         headers = {"Accept": self.rng.choice([NPY, JSON])}
@@ -214,7 +214,7 @@ class User(Follower):
         if not made:
             return
         known, embedding, path = self.rng.choice(made)
-        # 409: the job that was to make it was cancelled while this request waited.
+        # 409: the job of this embedding was cancelled during the wait.
         answer = self.asker.ask("GET coordinates", f"{path}/coordinates?wait=2", headers={"Accept": NPY})
         if answer is None:
             return

@@ -1,9 +1,8 @@
 """`python -m qa.soak`: `glle up` under ten times its usual load, sampled and judged.
 
-The usual load is that of ten people at work, each of whom does one thing every ten seconds: one thing a second, of the
-mixture of `qa.load` (uploads, fits, draws, summaries, embeddings, reads, cancels, deletions). What is kept for a
-time is kept for a short one here, and what is kept within a budget has a small one, so that both are full before the
-measured part begins.
+The usual load is ten users with one operation every ten seconds each, from the mix of `qa.load`: uploads, fits, draws,
+summaries, embeddings, reads, cancels, deletions. Retention times are short and budgets small, so that records and
+caches reach their steady state during the warm-up.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from qa.soak import verdict as judging
 from qa.soak.sampling import Sampler
 from tests.system.conftest import running
 
-USUAL = 1.0  # things a second
+USUAL = 1.0  # operations per second
 CLIENTS = 10
-AT_ONCE = 60  # more than the service has threads
+AT_ONCE = 60  # more than the thread pool of the service
 KEPT_SECONDS = 60
 SETTINGS = {
     "GLLE_HEARTBEAT": "5",
@@ -40,12 +39,12 @@ SETTINGS = {
 
 
 def main() -> int:
-    """Run it; print the table, leave samples, verdicts and a picture; return 1 unless all of it is flat."""
+    """Run the soak; print the table, write samples, verdicts and a picture; return 1 unless every series is flat."""
     parser = argparse.ArgumentParser(prog="python -m qa.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0)
-    parser.add_argument("--rate", type=float, default=10 * USUAL, help="things done a second")
+    parser.add_argument("--rate", type=float, default=10 * USUAL, help="operations per second")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--warm-up", type=float, help="minutes that are not measured; a fifth, two at least")
+    parser.add_argument("--warm-up", type=float, help="warm-up minutes without measurement (a fifth, at least two)")
     parser.add_argument("--out", type=Path, default=Path("out/soak"))
     asked = parser.parse_args()
     warm_up = 60 * (max(2.0, asked.minutes / 5) if asked.warm_up is None else asked.warm_up)
@@ -95,7 +94,7 @@ def main() -> int:
 
 
 def _fill_pools(url: str) -> None:
-    """Ask so much at once that every thread and connection there can be is there before anything is measured."""
+    """Send enough concurrent requests to start every thread and connection before the measurement."""
     with httpx.Client(base_url=url, timeout=60, limits=httpx.Limits(max_connections=AT_ONCE)) as client:
 
         def ask(_: int) -> None:

@@ -1,4 +1,4 @@
-"""The picture of a soak: what each process held, what the servers held, and how long answers took."""
+"""Picture of a soak: memory of each process and server, and latency."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ MIB = 2**20
 
 @dataclass(frozen=True)
 class Held:
-    """Sample of a process: resident, proportional and unique bytes; descriptors and threads."""
+    """Memory of a process (resident, proportional, unique bytes), descriptors and threads."""
 
     rss: int
     pss: int
@@ -36,7 +36,7 @@ class Held:
 
     @classmethod
     def of(cls, pid: int) -> Self | None:
-        """Return what a process holds now; None when it has just ended."""
+        """Return the sample of a process, or None if it has ended."""
         folder = Path(f"/proc/{pid}")
         try:
             fields = {
@@ -62,12 +62,12 @@ class Sample:
 
 @dataclass
 class Sampler:
-    """Samples a running `glle up` in a thread, until its context is left.
+    """Samples a running `glle up` in a thread until the context exits.
 
     Parameters
     ----------
     seconds
-        Between two samples.
+        Seconds between two samples.
 
     """
 

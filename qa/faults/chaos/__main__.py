@@ -1,7 +1,7 @@
-"""`make -C qa chaos`: `glle up` under a mixed load, while whatever it is made of is killed -9 at random.
+"""Kill random processes of `glle up` under a mixed load, then check every promise: `python -m qa.faults.chaos`.
 
-It prints what was killed, how soon the service was back, and a row for each thing that must hold; the same goes to
-`<out>/chaos.json`. The exit code is 1 when a violation was found.
+The report lists the kills, the recovery times and one row for each check. It is also written to `<out>/chaos.json`.
+The exit code is 1 if a check has violations.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ[name] = "1"  # as in the workers, before numpy is imported: other methods' bits depend on it
+    os.environ[name] = "1"  # before numpy is imported; the bits of some methods depend on it
 
 import argparse
 import json
@@ -36,7 +36,7 @@ from tests.system.conftest import Up, running
 
 @dataclass(frozen=True)
 class Asked:
-    """The options of the command."""
+    """Options of the command."""
 
     requests: int
     seconds: float | None
@@ -49,7 +49,7 @@ class Asked:
 
 
 def main() -> int:
-    """Run it; return the exit code."""
+    """Run the command and return its exit code."""
     asked = _asked()
     mark = f"CHAOS_RUN={os.getpid()}-{asked.seed}"
     os.environ["CHAOS_RUN"] = mark.partition("=")[2]
@@ -109,19 +109,19 @@ def _under_fire(asked: Asked, up: Up, mark: str) -> dict[str, Any]:
 
 
 def _stopped(up: Up, mark: str) -> checks.Row:
-    """Stop the service as a user does; nothing of it is to be left."""
+    """Stop the service with SIGTERM and check that no process remains."""
     tree = [pid for pid in marked(mark) if pid != os.getpid()]
     up.process.send_signal(signal.SIGTERM)
     try:
         code = up.process.wait(60)
     except subprocess.TimeoutExpired:
-        return checks.Row("processes left after a stop", len(tree), ["the head itself"])
+        return checks.Row("processes left after a stop", len(tree), ["the supervisor"])
     left = [str(pid) for pid in marked(mark) if pid != os.getpid()]
     return checks.Row("processes left after a stop", len(tree), left + ([f"exit code {code}"] if code else []))
 
 
 def _spared(killer: Killer) -> list[str]:
-    """Return the kinds that were not killed: in a run of some length that would be a chaos that shows nothing."""
+    """Return the kinds of process that were never killed; short runs may miss some."""
     killed = {kill.kind for kill in killer.kills}
     return [] if killer.ledger.requests < 300 else [kind for kind in KINDS if kind not in killed]
 
@@ -148,12 +148,12 @@ def _printed(report: dict[str, Any]) -> int:
 def _asked() -> Asked:
     parser = argparse.ArgumentParser(prog="python -m qa.faults.chaos", description=__doc__)
     parser.add_argument("--requests", type=int, default=10_000)
-    parser.add_argument("--seconds", type=float, help="after which no more is asked, however few it was")
+    parser.add_argument("--seconds", type=float, help="time limit in seconds, whatever the number of requests")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--between", type=float, default=30, help="mean number of requests between two kills")
-    parser.add_argument("--results", type=int, default=500, help="results that are asked for again at the end")
+    parser.add_argument("--results", type=int, default=500, help="number of results requested again at the end")
     parser.add_argument("--out", type=Path, default=Path("out/chaos"))
     return Asked(**vars(parser.parse_args()))
 

@@ -1,4 +1,4 @@
-"""A census of all keys of both servers: whose each is, whether it is to expire, whether what it is about is there."""
+"""Census of all Redis keys: owner, expiry, and existence of the subject."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Expiry = Literal["always", "never", "when ended"]
 
 @dataclass(frozen=True)
 class Owner:
-    """Owner of the keys of a pattern, and whether they expire; group `about` of the pattern is the subject."""
+    """Owner of the keys that match a pattern, and their expiry; group `about` of the pattern is the subject."""
 
     name: str
     pattern: str
@@ -71,7 +71,7 @@ class Census:
     leaks: list[str] = field(default_factory=list)
 
     def of(self, client: redis.Redis, owners: tuple[Owner, ...], alive: set[str]) -> None:
-        """Count the keys of a server; `alive` are the ids of what is there."""
+        """Count the keys of a server; `alive` are the ids of existing subjects."""
         for raw in client.scan_iter(count=1000):
             key = text(raw)
             owner, match = _owner(key, owners)
@@ -93,7 +93,7 @@ class Census:
                 self.leaks.append(f"{key}: of what is not there")
 
     def members(self, client: redis.Redis, alive: set[str]) -> None:
-        """Look into the lists for members of what is not there, or not to be done."""
+        """Check lists and indexes for members without a record."""
         jobs = [text(raw).partition(" ")[2] for raw in client.zrange("glle:jobs", 0, -1)]
         self._leaked("glle:jobs: {} has no record", (id_ for id_ in jobs if not client.exists(f"glle:job:{id_}")))
         posteriors = [text(raw).partition(" ")[2] for raw in client.zrange("glle:posteriors", 0, -1)]

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from redis.exceptions import ConnectionError, TimeoutError  # noqa: A004 # what they are called there
+from redis.exceptions import ConnectionError, TimeoutError  # noqa: A004 # names of redis-py
 
 from qa.faults.chaos.census import CACHE, QUEUE, Census
 from qa.faults.chaos.reference import differing
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from qa.load.user import User
 
 TERMINAL_SECONDS = 30.0
-LEAVING_SECONDS = 20.0  # for which a task of a job that has ended may wait for a worker, which drops it
+LEAVING_SECONDS = 20.0  # maximum wait of an ended job's task until a worker drops it, s
 SHOWN = 10
 
 
 @dataclass
 class Row:
-    """A check: `checked` things were looked at, `violations` say what is wrong with some of them."""
+    """A check: number of checked items, and the violations."""
 
     name: str
     checked: int
@@ -39,14 +39,14 @@ class Row:
 
 
 def ended(client: redis.Redis, ledger: Ledger, last: float) -> tuple[list[Row], float]:
-    """Wait, asking the service nothing, until all accepted jobs have ended; return rows, and how long it took at most.
+    """Wait until all accepted jobs have ended; return rows, and an upper bound of the wait in seconds.
 
     Parameters
     ----------
     client
         Of the queue server.
     last
-        When the last process was killed, a `time.time`.
+        Time of the last kill (`time.time`).
 
     """
     while (left := _open_jobs(client)) and time.time() - last < TERMINAL_SECONDS:
@@ -58,11 +58,11 @@ def ended(client: redis.Redis, ledger: Ledger, last: float) -> tuple[list[Row], 
 
 
 def results(user: User, jobs: list[Accepted]) -> Row:
-    """Ask for jobs and their results; what came goes into the ledger."""
+    """Request jobs and their results; the ledger records the answers."""
     row = Row("jobs and results, as reported at the end", len(jobs))
     before = len(user.ledger.faults)
     for job in jobs:
-        for _ in range(60):  # a result that was lost with the cache is made again
+        for _ in range(60):  # a result that was lost with the cache is computed again
             answer = user.asker.ask("GET job", f"/v1/jobs/{job.id}?wait=20")
             if answer is None or answer.status_code != 200:
                 row.violations.append(f"{job.id}: {answer}")
@@ -103,12 +103,12 @@ def there(user: User) -> Row:
 
 
 def gone(user: User) -> Row:
-    """Ask for everything that was deleted."""
+    """Request everything that was deleted."""
     row = Row("deleted things that are there", len(user.ledger.gone))
     for path, made in user.ledger.gone.items():
         answer = user.asker.ask("GET gone", path, headers={"Accept": JSON})
         if answer is None or answer.status_code != 404:
-            # 409: the fit that was to make it was cancelled.
+            # 409: the fit of this posterior was cancelled.
             if answer is not None and answer.status_code == 409 and isinstance(made, Fit):
                 continue
             row.violations.append(f"{path}: {answer and answer.status_code} ({made})")
@@ -116,7 +116,7 @@ def gone(user: User) -> Row:
 
 
 def bits(ledger: Ledger) -> list[Row]:
-    """Compare every array with the one computed alone."""
+    """Compare every array with the result computed alone."""
     different = Row("results that differ from those computed alone", len(ledger.arrays), list(differing(ledger.arrays)))
     several = [f"{name} of {made}" for (made, name), digests in ledger.arrays.items() if len(digests) > 1]
     return [different, Row("one request, two results", ledger.received, several)]
@@ -132,7 +132,7 @@ def wrong(ledger: Ledger) -> list[Row]:
 
 
 def keys(queue: redis.Redis, cache: redis.Redis, http: httpx.Client) -> tuple[Row, Census]:
-    """Count all keys of both servers; what is only on its way out is looked at again until it is gone."""
+    """Count all keys of both servers; poll until keys that are about to expire are gone."""
     until = time.monotonic() + LEAVING_SECONDS
     while (census := _census(queue, cache, http)).leaks and time.monotonic() < until:
         time.sleep(1)
@@ -155,7 +155,7 @@ def _census(queue: redis.Redis, cache: redis.Redis, http: httpx.Client) -> Censu
 
 
 def files(folder: Path) -> Row:
-    """Look for files that belong to no data set: temporaries of who was killed."""
+    """Look for files that belong to no data set, such as temporary files of killed processes."""
     there = [path for part in ("datasets", "incoming") for path in (folder / part).glob("*") if path.is_file()]
     known = {path.stem for path in (folder / "datasets").glob("ds_*.json")}
     left = [str(path) for path in there if path.name.partition(".")[0] not in known]
@@ -163,13 +163,13 @@ def files(folder: Path) -> Row:
 
 
 def _open_jobs(client: redis.Redis) -> list[tuple[str, str]]:
-    """Return the jobs that have not ended, by reading records only, because a request for a job may repair it."""
+    """Return the jobs that have not ended. Read only the records, because a request for a job may repair it."""
     found = []
     try:
         for raw in client.scan_iter(match="glle:job:*", count=1000):
             status = text(client.hget(raw, "status") or "")
             if status not in ENDED:
                 found.append((text(raw).removeprefix("glle:job:"), status))
-    except (ConnectionError, TimeoutError) as error:  # the queue server was killed last
+    except (ConnectionError, TimeoutError) as error:  # the queue server was the last process killed
         return [("all jobs", str(error))]
     return found

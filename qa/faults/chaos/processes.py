@@ -1,4 +1,4 @@
-"""The processes of a running `glle up`, found by walking /proc from its head."""
+"""Processes of a running `glle up`, listed from /proc."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Process:
 
 
 def tree(head: int) -> list[Process]:
-    """Return the processes below the head, if their kind is known by now."""
+    """Return the processes below the head that have a known kind."""
     found = []
     for child in _children(head):
         kind = _kind(child)
@@ -33,13 +33,13 @@ def tree(head: int) -> list[Process]:
 
 
 def marked(mark: str) -> dict[int, int]:
-    """Return the parents by pid of all processes that have `mark` in their environment, wherever they hang."""
+    """Return the parents by pid of all processes with `mark` in their environment, wherever they are in the tree."""
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             if mark.encode() in (folder / "environ").read_bytes():
                 found[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-        except OSError:  # ended meanwhile, or another user's
+        except OSError:  # ended meanwhile, or owned by another user
             continue
     return found
 
@@ -59,8 +59,8 @@ def _kind(pid: int) -> Kind | None:
         if "worker" in line:
             return "worker"
         if "valkey-server" in line[0]:
-            folder = Path(f"/proc/{pid}/cwd").readlink().name  # the server's own: data/queue or data/cache
-            return {"queue": "queue server", "cache": "cache server"}.get(folder)  # type: ignore[return-value] # of these two
+            folder = Path(f"/proc/{pid}/cwd").readlink().name  # data/queue or data/cache
+            return {"queue": "queue server", "cache": "cache server"}.get(folder)  # type: ignore[return-value] # one of the two folder names
     except OSError:  # ended meanwhile
         pass
     return None

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from qa.faults.chaos.killer import Kill
     from qa.load.ledger import Ledger
 
-# What succeeds only with such a process: anything, a record, an array of the cache, a task.
+# Operations that succeed only with a process of that kind.
 _SHOWN_BY = {
     "API": ("GET data", "GET datasets", "GET jobs", "GET job", "GET posterior", "GET draw"),
     "queue server": ("GET jobs", "GET job", "GET posterior", "GET posteriors", "POST draws"),

@@ -26,7 +26,7 @@ Arrays = dict[str, "NDArray[Any]"]
 
 
 def differing(received: dict[tuple[Made, str], set[str]]) -> Iterator[str]:
-    """Yield what was received and is not, to the last bit, what comes when it is computed alone."""
+    """Yield the received arrays that differ from the ones computed alone in any bit."""
     for made in sorted({made for made, _ in received}, key=_place):
         arrays = computed(made)
         for name, digests in ((name, found) for (what, name), found in received.items() if what == made):
@@ -35,7 +35,7 @@ def differing(received: dict[tuple[Made, str], set[str]]) -> Iterator[str]:
 
 
 def computed(made: Made) -> Arrays:
-    """Return the arrays that something is, by the names under which they are received."""
+    """Return the reference arrays of a content by their names."""
     match made:
         case Content():
             return {"data": made.values()}
@@ -54,7 +54,7 @@ def computed(made: Made) -> Arrays:
 
 @lru_cache(4)
 def posterior(fit: Fit) -> Posterior:
-    """Return a posterior."""
+    """Return the posterior of a fit."""
     return glle_engine.fit(fit.content.values(), FitSpec(n_neighbors=fit.n_neighbors))
 
 
@@ -86,6 +86,6 @@ def _embedding(made: Embedding) -> NDArray[np.float64]:
 
 
 def _place(made: Made) -> str:
-    """Return where something stands, so that what is of one posterior follows each other."""
+    """Return a sort key that groups the contents of one posterior."""
     fit = made if isinstance(made, Fit) else made.fit if isinstance(made, Draws | Summary) else None
     return f"{fit} {made}"

@@ -1,4 +1,4 @@
-"""The checks of `make -C qa chaos` find what they look for."""
+"""Each check of `make -C qa chaos` can fail."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_leak_of_each_kind_is_found(stores: Stores) -> None:
 
 
 def test_a_job_that_does_not_end_or_is_lost_is_found(stores: Stores) -> None:
-    """Looked up in the records, half a minute after the last kill at most."""
+    """The job is looked up in the records, at most 30 s after the last kill."""
     job, _ = stores.jobs.create(kind="fit", claim="c", posterior="post_1", spec={}, total=1)
     ledger = Ledger()
     ledger.accepted(job.id, FIT)
@@ -90,7 +90,7 @@ def test_a_job_that_does_not_end_or_is_lost_is_found(stores: Stores) -> None:
 
 
 def test_what_is_left_is_found(tmp_path: Path) -> None:
-    """Files without a data set, and processes of the run wherever they hang."""
+    """Files without a data set, and processes of the run anywhere in the tree, are reported."""
     (tmp_path / "datasets").mkdir()
     for name in ("ds_1.json", "ds_1.npy", "ds_1.labels.npy", "ds_2.npy", ".unfinished-x"):
         (tmp_path / "datasets" / name).touch()

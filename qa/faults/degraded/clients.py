@@ -1,4 +1,4 @@
-"""Clients of every kind at once, who know the right answers: what the engine computes alone, bit for bit."""
+"""Concurrent clients that compare every answer with the engine's results, bit for bit."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 COUNT = 24  # draws of the job whose result is read
 NPY = {"accept": "application/x-npy"}
-SECONDS = 40.0  # after which a client gives up
+SECONDS = 40.0  # client timeout, s
 PAUSE = 0.25
 USERS = 6
 READS = ("livez", "list data sets", "read data", "list jobs", "job", "result", "arrays")
 
 
 class WrongError(AssertionError):
-    """An answer that is not right."""
+    """An answer with wrong content."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,14 @@ class Answer:
 
 
 class Clients:
-    """Asks for everything, in threads, while something happens; judges every answer.
+    """Client threads that send requests of every kind and judge every answer.
 
     Parameters
     ----------
     url
-        Of the service.
+        URL of the service.
     truth
-        What is right.
+        Reference results.
 
     """
 
@@ -58,7 +58,7 @@ class Clients:
         self._lock = threading.Lock()
         self._made = 0
         self.answers: list[Answer] = []
-        self.jobs: set[str] = set()  # that were accepted
+        self.jobs: set[str] = set()  # accepted data sets
         self.succeeded: set[str] = set()
         self.uploaded: dict[str, bytes] = {}
         with self._client() as client:
@@ -83,7 +83,7 @@ class Clients:
         return httpx.Client(base_url=self._url, timeout=SECONDS)
 
     def _prepare(self, client: httpx.Client) -> None:
-        """Make what is read later, while all is well."""
+        """Create the resources that are read later, before any fault."""
         self.dataset = uploaded(client, self._truth.X)
         self.posterior = fitted(client, self.dataset)
         done = client.post(f"{self.posterior}/draws?wait=60", json={"count": COUNT})
@@ -96,11 +96,11 @@ class Clients:
 
     @contextmanager
     def asking(self, threads: int = USERS, seed: int = 0) -> Iterator[None]:
-        """Ask in so many threads, until the context is left; what makes work is asked by the first few alone."""
+        """Send requests from this number of threads until the context exits; only the first few request new work."""
         over = threading.Event()
 
         def ask(number: int) -> None:
-            chance = random.Random(f"{seed} {number}")  # noqa: S311 # which is asked next
+            chance = random.Random(f"{seed} {number}")  # noqa: S311 # kind of the next request
             with self._client() as client:
                 while not over.is_set():
                     kinds = list(self.kinds if number < USERS else READS)
@@ -122,7 +122,7 @@ class Clients:
                 thread.join()
 
     def ask(self, client: httpx.Client, kind: str, chance: random.Random) -> Answer:
-        """Ask once, and judge the answer."""
+        """Send one request and judge the answer."""
         begun, wrong = time.monotonic(), ""
         try:
             got = self.kinds[kind](client, chance)
@@ -137,14 +137,14 @@ class Clients:
         return answer
 
     def all_well(self) -> bool:
-        """Ask everything once; say whether all of it was answered with 2xx, and is right."""
-        chance = random.Random(time.monotonic_ns())  # noqa: S311 # which is asked
+        """Send every request once; return whether all answers are 2xx and right."""
+        chance = random.Random(time.monotonic_ns())  # noqa: S311 # kind of the request
         with self._client() as client:
             answers = [self.ask(client, kind, chance) for kind in self.kinds]
         return all(answer.outcome == "2xx" and not answer.wrong for answer in answers)
 
     def unfinished(self) -> dict[str, str]:
-        """Return the accepted jobs that have not succeeded, each with how it is; those that have are not asked for."""
+        """Return the accepted jobs that have not succeeded, with their states; poll only those."""
         found = {}
         with self._client() as client:
             for job in self.jobs - self.succeeded:
@@ -156,7 +156,7 @@ class Clients:
         return found
 
     def damaged(self) -> list[str]:
-        """Return the data sets that were stored and are not what was uploaded."""
+        """Return the stored data sets that differ from the upload."""
         found = []
         with self._client() as client:
             for id_, body in self.uploaded.items():
@@ -166,7 +166,7 @@ class Clients:
         return found
 
     def begin(self) -> None:
-        """Forget what was asked and accepted so far."""
+        """Clear the recorded answers and accepted ids."""
         self.answers.clear()
         self.jobs.clear()
         self.succeeded.clear()
@@ -224,7 +224,7 @@ class Clients:
     def _summary(self, client: httpx.Client, _chance: random.Random) -> httpx.Response:
         got = client.get(f"{self.posterior}/summary?wait=5")
         if got.status_code == 200 and got.json() != self.summary:
-            raise WrongError("The summary is another one.")
+            raise WrongError("The summary differs from the reference.")
         return got
 
     def _arrays(self, client: httpx.Client, _chance: random.Random) -> httpx.Response:
@@ -245,7 +245,7 @@ def uploaded(client: httpx.Client, X: Array) -> str:
 
 
 def fitted(client: httpx.Client, dataset: str) -> str:
-    """Fit a posterior, waiting for it; return its path."""
+    """Fit a posterior and wait for it; return its path."""
     answer = client.post("/v1/posteriors?wait=60", json={"dataset": dataset})
     assert answer.status_code in {200, 201}, answer.text
     return f"/v1/posteriors/{answer.json()['id']}"
@@ -262,7 +262,7 @@ def _npy(array: Array) -> bytes:
 
 def _equal(got: httpx.Response, body: bytes) -> httpx.Response:
     if got.status_code == 200 and got.content != body:
-        raise WrongError(f"{len(got.content)} bytes that are not those of the data set.")
+        raise WrongError(f"{len(got.content)} bytes that differ from the data set.")
     return got
 
 
@@ -270,12 +270,12 @@ def _has(got: httpx.Response, shape: tuple[int, ...], body: bytes) -> httpx.Resp
     if got.status_code == 200:
         found: Array = np.load(io.BytesIO(got.content))
         if found.shape != shape or found.tobytes() != body:
-            raise WrongError(f"An array of shape {found.shape} that is not the engine's of {shape}.")
+            raise WrongError(f"An array of shape {found.shape} differs from the engine's of {shape}.")
     return got
 
 
 def _outcome(got: httpx.Response) -> str:
-    """Return how a request was answered; 503 only where it says in problem+json what to do, and when to come back."""
+    """Return the outcome of an answer; a 503 must be a problem document with a remedy and Retry-After."""
     if got.is_success:
         return "2xx"
     if got.headers.get("content-type") != "application/problem+json":

@@ -1,6 +1,6 @@
-"""Large values that are evicted while they are read: the rest is made again, and the whole is the engine's, to the bit.
+"""Large values that are evicted during reading: the service computes the rest again with the same bits.
 
-More is sent than fits between the service and a client that reads slowly, so what is evicted has not been read yet.
+The values exceed the buffers between service and client, so eviction hits unread data.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FIRST = 2**17
 
 
 def reads(house: House) -> Iterator[Answer]:
-    """Yield what came of reading a job's result, the same while it is made, and a posterior's arrays."""
+    """Yield the answers of reading a job's result, the same result during its computation, and a posterior's arrays."""
     truth = Truth(manifolds.make("swiss_roll", N, seed=5).X)
     with httpx.Client(base_url=house.url, timeout=3 * SECONDS) as client:
         posterior = fitted(client, uploaded(client, truth.X))
@@ -40,7 +40,7 @@ def reads(house: House) -> Iterator[Answer]:
 
 
 def _read(house: House, client: httpx.Client, path: str, right: bytes) -> Answer:
-    """Read slowly, while the cache loses everything, twice; ask again after each Retry-After."""
+    """Read slowly while the cache is emptied twice; retry after each Retry-After."""
     started, outcome, wrong = time.monotonic(), "202", ""
     while outcome == "202" and time.monotonic() < started + 3 * SECONDS:
         try:
@@ -51,7 +51,7 @@ def _read(house: House, client: httpx.Client, path: str, right: bytes) -> Answer
     if outcome == "200":
         outcome = "2xx"
         if np.load(io.BytesIO(body)).tobytes() != right:
-            wrong = f"{len(body)} bytes that are not the engine's."
+            wrong = f"{len(body)} bytes that differ from the engine's."
     return Answer(path.rpartition("/")[2], outcome, time.monotonic() - started, wrong)
 
 

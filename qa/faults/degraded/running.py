@@ -1,4 +1,4 @@
-"""Runs all situations in one deployment and tabulates the outcomes."""
+"""Run all situations in one deployment and tabulate the outcomes."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from qa.faults.degraded.situations import Situation
 
 LARGE = "cache: everything evicted while it is read"
-HEAL_SECONDS = 30.0  # within which all must be well again
-LONGEST_SECONDS = 15.0  # that an answer may take
-ASKED = 30  # answers that there must be of each trouble, some of every kind
+HEAL_SECONDS = 30.0  # time limit of the recovery
+LONGEST_SECONDS = 15.0  # time limit of an answer
+ASKED = 30  # minimum number of answers in each situation, so that every kind occurs
 MOUNT, UMOUNT = shutil.which("mount") or "mount", shutil.which("umount") or "umount"
 DISKS = {"queue": "8m", "data": "4m"}
 _HEAD = ("situation", "2xx", "503", "other", "wrong", "lost", "worst s", "livez s", "healed s")
@@ -48,12 +48,12 @@ class Row:
     kinds: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def is_well(self, usual: float = 0.0) -> bool:
-        """Say whether it is as it should be, where with nothing wrong an answer took so long at worst."""
+        """Return whether the outcome is good; `usual` is the slowest answer without a fault, in seconds."""
         bad = self.other or self.wrong or self.lost
         return not bad and self.worst < LONGEST_SECONDS + usual and self.healed < HEAL_SECONDS + usual
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as a JSON-able dictionary."""
+        """Return the row as a JSON-able dictionary."""
         return asdict(self)
 
     def line(self) -> str:
@@ -69,7 +69,7 @@ def _say(line: str) -> None:
 
 @contextmanager
 def small_disks(folder: Path) -> Iterator[None]:
-    """Give the queue's log and the data a small disk each."""
+    """Mount a small disk for the queue's log and one for the data."""
     for name, size in DISKS.items():
         (folder / name).mkdir()
         subprocess.run([MOUNT, "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder / name)], check=True)
@@ -81,12 +81,12 @@ def small_disks(folder: Path) -> Iterator[None]:
 
 
 def run(folder: Path, word: str, *, alone: bool) -> list[Row]:
-    """Run the situations whose names have a word, print the table as it grows, and return it.
+    """Run the situations whose names contain `word`, print the table as it grows, and return it.
 
     Parameters
     ----------
     alone
-        Whether disks may be mounted and networks made here.
+        Whether the process may mount disks and create networks.
 
     """
     truth = Truth()
@@ -167,14 +167,14 @@ def _row(house: House, clients: Clients, situation: Situation) -> Row:
 
 
 def _until_asked(house: House, clients: Clients) -> None:
-    """Wait until everything can have been asked, also on a machine that is busy with other things."""
+    """Wait for the minimum number of answers, also on a busy machine."""
     until = time.monotonic() + HEAL_SECONDS
     while len(clients.answers) < ASKED and time.monotonic() < until:
         _pass(house, 0.1)
 
 
 def _until_over(house: House, clients: Clients) -> dict[str, str]:
-    """Wait until all accepted jobs have succeeded; return those left when for some time none has."""
+    """Wait until all accepted jobs have succeeded; return the others once none has ended for some time."""
     before, since = clients.unfinished(), time.monotonic()
     while before and time.monotonic() < since + HEAL_SECONDS:
         _pass(house, 0.5)
@@ -186,7 +186,7 @@ def _until_over(house: House, clients: Clients) -> dict[str, str]:
 
 
 def _pass(house: House, seconds: float) -> None:
-    """Let time pass, as whatever runs a deployment looks after it."""
+    """Wait, and restart ended workers meanwhile."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         house.look_after()
@@ -194,7 +194,7 @@ def _pass(house: House, seconds: float) -> None:
 
 
 def _until_well(house: House, clients: Clients, since: float) -> float:
-    """Ask until everything is answered well; return the seconds since then, infinity when that takes too long."""
+    """Poll until every request succeeds; return the seconds since then, or infinity after the time limit."""
     while time.monotonic() < since + HEAL_SECONDS:
         house.look_after()
         if clients.all_well():

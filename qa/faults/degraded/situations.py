@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Situation:
-    """A trouble by name: `trouble` makes it, and makes good again what it made.
+    """A named fault: a context manager that breaks something and repairs it.
 
-    It lasts some `seconds`, in which so many `threads` ask; where it `refuses`, some of them must get 503 or 507.
+    The fault lasts `seconds` under requests from `threads` threads. If `refuses`, some answers must be 503 or 507.
     """
 
     name: str
@@ -42,7 +42,7 @@ def nothing(house: House) -> Iterator[None]:
 
 @contextmanager
 def evicted(house: House) -> Iterator[None]:
-    """The cache loses everything, all the time."""
+    """Empty the cache repeatedly."""
     over = threading.Event()
 
     def lose() -> None:
@@ -60,17 +60,17 @@ def evicted(house: House) -> Iterator[None]:
 
 
 def refusing(which: str) -> Callable[[House], AbstractContextManager[None]]:
-    """Return the trouble of a server that refuses connections."""
+    """Return the fault of a server that refuses connections."""
     return _proxied(which, "refuse")
 
 
 def cutting(which: str, after: int) -> Callable[[House], AbstractContextManager[None]]:
-    """Return the trouble of a server whose connections are reset after so many bytes."""
+    """Return the fault of a server whose connections are reset after this number of bytes."""
     return _proxied(which, "cut", after)
 
 
 def failing(which: str) -> Callable[[House], AbstractContextManager[None]]:
-    """Return the trouble of a server that answers everything with an error."""
+    """Return the fault of a server that answers every command with an error."""
     return _proxied(which, "errors")
 
 
@@ -88,7 +88,7 @@ def _proxied(which: str, mode: str, after: int = 0) -> Callable[[House], Abstrac
 
 
 def slow(least: float, most: float) -> Callable[[House], AbstractContextManager[None]]:
-    """Return the trouble of a way to both servers that takes so many seconds, each way."""
+    """Return the fault of a slow network to both servers: delay in seconds, each direction."""
 
     @contextmanager
     def trouble(house: House) -> Iterator[None]:
@@ -105,7 +105,7 @@ def slow(least: float, most: float) -> Callable[[House], AbstractContextManager[
 
 
 def stopped(which: str) -> Callable[[House], AbstractContextManager[None]]:
-    """Return the trouble of a server that is stopped: it accepts and never answers."""
+    """Return the fault of a stopped server, which accepts connections and never answers."""
 
     @contextmanager
     def trouble(house: House) -> Iterator[None]:
@@ -121,7 +121,7 @@ def stopped(which: str) -> Callable[[House], AbstractContextManager[None]]:
 
 
 def killed(which: str) -> Callable[[House], AbstractContextManager[None]]:
-    """Return the trouble of a server that is killed, and comes back later with what it had persisted."""
+    """Return the fault of a killed server, restarted later with its persisted data."""
 
     @contextmanager
     def trouble(house: House) -> Iterator[None]:
@@ -139,7 +139,7 @@ def killed(which: str) -> Callable[[House], AbstractContextManager[None]]:
 
 @contextmanager
 def loading(house: House) -> Iterator[None]:
-    """The queue's server comes back with a long log, and answers LOADING until it has it."""
+    """Restart the queue server with a long log, so that it answers LOADING at first."""
     server = house.queue
     assert server.process is not None
     with house.direct(server) as client:
@@ -159,7 +159,7 @@ def loading(house: House) -> Iterator[None]:
 
 
 def full_of_memory(which: str) -> Callable[[House], AbstractContextManager[None]]:
-    """Return the trouble of a server without memory, of which nothing may be evicted."""
+    """Return the fault of a server at its memory limit without eviction."""
 
     @contextmanager
     def trouble(house: House) -> Iterator[None]:
@@ -179,7 +179,7 @@ def full_of_memory(which: str) -> Callable[[House], AbstractContextManager[None]
 
 @contextmanager
 def smaller_than_said(house: House) -> Iterator[None]:
-    """The cache has much less memory than GLLE_CACHE_BYTES says."""
+    """Give the cache much less memory than GLLE_CACHE_BYTES states."""
     with house.direct(house.cache) as client:
         used = int(client.info("memory")["used_memory"])
         most = client.config_get("maxmemory")["maxmemory"]
@@ -191,7 +191,7 @@ def smaller_than_said(house: House) -> Iterator[None]:
 
 
 def full_disk(which: str) -> Callable[[House], AbstractContextManager[None]]:
-    """Return the trouble of a full disk, a separate small one: of the queue's log, or of the data."""
+    """Return the fault of a full disk: of the queue's log, or of the data."""
 
     @contextmanager
     def trouble(house: House) -> Iterator[None]:
@@ -209,7 +209,7 @@ def full_disk(which: str) -> Callable[[House], AbstractContextManager[None]]:
             filler.unlink()
             server = house.queue
             if server.process is not None and server.process.poll() is not None:
-                house.start(server)  # it may end over a full disk; what runs a deployment starts it again
+                house.start(server)  # the server may exit on a full disk; a supervisor restarts it
 
     return trouble
 
@@ -218,8 +218,8 @@ def _server(house: House, which: str) -> Server:
     return house.queue if which == "queue" else house.cache
 
 
-LOADED, LOAD_MICROSECONDS = 10_000, 300  # writes in a log, and how long each takes at least: 3 s
-MANY = 60  # more than a service has threads
+LOADED, LOAD_MICROSECONDS = 10_000, 300  # log entries, and microseconds to load each: at least 3 s in all
+MANY = 60  # more than the thread pool of the service
 
 NOTHING = "nothing is wrong"
 

@@ -1,4 +1,4 @@
-"""A backup taken under load, the folder destroyed, and put back elsewhere: every answer has the same bits."""
+"""A backup taken under load is restored elsewhere after the folder is destroyed: every answer has the same bits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.drill, pytest.mark.timeout(400)]
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run `glle`."""
+    """Run `glle` with these arguments."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     return subprocess.run(
         [sys.executable, "-m", "service.cli", *arguments], check=False, capture_output=True, text=True, env=environment
@@ -32,9 +32,9 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def answers(client: httpx.Client, paths: list[str]) -> dict[str, tuple[int, bytes, str | None]]:
-    """Return status, body and ETag of each path, waiting for what has to be made.
+    """Return status, body and ETag of each path, waiting for results.
 
-    Draws as arrays alone: their JSON also tells the seconds that they took, which are others when they are made again.
+    Draws are compared as arrays, because their JSON contains the computing time.
     """
     found: dict[str, Any] = {}
     for path in paths:
@@ -48,8 +48,8 @@ def answers(client: httpx.Client, paths: list[str]) -> dict[str, tuple[int, byte
 
 
 def busy(client: httpx.Client, over: threading.Event, seen: list[int]) -> None:
-    """Upload, fit, draw, rename and delete until it is over."""
-    rng = random.Random(0)  # noqa: S311 # no secret
+    """Upload, fit, draw, rename and delete until `over` is set."""
+    rng = random.Random(0)  # noqa: S311 # not for secrets
     while not over.is_set():
         data = synthetic(client, 60 + rng.randrange(40), seed=rng.randrange(1000))
         path = fitted(client, data)
@@ -84,7 +84,7 @@ def test_a_folder_that_is_lost_comes_back(tmp_path: Path, *, arrays: bool) -> No
     shutil.rmtree(tmp_path / "data")
     assert command("backup", "--verify", str(tmp_path / "backup.tar")).returncode == 0
     elsewhere = tmp_path / "elsewhere"
-    if arrays:  # into a deployment that runs
+    if arrays:  # into a running deployment
         with tree(NOW, elsewhere) as client:
             put = command("restore", str(tmp_path / "backup.tar"), "--data-dir", str(elsewhere / "data"))
             assert put.returncode == 0, put.stderr

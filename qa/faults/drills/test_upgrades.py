@@ -1,4 +1,4 @@
-"""Two versions side by side: every answer is right or a clear refusal, nothing is lost, and in the end all is done."""
+"""Two versions side by side: every answer is right or a clear refusal, and all accepted work finishes."""
 
 from __future__ import annotations
 
@@ -32,41 +32,41 @@ REFUSALS = {(409, "other-numbers"), (503, "written-by-newer-version")}
 
 
 def npy(client: httpx.Client, path: str) -> np.ndarray[Any, Any]:
-    """Return an array, for which a job may have to be waited."""
+    """Return an array, waiting for its job if necessary."""
     answer = client.get(path, params={"wait": 60}, headers={"Accept": "application/x-npy"})
     assert answer.status_code == 200, answer.text
     return np.asarray(np.load(io.BytesIO(answer.content)))
 
 
 def code(answer: httpx.Response) -> tuple[int, str]:
-    """Return status and problem of a refusal."""
+    """Return status and problem code of a refusal."""
     return answer.status_code, answer.json()["type"].removeprefix("urn:glle:problem:")
 
 
 def direct(draw: int, seed: int = 0) -> np.ndarray[Any, Any]:
-    """Return a draw as the engine makes it here."""
+    """Return a draw computed by the engine in this process."""
     return glle_engine.fit(manifolds.make("s_curve", N, seed=seed).X).draw(draw).embedding
 
 
 def is_ready(client: httpx.Client) -> bool:
-    """Say whether an API has workers."""
+    """Return whether an API has workers."""
     return client.get("/readyz").status_code == 200
 
 
 def test_other_numbers_have_other_ids(deployment: Deployment) -> None:
-    """While both versions serve, one id never has two results, whichever API and worker are asked, in any order."""
+    """While both versions serve, one id never has two results, whichever API and worker handle the request."""
     new = later("numbers")
     with deployment.api(NOW).client() as old_api, deployment.api(new).client() as new_api:
         old_worker = deployment.worker(NOW)
         until(lambda: is_ready(old_api), START_SECONDS)
-        assert code(new_api.get("/readyz")) == (503, "no-workers")  # no traffic comes before its workers do
+        assert code(new_api.get("/readyz")) == (503, "no-workers")  # no traffic before its workers are ready
         data = synthetic(old_api, N)
         old = fitted(old_api, data)
         np.testing.assert_array_equal(npy(old_api, f"{old}/draws/0"), direct(0))
 
         deployment.worker(new)
         until(lambda: is_ready(new_api), START_SECONDS)
-        np.testing.assert_array_equal(npy(new_api, f"{old}/draws/0"), direct(0))  # as it was drawn
+        np.testing.assert_array_equal(npy(new_api, f"{old}/draws/0"), direct(0))  # unchanged since it was drawn
         assert code(new_api.get(f"{old}/draws/500?wait=60")) == (409, "other-numbers")
         fresh = fitted(new_api, data)
         assert fresh != old
@@ -85,11 +85,11 @@ def test_other_numbers_have_other_ids(deployment: Deployment) -> None:
 
 
 def mixed_load(clients: list[httpx.Client], posteriors: list[str], count: int) -> tuple[int, int]:
-    """Ask for draws of any posterior through any API; return how many came, and how many were refused.
+    """Request draws of any posterior through any API; return the numbers of arrays and of refusals.
 
-    Each that comes has the bits that its address had before.
+    Every array has the same bits as earlier ones of its URL.
     """
-    rng, seen, refused = random.Random(0), dict[str, tuple[bytes, str]](), 0  # noqa: S311 # no secret
+    rng, seen, refused = random.Random(0), dict[str, tuple[bytes, str]](), 0  # noqa: S311 # not for secrets
     came = 0
     for _ in range(count):
         path = f"{rng.choice(posteriors)}/draws/{rng.randrange(1000, 1040)}"
@@ -133,7 +133,7 @@ def test_newer_records_are_refused_by_the_older_version_and_left_as_they_are(dep
 
 
 def test_what_the_older_version_left_is_done_by_the_newer(deployment: Deployment) -> None:
-    """Tasks that wait when the last older worker stops are taken over, and have the bits that they would have had."""
+    """Tasks that wait when the last older worker stops run on the newer version, with the same bits."""
     new = later("formats")
     old_api, old_worker = deployment.api(NOW), deployment.worker(NOW)
     with old_api.client() as client:
@@ -157,7 +157,7 @@ def test_what_the_older_version_left_is_done_by_the_newer(deployment: Deployment
 
 
 def test_a_folder_of_the_version_before_versions(tmp_path: Path, earlier: Version) -> None:
-    """Data folder and log: read by this version, whose numbers are others, and, taken back, by that one to the bit."""
+    """Data folder and log survive the upgrade and a rollback; the older version returns its results bit for bit."""
 
     def answers(client: httpx.Client, paths: list[str]) -> dict[str, tuple[int, bytes, str | None]]:
         found = {path: client.get(path) for path in paths}

@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 DRAWS = 1024
 WORKERS = worker_names(3)
-PATIENCE = 150.0  # seconds in which a job must have ended, and everything be as it was
+PATIENCE = 150.0  # time limit for the end of the job and the recovery, s
 
 
 def in_the_middle(work: Work, job: Job) -> None:
-    """Wait until some of a job is done, and most is not."""
-    wait_until("the job is at work", lambda: work.done(job) > 0, PATIENCE)
+    """Wait until a small part of the job is done."""
+    wait_until("the job is running", lambda: work.done(job) > 0, PATIENCE)
 
 
 def faults(here: Deployment, work: Work) -> Iterator[tuple[str, Callable[[], Row]]]:
-    """Yield each fault by its name, with what makes it."""
+    """Yield each fault by name, with the function that runs it."""
 
     def row(name: str, make: Callable[[], float], *, begun: bool = True) -> Row:
-        """Have a job, make a fault, and see what comes of both; `make` returns when the fault was over."""
+        """Start a job, run a fault, and record the result of both; `make` returns at the end of the fault."""
         with Prober(here.url(), work.posterior) as prober:
             job = work.start(DRAWS) if begun else None
             if job is not None:
@@ -92,7 +92,7 @@ def faults(here: Deployment, work: Work) -> Iterator[tuple[str, Callable[[], Row
 
 
 def _as_it_was(here: Deployment) -> str:
-    """Bring back what vanished, mend all links; return what is not as it was then, nothing where all is."""
+    """Restore machines and links; return the remaining differences."""
     for kept in list(here.kept.values()):
         kept.machine.mend()
     for name in WORKERS:

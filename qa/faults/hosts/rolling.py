@@ -1,4 +1,4 @@
-"""API processes and workers are replaced one after the other, while everyone goes on asking."""
+"""Rolling restart of API processes and workers under load."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 APIS = ("api-1", "api-2")
 DRAWS = 1024
 SECONDS = 1800.0  # longest duration of the load
-PATIENCE = 300.0  # for a process to start, on a machine that is busy with other things
-BEFORE, AFTER = 5.0, 5.0  # seconds of load around it
+PATIENCE = 300.0  # time limit of a process start on a busy machine, s
+BEFORE, AFTER = 5.0, 5.0  # seconds of load before and after
 
 
 def rolling(here: Deployment, work: Work) -> Row:
-    """Replace everything once, under load; return what came of it.
+    """Restart every process once, under load; return the row.
 
-    The load tries nothing again: an answer of 503, or none, is a failed request.
+    The load does not retry: a 503 or a missing answer is a failed request.
     """
     if "api-2" not in here.kept:
         here.add("api-2")
@@ -74,7 +74,7 @@ def rolling(here: Deployment, work: Work) -> Row:
 
 
 def _still_open(work: Work, ledger: Ledger) -> int:
-    """Return how many of the load's jobs do not end in half a minute."""
+    """Return the number of the load's jobs that do not end within 30 s."""
 
     def is_open(id_: str) -> bool:
         return str(work.request_json("GET", f"/v1/jobs/{id_}")["status"]) in OPEN
@@ -87,5 +87,5 @@ def _still_open(work: Work, ledger: Ledger) -> int:
 
 
 def rollings(here: Deployment, work: Work) -> list[tuple[str, Callable[[], Row]]]:
-    """Return it by its name, as `faults` does."""
+    """Return the scenario by its name, as `faults` does."""
     return [("rolling restart", lambda: rolling(here, work))]

@@ -1,4 +1,4 @@
-"""Everything that is run inside the namespaces, in its order."""
+"""Everything that runs inside the namespaces, in order."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
 POINTS = 1500
 MANY_POINTS = 5000
-START_SECONDS = 300.0  # of all processes at once, on a machine that is busy
-# Of a core, for each machine; the second for those of workers.
+START_SECONDS = 300.0  # time limit for all processes on a busy machine, s
+# Shares of a core: other machines, and worker machines.
 WHOLE = 1.0
-FAULT_SHARE = 0.15  # a job is to take long enough to be broken
-# Measured by name: how many worker hosts, of which share; all of them, the API and the servers are to fit on two cores.
+FAULT_SHARE = 0.15  # a job must run long enough to be interrupted
+# By name: numbers of worker hosts, and their share. All of them with the API and the servers must fit on two cores.
 THROUGHPUTS = {"throughput": ((1, 2, 3), 0.25), "crowd": ((1, 4, 8), 0.125)}
-# What docker-compose.yml lets one set. Keys are another test's matter; the address is not this machine's own.
+# Variables of docker-compose.yml. Keys have separate tests; the API's address is not loopback.
 VARIABLES = {"GLLE_AUTH": "off", "GLLE_DRAIN": "3", "GLLE_LOG_FORMAT": "json"}
 
 
 def run_all(chosen: argparse.Namespace, folder: Path) -> int:
-    """Make the machines, run what is chosen, print and keep what came; return the exit code."""
+    """Create the machines, run the selected scenarios, print and store the report; return the exit code."""
     (folder / "hosts").touch()
     run("mount", "-t", "tmpfs", "tmpfs", "/run")
     run("mount", "--bind", str(folder / "hosts"), "/etc/hosts")
@@ -58,7 +58,7 @@ def run_all(chosen: argparse.Namespace, folder: Path) -> int:
             return not chosen.only or any(word in name for word in chosen.only)
 
         if measured := list(filter(is_chosen, THROUGHPUTS)):
-            work = Work(here.url(), MANY_POINTS)  # one for all: its seeds are not asked for twice
+            work = Work(here.url(), MANY_POINTS)  # one for all scenarios, so that no seed occurs twice
             for name in measured:
                 _throughput(here, work, name, chosen.runs, out)
         work = Work(here.url(), POINTS)
@@ -86,7 +86,7 @@ def _share(here: Deployment, names: Iterable[str], share: float) -> None:
 
 
 def _throughput(here: Deployment, work: Work, name: str, runs: int, out: Path) -> None:
-    """Measure, print and keep what more machines add; then there are as many as before."""
+    """Measure, print and store throughput by number of machines; restore the initial number afterwards."""
     hosts, share = THROUGHPUTS[name]
     names = worker_names(max(hosts))
     _share(here, names, share)

@@ -26,7 +26,7 @@ def test_processes_are_those_of_the_file() -> None:
 
 
 def test_what_can_be_set_is_set_as_words() -> None:
-    """A word that YAML would read as something else stays the word that was given."""
+    """A word that YAML would read as another type stays a string."""
     assert composed.services(GLLE_AUTH="off")["api"].environment["GLLE_AUTH"] == "off"
     assert composed.services()["api"].environment["GLLE_DRAIN"] == "0.0"
 

@@ -27,11 +27,11 @@ class Figure:
     Parameters
     ----------
     cpu
-        Seconds of processor time of the workers; of the API, queue and cache together.
+        Processor seconds of the workers; of the API, queue and cache together.
     round_trips
-        Commands that the two servers were sent.
+        Commands to the two servers.
     nbytes
-        Over the links of the workers.
+        Bytes over the links of the workers.
 
     """
 
@@ -44,9 +44,9 @@ class Figure:
 
 
 def throughput(here: Deployment, work: Work, hosts: tuple[int, ...], runs: int) -> tuple[list[Figure], float]:
-    """Return figures of `runs` jobs for each number of workers' machines, and the engine's own seconds for one.
+    """Return `runs` jobs for each number of worker machines, and the engine's processor seconds for one job.
 
-    A machine that is added has the share that `here.quotas` gives it; as many are left as `hosts` ends with.
+    An added machine has the share in `here.quotas`. The last number in `hosts` remains.
     """
     figures = []
     for many in hosts:
@@ -82,7 +82,7 @@ def _measured(here: Deployment, work: Work, names: tuple[str, ...]) -> Figure:
 
 
 def shards(n: int) -> int:
-    """Return in how many shards the draws are made."""
+    """Return the number of shards of the job."""
     return DrawsSpec(
         n=n, p=2, count=DRAWS, first=0, seed=0, scales=(1.0,), grid=False, source="posterior", align="procrustes",
         shard_seconds=shard_seconds(n, 2, DRAWS, Settings().shard_seconds),

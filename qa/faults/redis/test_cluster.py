@@ -1,4 +1,4 @@
-"""The arrays on a Redis Cluster: three masters, a replica of each."""
+"""The arrays on a Redis Cluster: three masters with one replica each."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Node, li
 
 @pytest.fixture(scope="module")
 def settings(servers: tuple[Node, list[Node]], tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """Settings with both; of the cluster two nodes are named, the others are found."""
+    """Settings with both; the URL names two nodes of the cluster, the client discovers the others."""
     queue, nodes = servers
     return Settings(
         redis_url=f"redis://:{PASSWORD}@127.0.0.1:{queue.port}/0",
@@ -51,7 +51,7 @@ def settings(servers: tuple[Node, list[Node]], tmp_path_factory: pytest.TempPath
 
 @pytest.fixture
 def stores(settings: Settings) -> Iterator[Stores]:
-    """Connected stores, patient as a worker's."""
+    """Connected stores with a worker's retries."""
     connected = Stores.connect(settings, patient=True)
     yield connected
     connected.close()
@@ -59,14 +59,14 @@ def stores(settings: Settings) -> Iterator[Stores]:
 
 @pytest.fixture(scope="module")
 def service(settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """The service on them."""
+    """Return the service on these servers."""
     urls = {"GLLE_REDIS_URL": settings.redis_url, "GLLE_CACHE_URL": settings.cache_url}
     with deployed(tmp_path_factory.mktemp("up"), **urls, GLLE_CACHE_BYTES=str(settings.cache_bytes)) as (_, client):
         yield client
 
 
 def test_arrays_lie_on_all_servers_and_come_back(stores: Stores, servers: tuple[Node, list[Node]]) -> None:
-    """Small and large ones, one by one and together, are read, listed and deleted wherever they lie."""
+    """Arrays of all sizes are read, listed and deleted, one by one and together, on every node."""
     cache, masters = stores.cache, servers[1][:3]
     large = np.arange(3.0 * PIECE / 8)
     cache.put_many({f"draw:a:{i}": Entry({"i": i}, {"x": large if i % 5 == 0 else np.arange(3.0)}) for i in range(30)})
@@ -128,7 +128,7 @@ def test_killed_node_in_the_middle_of_a_job(
     servers: tuple[Node, list[Node]],
     figure: Callable[[str, object], None],
 ) -> None:
-    """Its replica takes over, workers wait for it; what was lost is drawn again, the same bits."""
+    """A replica takes over and workers wait for it; lost draws are computed again with the same bits."""
     posterior = prepared(service)
     expected = alone(service, posterior, BODY)
     job = service.post(posterior + "/draws", json=BODY).json()
@@ -148,7 +148,7 @@ def test_killed_node_in_the_middle_of_a_job(
 
 
 def test_evicted_and_deleted(service: httpx.Client, servers: tuple[Node, list[Node]]) -> None:
-    """Emptied, the cache is filled again with the same bits; a deleted posterior leaves nothing on any server."""
+    """An emptied cache fills again with the same bits; a deleted posterior leaves nothing on any server."""
     posterior = prepared(service)
     path = f"{posterior}/draws/5?wait=60"
     before = array(service, path)
@@ -169,7 +169,7 @@ def _masters(nodes: list[Node], do: Callable[[Node], object]) -> None:
 
 
 def test_without_enough_servers_it_says_come_again(tmp_path: Path, settings: Settings) -> None:
-    """A cluster of which a master is gone without a replica: its part is a 503, the other parts are read."""
+    """If a master without a replica fails, requests for its slots get 503; other slots are read."""
     with clustered(tmp_path, *CACHE, masters=3, replicas=0) as nodes:
         stores = Stores.connect(Settings(**{**vars(settings), "cache_url": cluster_url(nodes)}))
         keys = [f"key{i}" for i in range(12)]

@@ -1,4 +1,4 @@
-"""A managed Redis: TLS with certificates of both sides, users with few rights, no CONFIG, connections cut when idle."""
+"""A managed Redis: mutual TLS, restricted users, no CONFIG, and idle connections cut."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ RULES = dict(re.findall(r"^    user (glle-\w+) on >PASSWORD (.+)$", PAGE, re.MUL
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An authority, a server's certificate for 127.0.0.1 and a client's."""
+    """Return a certificate authority, a server certificate for 127.0.0.1 and a client certificate."""
     folder = tmp_path_factory.mktemp("certificates")
 
     def openssl(*arguments: str) -> None:
-        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)  # noqa: S607 # wherever it is
+        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)  # noqa: S607 # the path depends on the machine
 
     new = ("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
     openssl(*new, "-x509", "-days", "2", "-subj", "/CN=authority", "-keyout", "ca.key", "-out", "ca.pem")
@@ -50,7 +50,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextmanager
 def balanced(port: int, certificates: Path) -> Iterator[tuple[int, list[int]]]:
-    """Put a load balancer before a server: TLS for who has a certificate, and idle connections are cut; count those."""
+    """Put a load balancer before a server: mutual TLS, idle connections are cut; count the cuts."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(certificates / "ca.pem"))
     context.load_cert_chain(certificates / "server.pem", certificates / "server.key")
     context.verify_mode = ssl.CERT_REQUIRED
@@ -103,7 +103,7 @@ Managed = tuple[dict[str, str], dict[str, Node], list[list[int]]]
 
 @pytest.fixture(scope="module")
 def managed(tmp_path_factory: pytest.TempPathFactory, certificates: Path) -> Iterator[Managed]:
-    """Both servers as a provider has them, with the users of docs/how-to/redis.md; their URLs."""
+    """Return the URLs of both servers, with a provider's setup and the users of docs/how-to/redis.md."""
     folder = tmp_path_factory.mktemp("managed")
     nodes, urls = {}, {}
     for name, lines in (("queue", QUEUE), ("cache", CACHE)):
@@ -124,7 +124,7 @@ def managed(tmp_path_factory: pytest.TempPathFactory, certificates: Path) -> Ite
 def test_all_of_it_works_with_the_rights_of_the_page(
     managed: Managed, tmp_path: Path, figure: Callable[[str, object], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every kind of work with TLS and those rights: no server refused a command, though idle connections were cut."""
+    """All work succeeds with TLS and these rights; no command is refused, although idle connections are cut."""
     urls, nodes, cuts = managed
     fields = {**urls, "GLLE_STORE_URL": f"file://{tmp_path}/objects", "GLLE_STORE_POSTERIORS": "always"}
     with deployed(tmp_path, **fields, GLLE_QUOTAS="default=requests:100000,jobs:1000") as (up, client):
@@ -150,7 +150,7 @@ def test_doctor_copes_without_config(managed: Managed) -> None:
 
 
 def test_rights_are_no_more_than_the_service_needs(managed: Managed) -> None:
-    """They allow neither flushing nor reconfiguring a server, nor reading another program's keys."""
+    """The rights exclude flushing or reconfiguring a server, and reading another program's keys."""
     urls, _, _ = managed
     settings = Settings(redis_url=urls["GLLE_REDIS_URL"], cache_url=urls["GLLE_CACHE_URL"])
     for client in (connect_queue(settings), connect_cache(settings)):
@@ -163,7 +163,7 @@ def test_rights_are_no_more_than_the_service_needs(managed: Managed) -> None:
             ("DEBUG", "JMAP"),
         ):
             with pytest.raises(redis.RedisError):
-                client.execute_command(*command)  # type: ignore[no-untyped-call] # redis-py's
+                client.execute_command(*command)  # type: ignore[no-untyped-call] # untyped in redis-py
         client.close()
     queue = connect_queue(settings)
     with pytest.raises(redis.exceptions.NoPermissionError):
@@ -172,7 +172,7 @@ def test_rights_are_no_more_than_the_service_needs(managed: Managed) -> None:
 
 
 def test_a_client_without_certificate_is_refused(managed: Managed) -> None:
-    """The authority that signed the server's is checked, and the client's is asked for."""
+    """The client checks the server's certificate, and the server checks the client's."""
     urls, _, _ = managed
     for url in (re.sub(r"&ssl_certfile=.*", "", urls["GLLE_REDIS_URL"]), urls["GLLE_REDIS_URL"].partition("?")[0]):
         client = connect_queue(Settings(redis_url=url))

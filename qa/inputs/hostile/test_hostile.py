@@ -1,4 +1,4 @@
-"""A small run against the parsers, in this process; `make -C qa hostile` is the large one, in a separate process."""
+"""A small run against the parsers, in this process; `make -C qa hostile` is the large run, in a separate process."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A service with small caps and nothing in its folder."""
+    """Return a service with small caps and an empty folder."""
     with Service(tmp_path_factory.mktemp("hostile")) as made:
         yield made
 
 
 @pytest.mark.parametrize("reader", KINDS)
-@pytest.mark.filterwarnings("ignore")  # what numpy's parser of headers has to say of them
+@pytest.mark.filterwarnings("ignore")  # warnings of numpy's header parser
 def test_bodies_made_by_hand_are_refused(service: Service, reader: str) -> None:
-    """A problem each, in bounded time and memory, nothing left on disk, and the next good upload is taken."""
+    """Each gets a problem in bounded time and memory and leaves no file; the next valid upload succeeds."""
     attacks = [attack for attack in ATTACKS if attack.reader == reader and not attack.is_slow]
     assert len(attacks) > 20
     bad = {
@@ -42,7 +42,7 @@ def test_bodies_made_by_hand_are_refused(service: Service, reader: str) -> None:
 @pytest.mark.parametrize("reader", KINDS)
 @pytest.mark.filterwarnings("ignore")
 def test_bodies_made_by_chance_are_tables_or_problems(service: Service, reader: str) -> None:
-    """Good bodies are taken; whatever is changed in them, the answer is a table or a problem of the client's."""
+    """Valid bodies are accepted; any mutation gives a table or a client problem."""
     assert [service.upload(reader, body).status for body in good(reader)[:1]] == [201]
 
     @settings(
@@ -57,7 +57,7 @@ def test_bodies_made_by_chance_are_tables_or_problems(service: Service, reader: 
 
 
 def test_what_is_wrong_is_seen() -> None:
-    """Each fault of an answer is found separately."""
+    """Each fault of an answer is reported separately."""
     problem = "application/problem+json"
     assert faults(Outcome(422, problem, "bad-cell", 0.1, 0, []), taken=False) == []
     wrong = [

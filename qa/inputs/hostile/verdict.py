@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def faults(result: Outcome, *, taken: bool | None = None) -> list[str]:
-    """Return what is wrong with an answer; `taken` is whether the body is good, None where either will do."""
+    """Return the faults of an answer; `taken` is whether the body is valid, or None if either outcome is right."""
     refused = 400 <= result.status < 500
     found = []
     if not refused and result.status not in {200, 201}:

@@ -1,4 +1,4 @@
-"""CSV and JSON that are made to do harm."""
+"""Hostile CSV and JSON bodies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _NEARLY = MAX_BODY - 2**10
-_LETTER = "\N{GRINNING FACE}"  # takes four bytes, and has a whole text take four bytes a character
+_LETTER = "\N{GRINNING FACE}"  # takes four bytes, which widens every character of the text to four bytes
 _MANY = MAX_JSON - 100
 DEEP = MAX_JSON // 16
 
@@ -58,7 +58,7 @@ def csv_attacks() -> Iterator[Attack]:
     yield csv("very many columns", ",".join(f"c{i}" for i in range(MAX_BODY // 110)) + "\n")
     yield csv("names of a hundred kilobytes", ("n" * 100_000 + ",") * 2 + "y\n1,2,3\n")
     yield csv("a name with a byte of zero", "x\0,y\n1,2\n")
-    yield csv("a formula", "=cmd|' /C calc'!A0,y\n1,2\n", taken=True)  # a name like others, and sent back as one
+    yield csv("a formula", "=cmd|' /C calc'!A0,y\n1,2\n", taken=True)  # a valid name, returned unchanged
     yield csv("nothing but a header", "x,y\n")
     yield csv("a byte order mark alone", b"\xef\xbb\xbf")
 
