@@ -1,4 +1,4 @@
-"""Measure what everything costs, fit the model, simulate, and write docs/how-to/scaling.md; parts, or all."""
+"""Measure costs, fit the model, simulate, and write docs/how-to/scaling.md: all parts, or some."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ MANY = (1_000_000, 1_000, 100_000)  # posteriors, workers, data sets
 
 
 def main() -> None:
-    """Do the parts asked for, in their order; what is measured is kept in out/capacity/."""
+    """Run the selected parts in order; measurements are stored in out/capacity/."""
     parser = argparse.ArgumentParser(prog="python -m bench.capacity", description=__doc__)
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to do (everything)")
-    parser.add_argument("--largest", type=int, default=50_000, help="leave out what has more points (%(default)s)")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="parts to run (all)")
+    parser.add_argument("--largest", type=int, default=50_000, help="largest number of points (%(default)s)")
     parser.add_argument("--many", type=int, nargs=3, default=MANY, help="posteriors, workers, data sets (%(default)s)")
     options = parser.parse_args()
     RAW.mkdir(parents=True, exist_ok=True)
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def _shown(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Print rows as they come, and return them."""
+    """Print each row and return all rows."""
     found = []
     for row in rows:
         print(json.dumps(row), flush=True)
@@ -73,7 +73,7 @@ def _kept(name: str) -> Any:
 
 
 def _result(name: str, rows: list[dict[str, Any]]) -> None:
-    """Keep what the page tells beside the model."""
+    """Store a result that the page shows beside the model."""
     known = json.loads(tables.RESULTS.read_text()) if tables.RESULTS.exists() else {}
     rounded = json.loads(json.dumps(rows), parse_float=lambda text: float(f"{float(text):.4g}"))
     tables.RESULTS.write_text(json.dumps({**known, name: rounded}, indent=1) + "\n")

@@ -1,8 +1,8 @@
-"""A deployment simulated event by event, with the costs of the model: what waits, what is full, what is fitted again.
+"""Discrete event simulation of a deployment with the costs of the model: queues, bottlenecks and refits.
 
-Requests come at random (Poisson) for posteriors of unequal popularity (Zipf). Each goes through an API process, the one
-thread of the queue's server, a place in the queue (what someone waits for first), a worker, and the one thread and the
-network of the cache's server. The cache evicts what was used longest ago; an evicted posterior is fitted again.
+Requests arrive at random (Poisson) for posteriors of unequal popularity (Zipf). Each passes an API process, the single
+thread of the queue server, the queue (single draws first), a worker, and the single thread and the network of the cache
+server. The cache evicts the least recently used entry; an evicted posterior is fitted again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from bench.capacity.model.queueing_model import Cost, Model
     from bench.capacity.stations import Setting, Steps
 
-GROUP = 4  # draws that a first single draw leaves in the cache
+GROUP = 4  # draws that a first single draw adds to the cache
 
 
 class Simulation:
@@ -51,14 +51,14 @@ class Simulation:
         self._random = np.random.default_rng(setting.seed)
         self._costs()
         self._kept = Kept(setting.cache_bytes)
-        # What is popular was used last.
+        # The most popular posteriors were used last.
         room = int(setting.cache_bytes / (self._posterior_bytes + GROUP * self._draw_bytes))
         for rank in reversed(range(min(self._demand.posteriors, room))):
             self._kept.put(rank, self._posterior_bytes)
             self._kept.put((rank, "draw"), GROUP * self._draw_bytes)
 
     def _costs(self) -> None:
-        """Look up what everything takes, once."""
+        """Compute all costs once."""
         model, shape, job = self._model, self._shape, float(self._demand.job)
         answer = model.answer_bytes(shape)
         self._cost = {
@@ -84,7 +84,7 @@ class Simulation:
         self._chains = self.spec.chains(self._setting.workers)
 
     def run(self) -> Outcome:
-        """Let requests come, serve them all for as long as they come, and tell."""
+        """Simulate the arrivals and their service for the configured time; return the outcome."""
         for at, kind, posterior in self._arrivals():
             self._push(at, getattr(self, f"_{kind}")(posterior))
         end = self._setting.seconds
@@ -112,7 +112,7 @@ class Simulation:
         heapq.heappush(self._events, (at, next(self._order), steps))
 
     def _go_on(self, steps: Steps) -> None:
-        """Take the next step of a request: into a line, or just time."""
+        """Take the next step of a request: enter a line, or let time pass."""
         step = next(steps, None)
         if step is not None:
             line, seconds = step
@@ -177,7 +177,7 @@ class Simulation:
             self._enqueue(self._shards(job, shard), job, shard=shard)
 
     def _shards(self, job: Job, first: int) -> Steps:
-        """Make a shard, and others of the job that wait while there is time."""
+        """Run a shard of a job, and further waiting shards while time remains."""
         worker, whole = self._given, self._cost["job"]
         yield self.queue, self._cost["task"].queue_cpu
         yield None, self._work(self._cost["task"].worker_cpu)
@@ -209,7 +209,7 @@ class Simulation:
             self._end("job", job.began)
 
     def _at_hand(self, posterior: int) -> Steps:
-        """Have a posterior in a task's memory: from the cache, or fitted again."""
+        """Load a posterior into a task's memory: from the cache, or by a refit."""
         cost = self._cost["reading"]
         if not self._kept.has(posterior):
             self._refits += 1
@@ -240,7 +240,7 @@ class Simulation:
                 if shard not in job.waiting:  # taken by another task of the job
                     continue
                 job.waiting.discard(shard)
-            self._given = self._idle.pop()  # which its first step reads
+            self._given = self._idle.pop()  # read by its first step
             self._go_on(steps)
 
     def _free(self, worker: int) -> None:

@@ -1,4 +1,4 @@
-"""Parts of the simulation: stations that serve in order, a cache that evicts, jobs, and the result."""
+"""Parts of the simulation: first-come first-served stations, an LRU cache, jobs, and the outcome."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 @dataclass
 class Line:
-    """Station that serves in order; `busy` seconds of its time were used."""
+    """Station that serves in order; `busy` counts its seconds of service."""
 
     servers: list[float]
     busy: float = 0.0
 
     def leave(self, now: float, seconds: float) -> float:
-        """Return when who comes now, and is served for so long, leaves."""
+        """Return the time at which a request that arrives now leaves after its service."""
         end = max(now, heapq.heappop(self.servers)) + seconds
         heapq.heappush(self.servers, end)
         self.busy += seconds
@@ -29,7 +29,7 @@ class Line:
 
 
 class Kept:
-    """Values by name in so many bytes: what was used longest ago goes first."""
+    """LRU cache of values by name with a limit in bytes."""
 
     def __init__(self, room: float) -> None:
         self._room = room
@@ -38,14 +38,14 @@ class Kept:
         self.evicted = 0
 
     def has(self, name: object) -> bool:
-        """Say whether a value is there, which uses it."""
+        """Return whether a value is cached, and mark it as used."""
         if name in self._kept:
             self._kept.move_to_end(name)
             return True
         return False
 
     def put(self, name: object, nbytes: float) -> None:
-        """Keep a value."""
+        """Add a value."""
         self._bytes += nbytes - self._kept.pop(name, 0.0)
         self._kept[name] = nbytes
         while self._bytes > self._room and len(self._kept) > 1:
@@ -55,18 +55,18 @@ class Kept:
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """A deployment, and what is asked of it.
+    """A deployment and its demand.
 
     Parameters
     ----------
     demand
-        Rates a second; `posteriors` there are, of which as many are cached at first as there is room for.
+        Rates per second, and the number of `posteriors`; initially the cache is full of the most popular ones.
     cache_bytes
-        Room of the cache.
+        Size of the cache.
     seconds
-        That requests come; a tenth before counts not.
+        Duration of the arrivals; the first tenth is not counted.
     zipf
-        The posterior of rank r is asked for in proportion to 1 / r^zipf.
+        The posterior of rank r is requested in proportion to 1 / r^zipf.
 
     """
 
@@ -81,7 +81,7 @@ class Setting:
 
 @dataclass
 class Job:
-    """A draws job at work: shards that wait, and how many are still to be made."""
+    """A running draws job: waiting shards, and the number of unfinished ones."""
 
     posterior: int
     spec: DrawsSpec
@@ -104,4 +104,4 @@ class Outcome:
 
 
 Steps = Iterator[tuple[Line | None, float]]
-"""A request on its way: each step is a line to stand in, or none, and seconds."""
+"""A request in progress: each step is a line, or None, and seconds."""

@@ -1,4 +1,4 @@
-"""The table as a picture: how much of each goal is reached, and where a draw's time goes."""
+"""Figure of the table: fraction of each goal, and the stages of a draw."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STAGES = ("sample", "factor", "lanczos", "acceptance", "unpack", "finish")
 
 
 def picture(path: Path, rows: list[Row], stages: list[dict[str, Any]]) -> None:
-    """Draw bars of figure over goal (goal over figure where less is better), and of the stages of a draw."""
+    """Plot bars of figure / goal (goal / figure if less is better), and of the stages of a draw."""
     shown = [row for row in rows if row.of_goal is not None][::-1]
     draws = [entry for entry in stages if entry["what"] == "draw"]
     figure, (left, right) = plt.subplots(1, 2, figsize=(15, 0.32 * len(shown) + 1.8), width_ratios=[3, 1.4])

@@ -1,4 +1,4 @@
-"""Many clients of one address, as cheap as Python makes them: raw sockets, one process, keep-alive."""
+"""Many clients of one URL at the lowest cost in Python: raw sockets, one process, keep-alive."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ HEAD_END = b"\r\n\r\n"
 
 
 def load(url: str, clients: int, seconds: float) -> dict[str, float]:
-    """Ask for an address over and over from a separate process; {} in it becomes 0, 1, ..., 63, and again 0.
+    """Request a URL repeatedly from a separate process; {} in it cycles through 0, 1, ..., 63.
 
     Returns
     -------
     dict
-        "rate", requests a second; "p50" and "p99", seconds; "bytes" of a body.
+        "rate", requests per second; "p50" and "p99", seconds; "bytes" of a body.
 
     """
     command = [sys.executable, "-m", "bench.service.load", url, str(clients), str(seconds)]
     root = Path(__file__).resolve().parents[2]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=root)  # noqa: S603 -- ourselves
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=root)  # noqa: S603 # this module
     body: dict[str, float] = json.loads(done.stdout)
     return body
 
@@ -50,7 +50,7 @@ class _Client:
         self.socket.sendall(next(self.requests))
 
     def receive(self) -> bool:
-        """Take what came; return whether the answer is complete."""
+        """Read available bytes; return whether the answer is complete."""
         count = self.socket.recv_into(memoryview(self.buffer)[self.got :])
         if not count:
             raise ConnectionError("the server hung up")
@@ -65,7 +65,7 @@ class _Client:
 
 
 def main(url: str, clients: int, seconds: float) -> dict[str, Any]:
-    """Ask until the time is over."""
+    """Send requests until the time is over."""
     parts = urlsplit(url)
     assert parts.hostname
     assert parts.port

@@ -1,4 +1,4 @@
-"""The service as separate processes, each with a meter: what it took of the processor, sent, and keeps."""
+"""The service as separate processes with meters: processor time, traffic, and stored bytes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[3]
 TICK = os.sysconf("SC_CLK_TCK")
 READY_SECONDS = 60.0
 CACHE_BYTES = 4 * 2**30
-_META = ("info", "hello", "client", "memory", "config", "scan", "auth")  # the meter's own questions
+_META = ("info", "hello", "client", "memory", "config", "scan", "auth")  # commands of the meter itself
 
 Reading = dict[str, float]
 
@@ -41,11 +41,11 @@ class Deployment:
     Attributes
     ----------
     url : str
-        Of the API.
+        URL of the API.
     queue, cache : redis.Redis
-        Its servers.
+        Clients of its servers.
     folder : Path
-        Its data folder.
+        Data folder.
     processes : dict
         API and workers by name.
 
@@ -58,7 +58,7 @@ class Deployment:
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def reading(self) -> Reading:
-        """Return every meter: all of them only ever grow, or tell a size."""
+        """Return every meter; counters only grow, the others are sizes."""
         found: Reading = {"tasks": self._tasks()}
         for kind in ("api", "worker"):
             processes = [process for name, process in self.processes.items() if name.startswith(kind)]
@@ -77,7 +77,7 @@ class Deployment:
         return found
 
     def _tasks(self) -> int:
-        """Return how many tasks began, ever."""
+        """Return the number of tasks ever started."""
         spreads = Counters(self.queue).read()[1]
         return sum(
             sum(spread.counts)
@@ -106,7 +106,7 @@ def cpu_seconds(pid: int) -> float:
 
 @contextlib.contextmanager
 def running(workers: int, **changed: Any) -> Iterator[Deployment]:
-    """Run two servers, one API process and so many workers, and stop them in order."""
+    """Run two servers, one API process and this number of workers; stop them in order."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="glle-capacity-")))
         changed = {"cache_bytes": CACHE_BYTES, "queue_bytes": 2 * 2**30, **changed}
@@ -143,12 +143,12 @@ def _client(stack: contextlib.ExitStack, server: Server) -> redis.Redis:
 
 
 def _spawn(arguments: list[str], environment: dict[str, str], descriptor: int) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(  # noqa: S603 -- this very program
+    return subprocess.Popen(  # noqa: S603 # this Python
         [sys.executable, "-m", "service.cli", *arguments],
         env=environment,
         pass_fds=(descriptor,),
         start_new_session=True,
-        preexec_fn=process_guard.preexec(signal.SIGTERM),  # noqa: PLW1509 -- it ends with us
+        preexec_fn=process_guard.preexec(signal.SIGTERM),  # noqa: PLW1509 # ends with this process
     )
 
 
@@ -162,7 +162,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def _until_ready(deployment: Deployment, workers: int) -> None:
-    """Wait until every worker is there and the API answers."""
+    """Wait until every worker is registered and the API answers."""
     import httpx
 
     deadline = time.monotonic() + READY_SECONDS

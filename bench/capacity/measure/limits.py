@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 REPEATS = 5
-TOGETHER = 2_000  # records written in one round trip
+TOGETHER = 2_000  # records per round trip
 PAGE = 20
 FEW = 1_000
-DRAWS = 16  # cached, of the posterior that is deleted
+DRAWS = 16  # cached draws of the deleted posterior
 BEGAN = "2025-01-01T00:00:"
 
-# As `_record` and its index, by number. KEYS: the index. ARGV: the first number, the last, the record of 0.
+# Copies of the record and index of `_record`, by number. KEYS: index. ARGV: first number, last number, record 0.
 _RECORDS = f"""
 for number = tonumber(ARGV[1]), tonumber(ARGV[2]) do
   local name = string.format('%032x', number)
@@ -48,7 +48,7 @@ for number = tonumber(ARGV[1]), tonumber(ARGV[2]) do
 end
 """
 
-# A draw of each in the cache. ARGV: the first number, the last.
+# One cached draw of each. ARGV: first number, last number.
 _DRAWS = """
 for number = tonumber(ARGV[1]), tonumber(ARGV[2]) do
   local key = string.format('draw:post_%032x:0:0:1.0:posterior:procrustes', number)
@@ -64,7 +64,7 @@ class Question:
     Attributes
     ----------
     of, count
-        What there is many of, and how many.
+        Kind of record, and its number.
 
     """
 
@@ -77,7 +77,7 @@ class Question:
 
 
 def questions(posteriors: int, workers: int, datasets: int) -> Iterator[Question]:
-    """Ask with few of everything, then with many."""
+    """Measure every call with few records of each kind, then with many."""
     with _stores() as here:
         for count in (FEW, posteriors):
             _fill_posteriors(here, count)
@@ -92,7 +92,7 @@ def questions(posteriors: int, workers: int, datasets: int) -> Iterator[Question
 
 @contextlib.contextmanager
 def _stores() -> Iterator[Stores]:
-    """Run two servers with room for everything."""
+    """Run two servers with enough memory for everything."""
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="glle-limits-"))
         settings = Settings(data_dir=folder, cache_bytes=4 * 2**30, queue_bytes=8 * 2**30)
@@ -103,13 +103,13 @@ def _stores() -> Iterator[Stores]:
         queue, cache = (server.wait().url for server in servers)
         here = Stores.connect(replace(settings, redis_url=queue, cache_url=cache))
         stack.callback(here.close)
-        here.client.config_set("appendonly", "no")  # it is not the disk that is asked about
+        here.client.config_set("appendonly", "no")  # the disk is not measured
         yield here
 
 
 def _asked(here: Stores, of: str, count: int, what: str, ask: Callable[[int], object]) -> Question:
-    """Ask several times."""
-    ask(-1)  # what is made once is made
+    """Measure a call several times."""
+    ask(-1)  # warm-up
     servers = (here.client, here.cache.client)
     before = [client.info("everything") for client in servers]
     started = time.process_time()
@@ -127,12 +127,12 @@ def _asked(here: Stores, of: str, count: int, what: str, ask: Callable[[int], ob
         count=count,
         client_ms=1e3 * took / REPEATS,
         server_ms=1e3 * (more("used_cpu_user") + more("used_cpu_sys")),
-        commands=more("total_commands_processed") - 2 / REPEATS,  # the two that ask for this
+        commands=more("total_commands_processed") - 2 / REPEATS,  # the two INFO commands of the meter
     )
 
 
 def _of_posteriors(here: Stores, count: int) -> Iterator[Question]:
-    """Ask about posteriors, of which there are so many, each with one array in the cache."""
+    """Measure calls with this number of posteriors, each with one cached array."""
     id_ = _posterior(0)
     middle = f"{BEGAN}{count // 2:012d}"
     yield _asked(
@@ -156,7 +156,7 @@ def _of_posteriors(here: Stores, count: int) -> Iterator[Question]:
 
 
 def _of_workers(here: Stores, count: int) -> Iterator[Question]:
-    """Ask about workers, of which there are so many registered."""
+    """Measure calls with this number of registered workers."""
     yield _asked(here, "workers", count, "GET /readyz", lambda _: readiness(here))
     yield _asked(here, "workers", count, "queue and workers of GET /metrics", lambda _: queue_states(here))
     one = GlleWorker(
@@ -172,11 +172,11 @@ def _of_workers(here: Stores, count: int) -> Iterator[Question]:
 
     yield _asked(here, "workers", count, "maintenance, once a heartbeat", its_turn)
     yield _asked(here, "workers", count, "maintenance, of every other worker", lambda _: one.clean_registries())
-    one.register_death()  # type: ignore[no-untyped-call] # RQ's
+    one.register_death()  # type: ignore[no-untyped-call] # RQ's own
 
 
 def _of_datasets(here: Stores, count: int) -> Iterator[Question]:
-    """Ask about data sets, of which there are so many in the folder."""
+    """Measure calls with this number of data sets in the folder."""
     yield _asked(here, "data sets", count, "a page of the list", lambda _: list(islice(here.datasets.newest(), PAGE)))
     yield _asked(here, "data sets", count, "bytes of all, GET /metrics", lambda _: here.datasets.usage())
     mine = here.datasets.of("default", 10**15)
@@ -184,7 +184,7 @@ def _of_datasets(here: Stores, count: int) -> Iterator[Question]:
 
 
 def _fill_posteriors(here: Stores, count: int) -> None:
-    """Have the servers write records up to so many, and a draw of each."""
+    """Have the servers write records up to this number, and a draw of each."""
     begin = here.client.zcard("glle:posteriors")
     record = json.dumps(_record(0).to_dict())
     records, draws = here.client.register_script(_RECORDS), here.cache.client.register_script(_DRAWS)
@@ -199,7 +199,7 @@ def _posterior(number: int) -> str:
 
 
 def _record(number: int) -> PosteriorRecord:
-    """Return a record as large as they are."""
+    """Return a record of realistic size."""
     arrays = {name: {"shape": [5000, 10, 10], "dtype": "float64"} for name in "abcdefgh"}
     spec = dict.fromkeys((f"parameter_{letter}" for letter in "abcdefghijkl"), 10)
     return PosteriorRecord(
@@ -212,7 +212,7 @@ def _record(number: int) -> PosteriorRecord:
 
 
 def _fill_workers(here: Stores, count: int) -> None:
-    """Register so many workers, with what theirs have."""
+    """Register this number of workers with realistic records."""
     with here.client.pipeline(transaction=False) as together:
         for number in range(count):
             key = f"rq:worker:machine-{number // 32}-{number}"
@@ -230,7 +230,7 @@ def _fill_workers(here: Stores, count: int) -> None:
 
 
 def _fill_datasets(here: Stores, count: int) -> None:
-    """Write so many data sets of two points, past the store: it would hash each."""
+    """Write this number of data sets of two points without the store, which would hash each."""
     folder = Path(here.settings.data_dir) / "datasets"
     folder.mkdir(exist_ok=True)
     for number in range(sum(1 for _ in folder.glob("*.json")), count):

@@ -1,4 +1,4 @@
-"""Coefficients of laws: least squares of the relative error, none below 0, checked on settings that were left out."""
+"""Coefficients of laws: nonnegative least squares of the relative error, checked on left-out settings."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from bench.capacity.model.cost_law import Law, product
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-LEFT_OUT = 3  # every so manieth setting
+LEFT_OUT = 3  # one setting in this many is left out of the trial fit
 DIGITS = 4
 RIDGE = 1e-6
-NOTHING = 1e-3  # of every cost: a term of less is left out
+NOTHING = 1e-3  # fraction of every cost below which a term is dropped
 
 
 def fitted(rows: Sequence[Mapping[str, float]], what: str, terms: Sequence[str], least: float = 0.0) -> Law:
