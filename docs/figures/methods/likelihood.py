@@ -26,7 +26,7 @@ DRAWS = 8
 # The paper's range without 0, which has no maximum.
 PENALTIES = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 CANDIDATES: tuple[int | str, ...] = (20, "all")
-# In figure 7 the paper's DRILL has the k neighbors of the other methods and no penalty; this is almost none.
+# In figure 7 the paper's DRILL has the k neighbors of the other methods and no penalty; this penalty is almost zero.
 SLIGHT = 1e-3
 # Options that change the order of the methods.
 VARIANTS: dict[str, tuple[str, dict[str, object]]] = {

@@ -112,7 +112,7 @@ def judge(name: str, method: Method[Any], data: Path) -> Row:
 
 
 def scored(given: DataSet, Y: np.ndarray[Any, Any]) -> dict[str, float]:
-    """Return all scores that the data allow; with the true coordinates of a sheet, neighbourhoods are those there."""
+    """Return all scores that the data allow; with true coordinates, neighborhoods are those of the sheet."""
     sheet = given.name not in REAL
     names = ["trustworthiness", "continuity", "residual_variance"]
     names += ["neighborhood_hit"] if given.name == "digits" else []

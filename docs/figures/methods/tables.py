@@ -74,7 +74,7 @@ def score_listing() -> str:
 
 
 def _bits(one: Method[Any] | Score) -> str:
-    """Return on which processors a request has the same bits."""
+    """Return the processors on which a request has the same bits."""
     return "every processor" if one.reproducible else "one processor"
 
 
