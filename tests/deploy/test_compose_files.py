@@ -1,4 +1,4 @@
-"""Promises of docker-compose.yml, the Dockerfile and the lock files, without a container engine."""
+"""Contracts of docker-compose.yml, the Dockerfile and the lock files, without a container engine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def pins(lock: str) -> set[str]:
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_every_service_is_confined(name: str) -> None:
-    """No service has a writable root file system, a capability, a way to gain one, or runs as root."""
+    """No service has a writable root file system, a capability, a way to gain one, or the root user."""
     service = SERVICES[name]
     assert service["read_only"] is True
     assert service["cap_drop"] == ["ALL"]
@@ -45,20 +45,20 @@ def test_only_the_api_is_reachable_and_only_from_this_machine() -> None:
 
 
 def test_published_elsewhere_the_api_asks_for_keys() -> None:
-    """The API knows its published address; with the unchanged file it is open on loopback."""
+    """The API receives its published address; with the unchanged file it is open on loopback."""
     assert SERVICES["api"]["environment"]["GLLE_PUBLISHED"] == "${GLLE_BIND:-127.0.0.1}"
     assert AccessPolicy.of(Settings(host="0.0.0.0", published=DEFAULTS["GLLE_BIND"], data_dir="/nowhere")).is_open  # noqa: S104 # in the container
     assert not AccessPolicy.of(Settings(host="0.0.0.0", published="0.0.0.0", data_dir="/nowhere")).is_open  # noqa: S104
 
 
 def test_a_stopping_worker_has_time_for_its_job() -> None:
-    """A worker's grace is longer than a job may take."""
+    """A worker's stop grace period exceeds the task timeout."""
     assert int(DEFAULTS["GLLE_WORKER_GRACE"].removesuffix("s")) > int(DEFAULTS["GLLE_JOB_TIMEOUT"])
     assert SERVICES["worker"]["stop_grace_period"].startswith("${GLLE_WORKER_GRACE:-")
 
 
 def test_every_variable_is_explained_with_its_default() -> None:
-    """The head of the file lists what can be set, with the defaults that hold."""
+    """The head of the file lists every variable with its real default."""
     head = COMPOSE.partition("\nx-")[0]
     listed = {line.split()[1]: line for line in head.splitlines() if line.startswith("#   GLLE_")}
     assert listed.keys() == DEFAULTS.keys()
@@ -66,7 +66,7 @@ def test_every_variable_is_explained_with_its_default() -> None:
 
 
 def test_environment_of_the_containers_has_the_default_settings() -> None:
-    """Every GLLE_ variable of a container is a setting; what is interpolated there defaults to its default."""
+    """Every GLLE_ variable of a container is a setting; interpolated variables have the setting's default."""
     settings = {name: str(default) for name, default, _ in table()}
     fields = {*SERVICES["api"]["environment"], *SERVICES["worker"]["environment"]}
     assert {name for name in fields if name.startswith("GLLE_")} <= settings.keys()
@@ -76,7 +76,7 @@ def test_environment_of_the_containers_has_the_default_settings() -> None:
 
 
 def test_the_image_installs_what_the_tests_ran_with() -> None:
-    """Every pin of the service's lock is one of the development lock, and all it should hold is there."""
+    """Every pin of the server's lock is in the development lock, and the lock has all dependencies."""
     lock = pins("requirements/server.lock")
     assert lock <= pins("requirements/dev.lock")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -98,7 +98,7 @@ def test_the_build_sees_no_more_than_it_copies() -> None:
 
 
 def test_markers_are_judged_by_the_python_of_the_image() -> None:
-    """The wheelhouse takes the entries for the requested Python version, independent of the running one."""
+    """Markers are evaluated for the requested Python version, not for the running one."""
     lock = "a==1 ; python_full_version < '3.11.3' \\\n    --hash=x \\\n    --hash=y\nb==2 \\\n    --hash=z\n"
     assert chosen(lock, "3.11.2").splitlines() == ["a==1 --hash=x --hash=y", "b==2 --hash=z"]
     assert chosen(lock, "3.11.3") == "b==2 --hash=z"
