@@ -22,39 +22,39 @@ AUDIT = ("optional", "required")
 
 def main(command: Sequence[str] = PIP_AUDIT) -> int:
     """Run the audit, print its report and return the exit code."""
-    wanted = os.environ.get("AUDIT") or "optional"
-    if wanted not in AUDIT:
-        _loudly(f"AUDIT={wanted!r} is unknown. Use one of {', '.join(AUDIT)}.")
+    mode = os.environ.get("AUDIT") or "optional"
+    if mode not in AUDIT:
+        _print_error(f"AUDIT={mode!r} is unknown. Use one of {', '.join(AUDIT)}.")
         return 2
     pins = locked(LOCKS)
     silent = []
     for service in SERVICES:
         try:
-            return judged(audit_report(service, rounds(pins), command), pins, service)
+            return print_report(audit_report(service, rounds(pins), command), pins, service)
         except UnreachableError as error:
             silent.append(str(error))
         except AuditError as error:
-            _loudly(f"The audit failed: {error}")
+            _print_error(f"The audit failed: {error}")
             return 1
-    _loudly("NOT AUDITED: no advisory service could be reached.", *silent)
-    _loudly(f"The {len(pins)} pins are unchecked. Run the audit with network access. AUDIT={wanted}.")
-    return int(wanted == "required")
+    _print_error("NOT AUDITED: no advisory service could be reached.", *silent)
+    _print_error(f"The {len(pins)} pins are unchecked. Run the audit with network access. AUDIT={mode}.")
+    return int(mode == "required")
 
 
-def judged(result: AuditReport, pins: dict[Pin, Locked], service: str) -> int:
+def print_report(result: AuditReport, pins: dict[Pin, Locked], service: str) -> int:
     """Print the report; return 1 unless every pin was audited and is clean."""
     for pin, vulnerabilities in sorted(result.vulnerable.items()):
         where = pins.get(pin, Locked(frozenset(), frozenset())).locks
-        _loudly(*(f"{pin} ({', '.join(sorted(where))}): {one}" for one in vulnerabilities))
+        _print_error(*(f"{pin} ({', '.join(sorted(where))}): {vulnerability}" for vulnerability in vulnerabilities))
     unaudited = sorted(set(pins) - result.clean - set(result.vulnerable))
     reasons = {pin: result.skipped.get(pin.name, "it is missing from the report") for pin in unaudited}
-    _loudly(*(f"{pin} was not audited: {reason}" for pin, reason in reasons.items()))
+    _print_error(*(f"{pin} was not audited: {reason}" for pin, reason in reasons.items()))
     counts = f"{len(result.clean)} clean, {len(result.vulnerable)} vulnerable, {len(unaudited)} not audited"
     print(f"{len(pins)} pins, by {service}: {counts}.")  # noqa: T201 # the command's output
     return int(bool(result.vulnerable or unaudited))
 
 
-def _loudly(*lines: str) -> None:
+def _print_error(*lines: str) -> None:
     for line in lines:
         print(line, file=sys.stderr)  # noqa: T201
 

@@ -49,13 +49,13 @@ class AuditReport:
 
     def read(self, report: str) -> None:
         """Parse a JSON report of pip-audit."""
-        for one in json.loads(report)["dependencies"]:
-            if "skip_reason" in one:
-                self.skipped[one["name"]] = one["skip_reason"]
+        for entry in json.loads(report)["dependencies"]:
+            if "skip_reason" in entry:
+                self.skipped[entry["name"]] = entry["skip_reason"]
                 continue
-            pin = Pin(one["name"], one["version"])
-            if one["vulns"]:
-                self.vulnerable[pin] = [_described(vulnerability) for vulnerability in one["vulns"]]
+            pin = Pin(entry["name"], entry["version"])
+            if entry["vulns"]:
+                self.vulnerable[pin] = [_described(vulnerability) for vulnerability in entry["vulns"]]
             else:
                 self.clean.add(pin)
 
@@ -73,17 +73,17 @@ def audit_report(service: str, parts: Sequence[dict[Pin, Locked]], command: Sequ
     """
     result = AuditReport()
     with tempfile.TemporaryDirectory() as folder:
-        asked, report = Path(folder) / "requirements.txt", Path(folder) / "report.json"
+        pinned, report = Path(folder) / "requirements.txt", Path(folder) / "report.json"
         for part in parts:
-            asked.write_text(requirements(part), encoding="utf-8")
+            pinned.write_text(requirements(part), encoding="utf-8")
             report.unlink(missing_ok=True)
-            flags = ["--requirement", str(asked), "--require-hashes", "--disable-pip", "--output", str(report)]
+            flags = ["--requirement", str(pinned), "--require-hashes", "--disable-pip", "--output", str(report)]
             flags += ["--vulnerability-service", service, "--format", "json", "--progress-spinner=off"]
-            ran = subprocess.run([*command, *flags], check=False, capture_output=True, text=True, timeout=SECONDS)
+            completed = subprocess.run([*command, *flags], check=False, capture_output=True, text=True, timeout=SECONDS)
             if not report.exists():
-                last = ran.stderr.strip().rpartition("\n")[2]
-                kind = UnreachableError if NO_ANSWER.search(ran.stderr) else AuditError
-                raise kind(f"{service}: {last or f'pip-audit exited with {ran.returncode} without a message'}")
+                last = completed.stderr.strip().rpartition("\n")[2]
+                kind = UnreachableError if NO_ANSWER.search(completed.stderr) else AuditError
+                raise kind(f"{service}: {last or f'pip-audit exited with {completed.returncode} without a message'}")
             result.read(report.read_text(encoding="utf-8"))
     if result.skipped and not result.clean and not result.vulnerable:
         raise UnreachableError(f"{service}: it knows none of the packages: {next(iter(result.skipped.values()))}")

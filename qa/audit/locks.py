@@ -39,7 +39,7 @@ def locked(locks: list[Path]) -> dict[Pin, Locked]:
         If an entry is not a pin with hashes.
 
     """
-    found: dict[Pin, Locked] = {}
+    pins: dict[Pin, Locked] = {}
     for lock in locks:
         for entry in lock.read_text(encoding="utf-8").replace("\\\n", " ").splitlines():
             if not entry.strip():
@@ -49,19 +49,19 @@ def locked(locks: list[Path]) -> dict[Pin, Locked]:
             if read is None or not hashes:
                 raise ValueError(f"{lock.name} has an entry that is not a pin with hashes: {entry[:80]}")
             pin = Pin(re.sub(r"[-_.]+", "-", read[1]).lower(), read[2])
-            before = found.get(pin, Locked(frozenset(), frozenset()))
-            found[pin] = Locked(before.locks | {lock.name}, before.hashes | hashes)
-    return found
+            before = pins.get(pin, Locked(frozenset(), frozenset()))
+            pins[pin] = Locked(before.locks | {lock.name}, before.hashes | hashes)
+    return pins
 
 
-def rounds(found: dict[Pin, Locked]) -> list[dict[Pin, Locked]]:
+def rounds(pins: dict[Pin, Locked]) -> list[dict[Pin, Locked]]:
     """Split pins into parts with one version of each package, as pip-audit requires."""
     parts: list[dict[Pin, Locked]] = []
-    for pin in sorted(found):
+    for pin in sorted(pins):
         free = next((part for part in parts if all(other.name != pin.name for other in part)), None)
         if free is None:
             parts.append(free := {})
-        free[pin] = found[pin]
+        free[pin] = pins[pin]
     return parts
 
 

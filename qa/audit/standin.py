@@ -24,15 +24,15 @@ SILENT = {"no-network": NO_NETWORK, "no-time": NO_TIME, "not-now": NOT_NOW}
 
 def pinned(path: str) -> dict[str, str]:
     """Return the versions that a requirements file pins for this platform."""
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for line in Path(path).read_text(encoding="utf-8").splitlines():
         requirement = Requirement(line.partition(" --hash=")[0])
         if requirement.marker and not requirement.marker.evaluate():
             continue
-        if requirement.name in found:
+        if requirement.name in versions:
             sys.exit(f"ERROR:pip_audit._cli:package {requirement.name} has duplicate requirements")
-        found[requirement.name] = str(requirement.specifier).removeprefix("==")
-    return found
+        versions[requirement.name] = str(requirement.specifier).removeprefix("==")
+    return versions
 
 
 def dependency(does: str, name: str, version: str) -> dict[str, object]:
@@ -58,7 +58,7 @@ def main() -> None:
         sys.exit("ERROR:pip_audit._cli:requirement idna==3.1 does not contain a hash")
     report = [dependency(does, name, version) for name, version in pinned(chosen.requirement).items()]
     Path(chosen.output).write_text(json.dumps({"dependencies": report, "fixes": []}), encoding="utf-8")
-    sys.exit(any(one.get("vulns") for one in report))
+    sys.exit(any(entry.get("vulns") for entry in report))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ def command(does: str) -> tuple[str, ...]:
     return sys.executable, STANDIN, does
 
 
-def test_what_is_clean_ends_with_0(capsys: pytest.CaptureFixture[str]) -> None:
+def test_clean_pins_exit_with_0(capsys: pytest.CaptureFixture[str]) -> None:
     """Every pin of every lock is audited, including other platforms' pins, which pip-audit alone skips."""
     assert main(command("clean")) == 0
     output = capsys.readouterr()
@@ -28,7 +28,7 @@ def test_what_is_clean_ends_with_0(capsys: pytest.CaptureFixture[str]) -> None:
     assert output.err == ""
 
 
-def test_a_vulnerability_ends_with_1_and_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_vulnerability_exits_with_1_and_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     """The report names the package, its lock files, its advisories and the fixed version, for each locked version."""
     assert main(command("vulnerable")) == 1
     output = capsys.readouterr()
@@ -58,13 +58,13 @@ def test_an_unreachable_service_is_reported_and_fails_if_required(
     assert output.out == ""
 
 
-def test_where_one_service_is_silent_another_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
+def test_second_service_is_queried_if_the_first_is_unreachable(capsys: pytest.CaptureFixture[str]) -> None:
     """The answer of the second service counts."""
     assert main(command("first-silent-vulnerable")) == 1
     assert "by osv" in capsys.readouterr().out
 
 
-def test_a_package_that_was_skipped_is_not_clean(capsys: pytest.CaptureFixture[str]) -> None:
+def test_skipped_package_is_not_clean(capsys: pytest.CaptureFixture[str]) -> None:
     """A skipped package fails the audit, although pip-audit exits with 0."""
     assert main(command("knows-not-all")) == 1
     output = capsys.readouterr()
@@ -72,19 +72,19 @@ def test_a_package_that_was_skipped_is_not_clean(capsys: pytest.CaptureFixture[s
     assert "1 not audited." in output.out
 
 
-def test_a_failure_of_its_own_is_not_taken_for_a_network_that_is_away(capsys: pytest.CaptureFixture[str]) -> None:
+def test_failure_of_pip_audit_is_not_a_missing_network(capsys: pytest.CaptureFixture[str]) -> None:
     """The exit code is 1 and the reason is printed."""
     assert main(command("broken")) == 1
     assert "does not contain a hash" in capsys.readouterr().err
 
 
-def test_another_word_than_required_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_audit_mode_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A misspelled value does not switch the check off."""
     monkeypatch.setenv("AUDIT", "requierd")
     assert main(command("clean")) == 2
 
 
-def test_rounds_have_every_pin_once_with_all_its_hashes(tmp_path: Path) -> None:
+def test_rounds_contain_every_pin_once_with_all_hashes(tmp_path: Path) -> None:
     """Pins that differ in their markers, and pins of several locks, are included."""
     (tmp_path / "a.lock").write_text('a==1 ; python_version < "3" \\\n    --hash=sha256:1\na==2 --hash=sha256:2\n')
     (tmp_path / "b.lock").write_text("A==1 --hash=sha256:3\nb_c[d]==1 --hash=sha256:4\n")
@@ -93,7 +93,7 @@ def test_rounds_have_every_pin_once_with_all_its_hashes(tmp_path: Path) -> None:
     assert requirements(parts[0]) == "a==1 --hash=sha256:1 --hash=sha256:3\nb-c==1 --hash=sha256:4\n"
 
 
-def test_what_is_no_pin_is_an_error(tmp_path: Path) -> None:
+def test_entry_that_is_not_a_pin_is_an_error(tmp_path: Path) -> None:
     """A line that cannot be parsed is an error."""
     (tmp_path / "a.lock").write_text("a>=1 --hash=sha256:1\n")
     with pytest.raises(ValueError, match="a>=1"):

@@ -8,7 +8,7 @@
     ledger.faults        # answers that contradict earlier answers; must be empty
     ledger.errors()      # failed attempts except for missing answers, and 503 with Retry-After
     ledger.jobs          # every accepted job: its content and its last reported state
-    ledger.there         # every data set, posterior and embedding that was accepted and not deleted since
+    ledger.stored        # every data set, posterior and embedding that was accepted and not deleted since
     ledger.arrays        # digests of every received array, by its content and name
     ledger.seconds("GET draw")   # durations of the answered attempts
 

@@ -18,9 +18,9 @@ def main() -> int:
     parser.add_argument("--rate", type=float)
     parser.add_argument("--clients", type=int, default=6)
     parser.add_argument("--seed", type=int, default=0)
-    asked = vars(parser.parse_args())
-    urls = asked.pop("url")
-    ledger = run(Load(**asked), urls)
+    options = vars(parser.parse_args())
+    urls = options.pop("url")
+    ledger = run(Load(**options), urls)
     print(f"{ledger.requests} requests, {ledger.received} arrays, {len(ledger.jobs)} jobs")  # noqa: T201 # the command's output
     for operation in ledger.operations():
         seconds = ledger.seconds(operation)

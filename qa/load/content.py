@@ -89,29 +89,29 @@ class Embedding:
     method: str
 
 
-Made = Content | Fit | Draws | Summary | Embedding
+Artifact = Content | Fit | Draws | Summary | Embedding
 Kind = Literal["dataset", "posterior", "embedding"]
 
 
-def content_of(made: Made) -> Content:
+def dataset_of(artifact: Artifact) -> Content:
     """Return the data set of a content."""
-    if isinstance(made, Content):
-        return made
-    if isinstance(made, Fit | Embedding):
-        return made.content
-    return made.fit.content
+    if isinstance(artifact, Content):
+        return artifact
+    if isinstance(artifact, Fit | Embedding):
+        return artifact.content
+    return artifact.fit.content
 
 
-def fit_of(made: Made) -> Fit | None:
+def fit_of(artifact: Artifact) -> Fit | None:
     """Return the posterior of a content, or None."""
-    if isinstance(made, Draws | Summary):
-        return made.fit
-    return made if isinstance(made, Fit) else None
+    if isinstance(artifact, Draws | Summary):
+        return artifact.fit
+    return artifact if isinstance(artifact, Fit) else None
 
 
-def is_refused_alone(made: Made, error: str) -> bool:
+def is_refused_alone(artifact: Artifact, error: str) -> bool:
     """Return whether the engine alone refuses a fit as well, because some data sets are disconnected."""
-    if not error.endswith("disconnected-graph") or (fit := fit_of(made)) is None:
+    if not error.endswith("disconnected-graph") or (fit := fit_of(artifact)) is None:
         return False
     try:
         glle_engine.fit(fit.content.values(), n_neighbors=fit.n_neighbors)

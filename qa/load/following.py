@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qa.load.content import Content, Embedding, Fit, Made, Summary, content_of, is_refused_alone
+from qa.load.content import Artifact, Content, Embedding, Fit, Summary, dataset_of, is_refused_alone
 from qa.load.ledger import ENDED, Accepted
 
 if TYPE_CHECKING:
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from qa.load.client import Asker
+    from qa.load.client import Requester
     from qa.load.ledger import Ledger
 
 NPY, NPZ, JSON = "application/x-npy", "application/zip", "application/json"
-MOST_OPEN = 12  # limit of followed jobs
+MAX_OPEN = 12  # limit of followed jobs
 IN_ARRAYS = ("mean", "neighbors", "embedding", "eigenvalues")  # limit of compared arrays of a posterior
 
 
 @dataclass
-class Known:
+class ServerDataset:
     """An existing data set, with the ids of its posteriors and embeddings."""
 
     id: str
@@ -47,33 +47,33 @@ class Follower:
 
     """
 
-    asker: Asker
+    requester: Requester
     ledger: Ledger
     rng: random.Random
     own: list[Content]
     shared: list[Content]
-    known: dict[Content, Known] = field(default_factory=dict)
+    datasets: dict[Content, ServerDataset] = field(default_factory=dict)
     jobs: dict[str, Accepted] = field(default_factory=dict)  # followed jobs
     about: dict[Content, list[Accepted]] = field(default_factory=dict)  # jobs on this user's data sets
 
-    def _fitted(self, made: Fit, result: dict[str, Any]) -> None:
+    def _fitted(self, artifact: Fit, result: dict[str, Any]) -> None:
         id_ = result["id"]
-        known = self.known[made.content]
-        if result["dataset"] != known.id or result["spec"]["n_neighbors"] != made.n_neighbors:
-            self.ledger.fault(f"{id_} is not what was asked for: {made}")
-        known.fits[made] = id_
-        self.ledger.came(f"/v1/posteriors/{id_}", made)
+        dataset = self.datasets[artifact.content]
+        if result["dataset"] != dataset.id or result["spec"]["n_neighbors"] != artifact.n_neighbors:
+            self.ledger.fault(f"{id_} is not what was asked for: {artifact}")
+        dataset.fits[artifact] = id_
+        self.ledger.record_created(f"/v1/posteriors/{id_}", artifact)
 
     def _follow(self) -> None:
         """Poll a job, and fetch its result once it has ended."""
         if not self.jobs:
             return
         job = self.jobs[self.rng.choice(list(self.jobs))]
-        answer = self.asker.ask("GET job", f"/v1/jobs/{job.id}?wait={self.rng.choice([0, 1])}")
-        if answer is None or self._has_expired(answer, job) or not self._is(answer, job.made, 200):
+        answer = self.requester.ask("GET job", f"/v1/jobs/{job.id}?wait={self.rng.choice([0, 1])}")
+        if answer is None or self._has_expired(answer, job) or not self._is(answer, job.artifact, 200):
             return
         body = answer.json()
-        self.ledger.record(job, body, answer.extensions["asked_at"])
+        self.ledger.record(job, body, answer.extensions["requested_at"])
         if body["status"] not in ENDED:
             return
         if body["status"] == "succeeded" and not job.is_doomed:
@@ -83,85 +83,85 @@ class Follower:
 
     def fetch(self, job: Accepted) -> bool:
         """Fetch a job's result; return False if the service has to compute it again."""
-        media = {Summary: NPZ, Fit: JSON}.get(type(job.made), NPY)
-        answer = self.asker.ask("GET result", f"/v1/jobs/{job.id}/result", headers={"Accept": media})
-        if answer is None or self._has_expired(answer, job) or not self._is(answer, job.made, 200, 202):
+        media = {Summary: NPZ, Fit: JSON}.get(type(job.artifact), NPY)
+        answer = self.requester.ask("GET result", f"/v1/jobs/{job.id}/result", headers={"Accept": media})
+        if answer is None or self._has_expired(answer, job) or not self._is(answer, job.artifact, 200, 202):
             return False
         if answer.status_code == 202:
             return False
-        if isinstance(job.made, Fit):
-            if job.made.content in self.known:
-                self._fitted(job.made, answer.json())
-        elif isinstance(job.made, Summary):
-            self.arrays(answer, job.made)
+        if isinstance(job.artifact, Fit):
+            if job.artifact.content in self.datasets:
+                self._fitted(job.artifact, answer.json())
+        elif isinstance(job.artifact, Summary):
+            self.arrays(answer, job.artifact)
         else:
-            self.array(answer, job.made, "embedding")
+            self.array(answer, job.artifact, "embedding")
         return True
 
     def judge(self, job: Accepted) -> None:
         """Check the end of a job; a failure is allowed only if its workers were killed."""
         if job.status == "cancelled" and not (job.is_cancelled or job.is_doomed):
             self.ledger.fault(f"{job.id} was cancelled without a request")
-        is_right = job.is_doomed or job.error.endswith("worker-lost") or is_refused_alone(job.made, job.error)
+        is_right = job.is_doomed or job.error.endswith("worker-lost") or is_refused_alone(job.artifact, job.error)
         if job.status == "failed" and not is_right:
-            self.ledger.fault(f"{job.id} failed with {job.error}: {job.made}")
+            self.ledger.fault(f"{job.id} failed with {job.error}: {job.artifact}")
 
-    def _doom(self, is_about: Callable[[Made], bool]) -> None:
+    def _doom(self, is_about: Callable[[Artifact], bool]) -> None:
         """Record that jobs may fail because their subject is being deleted."""
         for content in list(self.about):
             for job in self.about[content]:
-                job.is_doomed = job.is_doomed or is_about(job.made)
-            if content not in self.known:  # the data set itself is deleted
+                job.is_doomed = job.is_doomed or is_about(job.artifact)
+            if content not in self.datasets:  # the data set itself is deleted
                 del self.about[content]
 
-    def _follow_later(self, answer: httpx.Response, made: Made) -> None:
+    def _follow_later(self, answer: httpx.Response, artifact: Artifact) -> None:
         body = answer.json()
-        job = self.ledger.accepted(body["id"], made)
-        self.ledger.record(job, body, answer.extensions["asked_at"])
+        job = self.ledger.accepted(body["id"], artifact)
+        self.ledger.record(job, body, answer.extensions["requested_at"])
         self.jobs[job.id] = job
-        if content_of(made) in self.own:
-            self.about.setdefault(content_of(made), []).append(job)
-        if len(self.jobs) > MOST_OPEN:
+        if dataset_of(artifact) in self.own:
+            self.about.setdefault(dataset_of(artifact), []).append(job)
+        if len(self.jobs) > MAX_OPEN:
             self.jobs.pop(next(iter(self.jobs)))
 
-    def _maybe_follow(self, answer: httpx.Response, made: Made, fit: Fit) -> None:
+    def _maybe_follow(self, answer: httpx.Response, artifact: Artifact, fit: Fit) -> None:
         """Follow the job of a 202 answer, or the fit that must be repeated first."""
-        made = fit if answer.json()["kind"] == "fit" else made
-        self._follow_later(answer, made)
+        artifact = fit if answer.json()["kind"] == "fit" else artifact
+        self._follow_later(answer, artifact)
 
     def _has_expired(self, answer: httpx.Response, job: Accepted) -> bool:
         """Return whether a job's record has expired; expired jobs are not followed."""
-        if not is_missing(answer, "job") or self.ledger.must_be_kept(job.open_at):
+        if not is_missing(answer, "job") or self.ledger.is_retained(job.open_at):
             return False
         self.jobs.pop(job.id, None)
         return True
 
-    def _is(self, answer: httpx.Response, made: Made, *statuses: int) -> bool:
+    def _is(self, answer: httpx.Response, artifact: Artifact, *statuses: int) -> bool:
         """Return whether an answer has an expected status; any other status but 503 is a fault."""
         if answer.status_code in statuses or answer.extensions.get("deleted_before"):
             return answer.status_code in statuses or 204 in statuses
         if answer.status_code != 503:
             request = f"{answer.request.method} {answer.request.url.raw_path.decode()}"
-            self.ledger.fault(f"{request}: {answer.status_code} {answer.text[:300]} ({made})")
+            self.ledger.fault(f"{request}: {answer.status_code} {answer.text[:300]} ({artifact})")
         return False
 
-    def array(self, answer: httpx.Response, made: Made, name: str) -> None:
+    def array(self, answer: httpx.Response, artifact: Artifact, name: str) -> None:
         """Record the array of an npy or JSON answer."""
         if answer.headers["content-type"] == NPY:
             array = np.load(io.BytesIO(answer.content), allow_pickle=False)
         else:
             body = answer.json()
             array = np.array(body["data"], body["dtype"]).reshape(body["shape"])
-        self.ledger.received_array(made, name, array)
+        self.ledger.received_array(artifact, name, array)
 
-    def arrays(self, answer: httpx.Response, made: Made) -> None:
+    def arrays(self, answer: httpx.Response, artifact: Artifact) -> None:
         """Record the arrays of an npz answer."""
         with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
             for member in archive.namelist():
                 name = member.removesuffix(".npy")
-                if not isinstance(made, Fit) or name in IN_ARRAYS:
+                if not isinstance(artifact, Fit) or name in IN_ARRAYS:
                     array = np.load(io.BytesIO(archive.read(member)), allow_pickle=False)
-                    self.ledger.received_array(made, name, array)
+                    self.ledger.received_array(artifact, name, array)
 
 
 def is_missing(answer: httpx.Response, what: str) -> bool:

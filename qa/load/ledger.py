@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from qa.load.content import Made
+    from qa.load.content import Artifact
 
 NO_ANSWER = 0
 ENDED = frozenset({"cancelled", "succeeded", "failed"})
@@ -75,7 +75,7 @@ class Accepted:
     """
 
     id: str
-    made: Made
+    artifact: Artifact
     status: str = "queued"
     error: str = ""
     is_cancelled: bool = False
@@ -114,9 +114,9 @@ class Ledger:
     requests: int = 0
     attempts: deque[Attempt] = field(default_factory=deque)
     jobs: dict[str, Accepted] = field(default_factory=dict)
-    there: dict[str, Made] = field(default_factory=dict)
-    gone: dict[str, Made] = field(default_factory=dict)
-    arrays: dict[tuple[Made, str], set[str]] = field(default_factory=dict)
+    stored: dict[str, Artifact] = field(default_factory=dict)
+    deleted: dict[str, Artifact] = field(default_factory=dict)
+    arrays: dict[tuple[Artifact, str], set[str]] = field(default_factory=dict)
     received: int = 0
     faults: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
@@ -125,7 +125,7 @@ class Ledger:
     def __post_init__(self) -> None:
         self.attempts = deque(maxlen=self.keeps)
 
-    def asked(self) -> int:
+    def count_request(self) -> int:
         """Count a request; return the number before it."""
         with self._lock:
             self.requests += 1
@@ -137,17 +137,17 @@ class Ledger:
             self.attempts.append(attempt)
             self.counts[f"{attempt.operation} {attempt.status or attempt.code}"] += 1
 
-    def accepted(self, id_: str, made: Made) -> Accepted:
+    def accepted(self, id_: str, artifact: Artifact) -> Accepted:
         """Record an accepted job, unless it is known; return its entry."""
         with self._lock:
             if self.keeps is not None and len(self.jobs) > self.keeps:
                 self.jobs = {id_: job for id_, job in self.jobs.items() if job.status not in ENDED}
-            job = self.jobs.setdefault(id_, Accepted(id_, made))
-            if job.made != made:
-                self.fault(f"{id_} was accepted for {job.made}, and then for {made}")
+            job = self.jobs.setdefault(id_, Accepted(id_, artifact))
+            if job.artifact != artifact:
+                self.fault(f"{id_} was accepted for {job.artifact}, and then for {artifact}")
             return job
 
-    def record(self, job: Accepted, body: dict[str, Any], asked_at: float = 0.0) -> None:
+    def record(self, job: Accepted, body: dict[str, Any], requested_at: float = 0.0) -> None:
         """Record the reported state of a job. An ended job keeps its state, unless its result is computed again.
 
         Parameters
@@ -163,39 +163,39 @@ class Ledger:
                 self.fault(f"{job.id} was {job.status}, and then {status}")
             job.status, job.error = status, error
             finished = body.get("finished")
-            open_at = datetime.fromisoformat(finished).timestamp() if finished and status in ENDED else asked_at
+            open_at = datetime.fromisoformat(finished).timestamp() if finished and status in ENDED else requested_at
             job.open_at = max(job.open_at, open_at)
 
-    def must_be_kept(self, since: float) -> bool:
+    def is_retained(self, since: float) -> bool:
         """Return whether the retention that started at a moment has not passed."""
         return time.time() < since + self.ttl
 
-    def came(self, path: str, made: Made) -> None:
+    def record_created(self, path: str, artifact: Artifact) -> None:
         """Record created or existing content."""
         with self._lock:
-            self.there[path] = made
-            self.gone.pop(path, None)
+            self.stored[path] = artifact
+            self.deleted.pop(path, None)
 
-    def asked_for(self, made: Made) -> None:
+    def record_request(self, artifact: Artifact) -> None:
         """Record a request for content that may exist from now on, whatever the answer."""
         with self._lock:
-            self.gone = {path: what for path, what in self.gone.items() if what != made}
+            self.deleted = {path: what for path, what in self.deleted.items() if what != artifact}
 
-    def left(self, path: str, made: Made) -> None:
+    def record_deleted(self, path: str, artifact: Artifact) -> None:
         """Record a deletion."""
         with self._lock:
-            self.there.pop(path, None)
-            self.gone[path] = made
+            self.stored.pop(path, None)
+            self.deleted[path] = artifact
 
-    def received_array(self, made: Made, name: str, array: NDArray[Any]) -> None:
+    def received_array(self, artifact: Artifact, name: str, array: NDArray[Any]) -> None:
         """Record an array."""
         digest = digest_of(array)
         with self._lock:
             self.received += 1
-            known = self.arrays.setdefault((made, name), set())
-            known.add(digest)
-            if len(known) > 1:
-                self.fault(f"two results of one request: {name} of {made}")
+            digests = self.arrays.setdefault((artifact, name), set())
+            digests.add(digest)
+            if len(digests) > 1:
+                self.fault(f"two results of one request: {name} of {artifact}")
 
     def fault(self, what: str) -> None:
         """Record an answer that should not occur."""

@@ -7,7 +7,7 @@ import threading
 import time
 from dataclasses import dataclass
 
-from qa.load.client import Asker
+from qa.load.client import Requester
 from qa.load.content import Content
 from qa.load.ledger import Ledger
 from qa.load.user import User
@@ -117,7 +117,7 @@ def _client(
         failures.append(error)
         stop.set()
     finally:
-        user.asker.close()
+        user.requester.close()
 
 
 def user_of(load: Load, urls: list[str], ledger: Ledger, number: int = -1, stop: threading.Event | None = None) -> User:
@@ -126,4 +126,4 @@ def user_of(load: Load, urls: list[str], ledger: Ledger, number: int = -1, stop:
     shared = [Content(1000 + i, is_synthetic=i % 2 == 0) for i in range(EVERYONES)]
     turn = FRESH if load.keeps is None else OWN
     own = [Content(10_000 * (number + 1) + i, is_synthetic=i % 4 == 0) for i in range(turn if number >= 0 else 0)]
-    return User(Asker(urls, ledger, rng, load.patience, stop or threading.Event()), ledger, rng, own, shared)
+    return User(Requester(urls, ledger, rng, load.patience, stop or threading.Event()), ledger, rng, own, shared)

@@ -60,12 +60,12 @@ def main(arguments: list[str]) -> int:
         if setting.no_units and not units:
             _say(f"{setting.name}: SKIPPED, numpy dispatches to no vector unit of this processor.")
             continue
-        kernels, left = probed(setting.environment)
-        if (setting.kernel and kernels != [setting.kernel]) or (setting.no_units and left):
-            _say(f"{setting.name}: FAILED, without effect: OpenBLAS has {kernels}, numpy {left}.")
+        kernels, active = probed(setting.environment)
+        if (setting.kernel and kernels != [setting.kernel]) or (setting.no_units and active):
+            _say(f"{setting.name}: FAILED, without effect: OpenBLAS has {kernels}, numpy {active}.")
             failed.append(setting.name)
             continue
-        _say(f"{setting.name}: OpenBLAS has {' '.join(kernels)}, numpy {' '.join(left) or 'its baseline'}.")
+        _say(f"{setting.name}: OpenBLAS has {' '.join(kernels)}, numpy {' '.join(active) or 'its baseline'}.")
         if subprocess.run(command(arguments), env=environment(setting.environment), check=False).returncode:
             failed.append(setting.name)
     _say(f"FAILED under {', '.join(failed)}." if failed else "Passed under every setting of this processor.")
@@ -91,16 +91,16 @@ def command(arguments: list[str]) -> list[str]:
 
 def environment(changes: dict[str, str]) -> dict[str, str]:
     """Return this environment with one BLAS thread and with these changes, without other kernel settings."""
-    held = {k: v for k, v in os.environ.items() if k not in {"OPENBLAS_CORETYPE", "NPY_DISABLE_CPU_FEATURES"}}
-    return {**held, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **changes}
+    inherited = {k: v for k, v in os.environ.items() if k not in {"OPENBLAS_CORETYPE", "NPY_DISABLE_CPU_FEATURES"}}
+    return {**inherited, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **changes}
 
 
 def probed(changes: dict[str, str]) -> tuple[list[str], list[str]]:
     """Return the OpenBLAS kernels and numpy's vector units of a process with these changes."""
-    found = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", PROBE], env=environment(changes), check=True, capture_output=True, text=True
     )
-    kernels, units = found.stdout.splitlines()
+    kernels, units = process.stdout.splitlines()
     return kernels.split(), units.split()
 
 

@@ -24,7 +24,7 @@ ALLOWED = 0.05
 ALLOWED_COUNT = 2
 ALLOWED_WAITING = 20
 WINDOWS = 10
-LEAST_A_WINDOW = {50: 5, 95: 20, 99: 50}  # minimum number of attempts for a percentile
+MIN_ATTEMPTS = {50: 5, 95: 20, 99: 50}  # minimum number of attempts for a percentile
 _MIB = 2**20
 
 
@@ -59,25 +59,25 @@ class Verdict:
 HEAD = f"{'series':34} {'unit':4} {'1st half':>10} {'2nd half':>10} {'change%':>7} {'slope 95 %':>18}"
 
 
-def of_processes(samples: Sequence[Sample], warm_up: float) -> list[Verdict]:
+def process_verdicts(samples: Sequence[Sample], warm_up: float) -> list[Verdict]:
     """Return the verdicts on memory, descriptors and threads of each process; a process that ended is not flat."""
     measured = [sample for sample in samples if sample.at >= warm_up]
     names = list(samples[0].processes)
-    found = []
+    verdicts = []
     for name in names:
-        there = [sample for sample in measured if name in sample.processes]
-        if len(there) < len(measured):
-            found.append(Verdict(f"{name}: ended", "", 1, 0, -1, -1, is_flat=False))
+        present = [sample for sample in measured if name in sample.processes]
+        if len(present) < len(measured):
+            verdicts.append(Verdict(f"{name}: ended", "", 1, 0, -1, -1, is_flat=False))
             continue
-        at = np.array([sample.at for sample in there])
-        held = [sample.processes[name] for sample in there]
-        found.append(_memory(f"{name}: resident", at, np.array([one.rss for one in held]) / _MIB))
-        found.append(_count(f"{name}: descriptors", at, np.array([one.fds for one in held])))
-        found.append(_count(f"{name}: threads", at, np.array([one.threads for one in held])))
-    return found
+        at = np.array([sample.at for sample in present])
+        usages = [sample.processes[name] for sample in present]
+        verdicts.append(_memory(f"{name}: resident", at, np.array([usage.rss for usage in usages]) / _MIB))
+        verdicts.append(_count(f"{name}: descriptors", at, np.array([usage.fds for usage in usages])))
+        verdicts.append(_count(f"{name}: threads", at, np.array([usage.threads for usage in usages])))
+    return verdicts
 
 
-def of_servers(samples: Sequence[Sample], warm_up: float) -> list[Verdict]:
+def server_verdicts(samples: Sequence[Sample], warm_up: float) -> list[Verdict]:
     """Return the verdicts on each server's reported memory and on the number of waiting tasks.
 
     A growing queue means that this machine cannot sustain the load, so that latency is meaningless.
@@ -87,16 +87,18 @@ def of_servers(samples: Sequence[Sample], warm_up: float) -> list[Verdict]:
     waiting = np.array([sample.servers.get("queue length", np.nan) for sample in measured])
     first, second = _halves(at, waiting)
     low, high = _slope(at, waiting)
-    found = [Verdict("queue: tasks that wait", "", first, second, low, high, is_flat=second <= first + ALLOWED_WAITING)]
+    verdicts = [
+        Verdict("queue: tasks that wait", "", first, second, low, high, is_flat=second <= first + ALLOWED_WAITING)
+    ]
     for name in ("queue used MiB", "cache used MiB"):
-        there = [sample for sample in measured if name in sample.servers]
-        at = np.array([sample.at for sample in there])
-        values = np.array([sample.servers[name] for sample in there])
-        found.append(_memory(name.replace(" used MiB", " server: used"), at, values))
-    return found
+        present = [sample for sample in measured if name in sample.servers]
+        at = np.array([sample.at for sample in present])
+        values = np.array([sample.servers[name] for sample in present])
+        verdicts.append(_memory(name.replace(" used MiB", " server: used"), at, values))
+    return verdicts
 
 
-def of_latency(attempts: Sequence[Attempt], began: float, warm_up: float) -> list[Verdict]:
+def latency_verdicts(attempts: Sequence[Attempt], started: float, warm_up: float) -> list[Verdict]:
     """Return the verdicts on the percentiles of all attempts, and of each operation with enough attempts.
 
     Parameters
@@ -105,24 +107,24 @@ def of_latency(attempts: Sequence[Attempt], began: float, warm_up: float) -> lis
         Start of the load (`time.time`).
 
     """
-    measured = [attempt for attempt in attempts if attempt.at - began >= warm_up and attempt.status not in {0, 503}]
+    measured = [attempt for attempt in attempts if attempt.at - started >= warm_up and attempt.status not in {0, 503}]
     kinds = {"all": measured}
     for attempt in measured:
         kinds.setdefault(attempt.operation, []).append(attempt)
-    found = []
-    for kind, some in sorted(kinds.items()):
-        at = np.array([attempt.at for attempt in some])
-        seconds = np.array([attempt.seconds for attempt in some])
-        edges = np.linspace(began + warm_up, max(attempt.at for attempt in measured), WINDOWS + 1)[1:-1]
+    verdicts = []
+    for kind, group in sorted(kinds.items()):
+        at = np.array([attempt.at for attempt in group])
+        seconds = np.array([attempt.seconds for attempt in group])
+        edges = np.linspace(started + warm_up, max(attempt.at for attempt in measured), WINDOWS + 1)[1:-1]
         windows = [seconds[np.digitize(at, edges) == number] for number in range(WINDOWS)]
-        for level, least in LEAST_A_WINDOW.items():
+        for level, least in MIN_ATTEMPTS.items():
             if min(map(len, windows)) >= least:
                 values = 1000 * np.array([np.percentile(window, level) for window in windows])
                 first, second = np.median(values[: WINDOWS // 2]), np.median(values[WINDOWS // 2 :])
                 low, high = _slope(np.arange(WINDOWS), values)
                 verdict = Verdict(f"{kind}: p{level}", "ms", first, second, low, high, is_flat=bool(low <= ALLOWED))
-                found.append(verdict)
-    return found
+                verdicts.append(verdict)
+    return verdicts
 
 
 def _memory(what: str, at: Any, values: Any) -> Verdict:

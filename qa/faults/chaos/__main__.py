@@ -35,7 +35,7 @@ from tests.system.conftest import Up, running
 
 
 @dataclass(frozen=True)
-class Asked:
+class Options:
     """Options of the command."""
 
     requests: int
@@ -50,45 +50,49 @@ class Asked:
 
 def main() -> int:
     """Run the command and return its exit code."""
-    asked = _asked()
-    mark = f"CHAOS_RUN={os.getpid()}-{asked.seed}"
+    options = _options()
+    mark = f"CHAOS_RUN={os.getpid()}-{options.seed}"
     os.environ["CHAOS_RUN"] = mark.partition("=")[2]
     with tempfile.TemporaryDirectory(prefix="glle-chaos-") as folder:
-        with running(Path(folder), GLLE_WORKERS=str(asked.workers), GLLE_HEARTBEAT="5") as up:
-            report = _under_fire(asked, up, mark)
+        with running(Path(folder), GLLE_WORKERS=str(options.workers), GLLE_HEARTBEAT="5") as up:
+            report = _run(options, up, mark)
         del os.environ["CHAOS_RUN"]
         log = (Path(folder) / "up.log").read_text()
-    asked.out.mkdir(parents=True, exist_ok=True)
-    (asked.out / "chaos.json").write_text(json.dumps(report, indent=2))
-    (asked.out / "up.log").write_text(log)
-    return _printed(report)
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "chaos.json").write_text(json.dumps(report, indent=2))
+    (options.out / "up.log").write_text(log)
+    return _print(report)
 
 
-def _under_fire(asked: Asked, up: Up, mark: str) -> dict[str, Any]:
+def _run(options: Options, up: Up, mark: str) -> dict[str, Any]:
     """Run load and killer, then all checks; return the report."""
     ledger = Ledger()
-    killer = Killer(up.process.pid, asked.seed, ledger, asked.between, mark)
-    load = Load(requests=asked.requests, seconds=asked.seconds, clients=asked.clients, seed=asked.seed)
-    began = time.time()
+    killer = Killer(up.process.pid, options.seed, ledger, options.between, mark)
+    load = Load(requests=options.requests, seconds=options.seconds, clients=options.clients, seed=options.seed)
+    started = time.time()
     killer.start()
     try:
         run(load, [up.url], ledger=ledger)
     finally:
         killer.stop()
-    seconds = time.time() - began
+    seconds = time.time() - started
     last = max([kill.at for kill in killer.kills], default=time.time())
-    rows, took = checks.ended(up.redis("GLLE_REDIS_URL"), ledger, last)
+    rows, waited = checks.all_ended(up.redis("GLLE_REDIS_URL"), ledger, last)
     rows += checks.wrong(ledger)
     user = user_of(load, [up.url], ledger)
     jobs = list(ledger.jobs.values())
-    rows += [checks.results(user, jobs[:: max(1, len(jobs) // asked.results)]), checks.there(user), checks.gone(user)]
+    rows += [
+        checks.results(user, jobs[:: max(1, len(jobs) // options.results)]),
+        checks.stored(user),
+        checks.deleted(user),
+    ]
     rows += checks.bits(ledger)
     with httpx.Client(base_url=up.url, timeout=60) as http:
         row, census = checks.keys(up.redis("GLLE_REDIS_URL"), up.redis("GLLE_CACHE_URL"), http)
     rows += [row, checks.files(up.log.parent / "data"), _stopped(up, mark)]
     rows.append(checks.Row("work-horses without a worker while it ran", killer.looks, sorted(map(str, killer.strays))))
     failed = Counter(job.error for job in ledger.jobs.values() if job.status == "failed")
-    rows.append(checks.Row("kinds of process that were not killed", len(KINDS), _spared(killer)))
+    rows.append(checks.Row("kinds of process that were not killed", len(KINDS), _never_killed(killer)))
     return {
         "requests": ledger.requests,
         "attempts": len(ledger.attempts),
@@ -100,7 +104,7 @@ def _under_fire(asked: Asked, up: Up, mark: str) -> dict[str, Any]:
         "kills": dict(Counter(kill.kind for kill in killer.kills)),
         "unanswered": sum(not attempt.status for attempt in ledger.attempts),
         "refused": sum(attempt.status == 503 for attempt in ledger.attempts),
-        "seconds until all jobs had ended": round(took, 2),
+        "seconds until all jobs had ended": round(waited, 2),
         "recovery": recoveries(killer.kills, ledger),
         "latency": {name: percentiles(ledger.seconds(name)) for name in ledger.operations()},
         "census": {name: [count, census.expiring[name]] for name, count in sorted(census.counts.items())},
@@ -116,17 +120,17 @@ def _stopped(up: Up, mark: str) -> checks.Row:
         code = up.process.wait(60)
     except subprocess.TimeoutExpired:
         return checks.Row("processes left after a stop", len(tree), ["the supervisor"])
-    left = [str(pid) for pid in marked(mark) if pid != os.getpid()]
-    return checks.Row("processes left after a stop", len(tree), left + ([f"exit code {code}"] if code else []))
+    remaining = [str(pid) for pid in marked(mark) if pid != os.getpid()]
+    return checks.Row("processes left after a stop", len(tree), remaining + ([f"exit code {code}"] if code else []))
 
 
-def _spared(killer: Killer) -> list[str]:
+def _never_killed(killer: Killer) -> list[str]:
     """Return the kinds of process that were never killed; short runs may miss some."""
     killed = {kill.kind for kill in killer.kills}
     return [] if killer.ledger.requests < 300 else [kind for kind in KINDS if kind not in killed]
 
 
-def _printed(report: dict[str, Any]) -> int:
+def _print(report: dict[str, Any]) -> int:
     for name in ("requests", "attempts", "unanswered", "refused", "seconds", "arrays", "seen last", "failed", "doomed"):
         print(f"{name:12} {report[name]}")  # noqa: T201 # the command's output
     print(f"all jobs had ended {report['seconds until all jobs had ended']} s after the last kill, or before\n")  # noqa: T201
@@ -140,12 +144,13 @@ def _printed(report: dict[str, Any]) -> int:
     print(f"\n{'must be zero':58} {'checked':>8} {'violations':>10}")  # noqa: T201
     for row in report["checks"]:
         print(f"{row['name']:58} {row['checked']:8} {len(row['violations']):10}")  # noqa: T201
-    found = [f"{row['name']}: {what}" for row in report["checks"] for what in row["violations"][: checks.SHOWN]]
-    print(*found, sep="\n")  # noqa: T201
-    return 1 if found else 0
+    shown = ((row["name"], row["violations"][: checks.SHOWN]) for row in report["checks"])
+    findings = [f"{name}: {violation}" for name, violations in shown for violation in violations]
+    print(*findings, sep="\n")  # noqa: T201
+    return 1 if findings else 0
 
 
-def _asked() -> Asked:
+def _options() -> Options:
     parser = argparse.ArgumentParser(prog="python -m qa.faults.chaos", description=__doc__)
     parser.add_argument("--requests", type=int, default=10_000)
     parser.add_argument("--seconds", type=float, help="time limit in seconds, whatever the number of requests")
@@ -155,7 +160,7 @@ def _asked() -> Asked:
     parser.add_argument("--between", type=float, default=30, help="mean number of requests between two kills")
     parser.add_argument("--results", type=int, default=500, help="number of results requested again at the end")
     parser.add_argument("--out", type=Path, default=Path("out/chaos"))
-    return Asked(**vars(parser.parse_args()))
+    return Options(**vars(parser.parse_args()))
 
 
 if __name__ == "__main__":

@@ -80,12 +80,12 @@ class Killer:
         self._kill(self._rng.choice(lasting))
 
     def _run(self) -> None:
-        due = self._rng.expovariate(1 / self.between)
+        next_kill = self._rng.expovariate(1 / self.between)
         while not self._stop.wait(LOOK_SECONDS):
             self._look_for_strays()
-            if self.ledger.requests < due:
+            if self.ledger.requests < next_kill:
                 continue
-            due = self.ledger.requests + self._rng.expovariate(1 / self.between)
+            next_kill = self.ledger.requests + self._rng.expovariate(1 / self.between)
             spared = [kind for kind in SHARES if all(kill.kind != kind for kill in self.kills)]
             kind = self._rng.choice(spared) if spared else self._rng.choices(list(SHARES), list(SHARES.values()))[0]
             self._kill(kind)
@@ -94,8 +94,8 @@ class Killer:
         """Kill a process of a kind; wait until there is one."""
         until = time.monotonic() + WAIT_SECONDS
         while time.monotonic() < until:
-            if found := [process for process in tree(self.head) if process.kind == kind]:
-                victim = self._rng.choice(found)
+            if candidates := [process for process in tree(self.head) if process.kind == kind]:
+                victim = self._rng.choice(candidates)
                 os.kill(victim.pid, signal.SIGKILL)
                 self.kills.append(Kill(kind, victim.pid, time.time()))
                 return

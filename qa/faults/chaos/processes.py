@@ -21,27 +21,27 @@ class Process:
 
 def tree(head: int) -> list[Process]:
     """Return the processes below the head that have a known kind."""
-    found = []
+    processes = []
     for child in _children(head):
         kind = _kind(child)
         if kind is None:
             continue
-        found.append(Process(child, kind, head))
+        processes.append(Process(child, kind, head))
         if kind == "worker":
-            found += [Process(horse, "work-horse", child) for horse in _children(child)]
-    return found
+            processes += [Process(horse, "work-horse", child) for horse in _children(child)]
+    return processes
 
 
 def marked(mark: str) -> dict[int, int]:
     """Return the parents by pid of all processes with `mark` in their environment, wherever they are in the tree."""
-    found = {}
+    processes = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             if mark.encode() in (folder / "environ").read_bytes():
-                found[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+                processes[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
         except OSError:  # ended meanwhile, or owned by another user
             continue
-    return found
+    return processes
 
 
 def _children(pid: int) -> list[int]:

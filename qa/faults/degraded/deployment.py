@@ -38,7 +38,7 @@ SETTINGS = {
 
 
 @dataclass
-class House:
+class Deployment:
     """A deployment in a folder, started on entry and stopped on exit.
 
     Parameters
@@ -125,7 +125,7 @@ class House:
                 return False
         return False
 
-    def look_after(self) -> None:
+    def supervise(self) -> None:
         """Restart workers that ended, as a supervisor does."""
         for place, process in enumerate(self.processes):
             if process.poll() is not None:

@@ -19,7 +19,7 @@ from worker.execution import process_guard
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from qa.faults.degraded.deployment import House
+    from qa.faults.degraded.deployment import Deployment
 
 _IP, _NFT, _NSENTER, _UNSHARE = (shutil.which(name) or name for name in ("ip", "nft", "nsenter", "unshare"))
 _TABLE = ("netdev", "glle")
@@ -46,7 +46,7 @@ class Link:
         """Return the situation of random packet loss, in percent, in both directions."""
 
         @contextmanager
-        def trouble(_: House) -> Iterator[None]:
+        def trouble(_: Deployment) -> Iterator[None]:
             self._nft("add", "table", *_TABLE)
             for hook in ("ingress", "egress"):
                 chain = f"{{ type filter hook {hook} device glle0 priority 0; }}"
@@ -73,7 +73,7 @@ def can_lose() -> bool:
 
 
 @contextmanager
-def far_away() -> Iterator[Link]:
+def remote_namespace() -> Iterator[Link]:
     """Create a namespace and the link to it; both disappear with their holder process.
 
     Raises

@@ -99,13 +99,13 @@ class Deployment:
             subprocess.Popen(command, cwd=version.root, env=environment, stdout=output, stderr=output)
         )
         self.stack.callback(lambda: process.kill() if process.poll() is None else None)
-        found = Process(process, log)
+        match = Process(process, log)
         if announces:
             until(lambda: re.search(announces, log.read_text()) or process.poll() is not None, START_SECONDS)
             matches = re.search(announces, log.read_text())
             assert matches, log.read_text()
-            found.url = matches[1]
-        return found
+            match.url = matches[1]
+        return match
 
     def api(self, version: Version) -> Process:
         """Start an API."""
@@ -146,5 +146,5 @@ def tree(version: Version, folder: Path) -> Iterator[httpx.Client]:
 @pytest.fixture
 def deployment(tmp_path: Path) -> Iterator[Deployment]:
     """Return a deployment without an API or a worker."""
-    with deployed(tmp_path) as made:
-        yield made
+    with deployed(tmp_path) as started_process:
+        yield started_process

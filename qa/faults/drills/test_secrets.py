@@ -67,12 +67,12 @@ def misplaced(key: str) -> list[httpx.Request]:
     ]
 
 
-def kept(server: redis.Redis) -> str:
+def stored_text(server: redis.Redis) -> str:
     """Return every key and value of a server, as text."""
-    found = []
+    leaks = []
     for name in server.scan_iter(count=1000):
-        found += [name, server.dump(name) or b""]
-    return b"\n".join(found).decode("latin-1")
+        leaks += [name, server.dump(name) or b""]
+    return b"\n".join(leaks).decode("latin-1")
 
 
 def folder(data: Path) -> dict[str, str]:
@@ -86,7 +86,7 @@ def folder(data: Path) -> dict[str, str]:
     }
 
 
-def asked(up: Up, key: str) -> dict[str, str]:
+def probed(up: Up, key: str) -> dict[str, str]:
     """Return every answer, head and body, to good requests, bad requests, and requests with a misplaced key."""
     answers = {}
     with httpx.Client(base_url=up.url, timeout=60) as client:
@@ -108,7 +108,7 @@ def where(texts: dict[str, str], secrets: dict[str, str]) -> list[tuple[str, str
 
 
 @pytest.mark.parametrize("form", ["json", "text"])
-def test_no_secret_is_anywhere_but_where_it_is_kept(tmp_path: Path, form: str) -> None:
+def test_secrets_do_not_leak(tmp_path: Path, form: str) -> None:
     """Secrets are absent from answers, logs, command lines, files, both servers, and command output."""
     data = tmp_path / "data"
     with running(tmp_path, GLLE_AUTH="required", GLLE_LOG_FORMAT=form, GLLE_LOG_LEVEL="debug") as up:
@@ -116,7 +116,7 @@ def test_no_secret_is_anywhere_but_where_it_is_kept(tmp_path: Path, form: str) -
         urls = {name: up.redis_url(name) for name in SERVERS}
         secrets = {name: str(urlsplit(url).password) for name, url in urls.items()} | {"key": key.split("_", 2)[2]}
         assert all(len(secret) >= 32 for secret in secrets.values())
-        texts = asked(up, key)
+        texts = probed(up, key)
         assert len({place.rpartition(" ")[2] for place in texts}) > 5, "answers of many kinds"
         server = up.children("valkey-server")[0]
         os.kill(server, 9)  # produces error messages and tracebacks
@@ -133,7 +133,7 @@ def test_no_secret_is_anywhere_but_where_it_is_kept(tmp_path: Path, form: str) -
         assert "***@" in texts["settings"]
         texts["keys list"] = glle(data, "keys", "list")
         texts |= {f"process {pid}": command_line(pid) for pid in up.tree()}
-        texts |= {name: kept(up.redis(name)) for name in SERVERS}
+        texts |= {name: stored_text(up.redis(name)) for name in SERVERS}
         texts |= folder(data)
     texts["log"] = up.log.read_text()
     assert '"level": "debug"' in texts["log"] or " debug " in texts["log"]

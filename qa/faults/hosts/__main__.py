@@ -41,7 +41,7 @@ def main() -> int:
                 check=False,
             ).returncode
         finally:
-            quotas.removed(Path(folder).name)
+            quotas.remove_cgroups(Path(folder).name)
 
 
 def _unshare() -> list[str]:

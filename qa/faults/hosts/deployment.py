@@ -30,7 +30,7 @@ def worker_names(hosts: int) -> tuple[str, ...]:
 
 
 @dataclass
-class Kept:
+class SupervisedProcess:
     """A supervised process, restarted when it ends by itself."""
 
     machine: Machine
@@ -39,7 +39,7 @@ class Kept:
     data: Path
     process: subprocess.Popen[bytes] | None = None
     pause: float = FIRST_PAUSE
-    due: float = 0.0
+    restart_at: float = 0.0
     started: float = 0.0
     restarts: int = 0
 
@@ -49,13 +49,13 @@ class Kept:
         self.process = self.machine.start(self.service.command, result, self.folder, self.folder / "log")
         self.started = time.monotonic()
 
-    def look_after(self) -> None:
+    def supervise(self) -> None:
         """Restart the process if it has ended, after a growing delay."""
         if self.process is not None and self.process.poll() is not None:
             steady = time.monotonic() - self.started > STEADY_SECONDS
             self.pause = FIRST_PAUSE if steady else min(2 * self.pause, LONGEST_PAUSE)
-            self.due, self.process = time.monotonic() + self.pause, None
-        if self.process is None and self.service.restarts and time.monotonic() >= self.due:
+            self.restart_at, self.process = time.monotonic() + self.pause, None
+        if self.process is None and self.service.restarts and time.monotonic() >= self.restart_at:
             self.restarts += 1
             self.start()
 
@@ -79,76 +79,77 @@ class Deployment:
     variables: dict[str, str]
     network: Network
     quotas: dict[str, Path | None] = field(default_factory=dict)
-    kept: dict[str, Kept] = field(default_factory=dict)
+    processes: dict[str, SupervisedProcess] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
-    _over: threading.Event = field(default_factory=threading.Event)
+    _stop_event: threading.Event = field(default_factory=threading.Event)
 
-    def add(self, name: str) -> Kept:
+    def add(self, name: str) -> SupervisedProcess:
         """Add a machine, and start the service of its name: api-1, worker-3, queue, cache."""
         service = services(**self.variables)[name.partition("-")[0]]
         folder = self.folder / name
         folder.mkdir(parents=True, exist_ok=True)
         with self._lock:
-            made = Kept(self.network.machine(name, self.quotas.get(name)), service, folder, self.folder / "data")
-            self.kept[name] = made
-            self._tell_names()
-            made.start()
-        return made
+            machine = self.network.machine(name, self.quotas.get(name))
+            process = SupervisedProcess(machine, service, folder, self.folder / "data")
+            self.processes[name] = process
+            self._write_hosts()
+            process.start()
+        return process
 
-    def have_workers(self, *names: str) -> None:
+    def set_workers(self, *names: str) -> None:
         """Run exactly these worker machines: start the missing ones, shut down the others."""
-        for name in [name for name in self.kept if name.startswith("worker-") and name not in names]:
+        for name in [name for name in self.processes if name.startswith("worker-") and name not in names]:
             self.shut_down(name)
         for name in names:
-            if name not in self.kept:
+            if name not in self.processes:
                 self.add(name)
         self.expect_workers(*names)
 
     def vanish(self, name: str) -> None:
         """Remove a machine at once, without closing its connections."""
         with self._lock:
-            self.kept.pop(name).machine.vanish()
+            self.processes.pop(name).machine.vanish()
 
     def remove(self, name: str) -> None:
         """Remove a machine after closing its connections."""
         with self._lock:
-            kept = self.kept.pop(name)
-            kept.machine.kill()
-            kept.machine.vanish()
+            supervised = self.processes.pop(name)
+            supervised.machine.kill()
+            supervised.machine.vanish()
 
     def shut_down(self, name: str, seconds: float = 60.0) -> None:
         """Remove a machine after stopping its process."""
         with self._lock:
-            kept = self.kept.pop(name)  # not restarted
-        assert kept.process is not None
-        kept.process.terminate()
-        kept.process.wait(seconds)
-        kept.machine.vanish()
+            supervised = self.processes.pop(name)  # not restarted
+        assert supervised.process is not None
+        supervised.process.terminate()
+        supervised.process.wait(seconds)
+        supervised.machine.vanish()
 
     def replace(self, name: str, seconds: float = 60.0) -> float:
         """Stop a process as the container engine does, and start a new one; return the seconds of the stop."""
         with self._lock:
-            kept = self.kept[name]
-            old, kept.process = kept.process, None
-            kept.due = float("inf")  # no automatic restart meanwhile
+            supervised = self.processes[name]
+            old, supervised.process = supervised.process, None
+            supervised.restart_at = float("inf")  # no automatic restart meanwhile
         assert old is not None
-        began = time.monotonic()
+        started = time.monotonic()
         old.terminate()
         old.wait(seconds)
-        took = time.monotonic() - began
+        duration = time.monotonic() - started
         with self._lock:
-            kept.due = 0.0
-            kept.start()
-        return took
+            supervised.restart_at = 0.0
+            supervised.start()
+        return duration
 
     def watch(self) -> threading.Thread:
         """Supervise all processes from now on."""
 
         def look() -> None:
-            while not self._over.wait(0.1):
+            while not self._stop_event.wait(0.1):
                 with self._lock:
-                    for kept in self.kept.values():
-                        kept.look_after()
+                    for supervised in self.processes.values():
+                        supervised.supervise()
 
         thread = threading.Thread(target=look, daemon=True)
         thread.start()
@@ -156,8 +157,8 @@ class Deployment:
 
     def stop(self) -> None:
         """Stop all machines and the supervisor thread."""
-        self._over.set()
-        for name in list(self.kept):
+        self._stop_event.set()
+        for name in list(self.processes):
             self.remove(name)
 
     def url(self, name: str = "api-1") -> str:
@@ -195,7 +196,7 @@ class Deployment:
             return self.workers() == names
         return False
 
-    def _tell_names(self) -> None:
+    def _write_hosts(self) -> None:
         """Write the host names to the file in which every process looks them up."""
         lines = [f"{address} {name}" for name, address in self.network.addresses.items()]
         (self.folder / "hosts").write_text("\n".join(["127.0.0.1 localhost", *lines]) + "\n")

@@ -52,18 +52,18 @@ class Joined:
         )
 
 
-def joined(here: Deployment, work: Work, hosts: int, then: int) -> Joined:
+def joined(deployment: Deployment, work: Work, hosts: int, then: int) -> Joined:
     """Start a job, then more worker hosts, and measure the speed-up."""
-    here.have_workers(*worker_names(hosts))
+    deployment.set_workers(*worker_names(hosts))
     for _ in range(WARM_UPS):
         work.status(work.start(FEW_DRAWS), SECONDS)
     job = work.start(DRAWS)
     wait_until("the job is running", lambda: work.done(job) > 0, SECONDS)
-    began, first = time.monotonic(), work.done(job)
-    here.have_workers(*worker_names(then))
-    came, late = time.monotonic(), work.done(job)
+    started, first = time.monotonic(), work.done(job)
+    deployment.set_workers(*worker_names(then))
+    joined_at, late = time.monotonic(), work.done(job)
     status = work.status(job, SECONDS)
     ended = time.monotonic()
     assert status == "succeeded", status
-    before, after = (late - first) / (came - began), (DRAWS - late) / (ended - came)
+    before, after = (late - first) / (joined_at - started), (DRAWS - late) / (ended - joined_at)
     return Joined(hosts, then, before, after, late, DRAWS, work.wrong(job))

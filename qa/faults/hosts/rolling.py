@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from qa.faults.hosts.composed import PORT
 from qa.faults.hosts.faults import WORKERS
 from qa.faults.hosts.network.balancer import Balancer
-from qa.faults.hosts.network.namespaces import HERE, wait_until
+from qa.faults.hosts.network.namespaces import HOST_ADDRESS, wait_until
 from qa.faults.hosts.report import Row
 from qa.faults.hosts.work import OPEN
 from qa.load.ledger import Ledger
@@ -29,32 +29,32 @@ PATIENCE = 300.0  # time limit of a process start on a busy machine, s
 BEFORE, AFTER = 5.0, 5.0  # seconds of load before and after
 
 
-def rolling(here: Deployment, work: Work) -> Row:
+def rolling(deployment: Deployment, work: Work) -> Row:
     """Restart every process once, under load; return the row.
 
     The load does not retry: a 503 or a missing answer is a failed request.
     """
-    if "api-2" not in here.kept:
-        here.add("api-2")
+    if "api-2" not in deployment.processes:
+        deployment.add("api-2")
     for name in APIS:
-        wait_until(f"{name} is ready", partial(here.is_ready, name), PATIENCE)
+        wait_until(f"{name} is ready", partial(deployment.is_ready, name), PATIENCE)
     ledger, stop = Ledger(), threading.Event()
     load = Load(seconds=SECONDS, clients=4, seed=1, rate=15.0, patience=0.0)
-    with Balancer(HERE, [(here.network.addresses[name], PORT) for name in APIS]) as balancer:
+    with Balancer(HOST_ADDRESS, [(deployment.network.addresses[name], PORT) for name in APIS]) as balancer:
         wait_until("both are ready", lambda: len(balancer.ready) == len(APIS))
         client = threading.Thread(target=run, args=(load, [balancer.url]), kwargs={"ledger": ledger, "stop": stop})
         client.start()
         time.sleep(BEFORE)
         job = work.start(DRAWS)
-        began = time.monotonic()
+        started = time.monotonic()
         for name in APIS:
-            here.replace(name)
-            wait_until(f"{name} is ready", partial(here.is_ready, name), PATIENCE)
+            deployment.replace(name)
+            wait_until(f"{name} is ready", partial(deployment.is_ready, name), PATIENCE)
             wait_until(f"the balancer knows of {name}", lambda: len(balancer.ready) == len(APIS))
         for name in WORKERS:
-            here.replace(name, 120)
-            here.expect_workers(*WORKERS, seconds=PATIENCE)
-        took = time.monotonic() - began
+            deployment.replace(name, 120)
+            deployment.expect_workers(*WORKERS, seconds=PATIENCE)
+        duration = time.monotonic() - started
         time.sleep(AFTER)
         stop.set()
         client.join()
@@ -66,11 +66,13 @@ def rolling(here: Deployment, work: Work) -> Row:
         print(f"  fault: {fault}")
     twice = sum(len(digests) > 1 for digests in ledger.arrays.values())
     wrong = (work.wrong(job) if status == "succeeded" else job.count) + twice + len(ledger.faults)
-    open_ = _still_open(work, ledger)
+    unfinished = _still_open(work, ledger)
     accepted = len(ledger.jobs) + 1
     name = f"rolling restart, {len(ledger.attempts)} requests"
     slowest = max(attempt.seconds for attempt in ledger.attempts)
-    return Row(name, accepted, accepted - open_ - (status != "succeeded"), wrong, len(failed), 0, slowest, took)
+    return Row(
+        name, accepted, accepted - unfinished - (status != "succeeded"), wrong, len(failed), 0, slowest, duration
+    )
 
 
 def _still_open(work: Work, ledger: Ledger) -> int:
@@ -79,13 +81,13 @@ def _still_open(work: Work, ledger: Ledger) -> int:
     def is_open(id_: str) -> bool:
         return str(work.request_json("GET", f"/v1/jobs/{id_}")["status"]) in OPEN
 
-    left = set(ledger.jobs)
+    open_jobs = set(ledger.jobs)
     deadline = time.monotonic() + 30
-    while left and time.monotonic() < deadline:
-        left = {id_ for id_ in left if is_open(id_)}
-    return len(left)
+    while open_jobs and time.monotonic() < deadline:
+        open_jobs = {id_ for id_ in open_jobs if is_open(id_)}
+    return len(open_jobs)
 
 
-def rollings(here: Deployment, work: Work) -> list[tuple[str, Callable[[], Row]]]:
+def rollings(deployment: Deployment, work: Work) -> list[tuple[str, Callable[[], Row]]]:
     """Return the scenario by its name, as `faults` does."""
-    return [("rolling restart", lambda: rolling(here, work))]
+    return [("rolling restart", lambda: rolling(deployment, work))]

@@ -50,14 +50,14 @@ class Work:
     def __init__(self, url: str, n: int) -> None:
         self.url = url
         self._seeds = count(1)
-        asked = {"name": "s_curve", "n": n, "noise": 0.05, "seed": n}
-        dataset = self.request_json("POST", "/v1/datasets/synthetic", json=asked)["id"]
+        content = {"name": "s_curve", "n": n, "noise": 0.05, "seed": n}
+        dataset = self.request_json("POST", "/v1/datasets/synthetic", json=content)["id"]
         result = self.request_json("POST", "/v1/posteriors?wait=60", json={"dataset": dataset})
         self.posterior: str = result["id"]
-        values = np.load(io.BytesIO(self.asked("GET", f"/v1/datasets/{dataset}/data", headers=NPY).content))
+        values = np.load(io.BytesIO(self.request("GET", f"/v1/datasets/{dataset}/data", headers=NPY).content))
         self.alone: Posterior = glle_engine.fit(values, FitSpec.from_dict(result["spec"]))
 
-    def asked(self, method: str, path: str, **more: Any) -> httpx.Response:
+    def request(self, method: str, path: str, **more: Any) -> httpx.Response:
         """Return an answer; retry if there is none, or after a 503 with Retry-After."""
         deadline = time.monotonic() + 120
         while True:
@@ -72,8 +72,8 @@ class Work:
 
     def request_json(self, method: str, path: str, **more: Any) -> dict[str, Any]:
         """Return the JSON of an answer."""
-        found: dict[str, Any] = self.asked(method, path, **more).json()
-        return found
+        body: dict[str, Any] = self.request(method, path, **more).json()
+        return body
 
     def start(self, draws: int) -> Job:
         """Start a draws job."""
@@ -97,20 +97,20 @@ class Work:
 
     def wrong(self, job: Job) -> int:
         """Return the number of draws of a job that differ from the engine's in any bit."""
-        while (answer := self.asked("GET", f"/v1/jobs/{job.id}/result", headers=NPY)).status_code != httpx.codes.OK:
+        while (answer := self.request("GET", f"/v1/jobs/{job.id}/result", headers=NPY)).status_code != httpx.codes.OK:
             time.sleep(0.5)  # draws lost with the cache are computed again
         got = np.load(io.BytesIO(answer.content), allow_pickle=False)
         keys = [DrawKey(index, job.seed, 1.0) for index in range(job.count)]
-        made = self.alone.draws_of(keys, source="posterior", align="procrustes")
-        return sum(not np.array_equal(mine, one.embedding) for mine, one in zip(got, made, strict=True))
+        expected = self.alone.draws_of(keys, source="posterior", align="procrustes")
+        return sum(not np.array_equal(received, draw.embedding) for received, draw in zip(got, expected, strict=True))
 
     def engine_seconds(self, draws: int) -> float:
         """Return the engine's processor time for this number of draws."""
         keys = [DrawKey(index, 0, 1.0) for index in range(draws)]
-        began = time.process_time()
+        started = time.process_time()
         for _ in self.alone.draws_of(keys, source="posterior", align="procrustes"):
             pass
-        return time.process_time() - began
+        return time.process_time() - started
 
 
 @dataclass
@@ -135,8 +135,8 @@ class Prober:
     failed: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._over = threading.Event()
-        self._threads = [threading.Thread(target=self._ask, args=(path,), daemon=True) for path in self._paths()]
+        self._stop_event = threading.Event()
+        self._threads = [threading.Thread(target=self._probe, args=(path,), daemon=True) for path in self._paths()]
 
     def __enter__(self) -> Self:
         for thread in self._threads:
@@ -146,7 +146,7 @@ class Prober:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._over.set()
+        self._stop_event.set()
         for thread in self._threads:
             thread.join()
 
@@ -156,20 +156,20 @@ class Prober:
         yield f"/v1/posteriors/{self.posterior}"
         yield f"/v1/posteriors/{self.posterior}/draws/{{index}}?seed=0&wait=5"
 
-    def _ask(self, path: str) -> None:
+    def _probe(self, path: str) -> None:
         for index in count():
-            if self._over.wait(self.pause):
+            if self._stop_event.wait(self.pause):
                 return
-            asked, began = path.format(index=index), time.monotonic()
+            url_path, started = path.format(index=index), time.monotonic()
             try:
-                answer = httpx.get(self.url + asked, timeout=ASK_SECONDS)
+                answer = httpx.get(self.url + url_path, timeout=ASK_SECONDS)
             except httpx.TransportError as error:
-                self.failed.append(f"{asked}: {error!r}")
+                self.failed.append(f"{url_path}: {error!r}")
                 continue
-            self.slowest = max(self.slowest, time.monotonic() - began)
+            self.slowest = max(self.slowest, time.monotonic() - started)
             if answer.is_success:
                 self.answered += 1
             elif answer.status_code == httpx.codes.SERVICE_UNAVAILABLE and "retry-after" in answer.headers:
                 self.refused += 1
             else:
-                self.failed.append(f"{asked}: {answer.status_code} {answer.text}")
+                self.failed.append(f"{url_path}: {answer.status_code} {answer.text}")

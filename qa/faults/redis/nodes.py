@@ -122,9 +122,9 @@ class Watched:
 
     def kill_master(self) -> tuple[Node, float]:
         """Kill the master with SIGKILL; return it and the time."""
-        gone = self.master()
-        gone.kill()
-        return gone, time.monotonic()
+        killed_at = self.master()
+        killed_at.kill()
+        return killed_at, time.monotonic()
 
 
 @contextmanager

@@ -64,9 +64,10 @@ def balanced(port: int, certificates: Path) -> Iterator[tuple[int, list[int]]]:
                 await target.drain()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, here = await asyncio.open_connection("127.0.0.1", port)
+        upstream, downstream = await asyncio.open_connection("127.0.0.1", port)
         active = [loop.time()]
-        ways = {asyncio.create_task(pass_on(reader, here, active)), asyncio.create_task(pass_on(there, writer, active))}
+        requests, answers = pass_on(reader, downstream, active), pass_on(upstream, writer, active)
+        ways = {asyncio.create_task(requests), asyncio.create_task(answers)}
         try:
             while not any(way.done() for way in ways):
                 await asyncio.wait(ways, timeout=0.2, return_when=asyncio.FIRST_COMPLETED)
@@ -76,7 +77,7 @@ def balanced(port: int, certificates: Path) -> Iterator[tuple[int, list[int]]]:
         finally:
             for way in ways:
                 way.cancel()
-            here.transport.abort()
+            downstream.transport.abort()
             writer.transport.abort()
 
     async def end() -> None:
@@ -121,7 +122,7 @@ def managed(tmp_path_factory: pytest.TempPathFactory, certificates: Path) -> Ite
         yield urls, nodes, [cut, cut_too]
 
 
-def test_all_of_it_works_with_the_rights_of_the_page(
+def test_every_operation_works_with_the_documented_rights(
     managed: Managed, tmp_path: Path, figure: Callable[[str, object], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All work succeeds with TLS and these rights; no command is refused, although idle connections are cut."""
@@ -140,7 +141,7 @@ def test_all_of_it_works_with_the_rights_of_the_page(
     figure("managed (TLS, users with few rights): commands refused, idle connections cut", f"0, {cut}")
 
 
-def test_doctor_copes_without_config(managed: Managed) -> None:
+def test_doctor_works_without_config(managed: Managed) -> None:
     """The doctor works with the restricted user and finds both eviction policies."""
     urls, nodes, _ = managed
     settings = Settings(redis_url=urls["GLLE_REDIS_URL"], cache_url=urls["GLLE_CACHE_URL"])
@@ -149,7 +150,7 @@ def test_doctor_copes_without_config(managed: Managed) -> None:
     assert [entry for node in nodes.values() for entry in node.client.acl_log()] == []
 
 
-def test_rights_are_no_more_than_the_service_needs(managed: Managed) -> None:
+def test_rights_exclude_administration(managed: Managed) -> None:
     """The rights exclude flushing or reconfiguring a server, and reading another program's keys."""
     urls, _, _ = managed
     settings = Settings(redis_url=urls["GLLE_REDIS_URL"], cache_url=urls["GLLE_CACHE_URL"])

@@ -30,9 +30,9 @@ def everything(client: httpx.Client) -> None:
     dataset = synthetic(client, 300, seed=21)
     posterior = fitted(client, dataset)
     assert client.patch(posterior, json={"name": "mine", "tags": ["a"]}).status_code == 200
-    asked = {"idempotency-key": "once"}
+    headers = {"idempotency-key": "once"}
     for _ in range(2):
-        answer = client.post(posterior + "/draws?wait=60", json={"count": 40, "seed": 1}, headers=asked)
+        answer = client.post(posterior + "/draws?wait=60", json={"count": 40, "seed": 1}, headers=headers)
         assert answer.status_code == 200, answer.text
     for path in (
         "/draws/3?wait=60",

@@ -12,9 +12,9 @@ import sys
 
 os.environ.setdefault("HOSTILE_SCALE", "16")  # before the settings are read
 
-from qa.inputs.hostile.bodies.caps import MOST_BYTES, MOST_SECONDS  # the scale is read at import
+from qa.inputs.hostile.bodies.caps import MAX_BYTES, MAX_SECONDS  # the scale is read at import
 from qa.inputs.hostile.case import KINDS
-from qa.inputs.hostile.run import Victim, attacked, table
+from qa.inputs.hostile.run import Victim, attack, table
 
 
 def main() -> int:
@@ -24,9 +24,9 @@ def main() -> int:
     parser.add_argument("--readers", nargs="+", choices=KINDS, default=list(KINDS))
     chosen = parser.parse_args()
     with Victim() as victim:
-        rows = {reader: attacked(victim, reader, chosen.examples) for reader in chosen.readers}
+        rows = {reader: attack(victim, reader, chosen.examples) for reader in chosen.readers}
     print(table(rows))  # noqa: T201 # the command's output
-    print(f"Allowed: {MOST_SECONDS:g} s of processor time, {MOST_BYTES / 2**20:.0f} MB.")  # noqa: T201
+    print(f"Allowed: {MAX_SECONDS:g} s of processor time, {MAX_BYTES / 2**20:.0f} MB.")  # noqa: T201
     bad = [line for row in rows.values() for line in row.bad]
     print(*bad[:50], sep="\n")  # noqa: T201
     return int(bool(bad))

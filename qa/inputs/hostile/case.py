@@ -48,7 +48,7 @@ class Attack:
     name: str
     build: Callable[[], bytes]
     query: dict[str, str] = field(default_factory=dict)
-    taken: bool | None = False
+    is_accepted: bool | None = False
 
     @property
     def is_slow(self) -> bool:

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from qa.inputs.hostile.service import Service, encoded
 
-MOST_MEMORY = 6 * 2**30  # address space, so that unbounded memory ends this process instead of the machine
+MAX_MEMORY = 6 * 2**30  # address space, so that unbounded memory ends this process instead of the machine
 
 
 def main() -> None:
     """Answer cases until the input ends."""
-    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with Service(Path(sys.argv[1])) as service:
         for reader in ("arrow", "parquet"):  # so that imports are not counted as memory of a case
@@ -26,7 +26,7 @@ def main() -> None:
             case = json.loads(line)
             body = sys.stdin.buffer.read(case["bytes"])
             result = service.upload(case["reader"], body, case["query"])
-            if not service.takes_a_good_one():
+            if not service.accepts_a_valid_upload():
                 raise SystemExit("the next good upload was refused")
             sys.stdout.buffer.write(encoded(result))
             sys.stdout.buffer.flush()

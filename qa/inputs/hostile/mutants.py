@@ -109,11 +109,11 @@ def label(reader: str, body: bytes) -> str | None:
     return "l" if reader != "npz" and b"l" in body[-400:] else None
 
 
-def in_batches(seed: str, reader: str, numbers: range, folder: str) -> Row:
+def parse_in_batches(seed: str, reader: str, numbers: range, folder: str) -> Row:
     """Parse bodies in forked, limited processes; after a crash, continue after the fatal body in another process."""
-    row, left = Row(), numbers
-    while left:
-        batch, left = left[:BATCH], left[BATCH:]
+    row, remaining = Row(), numbers
+    while remaining:
+        batch, remaining = remaining[:BATCH], remaining[BATCH:]
         answers, status = _forked(seed, reader, batch, folder)
         row.bodies += len(answers)
         row.answers.update(answers)
@@ -124,7 +124,7 @@ def in_batches(seed: str, reader: str, numbers: range, folder: str) -> Row:
             row.bodies += 1
             row.answers[f"ended with {status}"] += 1
             row.deadly.append(batch[len(answers)])
-            left = range(row.deadly[-1] + 1, numbers.stop)
+            remaining = range(row.deadly[-1] + 1, numbers.stop)
     return row
 
 
@@ -184,7 +184,7 @@ def serving(folder: str) -> Iterator[tuple[subprocess.Popen[bytes], httpx.Client
                 process.terminate()
 
 
-def over_http(seed: str, reader: str, numbers: list[int], folder: str) -> Row:
+def send_over_http(seed: str, reader: str, numbers: list[int], folder: str) -> Row:
     """Send bodies to an API process, and check `/livez` after every hundred bodies."""
     row = Row()
     with serving(folder) as (api, client):
@@ -224,8 +224,8 @@ def main() -> int:
     numbers = range(chosen.first, chosen.first + chosen.bodies)
     with tempfile.TemporaryDirectory(prefix="glle-mutants-") as folder:
         for reader in chosen.readers:
-            row = in_batches(chosen.seed, reader, numbers, folder)
-            sent = over_http(chosen.seed, reader, [*row.deadly, *numbers[: chosen.http]], folder)
+            row = parse_in_batches(chosen.seed, reader, numbers, folder)
+            sent = send_over_http(chosen.seed, reader, [*row.deadly, *numbers[: chosen.http]], folder)
             print(shown(reader, row), shown(f"{reader} over HTTP", sent), sep="\n", flush=True)  # noqa: T201 # the command's output
             bad += row.bad + sent.bad
     print(*bad[:50], sep="\n")  # noqa: T201

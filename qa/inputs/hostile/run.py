@@ -86,11 +86,11 @@ class Victim:
             return process.returncode
 
 
-def attacked(victim: Victim, reader: str, examples: int) -> Row:
+def attack(victim: Victim, reader: str, examples: int) -> Row:
     """Return the outcomes of a reader's handmade bodies and of `examples` generated ones."""
     row = Row()
 
-    def judge(name: str, body: bytes, query: dict[str, str], *, taken: bool | None) -> None:
+    def judge(name: str, body: bytes, query: dict[str, str], *, is_accepted: bool | None) -> None:
         result = victim.upload(reader, body, query)
         row.cases += 1
         if isinstance(result, str):
@@ -100,11 +100,11 @@ def attacked(victim: Victim, reader: str, examples: int) -> Row:
         row.answers[str(result.status)] += 1
         row.seconds, row.peak = max(row.seconds, result.seconds), max(row.peak, result.peak)
         row.left += len(result.left)
-        row.bad += [f"{reader}: {name}: {fault}" for fault in faults(result, taken=taken)]
+        row.bad += [f"{reader}: {name}: {fault}" for fault in faults(result, is_accepted=is_accepted)]
 
     for attack in ATTACKS:
         if attack.reader == reader:
-            judge(attack.name, attack.build(), attack.query, taken=attack.taken)
+            judge(attack.name, attack.build(), attack.query, is_accepted=attack.is_accepted)
 
     @settings(
         max_examples=max(1, examples),
@@ -115,7 +115,7 @@ def attacked(victim: Victim, reader: str, examples: int) -> Row:
     )
     @given(bodies(reader))
     def by_chance(body: bytes) -> None:
-        judge(f"by chance, {body[:2000].hex()}", body, {"label": "l"} if b"l" in body[-400:] else {}, taken=None)
+        judge(f"by chance, {body[:2000].hex()}", body, {"label": "l"} if b"l" in body[-400:] else {}, is_accepted=None)
 
     if examples:
         by_chance()

@@ -11,7 +11,7 @@ from typing import Self
 
 import httpx
 
-from qa.inputs.hostile.bodies.caps import MAX_BODY, MAX_INFLATED, MAX_JSON, MOST_BYTES
+from qa.inputs.hostile.bodies.caps import MAX_BODY, MAX_BYTES, MAX_INFLATED, MAX_JSON
 from qa.inputs.hostile.case import KINDS, Outcome
 from service.app import create_app
 from service.uploads.sandbox.processes import ReaderExit, ReaderProcesses
@@ -36,7 +36,7 @@ class Service:
         self._folder = folder
         settings = Settings(
             redis_url=NOWHERE, cache_url=NOWHERE, data_dir=str(folder), max_body=MAX_BODY, max_inflated=MAX_INFLATED,
-            max_json=MAX_JSON, max_features=1000, reader_bytes=MOST_BYTES,
+            max_json=MAX_JSON, max_features=1000, reader_bytes=MAX_BYTES,
         )  # fmt: skip
         self._runner = asyncio.Runner()
         app = create_app(Stores.connect(settings))
@@ -73,16 +73,16 @@ class Service:
         if answer.is_success:
             for path in (self._folder / "datasets").glob(f"{result['id']}.*"):  # the route for deletion needs Redis
                 path.unlink()
-        return Outcome(answer.status_code, answer.headers["content-type"], code, seconds, peak, self._left())
+        return Outcome(answer.status_code, answer.headers["content-type"], code, seconds, peak, self._remaining_files())
 
-    def takes_a_good_one(self) -> bool:
+    def accepts_a_valid_upload(self) -> bool:
         """Return whether the next valid upload is accepted."""
         return self.upload("csv", GOOD).status == 201
 
-    def _left(self) -> list[str]:
+    def _remaining_files(self) -> list[str]:
         """Return the files of the data folder, except the lock file, which is not an upload."""
-        there = {str(path.relative_to(self._folder)) for path in self._folder.rglob("*") if path.is_file()}
-        return sorted(there - {"datasets.lock"})
+        files_before = {str(path.relative_to(self._folder)) for path in self._folder.rglob("*") if path.is_file()}
+        return sorted(files_before - {"datasets.lock"})
 
 
 def _forget_peak() -> None:
@@ -91,14 +91,14 @@ def _forget_peak() -> None:
         Path("/proc/self/clear_refs").write_text("5")
 
 
-def _memory(what: str) -> int:
+def _memory(field_name: str) -> int:
     """Return a memory row of this process's status in bytes, or 0."""
     try:
         status = Path("/proc/self/status").read_text()
     except FileNotFoundError:
         return 0
-    found = next((line for line in status.splitlines() if line.startswith(what + ":")), f"{what}: 0 kB")
-    return int(found.split()[1]) * 1024
+    match = next((line for line in status.splitlines() if line.startswith(field_name + ":")), f"{field_name}: 0 kB")
+    return int(match.split()[1]) * 1024
 
 
 def encoded(result: Outcome) -> bytes:

@@ -75,11 +75,11 @@ class Balancer:
             writer.close()
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        found = await self._connected()
-        if found is None:  # no process is ready: close the client's connection
+        streams = await self._connected()
+        if streams is None:  # no process is ready: close the client's connection
             writer.close()
             return
-        there, back = found
+        there, back = streams
         await asyncio.gather(_copied(reader, back), _copied(there, writer), return_exceptions=True)
 
     async def _connected(self) -> Streams | None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 BRIDGE = "glle0"
 SUBNET = "10.77.0"
-HERE = f"{SUBNET}.1"  # address of the test process
+HOST_ADDRESS = f"{SUBNET}.1"  # address of the test process
 LOSS = "loss"  # nft table of the packet loss rules
 NAMESPACES = Path("/run/netns")
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -155,24 +155,24 @@ class Network:
         self.addresses: dict[str, str] = {}
         run("ip", "link", "set", "lo", "up")
         run("ip", "link", "add", BRIDGE, "type", "bridge")
-        run("ip", "addr", "add", f"{HERE}/24", "dev", BRIDGE)
+        run("ip", "addr", "add", f"{HOST_ADDRESS}/24", "dev", BRIDGE)
         run("ip", "link", "set", BRIDGE, "up")
 
     def machine(self, name: str, quota: Path | None = None) -> Machine:
         """Return a machine with a separate address; a machine that vanished keeps its address."""
         if name not in self.addresses:
             self.addresses[name] = f"{SUBNET}.{next(self._numbers)}"
-        made = Machine(name, self.addresses[name], quota)
-        made.plug_in()
-        return made
+        machine = Machine(name, self.addresses[name], quota)
+        machine.plug_in()
+        return machine
 
 
-def wait_until(what: str, ready: object, seconds: float = 60.0) -> float:
+def wait_until(description: str, ready: object, seconds: float = 60.0) -> float:
     """Wait until `ready()` is true and return the seconds; raises `TimeoutError`."""
     assert callable(ready)
     started = time.monotonic()
     while not ready():
         if time.monotonic() - started > seconds:
-            raise TimeoutError(f"not within {seconds:g} s: {what}")
+            raise TimeoutError(f"not within {seconds:g} s: {description}")
         time.sleep(0.05)
     return time.monotonic() - started

@@ -11,7 +11,7 @@ PERIOD = 20_000  # microseconds; short, so that the share is even within one sha
 LAST_SECONDS = 5.0  # time for killed processes to end, s
 
 
-def made(name: str, share: float) -> Path | None:
+def create_cgroup(name: str, share: float) -> Path | None:
     """Return a cgroup with this share of a core, or None if cgroups are not available.
 
     The group has the highest weight, so that other processes do not change the figures.
@@ -32,11 +32,11 @@ def made(name: str, share: float) -> Path | None:
     return None
 
 
-def removed(prefix: str) -> None:
+def remove_cgroups(prefix: str) -> None:
     """Remove the groups with this prefix once their processes have ended."""
     deadline = time.monotonic() + LAST_SECONDS
-    while left := [*CGROUPS.glob(f"cpu/{prefix}*"), *CGROUPS.glob(f"{prefix}*")]:
-        for folder in left:
+    while remaining := [*CGROUPS.glob(f"cpu/{prefix}*"), *CGROUPS.glob(f"{prefix}*")]:
+        for folder in remaining:
             with suppress(OSError):
                 folder.rmdir()
         if time.monotonic() > deadline:

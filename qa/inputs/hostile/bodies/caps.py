@@ -10,5 +10,5 @@ SCALE = int(os.environ.get(VARIABLE, "1"))
 MAX_BODY, MAX_INFLATED, MAX_JSON = SCALE * 2**20, SCALE * 2**21, SCALE * 2**16
 # A body is mapped as a file, as are its decompressed and stored forms. Text rows, number blocks and parsed JSON
 # are held in memory besides.
-MOST_BYTES = 2 * (MAX_BODY + MAX_INFLATED) + 24 * MAX_JSON + 64 * 2**20
-MOST_SECONDS = 10.0  # processor time on a busy machine
+MAX_BYTES = 2 * (MAX_BODY + MAX_INFLATED) + 24 * MAX_JSON + 64 * 2**20
+MAX_SECONDS = 10.0  # processor time on a busy machine

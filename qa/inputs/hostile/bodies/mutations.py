@@ -35,7 +35,7 @@ _NUMBERS = [
     2**63,
     2**64 - 1,
 ]
-_MOST_CHANGES = 5
+_MAX_CHANGES = 5
 
 
 @lru_cache
@@ -71,7 +71,7 @@ def good(reader: str) -> list[bytes]:
 def bodies(reader: str) -> st.SearchStrategy[bytes]:
     """Return a hypothesis strategy of a reader's bodies, each mutated a few times."""
     return st.builds(
-        _changed, st.sampled_from(good(reader)), st.lists(_changes(good(reader)), min_size=1, max_size=_MOST_CHANGES)
+        _changed, st.sampled_from(good(reader)), st.lists(_changes(good(reader)), min_size=1, max_size=_MAX_CHANGES)
     )
 
 

@@ -53,8 +53,8 @@ class Payload:
 def npy_attacks() -> Iterator[Attack]:
     """Yield npy bodies."""
 
-    def npy(name: str, body: bytes, *, taken: bool | None = False) -> Attack:
-        return Attack("npy", name, lambda: body, {}, taken)
+    def npy(name: str, body: bytes, *, is_accepted: bool | None = False) -> Attack:
+        return Attack("npy", name, lambda: body, {}, is_accepted)
 
     for shape in (f"({2**31}, {2**31})", f"({2**32}, {2**32 + 1})", f"({2**62}, 4)", f"({2**63}, 0)", "(4, 2**60)"):
         yield npy(f"the shape {shape}", shaped(shape, values=X.tobytes()))
@@ -74,7 +74,7 @@ def npy_attacks() -> Iterator[Attack]:
         "None",
         "{'names': [], 'formats': []}",
     ):
-        yield npy(f"the dtype {descr}", shaped("(1, 6)", descr, values=X.tobytes()), taken=descr == "'<f16'")
+        yield npy(f"the dtype {descr}", shaped("(1, 6)", descr, values=X.tobytes()), is_accepted=descr == "'<f16'")
     for length in (2**32 - 1, 2**31, MAX_BODY - 2**11, 10_001):
         filled = b" " * (MAX_BODY - 2**11)
         yield npy(f"a header of {length:,} bytes", headed("{}", filled, announced=length, version=2))
@@ -107,7 +107,7 @@ def npy_attacks() -> Iterator[Attack]:
     yield npy(
         "a byte a value",
         shaped(f"({MAX_BODY // 1000 - 1}, 1000)", "'|u1'", values=bytes(1000 * (MAX_BODY // 1000 - 1))),
-        taken=True,
+        is_accepted=True,
     )
     yield npy("longer than is allowed", saved(np.zeros((MAX_BODY // 8, 1))))
 
@@ -173,8 +173,8 @@ def zip64(body: bytes) -> bytes:
 def npz_attacks() -> Iterator[Attack]:
     """Yield npz bodies."""
 
-    def npz(name: str, build: Callable[[], bytes], *, taken: bool | None = False, **query: str) -> Attack:
-        return Attack("npz", name, build, query, taken)
+    def npz(name: str, build: Callable[[], bytes], *, is_accepted: bool | None = False, **query: str) -> Attack:
+        return Attack("npz", name, build, query, is_accepted)
 
     good = deflated(data=saved(X))
     zeros = bytes(MAX_INFLATED)
@@ -233,7 +233,7 @@ def npz_attacks() -> Iterator[Attack]:
         "data\n.npy",
         "\u202e.npy",
     ):
-        yield npz(f"the path {path!r}", lambda path=path: named(path), taken=True)  # type: ignore[misc] # binds the loop variable
+        yield npz(f"the path {path!r}", lambda path=path: named(path), is_accepted=True)  # type: ignore[misc] # binds the loop variable
     yield npz("a path with a byte of zero", lambda: named("dataX.npy").replace(b"dataX", b"dat\0X"))
     yield npz("a folder", lambda: named("data.npy/"))
     yield npz("a member twice", _twice)
@@ -249,7 +249,7 @@ def npz_attacks() -> Iterator[Attack]:
             yield npz(
                 f"a record's {name} of {value}",
                 lambda p=place, n=length, v=value: lying(good, p, n, v),  # type: ignore[misc] # binds the loop variable
-                taken=None,
+                is_accepted=None,
             )
     for name, place, length in (
         ("length of a name", 28, 2),
@@ -257,18 +257,18 @@ def npz_attacks() -> Iterator[Attack]:
         ("length of a comment", 32, 2),
         ("disk", 34, 2),
     ):
-        yield npz(f"a record's {name} of 65,535", lambda p=place, n=length: lying(good, p, n, 65_535), taken=None)  # type: ignore[misc] # binds the loop variable
+        yield npz(f"a record's {name} of 65,535", lambda p=place, n=length: lying(good, p, n, 65_535), is_accepted=None)  # type: ignore[misc] # binds the loop variable
     for name, place, length in (("packed size", 18, 4), ("unpacked size", 22, 4), ("length of a name", 26, 2)):
         yield npz(
             f"a member's own {name} lies",
             lambda p=place, n=length: lying(good, p, n, 60_000, of=b"PK\3\4"),  # type: ignore[misc] # binds the loop variable
-            taken=None,
+            is_accepted=None,
         )
     for name, place, length in (("count", 10, 2), ("size", 12, 4), ("offset", 16, 4), ("comment", 20, 2)):
         yield npz(
             f"the directory's {name} lies",
             lambda p=place, n=length: lying(good, p, n, 60_000, of=b"PK\5\6"),  # type: ignore[misc] # binds the loop variable
-            taken=None,
+            is_accepted=None,
         )
     for method in (1, 9, 12, 14, 93, 99):
         yield npz(f"the packing {method}", lambda m=method: lying(good, 10, 2, m))  # type: ignore[misc] # binds the loop variable

@@ -75,8 +75,8 @@ def lying(body: bytes, old: int, new: int) -> bytes:
 def arrow_attacks() -> Iterator[Attack]:
     """Yield Arrow streams."""
 
-    def arrow(name: str, build: Callable[[], bytes], *, taken: bool | None = False, **query: str) -> Attack:
-        return Attack("arrow", name, build, query, taken)
+    def arrow(name: str, build: Callable[[], bytes], *, is_accepted: bool | None = False, **query: str) -> Attack:
+        return Attack("arrow", name, build, query, is_accepted)
 
     words = pa.array(["a", "b", "c", "d", "e", "f"])
     yield arrow("one long word, many rows", lambda: streamed(with_words(MAX_BODY // 32, [_LONG])), label="l")
@@ -103,7 +103,7 @@ def arrow_attacks() -> Iterator[Attack]:
             f"{value} for a place in a text",
             lambda v=value: patched(streamed(frame(6, l=words)), _PLACES, 1 + (v % 2**31 << 32)),  # type: ignore[misc] # binds the loop variable
             label="l",
-            taken=None,
+            is_accepted=None,
         )
         yield arrow(f"{value} for a message's length", lambda v=value: _message(v & 0xFFFFFFFF))  # type: ignore[misc] # binds the loop variable
     yield arrow(
@@ -112,16 +112,16 @@ def arrow_attacks() -> Iterator[Attack]:
     yield arrow("compressed", lambda: streamed(frame(200_000), compression="zstd"))
     yield arrow("a stream of no batches", lambda: streamed(frame(0)))
     yield arrow("nulls alone", lambda: streamed(pa.table({"x": pa.nulls(MAX_BODY // 32, pa.float64())})))
-    yield arrow("an extension that is a pickle", _pickled, taken=True)  # read as a plain column, never unpickled
+    yield arrow("an extension that is a pickle", _pickled, is_accepted=True)  # read as a plain column, never unpickled
     yield arrow("a file and no stream", lambda: b"ARROW1\0\0" + streamed(frame()))
-    yield arrow("a stream that goes on", lambda: streamed(frame()) + b"\xff" * 10_000, taken=True)  # after its end
+    yield arrow("a stream that goes on", lambda: streamed(frame()) + b"\xff" * 10_000, is_accepted=True)
 
 
 def parquet_attacks() -> Iterator[Attack]:
     """Yield Parquet files."""
 
-    def pq(name: str, build: Callable[[], bytes], *, taken: bool | None = False, **query: str) -> Attack:
-        return Attack("parquet", name, build, query, taken)
+    def pq(name: str, build: Callable[[], bytes], *, is_accepted: bool | None = False, **query: str) -> Attack:
+        return Attack("parquet", name, build, query, is_accepted)
 
     rows = MAX_INFLATED // 2
     zeros = pa.table({"x": np.zeros(rows, np.int8)})
@@ -140,7 +140,7 @@ def parquet_attacks() -> Iterator[Attack]:
     yield pq(
         "pages of which the footer tells little",
         lambda: _understated(packed(zeros, compression="zstd"), rows),
-        taken=None,
+        is_accepted=None,
     )
     yield pq("one long word, many rows", lambda: packed(with_words(MAX_BODY // 32, [_LONG])), label="l")
     yield pq(
@@ -167,7 +167,7 @@ def parquet_attacks() -> Iterator[Attack]:
         label="l",
     )
     for value in (-1, 0, 5, 7, 2**31, 2**62):
-        yield pq(f"{value} rows of 4,096", lambda v=value: lying(packed(frame(4096)), 4096, v), taken=None)  # type: ignore[misc] # binds the loop variable
+        yield pq(f"{value} rows of 4,096", lambda v=value: lying(packed(frame(4096)), 4096, v), is_accepted=None)  # type: ignore[misc] # binds the loop variable
     for value in (-1, 2**31, 2**62):
         yield pq(
             f"{value} for a column's place",
@@ -185,7 +185,7 @@ def parquet_attacks() -> Iterator[Attack]:
     yield pq("a footer of zeros", lambda: _footer(bytes(2**20)))
     yield pq("a footer of a list of 2^31", lambda: _footer(b"\x15\x02\x19\xfc" + b"\xff\xff\xff\xff\x07" + bytes(100)))
     yield pq("very many columns", lambda: packed(pa.table({f"c{i}": [0.0] for i in range(5000)})))
-    yield pq("very many groups of rows", lambda: packed(frame(3000), row_group_size=1), taken=True)
+    yield pq("very many groups of rows", lambda: packed(frame(3000), row_group_size=1), is_accepted=True)
     yield pq("structs within structs", lambda: packed(frame(1, s=pa.nulls(1, _nested(60)))))
     yield pq("a schema that is no Arrow", lambda: packed(frame(), store_schema=True).replace(b"/////", b"AAAAA"))
     yield pq(
