@@ -38,37 +38,37 @@ def main() -> None:
     options = parser.parse_args()
     RAW.mkdir(parents=True, exist_ok=True)
     if "engine" in options.parts:
-        _keep("engine", _shown(engine.rows(options.largest)))
+        _store("engine", _print_rows(engine.rows(options.largest)))
     if "service" in options.parts:
-        _keep("service", operations.measured(options.largest))
+        _store("service", operations.measured(options.largest))
     if "fit" in options.parts:
-        MEASURED.write_text(json.dumps(laws.model(_kept("engine"), _kept("service"), machine()), indent=1) + "\n")
+        MEASURED.write_text(json.dumps(laws.model(_stored("engine"), _stored("service"), machine()), indent=1) + "\n")
     if "limits" in options.parts:
-        _result("limits", _shown(asdict(question) for question in limits.questions(*options.many)))
+        _result("limits", _print_rows(asdict(question) for question in limits.questions(*options.many)))
     if "simulation" in options.parts:
-        _result("simulation", _shown(asdict(result) for result in scenarios.results(Model.read())))
+        _result("simulation", _print_rows(asdict(result) for result in scenarios.results(Model.read())))
     if "validation" in options.parts:
-        _result("validation", _shown(asdict(one) for one in validation.compared(Model.read())))
+        _result("validation", _print_rows(asdict(one) for one in validation.compared(Model.read())))
     if "page" in options.parts:
         for name, table in tables.tables().items():
             put(tables.PAGE, name, table)
         picture.draw(tables.read()[1]["simulation"], PICTURE)
 
 
-def _shown(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def _print_rows(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Print each row and return all rows."""
-    found = []
+    printed = []
     for row in rows:
         print(json.dumps(row), flush=True)
-        found.append(row)
-    return found
+        printed.append(row)
+    return printed
 
 
-def _keep(name: str, result: object) -> None:
+def _store(name: str, result: object) -> None:
     (RAW / f"{name}.json").write_text(json.dumps(result))
 
 
-def _kept(name: str) -> Any:
+def _stored(name: str) -> Any:
     return json.loads((RAW / f"{name}.json").read_text())
 
 

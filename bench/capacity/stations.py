@@ -28,28 +28,28 @@ class Line:
         return end
 
 
-class Kept:
+class LruCache:
     """LRU cache of values by name with a limit in bytes."""
 
     def __init__(self, room: float) -> None:
         self._room = room
         self._bytes = 0.0
-        self._kept: OrderedDict[object, float] = OrderedDict()
+        self._cached: OrderedDict[object, float] = OrderedDict()
         self.evicted = 0
 
     def has(self, name: object) -> bool:
         """Return whether a value is cached, and mark it as used."""
-        if name in self._kept:
-            self._kept.move_to_end(name)
+        if name in self._cached:
+            self._cached.move_to_end(name)
             return True
         return False
 
     def put(self, name: object, nbytes: float) -> None:
         """Add a value."""
-        self._bytes += nbytes - self._kept.pop(name, 0.0)
-        self._kept[name] = nbytes
-        while self._bytes > self._room and len(self._kept) > 1:
-            self._bytes -= self._kept.popitem(last=False)[1]
+        self._bytes += nbytes - self._cached.pop(name, 0.0)
+        self._cached[name] = nbytes
+        while self._bytes > self._room and len(self._cached) > 1:
+            self._bytes -= self._cached.popitem(last=False)[1]
             self.evicted += 1
 
 
@@ -86,7 +86,7 @@ class Job:
     posterior: int
     spec: DrawsSpec
     began: float
-    left: int
+    free_at: int
     waiting: set[int] = field(default_factory=set)
 
 

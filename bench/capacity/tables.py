@@ -139,9 +139,9 @@ def full_first(model: Model) -> str:
             ("draws from the cache", Demand(shape=shape, reads=1)),
         ):
             one = next(one for one in plan(model, demand).stations if one.name != "connections")
-            cost, most = plan(model, demand).cost, 1 / one.busy
-            workers, api = cost.worker_cpu * most, cost.api_cpu * most
-            rows.append([f"{shape.n:,}", result, _number(most), _number(workers), _number(api), one.name])
+            cost, rate = plan(model, demand).cost, 1 / one.busy
+            workers, api = cost.worker_cpu * rate, cost.api_cpu * rate
+            rows.append([f"{shape.n:,}", result, _number(rate), _number(workers), _number(api), one.name])
     return _table(["n", "what", "most a second", "busy workers then", "busy API processes then", "full"], rows)
 
 

@@ -52,9 +52,9 @@ def rows(*, million: bool) -> Iterator[Row]:
         yield Row(f"one draw of many, {what}", "-", result["draw"], "s", 4.0, at_least=False)
 
 
-def _apart(which: str, n: int) -> dict[str, Any]:
+def _apart(library: str, n: int) -> dict[str, Any]:
     """Run `main` in a separate process."""
-    command = [sys.executable, "-m", "bench.engine.memory", which, str(n)]
+    command = [sys.executable, "-m", "bench.engine.memory", library, str(n)]
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=root)  # noqa: S603 # this module
     body: dict[str, Any] = json.loads(done.stdout)
@@ -70,13 +70,13 @@ def _peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def main(which: str, n: int) -> None:
+def main(library: str, n: int) -> None:
     """Fit once, and print the peak memory above the initial use."""
     small = data_of("swiss_roll", 500)
-    (fit if which == "glle" else fit_sklearn)(small)  # imports are not counted
+    (fit if library == "glle" else fit_sklearn)(small)  # imports are not counted
     X = data_of("swiss_roll", n)
     before, started = _peak(), time.perf_counter()
-    if which == "sklearn":
+    if library == "sklearn":
         fit_sklearn(X)
         fields = {"fit": time.perf_counter() - started, "extra": _peak() - before}
     else:

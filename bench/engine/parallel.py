@@ -33,7 +33,7 @@ def rows() -> Iterator[Row]:
         for n, count in CASES:
             one, two = partial(_draw, n, count, 1), partial(_by_processes, pool, n, count)
             yield _row("processes", n, count, in_turn(two, one, REPEATS))
-        pair = in_turn(partial(_two_multiply, pool), partial(_one_multiplies, pool), REPEATS)
+        pair = in_turn(partial(_multiply_on_two, pool), partial(_multiply_on_one, pool), REPEATS)
         yield Row("two processes, products of small matrices in cache", "one", pair.ratio, "x")
 
 
@@ -53,11 +53,11 @@ def _multiply(count: int) -> None:
         np.matmul(a, a)
 
 
-def _one_multiplies(pool: ProcessPoolExecutor, number: int) -> None:  # noqa: ARG001 # number of the repetition
+def _multiply_on_one(pool: ProcessPoolExecutor, number: int) -> None:  # noqa: ARG001 # number of the repetition
     list(pool.map(_multiply, [2 * PRODUCTS]))
 
 
-def _two_multiply(pool: ProcessPoolExecutor, number: int) -> None:  # noqa: ARG001 # number of the repetition
+def _multiply_on_two(pool: ProcessPoolExecutor, number: int) -> None:  # noqa: ARG001 # number of the repetition
     list(pool.map(_multiply, [PRODUCTS, PRODUCTS]))
 
 

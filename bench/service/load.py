@@ -70,8 +70,8 @@ def main(url: str, clients: int, seconds: float) -> dict[str, Any]:
     assert parts.hostname
     assert parts.port
     path = parts.path + (f"?{parts.query}" if parts.query else "")
-    rest = f" HTTP/1.1\r\nHost: {parts.netloc}\r\nAccept: application/x-npy\r\n\r\n"
-    requests = itertools.cycle([("GET " + path.replace("{}", str(i)) + rest).encode() for i in range(DIFFERENT)])
+    headers = f" HTTP/1.1\r\nHost: {parts.netloc}\r\nAccept: application/x-npy\r\n\r\n"
+    requests = itertools.cycle([("GET " + path.replace("{}", str(i)) + headers).encode() for i in range(DIFFERENT)])
     selector = selectors.DefaultSelector()
     for _ in range(clients):
         client = _Client(parts.hostname, parts.port, requests)
@@ -86,10 +86,10 @@ def main(url: str, clients: int, seconds: float) -> dict[str, Any]:
                 times.append(time.perf_counter() - client.started)
                 size = client.whole - client.head
                 client.ask()
-    took = time.perf_counter() - started
+    duration = time.perf_counter() - started
     times.sort()
     return {
-        "rate": len(times) / took,
+        "rate": len(times) / duration,
         "p50": times[len(times) // 2],
         "p99": times[int(len(times) * 0.99)],
         "bytes": size,

@@ -59,22 +59,22 @@ class Deployment:
 
     def reading(self) -> Reading:
         """Return every meter; counters only grow, the others are sizes."""
-        found: Reading = {"tasks": self._tasks()}
+        meters: Reading = {"tasks": self._tasks()}
         for kind in ("api", "worker"):
             processes = [process for name, process in self.processes.items() if name.startswith(kind)]
-            found[f"{kind}_cpu"] = sum(cpu_seconds(process.pid) for process in processes)
+            meters[f"{kind}_cpu"] = sum(cpu_seconds(process.pid) for process in processes)
         for name, client in (("queue", self.queue), ("cache", self.cache)):
             info: dict[str, Any] = client.info("everything")
             commands = {what: label for what, label in info.items() if what.startswith("cmdstat_")}
             own = {what for what in commands if what.removeprefix("cmdstat_").partition("|")[0] in _META}
-            found |= {
+            meters |= {
                 f"{name}_cpu": info["used_cpu_user"] + info["used_cpu_sys"],
                 f"{name}_commands": sum(label["calls"] for what, label in commands.items() if what not in own),
                 f"{name}_in": info["total_net_input_bytes"],
                 f"{name}_out": info["total_net_output_bytes"],
                 f"{name}_aof": info.get("aof_current_size", 0),
             }
-        return found
+        return meters
 
     def _tasks(self) -> int:
         """Return the number of tasks ever started."""
@@ -132,7 +132,7 @@ def running(workers: int, **changed: Any) -> Iterator[Deployment]:
             process = _spawn(arguments, environment, sock.fileno())
             stack.callback(_stop, process)
             deployment.processes[name] = process
-        _until_ready(deployment, workers)
+        _wait_until_ready(deployment, workers)
         yield deployment
 
 
@@ -161,7 +161,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _until_ready(deployment: Deployment, workers: int) -> None:
+def _wait_until_ready(deployment: Deployment, workers: int) -> None:
     """Wait until every worker is registered and the API answers."""
     import httpx
 

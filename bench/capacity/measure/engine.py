@@ -64,24 +64,24 @@ def _measured(setting: tuple[int, int, int, int], seed: int) -> Row:
     X = data_of(n, d, seed)
     before = _forget_peak()
     posterior, stages = _fitted(X, k, p)
-    found: Row = {"n": n, "k": k, "p": p, "d": d, "fit_bytes": _peak() - before}
+    fields: Row = {"n": n, "k": k, "p": p, "d": d, "fit_bytes": _peak() - before}
     again = [stages]
     while sum(sum(one.values()) for one in again) < SECONDS:
         again.append(_fitted(X, k, p)[1])
-    found |= {f"fit_{stage}": statistics.median(one.get(stage, 0.0) for one in again) for stage in stages}
-    found["posterior_bytes"] = sum(array.nbytes for array in posterior.arrays().values())
+    fields |= {f"fit_{stage}": statistics.median(one.get(stage, 0.0) for one in again) for stage in stages}
+    fields["posterior_bytes"] = sum(array.nbytes for array in posterior.arrays().values())
     before, started = _forget_peak(), time.process_time()
     solver = posterior.lane_solver
-    found["analysis"] = time.process_time() - started
+    fields["analysis"] = time.process_time() - started
     assert solver is not None, "the extra `fast` is not installed"
     _drawn(posterior, solver.lanes, 0)
-    found["lane"] = statistics.median(
+    fields["lane"] = statistics.median(
         _drawn(posterior, solver.lanes, group * solver.lanes) / solver.lanes for group in range(1, GROUPS + 1)
     )
-    found["draw_bytes"] = _peak() - before
+    fields["draw_bytes"] = _peak() - before
     _drawn(posterior, 1, 0)
-    found["single"] = statistics.median(_drawn(posterior, 1, index) for index in range(1, GROUPS))
-    return found
+    fields["single"] = statistics.median(_drawn(posterior, 1, index) for index in range(1, GROUPS))
+    return fields
 
 
 def _fitted(X: NDArray[np.float64], k: int, p: int) -> tuple[Posterior, dict[str, float]]:

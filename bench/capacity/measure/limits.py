@@ -78,16 +78,16 @@ class Question:
 
 def questions(posteriors: int, workers: int, datasets: int) -> Iterator[Question]:
     """Measure every call with few records of each kind, then with many."""
-    with _stores() as here:
+    with _stores() as stores:
         for count in (FEW, posteriors):
-            _fill_posteriors(here, count)
-            yield from _of_posteriors(here, count)
+            _fill_posteriors(stores, count)
+            yield from _of_posteriors(stores, count)
         for count in (FEW // 100, workers):
-            _fill_workers(here, count)
-            yield from _of_workers(here, count)
+            _fill_workers(stores, count)
+            yield from _of_workers(stores, count)
         for count in (FEW, datasets // 5, datasets):
-            _fill_datasets(here, count)
-            yield from _of_datasets(here, count)
+            _fill_datasets(stores, count)
+            yield from _of_datasets(stores, count)
 
 
 @contextlib.contextmanager
@@ -101,21 +101,21 @@ def _stores() -> Iterator[Stores]:
             server.spawn()
             stack.callback(server.stop)
         queue, cache = (server.wait().url for server in servers)
-        here = Stores.connect(replace(settings, redis_url=queue, cache_url=cache))
-        stack.callback(here.close)
-        here.client.config_set("appendonly", "no")  # the disk is not measured
-        yield here
+        stores = Stores.connect(replace(settings, redis_url=queue, cache_url=cache))
+        stack.callback(stores.close)
+        stores.client.config_set("appendonly", "no")  # the disk is not measured
+        yield stores
 
 
-def _asked(here: Stores, of: str, count: int, what: str, ask: Callable[[int], object]) -> Question:
+def _measure(stores: Stores, of: str, count: int, what: str, call: Callable[[int], object]) -> Question:
     """Measure a call several times."""
-    ask(-1)  # warm-up
-    servers = (here.client, here.cache.client)
+    call(-1)  # warm-up
+    servers = (stores.client, stores.cache.client)
     before = [client.info("everything") for client in servers]
     started = time.process_time()
     for number in range(REPEATS):
-        ask(number)
-    took = time.process_time() - started
+        call(number)
+    seconds = time.process_time() - started
     after = [client.info("everything") for client in servers]
 
     def more(name: str) -> float:
@@ -125,69 +125,68 @@ def _asked(here: Stores, of: str, count: int, what: str, ask: Callable[[int], ob
         what=what,
         of=of,
         count=count,
-        client_ms=1e3 * took / REPEATS,
+        client_ms=1e3 * seconds / REPEATS,
         server_ms=1e3 * (more("used_cpu_user") + more("used_cpu_sys")),
         commands=more("total_commands_processed") - 2 / REPEATS,  # the two INFO commands of the meter
     )
 
 
-def _of_posteriors(here: Stores, count: int) -> Iterator[Question]:
+def _of_posteriors(stores: Stores, count: int) -> Iterator[Question]:
     """Measure calls with this number of posteriors, each with one cached array."""
     id_ = _posterior(0)
-    middle = f"{BEGAN}{count // 2:012d}"
-    yield _asked(
-        here, "posteriors", count, "a page of the list", lambda _: list(islice(here.posteriors.newest(), PAGE))
-    )
-    yield _asked(
-        here, "posteriors", count, "a page from a cursor", lambda _: list(islice(here.posteriors.newest(middle), PAGE))
-    )
-    yield _asked(here, "posteriors", count, "one record", lambda _: here.posteriors.get(id_))
+    middle, newest = f"{BEGAN}{count // 2:012d}", stores.posteriors.newest
+    yield _measure(stores, "posteriors", count, "a page of the list", lambda _: list(islice(newest(), PAGE)))
+    yield _measure(stores, "posteriors", count, "a page from a cursor", lambda _: list(islice(newest(middle), PAGE)))
+    yield _measure(stores, "posteriors", count, "one record", lambda _: stores.posteriors.get(id_))
 
     def delete(number: int) -> None:
         record = _record(count + 1 + number)
-        here.posteriors.record(record)
+        stores.posteriors.record(record)
         small = Entry({}, {"embedding": np.zeros((2, 2))})
         keys = [DrawKey(0, index, 1.0, "posterior", "procrustes").cache_key(record.arrays_id) for index in range(DRAWS)]
-        here.cache.put_many(dict.fromkeys(keys, small))
-        here.posteriors.delete(record)
-        assert not any(here.cache.contains(keys))
+        stores.cache.put_many(dict.fromkeys(keys, small))
+        stores.posteriors.delete(record)
+        assert not any(stores.cache.contains(keys))
 
-    yield _asked(here, "posteriors", count, f"delete one with {DRAWS} draws", delete)
+    yield _measure(stores, "posteriors", count, f"delete one with {DRAWS} draws", delete)
 
 
-def _of_workers(here: Stores, count: int) -> Iterator[Question]:
+def _of_workers(stores: Stores, count: int) -> Iterator[Question]:
     """Measure calls with this number of registered workers."""
-    yield _asked(here, "workers", count, "GET /readyz", lambda _: readiness(here))
-    yield _asked(here, "workers", count, "queue and workers of GET /metrics", lambda _: queue_states(here))
+    yield _measure(stores, "workers", count, "GET /readyz", lambda _: readiness(stores))
+    yield _measure(stores, "workers", count, "queue and workers of GET /metrics", lambda _: queue_states(stores))
     one = GlleWorker(
-        [NAME], name="asks", connection=here.client, serializer=SERIALIZER, job_class=SafeJob, queue_class=SafeQueue,
+        [NAME], name="asks", connection=stores.client, serializer=SERIALIZER, job_class=SafeJob, queue_class=SafeQueue,
         job_monitoring_interval=5, maintenance_interval=10,
     )  # fmt: skip
     one.register_birth()
 
-    def its_turn(number: int) -> None:
+    def reset_maintenance(number: int) -> None:
         del number
-        here.client.delete(MAINTAINED)
+        stores.client.delete(MAINTAINED)
         one.clean_registries()
 
-    yield _asked(here, "workers", count, "maintenance, once a heartbeat", its_turn)
-    yield _asked(here, "workers", count, "maintenance, of every other worker", lambda _: one.clean_registries())
+    yield _measure(stores, "workers", count, "maintenance, once a heartbeat", reset_maintenance)
+    yield _measure(stores, "workers", count, "maintenance, of every other worker", lambda _: one.clean_registries())
     one.register_death()  # type: ignore[no-untyped-call] # RQ's own
 
 
-def _of_datasets(here: Stores, count: int) -> Iterator[Question]:
+def _of_datasets(stores: Stores, count: int) -> Iterator[Question]:
     """Measure calls with this number of data sets in the folder."""
-    yield _asked(here, "data sets", count, "a page of the list", lambda _: list(islice(here.datasets.newest(), PAGE)))
-    yield _asked(here, "data sets", count, "bytes of all, GET /metrics", lambda _: here.datasets.usage())
-    mine = here.datasets.of("default", 10**15)
-    yield _asked(here, "data sets", count, "bytes of a tenant, upload with a quota", lambda _: mine.stored_bytes())
+    newest = stores.datasets.newest
+    yield _measure(stores, "data sets", count, "a page of the list", lambda _: list(islice(newest(), PAGE)))
+    yield _measure(stores, "data sets", count, "bytes of all, GET /metrics", lambda _: stores.datasets.usage())
+    tenant = stores.datasets.of("default", 10**15)
+    yield _measure(
+        stores, "data sets", count, "bytes of a tenant, upload with a quota", lambda _: tenant.stored_bytes()
+    )
 
 
-def _fill_posteriors(here: Stores, count: int) -> None:
+def _fill_posteriors(stores: Stores, count: int) -> None:
     """Have the servers write records up to this number, and a draw of each."""
-    begin = here.client.zcard("glle:posteriors")
+    begin = stores.client.zcard("glle:posteriors")
     record = json.dumps(_record(0).to_dict())
-    records, draws = here.client.register_script(_RECORDS), here.cache.client.register_script(_DRAWS)
+    records, draws = stores.client.register_script(_RECORDS), stores.cache.client.register_script(_DRAWS)
     for first in range(begin, count, TOGETHER):
         last = min(first + TOGETHER, count) - 1
         records(keys=["glle:posteriors"], args=[first, last, record])
@@ -211,9 +210,9 @@ def _record(number: int) -> PosteriorRecord:
     )  # fmt: skip
 
 
-def _fill_workers(here: Stores, count: int) -> None:
+def _fill_workers(stores: Stores, count: int) -> None:
     """Register this number of workers with realistic records."""
-    with here.client.pipeline(transaction=False) as together:
+    with stores.client.pipeline(transaction=False) as together:
         for number in range(count):
             key = f"rq:worker:machine-{number // 32}-{number}"
             beat = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -229,9 +228,9 @@ def _fill_workers(here: Stores, count: int) -> None:
         together.execute()
 
 
-def _fill_datasets(here: Stores, count: int) -> None:
+def _fill_datasets(stores: Stores, count: int) -> None:
     """Write this number of data sets of two points without the store, which would hash each."""
-    folder = Path(here.settings.data_dir) / "datasets"
+    folder = Path(stores.settings.data_dir) / "datasets"
     folder.mkdir(exist_ok=True)
     for number in range(sum(1 for _ in folder.glob("*.json")), count):
         id_ = f"ds_{digest(number, 'ds')}"

@@ -55,8 +55,8 @@ class Measured:
             do(number)
         self.deployment.calm()
         after = self.deployment.reading()
-        took = {what: (after[what] - before[what]) / times for what in after}
-        self.rows.append({"operation": operation, "times": times, **setting, **took})
+        differences = {what: (after[what] - before[what]) / times for what in after}
+        self.rows.append({"operation": operation, "times": times, **setting, **differences})
 
     def post(self, path: str, **how: Any) -> dict[str, Any]:
         """Return the JSON of an answer."""
@@ -88,7 +88,7 @@ def measured(largest: int) -> dict[str, list[Row]]:
         cached = []
         for n, k, p, d in SETTINGS:
             if n <= largest:
-                posterior = _all_of(client, n, k, p, d)
+                posterior = _measure_all(client, n, k, p, d)
                 cached.append({"k": k, **resting.draws(deployment, posterior.rpartition("/")[2], n, p)})
                 print(f"operations: n = {n:,}", flush=True)
         client.rows.append(resting.idle(deployment))
@@ -100,7 +100,7 @@ def measured(largest: int) -> dict[str, list[Row]]:
         }
 
 
-def _all_of(measured: Measured, n: int, k: int, p: int, d: int) -> str:
+def _measure_all(measured: Measured, n: int, k: int, p: int, d: int) -> str:
     """Measure every operation on one shape of posterior; return the path of one."""
     posterior = fitted_posterior(measured, n, k, p, d, times=6 if n < 5_000 else 3)
     setting = {"n": n, "k": k, "p": p, "d": d}
@@ -118,9 +118,9 @@ def _all_of(measured: Measured, n: int, k: int, p: int, d: int) -> str:
 
     measured.meter("first", 8, reading("npy", group=4, again=0), **setting, draws=4, bytes=8 * n * p)
     for media in MEDIA:
-        kept = len(measured.read(path.format(start, 0), media))
-        measured.meter(f"cached {media}", 20, reading(media, first=1), **setting, draws=1, bytes=kept)
-        measured.meter(f"kept {media}", POLLS, reading(media, again=0), **setting, bytes=kept)
+        in_memory = len(measured.read(path.format(start, 0), media))
+        measured.meter(f"cached {media}", 20, reading(media, first=1), **setting, draws=1, bytes=in_memory)
+        measured.meter(f"kept {media}", POLLS, reading(media, again=0), **setting, bytes=in_memory)
     for media in ("npy", "json") if n <= 5_000 else ("npy",):
         result = partial(measured.read, f"/v1/jobs/{last['id']}/result", media)
         more = {"draws": last["progress"]["total"], "bytes": len(result())}
@@ -140,16 +140,16 @@ def fitted_posterior(measured: Measured, n: int, k: int, p: int, d: int, *, time
     setting = {"n": n, "k": k, "p": p, "d": d}
     seeds = [next(measured.fresh) for _ in range(times)]
     bodies = [_npy(data_of(n, d, seed)) for seed in seeds]
-    known: list[str] = []
+    cached_paths: list[str] = []
 
     def upload(number: int) -> None:
         headers = {"Content-Type": MEDIA["npy"]}
-        known.append(measured.post("/v1/datasets", content=bodies[number], headers=headers)["id"])
+        cached_paths.append(measured.post("/v1/datasets", content=bodies[number], headers=headers)["id"])
 
     posteriors: list[str] = []
 
     def fit(number: int) -> None:
-        body = {"dataset": known[number], "n_neighbors": k, "n_components": p}
+        body = {"dataset": cached_paths[number], "n_neighbors": k, "n_components": p}
         posteriors.append(measured.post("/v1/posteriors?wait=60", json=body)["id"])
 
     measured.meter("upload", times, upload, **setting, bytes=len(bodies[0]))

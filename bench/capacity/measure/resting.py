@@ -30,16 +30,16 @@ def idle(deployment: Deployment) -> Row:
 
 def processes(deployment: Deployment) -> Row:
     """Return memory and server connections of an API process and of a worker."""
-    found: Row = {}
+    usage: Row = {}
     for kind in ("api", "worker"):
         pid = next(process.pid for name, process in deployment.processes.items() if name.startswith(kind))
         status = Path(f"/proc/{pid}/status").read_text()
         (used,) = re.findall(r"VmRSS:\s+(\d+)", status)
-        found[f"{kind}_bytes"] = 1024 * int(used)
+        usage[f"{kind}_bytes"] = 1024 * int(used)
         for name, client in (("queue", deployment.queue), ("cache", deployment.cache)):
             port = client.connection_pool.connection_kwargs["port"]
-            found[f"{kind}_{name}_connections"] = _connections(pid, int(port))
-    return found
+            usage[f"{kind}_{name}_connections"] = _connections(pid, int(port))
+    return usage
 
 
 def _connections(pid: int, port: int) -> int:
@@ -52,20 +52,20 @@ def _connections(pid: int, port: int) -> int:
 
 def keys(deployment: Deployment) -> list[Row]:
     """Return the number of keys of each kind, and the median of their bytes."""
-    found = []
+    usage = []
     for server, client in (("queue", deployment.queue), ("cache", deployment.cache)):
         kinds: defaultdict[str, list[int]] = defaultdict(list)
         for kind, size in _sizes(client):
             kinds[kind].append(size)
         for kind, sizes in sorted(kinds.items()):
-            found.append({"server": server, "kind": kind, "count": len(sizes), "bytes": statistics.median(sizes)})
-    return found
+            usage.append({"server": server, "kind": kind, "count": len(sizes), "bytes": statistics.median(sizes)})
+    return usage
 
 
 def draws(deployment: Deployment, posterior: str, n: int, p: int) -> Row:
     """Return the cached bytes of a draw and of a posterior's arrays."""
-    found = list(deployment.cache.scan_iter(f"draw:{posterior}:*", 1000))[:20]
-    sizes = [deployment.cache.memory_usage(key, samples=0) for key in found]
+    usage = list(deployment.cache.scan_iter(f"draw:{posterior}:*", 1000))[:20]
+    sizes = [deployment.cache.memory_usage(key, samples=0) for key in usage]
     whole = deployment.cache.memory_usage(f"posterior:{posterior}", samples=0) or 0
     return {
         "n": n,

@@ -33,7 +33,7 @@ ENGINE: dict[str, tuple[str, ...]] = {
 MEDIA = ("npy", "json", "csv")
 ASKED = ("upload", "poll", "describe", "list", "ready")
 # Smaller costs count as zero: one clock tick of the processor, one heartbeat in between.
-LEAST = {
+MIN_COST = {
     "worker_cpu": 2e-3, "api_cpu": 2e-4, "queue_cpu": 2e-5, "cache_cpu": 2e-5, "queue_commands": 0.2, "queue_in": 100,
     "queue_out": 3000, "queue_aof": 100, "cache_commands": 0.2, "cache_in": 100, "cache_out": 3000,
 }  # fmt: skip
@@ -80,7 +80,8 @@ def model(engine: Sequence[Row], service: dict[str, list[Row]], machine: dict[st
     for kind in kinds:
         rows = [row for row in operations if row["operation"] == kind]
         for meter in METERS:
-            laws[f"{kind} {meter}"] = fitted(rows, meter, terms(kind, meter), LEAST[meter]) if rows else Law(terms={})
+            law = fitted(rows, meter, terms(kind, meter), MIN_COST[meter]) if rows else Law(terms={})
+            laws[f"{kind} {meter}"] = law
     return {"machine": machine, "laws": {name: asdict(law) for name, law in laws.items()}, "sizes": _sizes(service)}
 
 
@@ -88,8 +89,8 @@ def _prepared(rows: Sequence[Row], engine: Model) -> list[Row]:
     """Return the operations with the factors of their costs."""
     found = []
     # An API process with the answer in memory sends no command; the counted one is the meter's.
-    asked_nothing = [row for row in rows if row["operation"].startswith("kept")]
-    own = {what: statistics.median(row[what] * row["times"] for row in asked_nothing) for what in SERVERS}
+    memory_reads = [row for row in rows if row["operation"].startswith("kept")]
+    own = {what: statistics.median(row[what] * row["times"] for row in memory_reads) for what in SERVERS}
     for result in rows:
         if result["operation"] == "idle":
             continue
