@@ -80,17 +80,17 @@ def judge(name: str, method: Method[Any], data: Path) -> Row:
     """Embed the largest number of points that finishes in time, and score the result."""
     refusal: GlleError | None = None
     for n in SIZES:
-        given = make(name, n, data)
-        size = len(given.X)
+        dataset = make(name, n, data)
+        size = len(dataset.X)
         try:
-            spec = spec_of(method, given.k, size)
-            labels = given.labels if method.labels else None
-            d = given.X.shape[1]
+            spec = spec_of(method, dataset.k, size)
+            labels = dataset.labels if method.labels else None
+            d = dataset.X.shape[1]
             method.require_possible(size, d, spec, labels=labels is not None)
             if method.cost(size, d, spec).seconds > SECONDS and n != SIZES[-1] and name not in REAL:
                 continue
             since = time.perf_counter()
-            result = method.embed(given.X, spec, labels=labels)
+            result = method.embed(dataset.X, spec, labels=labels)
             seconds = time.perf_counter() - since
         except GlleError as error:
             refusal = error
@@ -103,7 +103,7 @@ def judge(name: str, method: Method[Any], data: Path) -> Row:
             method=method.name,
             n=size,
             seconds=seconds,
-            scores=scored(given, result.Y),
+            scores=scored(dataset, result.Y),
             notes=notes,
             Y=rounded(result.Y),
         )
@@ -111,21 +111,21 @@ def judge(name: str, method: Method[Any], data: Path) -> Row:
     return Row(data=name, method=method.name, n=size, refused=str(refusal))
 
 
-def scored(given: DataSet, Y: np.ndarray[Any, Any]) -> dict[str, float]:
+def scored(dataset: DataSet, Y: np.ndarray[Any, Any]) -> dict[str, float]:
     """Return all scores that the data allow; with true coordinates, neighborhoods are those of the sheet."""
-    sheet = given.name not in REAL
+    sheet = dataset.name not in REAL
     names = ["trustworthiness", "continuity", "residual_variance"]
-    names += ["neighborhood_hit"] if given.name == "digits" else []
-    names += ["procrustes", "affine_r2"] if given.truth is not None else []
-    names += ["gplvm"] if given.name in REAL else []
+    names += ["neighborhood_hit"] if dataset.name == "digits" else []
+    names += ["procrustes", "affine_r2"] if dataset.truth is not None else []
+    names += ["gplvm"] if dataset.name in REAL else []
     found: dict[str, float] = {}
     for name in (name for name in SCORES if name in names):
         near = sheet and name in {"trustworthiness", "continuity"}
-        X = given.truth if near and given.truth is not None else given.X
+        X = dataset.truth if near and dataset.truth is not None else dataset.X
         try:
-            found |= score(X, Y, [name], n_neighbors=given.k, labels=given.labels, truth=given.truth)
+            found |= score(X, Y, [name], n_neighbors=dataset.k, labels=dataset.labels, truth=dataset.truth)
         except GlleError as error:
-            print(f"{given.name}, {name}: {error.message}")
+            print(f"{dataset.name}, {name}: {error.message}")
     return found
 
 

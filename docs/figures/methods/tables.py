@@ -98,13 +98,13 @@ def details(rows: list[Row]) -> str:
     """Return every score of every method, one table for each data set."""
     parts = []
     for data, (title, _) in COLUMNS.items():
-        here = {row.method: row for row in rows if row.data == data and not row.refused}
-        if not here:
+        selected = {row.method: row for row in rows if row.data == data and not row.refused}
+        if not selected:
             continue
-        names = [name for name in SCORES if any(name in row.scores for row in here.values())]
+        names = [name for name in SCORES if any(name in row.scores for row in selected.values())]
         lines = [
             [f"`{name}`", f"{row.n:,}", _time(row.seconds), *(_score(row.scores, one) for one in names), _remarks(row)]
-            for name, row in ((name, here[name]) for name in METHODS if name in here)
+            for name, row in ((name, selected[name]) for name in METHODS if name in selected)
         ]
         body = table(["method", "n", "seconds", *(f"`{one}`" for one in names), "notes"], lines)
         parts.append(f"<details><summary>{title}</summary>\n\n{body}\n\n</details>")
@@ -118,9 +118,9 @@ def likelihoods(rows: list[Likely]) -> str:
     for method in dict.fromkeys(row.method for row in rows):
         cells, rank = [_named(method)], -np.inf
         for data, k in keys:
-            here = [row for row in rows if (row.data, row.method, row.option) == (data, method, k)]
-            values = [row.value for row in here if row.value is not None]
-            cells.append(_values(values) if values else ("refused" if here else ""))
+            selected = [row for row in rows if (row.data, row.method, row.option) == (data, method, k)]
+            values = [row.value for row in selected if row.value is not None]
+            cells.append(_values(values) if values else ("refused" if selected else ""))
             if (data, k) == keys[0] and values:
                 rank = float(np.median(values))
         lines.append((rank, cells))
@@ -138,9 +138,9 @@ def penalties(rows: list[Likely]) -> str:
     for data, title in (("mocap_run1", "motion capture"), ("robot_wifi", "robot")):
         for candidates in dict.fromkeys(row.option.split()[0] for row in rows if row.data == data):
             head.append(f"{title}, {candidates} neighbours" if candidates != "all" else f"{title}, all points")
-            here = [row for row in rows if row.data == data and row.option.split()[0] == candidates]
-            best = max((row.value for row in here if row.value is not None), default=None)
-            for row in here:
+            selected = [row for row in rows if row.data == data and row.option.split()[0] == candidates]
+            best = max((row.value for row in selected if row.value is not None), default=None)
+            for row in selected:
                 text = "refused" if row.value is None else f"{row.value:,.0f}"
                 bold = row.value is not None and row.value == best
                 lines.setdefault(row.option.split()[1], []).append(f"**{text}**" if bold else text)
