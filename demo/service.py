@@ -54,11 +54,11 @@ def running_service(workers: int) -> Iterator[str]:
 
 def _url(process: subprocess.Popen[str]) -> str:
     assert process.stderr is not None
-    said = []
+    output = []
     for line in process.stderr:
-        said.append(line)
+        output.append(line)
         if found := _READY.search(line):
             # Forwarded continuously, because a full pipe would block the service.
             threading.Thread(target=shutil.copyfileobj, args=(process.stderr, sys.stderr), daemon=True).start()
             return found[1]
-    raise RuntimeError("The service did not start:\n" + "".join(said))
+    raise RuntimeError("The service did not start:\n" + "".join(output))
