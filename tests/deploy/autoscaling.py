@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 TOLERANCE = 0.1  # tolerance of Kubernetes: a smaller relative deviation changes nothing
 LOOK_SECONDS = 15  # seconds between two evaluations of the autoscaler
 START_SECONDS = 30  # startup time of a pod, s
-LEAST, MOST, TARGET = 2, 40, 10.0
+MIN_WORKERS, MAX_WORKERS, TARGET = 2, 40, 10.0
 
 
 def desired(current: int, metric: float, target: float = TARGET) -> int:
@@ -33,14 +33,14 @@ class Outcome:
     seconds: int
 
 
-def played(tasks: int, seconds: float, wanted: Callable[[int, int, float], int]) -> Outcome:
-    """Simulate a backlog of `tasks` with the same duration, requested at once, with the manifest's limits.
+def simulate(tasks: int, seconds: float, policy: Callable[[int, int, float], int]) -> Outcome:
+    """Simulate a backlog of `tasks` of equal duration with the manifest's limits.
 
-    `metric` maps the workers, the queue's length and the age of its oldest task to a number of workers. Time advances in
-    steps of 1 s. A worker completes `1 / seconds` tasks per second, and stays busy during a longer task.
+    `policy` maps the workers, the queue's length and the age of its oldest task to a number of workers. Time advances
+    in steps of 1 s. A worker completes `1 / seconds` tasks per second, and stays busy during a longer task.
     """
     waiting, busy, starting = float(tasks), deque[float](), deque[int]()
-    workers, most, now = LEAST, LEAST, 0
+    workers, largest, now = MIN_WORKERS, MIN_WORKERS, 0
     while waiting > 0 and now < 36_000:
         while starting and starting[0] <= now:
             starting.popleft()
@@ -55,11 +55,11 @@ def played(tasks: int, seconds: float, wanted: Callable[[int, int, float], int])
             busy.extend(now + seconds for _ in range(begun))
         if now % LOOK_SECONDS == 0 and waiting > 0:
             have = workers + len(starting)
-            want = min(wanted(have, math.ceil(waiting), float(now)), MOST, max(2 * have, have + 4))
+            want = min(policy(have, math.ceil(waiting), float(now)), MAX_WORKERS, max(2 * have, have + 4))
             starting.extend([now + START_SECONDS] * max(0, want - have))
-            most = max(most, want)
+            largest = max(largest, want)
         now += 1
-    return Outcome(most, now)
+    return Outcome(largest, now)
 
 
 def by_age(workers: int, length: int, age: float) -> int:
@@ -78,7 +78,7 @@ def main() -> None:
     """Print the table."""
     print("| Requested at once | by age: most workers, last start | by length |\n|---|---|---|")  # noqa: T201 # the command's output
     for tasks, seconds in ((1500, 0.03), (200, 2.0), (40, 60.0)):
-        age, length = played(tasks, seconds, by_age), played(tasks, seconds, by_length)
+        age, length = simulate(tasks, seconds, by_age), simulate(tasks, seconds, by_length)
         result = f"| {age.workers}, {age.seconds} s | {length.workers}, {length.seconds} s |"
         print(f"| {tasks} tasks of {seconds:g} s {result}")  # noqa: T201 # the command's output
 

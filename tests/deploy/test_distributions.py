@@ -58,7 +58,7 @@ def command(*words: str, path: list[Path]) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("distribution", PACKAGES)
-def test_wheel_has_every_file_of_its_packages_and_no_other(wheels: dict[str, Path], distribution: str) -> None:
+def test_wheel_contains_exactly_its_packages(wheels: dict[str, Path], distribution: str) -> None:
     """The client has no server code; py.typed, the explorer and other data files are included."""
     names = zipfile.ZipFile(wheels[distribution]).namelist()
     content = {name for name in names if ".dist-info/" not in name}
@@ -69,7 +69,7 @@ def test_wheel_has_every_file_of_its_packages_and_no_other(wheels: dict[str, Pat
     ]
 
 
-def test_client_alone_has_its_commands_and_names_the_server(
+def test_client_without_server_names_the_server_distribution(
     wheels: dict[str, Path], dependencies: Path, tmp_path: Path
 ) -> None:
     """`glle up` without the server is refused, and the error names the distribution to install."""
@@ -95,13 +95,13 @@ def test_server_adds_its_commands(wheels: dict[str, Path], dependencies: Path, t
     assert (settings.returncode, "GLLE_REDIS_URL" in settings.stdout) == (0, True)
 
 
-def test_editable_server_has_no_copy_of_its_packages(tmp_path: Path) -> None:
+def test_editable_server_copies_no_packages(tmp_path: Path) -> None:
     """A copy from the day of the installation would hide the checkout."""
     names = zipfile.ZipFile(build(SERVER, tmp_path, kind="editable")).namelist()
     assert {name.partition("/")[0] for name in names} == {"_glle_server.pth", f"glle_server-{__version__}.dist-info"}
 
 
-def test_server_commands_are_those_of_the_message() -> None:
+def test_client_message_lists_the_server_commands() -> None:
     """Each command that the client refers to `glle-server` exists in that distribution."""
     commands = argparse.ArgumentParser().add_subparsers()
     add_commands(commands)

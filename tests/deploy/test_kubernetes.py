@@ -12,7 +12,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from tests.deploy.autoscaling import by_age, by_length, desired, played
+from tests.deploy.autoscaling import by_age, by_length, desired, simulate
 from tests.deploy.compose.engine import ROOT
 from worker.base.settings import table
 
@@ -77,7 +77,7 @@ def test_the_schema_refuses_a_misspelling() -> None:
             kubernetes_validate.validate(document, VERSION, strict=True)
 
 
-def test_custom_resources_have_what_theirs_ask_for() -> None:
+def test_custom_resources_have_their_required_fields() -> None:
     """Group, version and required fields are present; the complete schemas belong to the operators."""
     found = [document for _, document in ALL if document["kind"] in CUSTOM]
     assert {document["kind"] for document in found} == CUSTOM.keys()
@@ -94,7 +94,7 @@ def test_every_file_is_applied() -> None:
         assert set(yaml.safe_load(listing.read_text())["resources"]) == beside, listing.parent.name
 
 
-def test_everything_lands_in_one_namespace() -> None:
+def test_all_resources_share_one_namespace() -> None:
     """Components set the namespace as well, because the default namespace would be another one."""
     for listing in FOLDER.rglob("kustomization.yaml"):
         assert yaml.safe_load(listing.read_text())["namespace"] == "glle", listing.parent.name
@@ -120,7 +120,7 @@ def test_base_and_components_are_built_together(tmp_path: Path) -> None:
     assert settings == {**named("ConfigMap", "glle-settings")["data"], "GLLE_STORE_URL": settings["GLLE_STORE_URL"]}
 
 
-def test_an_object_store_is_reached_by_who_uses_it() -> None:
+def test_api_and_workers_reach_the_object_store() -> None:
     """API and workers reach only addresses outside the cluster, and docs/how-to/storage.md sets the store's URL."""
     policy = named("NetworkPolicy", "to-object-store")["spec"]
     (rule,) = policy["egress"]
@@ -173,7 +173,7 @@ def test_secrets_are_named_never_written() -> None:
         assert keys[f"{server}-url"] == f"redis://:{keys[f'{server}-password']}@{server}:6379/0"
 
 
-def test_environment_of_the_pods_is_that_of_the_containers() -> None:
+def test_pods_have_the_environment_of_compose() -> None:
     """The variables are those of docker-compose.yml, each a setting with the same default; API keys are required."""
     settings = {name: str(default) for name, default, _ in table()}
     result = named("ConfigMap", "glle-settings")["data"]
@@ -187,7 +187,7 @@ def test_environment_of_the_pods_is_that_of_the_containers() -> None:
     assert threads == {name: COMPOSE["worker"]["environment"][name] for name in threads}
 
 
-def test_commands_and_ports_are_those_of_compose() -> None:
+def test_commands_and_ports_match_compose() -> None:
     """Programs and arguments are the same; the servers have the same options and a password."""
     for pod in ("api", "worker"):
         assert main_container(pod)["args"] == COMPOSE[pod]["command"]
@@ -201,7 +201,7 @@ def test_commands_and_ports_are_those_of_compose() -> None:
         assert 'requirepass $REDIS_PASSWORD" |' in shell
 
 
-def test_a_stopping_worker_has_time_for_its_task() -> None:
+def test_grace_periods_exceed_timeouts() -> None:
     """The worker's grace period exceeds the task timeout; the API's exceeds the delay of its proxies."""
     settings = named("ConfigMap", "glle-settings")["data"]
     assert PODS["worker"]["terminationGracePeriodSeconds"] > int(settings["GLLE_JOB_TIMEOUT"])
@@ -215,8 +215,8 @@ def test_every_selector_finds_pods() -> None:
     for document in NATIVE:
         spec = document.get("spec", {})
         selector = spec.get("selector", {}) if document["kind"] != "NetworkPolicy" else {}
-        wanted = selector.get("matchLabels", selector)
-        assert not wanted or wanted in labels.values(), document["metadata"]["name"]
+        expected = selector.get("matchLabels", selector)
+        assert not expected or expected in labels.values(), document["metadata"]["name"]
     assert named("HorizontalPodAutoscaler", "worker")["spec"]["scaleTargetRef"]["name"] in PODS
     assert "replicas" not in named("Deployment", "worker")["spec"], "the autoscaler sets the number"
 
@@ -249,7 +249,7 @@ def test_only_api_and_workers_reach_the_servers() -> None:
     assert pairs == {(source, target) for source in ("api", "worker") for target in ("queue", "cache")}
 
 
-def test_the_metric_is_one_that_is_exported() -> None:
+def test_autoscalers_use_an_exported_metric() -> None:
     """Autoscaler, KEDA and adapter use the gauge of /metrics with the same target."""
     metric = named("HorizontalPodAutoscaler", "worker")["spec"]["metrics"][0]["external"]
     name, target = metric["metric"]["name"], metric["target"]["value"]
@@ -262,16 +262,16 @@ def test_the_metric_is_one_that_is_exported() -> None:
 
 
 @pytest.mark.parametrize(
-    ("current", "age", "wanted"), [(2, 10, 2), (2, 10.9, 2), (2, 11.1, 3), (2, 25, 5), (5, 2, 1), (4, 0, 0)]
+    ("current", "age", "expected"), [(2, 10, 2), (2, 10.9, 2), (2, 11.1, 3), (2, 25, 5), (5, 2, 1), (4, 0, 0)]
 )
-def test_desired_is_the_ratio_rounded_up(current: int, age: float, wanted: int) -> None:
+def test_desired_is_the_ratio_rounded_up(current: int, age: float, expected: int) -> None:
     """The HPA computes ceil(current x metric / target), and ignores deviations within a tenth of the target."""
-    assert desired(current, age) == wanted
+    assert desired(current, age) == expected
 
 
-def test_age_asks_for_workers_where_work_waits_and_length_does_not() -> None:
+def test_age_scales_by_waiting_time_and_length_does_not() -> None:
     """Many quick tasks need no pods and few slow tasks do, so the queue length misleads."""
     quick, slow = (1500, 0.03), (40, 60.0)
-    assert played(*quick, by_age).workers < played(*slow, by_age).workers
-    assert played(*quick, by_length).workers > played(*slow, by_length).workers
-    assert played(*slow, by_age).seconds < 0.3 * played(*slow, by_length).seconds
+    assert simulate(*quick, by_age).workers < simulate(*slow, by_age).workers
+    assert simulate(*quick, by_length).workers > simulate(*slow, by_length).workers
+    assert simulate(*slow, by_age).seconds < 0.3 * simulate(*slow, by_length).seconds

@@ -38,7 +38,7 @@ def program(name: str) -> str:
     return path
 
 
-def wait_until(what: str, ready: Callable[[], Any], *, seconds: float, every: float = 0.2) -> Any:
+def wait_until(description: str, ready: Callable[[], Any], *, seconds: float, every: float = 0.2) -> Any:
     """Return the first true value of `ready()`.
 
     Raises
@@ -53,7 +53,7 @@ def wait_until(what: str, ready: Callable[[], Any], *, seconds: float, every: fl
         if value:
             return value
         time.sleep(every)
-    raise TimeoutError(f"not within {seconds:g} s: {what}")
+    raise TimeoutError(f"not within {seconds:g} s: {description}")
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,8 @@ class Engine:
             text=True,
             check=False,
         )
-        said = done.stdout + done.stderr
-        assert done.returncode == 0 or not check, f"{' '.join(command)}: {said}"
+        output = done.stdout + done.stderr
+        assert done.returncode == 0 or not check, f"{' '.join(command)}: {output}"
         return done.stdout
 
     def docker(self, *arguments: str, check: bool = True) -> str:

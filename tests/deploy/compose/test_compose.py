@@ -77,11 +77,11 @@ def test_containers_are_confined(stack: Engine, service: str) -> None:
     found = [stack.inspect(name) for name in stack.containers(service)]
     assert len(found) == (2 if service == "worker" else 1)
     for container in found:
-        said = stack.docker("exec", container["Id"], "sh", "-c", f"{look}; touch /tmp/x && echo written").split("\n")
-        assert int(said[0]) > 0
-        assert said[1].split()[1] == "0" * 16
-        assert "Read-only file system" in said[2]
-        assert said[3] == "written"
+        output = stack.docker("exec", container["Id"], "sh", "-c", f"{look}; touch /tmp/x && echo written").split("\n")
+        assert int(output[0]) > 0
+        assert output[1].split()[1] == "0" * 16
+        assert "Read-only file system" in output[2]
+        assert output[3] == "written"
         assert container["HostConfig"]["RestartPolicy"]["Name"] == "unless-stopped"
 
 
@@ -111,10 +111,11 @@ def test_redis_answers_on_the_inner_network_only(stack: Engine) -> None:
 @pytest.mark.parametrize(
     ("service", "policy", "persistent"), [("queue", "noeviction", "yes"), ("cache", "allkeys-lru", "no")]
 )
-def test_redis_keeps_what_it_should(stack: Engine, service: str, policy: str, persistent: str) -> None:
+def test_redis_persistence_and_eviction(stack: Engine, service: str, policy: str, persistent: str) -> None:
     """The queue is persistent and never evicts; the cache is in memory and evicts."""
-    said = stack.compose("exec", "-T", service, "redis-cli", "config", "get", "maxmemory-policy", "appendonly", "save")
-    lines = said.splitlines()
+    command = ("redis-cli", "config", "get", "maxmemory-policy", "appendonly", "save")
+    output = stack.compose("exec", "-T", service, *command)
+    lines = output.splitlines()
     assert dict(zip(lines[::2], lines[1::2], strict=True)) == {
         "maxmemory-policy": policy, "appendonly": persistent, "save": "",
     }  # fmt: skip
@@ -146,7 +147,7 @@ def test_the_main_job(stack: Engine, client: httpx.Client) -> None:
     np.testing.assert_array_equal(again, embeddings[5])
 
 
-def test_a_worker_compiles_nothing_at_its_start(stack: Engine) -> None:
+def test_worker_start_compiles_nothing(stack: Engine) -> None:
     """The image includes the compiled code, in a volume that outlives the containers."""
     code = (
         "from glle_engine.eigen.eigenproblem import warm; "
@@ -157,7 +158,7 @@ def test_a_worker_compiles_nothing_at_its_start(stack: Engine) -> None:
     assert (int(hits) > 0, int(misses)) == (True, 0)
 
 
-def test_a_job_outlives_the_container_of_its_worker(stack: Engine, client: httpx.Client) -> None:
+def test_job_survives_its_worker_container(stack: Engine, client: httpx.Client) -> None:
     """After `docker kill` of its worker in the middle of a fit, another worker finishes within a minute."""
     job, host = running_fit(client, stack, seed=11)
     stack.docker("kill", host)
@@ -170,7 +171,7 @@ def test_a_job_outlives_the_container_of_its_worker(stack: Engine, client: httpx
     assert len(stack.containers("worker")) == 2
 
 
-def test_a_crashed_worker_is_started_again(stack: Engine) -> None:
+def test_crashed_worker_restarts(stack: Engine) -> None:
     """A container restarts after its process dies."""
     name = stack.containers("worker")[0]
     before = stack.inspect(name)
@@ -183,7 +184,7 @@ def test_a_crashed_worker_is_started_again(stack: Engine) -> None:
     wait_until("the worker is back", back, seconds=30)
 
 
-def test_a_stopping_worker_finishes_its_job(stack: Engine, client: httpx.Client) -> None:
+def test_stopping_worker_finishes_its_job(stack: Engine, client: httpx.Client) -> None:
     """`docker-compose stop worker` waits for a running fit instead of killing it."""
     job, host = running_fit(client, stack, seed=12)
     stack.compose("stop", "worker")
