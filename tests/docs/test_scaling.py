@@ -15,7 +15,7 @@ from bench.capacity.model.plan import BUSY, Demand, plan, reading
 from bench.capacity.model.queueing_model import METERS, Model, Shape
 from bench.capacity.scenarios import LOAD, simulated
 from bench.capacity.simulation import Simulation
-from bench.capacity.stations import LruCache, Line, Setting
+from bench.capacity.stations import Line, LruCache, Setting
 from docs.figures.methods.tables import between
 from glle_engine import fit, manifolds
 
