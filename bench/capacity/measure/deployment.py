@@ -95,7 +95,7 @@ class Deployment:
 
 def cpu_total(deployment: Deployment) -> float:
     """Return the processor seconds of all workers."""
-    return sum(cpu_seconds(one.pid) for name, one in deployment.processes.items() if name.startswith("worker"))
+    return sum(cpu_seconds(process.pid) for name, process in deployment.processes.items() if name.startswith("worker"))
 
 
 def cpu_seconds(pid: int) -> float:

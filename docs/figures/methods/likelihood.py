@@ -107,16 +107,16 @@ def penalized(name: str, data: Path) -> list[Likely]:
     return rows
 
 
-def kept(path: Path) -> list[Likely]:
+def stored(path: Path) -> list[Likely]:
     """Return the rows of a file; an empty list without a file."""
     if not path.exists():
         return []
     return [Likely(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def keep(rows: list[Likely], path: Path) -> None:
+def store(rows: list[Likely], path: Path) -> None:
     """Write the rows to a file; rows of absent data sets stay."""
     here = {row.data for row in rows}
-    rows = [row for row in kept(path) if row.data not in here and row.data in REAL] + rows
+    rows = [row for row in stored(path) if row.data not in here and row.data in REAL] + rows
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(asdict(row)) + "\n" for row in rows), encoding="utf-8")

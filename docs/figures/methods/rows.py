@@ -136,14 +136,14 @@ def rounded(Y: np.ndarray[Any, Any]) -> list[list[float]]:
     return shrunk
 
 
-def kept(path: Path) -> list[Row]:
+def stored(path: Path) -> list[Row]:
     """Return the rows of a file; an empty list without a file."""
     if not path.exists():
         return []
     return [Row(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def keep(rows: list[Row], path: Path) -> None:
+def store(rows: list[Row], path: Path) -> None:
     """Write the rows to a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(asdict(row)) + "\n" for row in rows), encoding="utf-8")

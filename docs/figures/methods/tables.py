@@ -49,15 +49,23 @@ def put(path: Path, name: str, text: str) -> None:
 def listing() -> str:
     """Return the table of methods: family, name, title, source, growth, parameters with their defaults."""
     rows = []
-    for one in METHODS.values():
-        defaults = one.spec().to_dict()
+    for item in METHODS.values():
+        defaults = item.spec().to_dict()
         parameters = ", ".join(
             f"`{name}` {_default(value)}" for name, value in defaults.items() if name != "n_components"
         )
-        takes = [parameters or "none", *(["labels"] if one.labels else [])]
-        extra = f" (extra `{one.extra}`)" if one.extra else ""
+        takes = [parameters or "none", *(["labels"] if item.labels else [])]
+        extra = f" (extra `{item.extra}`)" if item.extra else ""
         rows.append(
-            [one.family, f"`{one.name}`", f"{one.title}{extra}", one.source, one.growth, _bits(one), "; ".join(takes)]
+            [
+                item.family,
+                f"`{item.name}`",
+                f"{item.title}{extra}",
+                item.source,
+                item.growth,
+                _bits(item),
+                "; ".join(takes),
+            ]
         )
     head = ["family", "name", "method", "source", "time grows with", "same bits on", "parameters and defaults"]
     return table(head, rows)
@@ -66,16 +74,16 @@ def listing() -> str:
 def score_listing() -> str:
     """Return the table of scores."""
     rows = [
-        [f"`{one.name}`", one.about, one.needs, one.better, one.growth, _most(one.most_points), _bits(one)]
-        for one in SCORES.values()
+        [f"`{item.name}`", item.about, item.needs, item.better, item.growth, _most(item.most_points), _bits(item)]
+        for item in SCORES.values()
     ]
     head = ["score", "what it measures", "needs", "better", "time grows with", "most points", "same bits on"]
     return table(head, rows)
 
 
-def _bits(one: Method[Any] | Score) -> str:
+def _bits(item: Method[Any] | Score) -> str:
     """Return the processors on which a request has the same bits."""
-    return "every processor" if one.reproducible else "one processor"
+    return "every processor" if item.reproducible else "one processor"
 
 
 def overview(rows: list[Row]) -> str:
@@ -103,10 +111,16 @@ def details(rows: list[Row]) -> str:
             continue
         names = [name for name in SCORES if any(name in row.scores for row in selected.values())]
         lines = [
-            [f"`{name}`", f"{row.n:,}", _time(row.seconds), *(_score(row.scores, one) for one in names), _remarks(row)]
+            [
+                f"`{name}`",
+                f"{row.n:,}",
+                _time(row.seconds),
+                *(_score(row.scores, item) for item in names),
+                _remarks(row),
+            ]
             for name, row in ((name, selected[name]) for name in METHODS if name in selected)
         ]
-        body = table(["method", "n", "seconds", *(f"`{one}`" for one in names), "notes"], lines)
+        body = table(["method", "n", "seconds", *(f"`{item}`" for item in names), "notes"], lines)
         parts.append(f"<details><summary>{title}</summary>\n\n{body}\n\n</details>")
     return "\n\n".join(parts)
 
@@ -124,7 +138,7 @@ def likelihoods(rows: list[Likely]) -> str:
             if (data, k) == keys[0] and values:
                 rank = float(np.median(values))
         lines.append((rank, cells))
-    lines.sort(key=lambda one: -one[0])
+    lines.sort(key=lambda item: -item[0])
     head = ["method", "motion capture, k = 6", "k = 7", "robot, k = 6", "k = 7"]
     refused = dict.fromkeys(f"- {row.data}, k = {row.option}: {row.refused}" for row in rows if row.refused)
     notes = "\n\nRefused:\n\n" + "\n".join(refused) if refused else ""

@@ -54,7 +54,7 @@ def balanced(port: int, certificates: Path) -> Iterator[tuple[int, list[int]]]:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(certificates / "ca.pem"))
     context.load_cert_chain(certificates / "server.pem", certificates / "server.key")
     context.verify_mode = ssl.CERT_REQUIRED
-    loop, mine, cut = asyncio.new_event_loop(), free_port(), [0]
+    loop, listen_port, cut = asyncio.new_event_loop(), free_port(), [0]
 
     async def pass_on(source: asyncio.StreamReader, target: asyncio.StreamWriter, active: list[float]) -> None:
         with suppress(OSError):
@@ -81,16 +81,16 @@ def balanced(port: int, certificates: Path) -> Iterator[tuple[int, list[int]]]:
             writer.transport.abort()
 
     async def end() -> None:
-        left = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in left:
+        remaining = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in remaining:
             task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        await asyncio.gather(*remaining, return_exceptions=True)
 
-    server = loop.run_until_complete(asyncio.start_server(serve, "127.0.0.1", mine, ssl=context))
+    server = loop.run_until_complete(asyncio.start_server(serve, "127.0.0.1", listen_port, ssl=context))
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     try:
-        yield mine, cut
+        yield listen_port, cut
     finally:
         loop.call_soon_threadsafe(server.close)
         loop.call_soon_threadsafe(loop.stop)
